@@ -1,0 +1,50 @@
+// Package backoff says how long to wait before something is tried again: growing, jittered and capped.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Steps are growing delays; the last one repeats for ever.
+type Steps []time.Duration
+
+// Exponential returns Steps that double from first until they reach limit.
+func Exponential(first, limit time.Duration) Steps {
+	var steps Steps
+	for d := first; d < limit; d *= 2 {
+		steps = append(steps, d)
+	}
+	return append(steps, limit)
+}
+
+// Delay is the wait after that many earlier failures: 0 gives the first step. It lies between half the step and the
+// whole of it, so that those who failed together do not come back together, yet none comes back at once.
+func (s Steps) Delay(failures int) time.Duration {
+	step := s.Step(failures)
+	if step <= 0 {
+		return 0
+	}
+	return step - rand.N(step/2+1)
+}
+
+// Step is Delay without its jitter.
+func (s Steps) Step(failures int) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[min(max(failures, 0), len(s)-1)]
+}
+
+// Sleep waits for the delay, or until the context ends; then it returns the context's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

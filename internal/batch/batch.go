@@ -1,0 +1,140 @@
+// Package batch gathers concurrent calls into one: what arrives while a batch is under way leaves with the next.
+//
+// Nothing ever waits for a timer. A lone call leaves at once as a batch of one; under load batches grow by themselves to
+// what arrives in the time of one round trip.
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrBusy says that as many items are waiting as may wait; none of the call's items was taken.
+var ErrBusy = errors.New("too many calls are waiting")
+
+// Config says how a Group gathers.
+type Config struct {
+	// Max is how many items a batch holds at most.
+	Max int
+	// Parallel is how many batches may be under way at once.
+	Parallel int
+	// Waiting is how many items may wait for a batch; a call past it gets ErrBusy.
+	Waiting int
+	// Timeout bounds the context that each batch runs with. It does not depend on the callers' contexts: a caller that
+	// leaves takes nobody else's call with it.
+	Timeout time.Duration
+}
+
+// Group gathers items of type T and hands them in batches to one function, which answers each with an R. It is safe for
+// concurrent use.
+type Group[T, R any] struct {
+	config Config
+	do     func(ctx context.Context, items []T) []R
+
+	mu      sync.Mutex
+	waiting []entry[T, R]
+	running int
+}
+
+// entry is one item of a call that waits for a batch.
+type entry[T, R any] struct {
+	item  T
+	call  *call[R]
+	index int
+}
+
+// call is what one Do waits for.
+type call[R any] struct {
+	results []R
+	missing int
+	done    chan struct{}
+}
+
+// New returns a Group that answers items with do. do must return one result for each item, in their order.
+func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *Group[T, R] {
+	return &Group[T, R]{config: config, do: do}
+}
+
+// Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails with
+// ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be done.
+func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	c, err := g.enqueue(items)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+		return c.results, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (g *Group[T, R]) enqueue(items []T) (*call[R], error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// A call that is larger than the whole room may enter when it is empty, or it never could.
+	if len(g.waiting) > 0 && len(g.waiting)+len(items) > g.config.Waiting {
+		return nil, ErrBusy
+	}
+	c := &call[R]{results: make([]R, len(items)), missing: len(items), done: make(chan struct{})}
+	for i, item := range items {
+		g.waiting = append(g.waiting, entry[T, R]{item: item, call: c, index: i})
+	}
+	if g.running < g.config.Parallel {
+		g.running++
+		go g.run()
+	}
+	return c, nil
+}
+
+// run does batches until nothing waits.
+func (g *Group[T, R]) run() {
+	for {
+		entries := g.next()
+		if entries == nil {
+			return
+		}
+		g.answer(entries)
+	}
+}
+
+// next takes the next batch, or ends this runner when there is none.
+func (g *Group[T, R]) next() []entry[T, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		g.running--
+		g.waiting = nil
+		return nil
+	}
+	n := min(len(g.waiting), g.config.Max)
+	entries := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	return entries
+}
+
+func (g *Group[T, R]) answer(entries []entry[T, R]) {
+	items := make([]T, len(entries))
+	for i, e := range entries {
+		items[i] = e.item
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.Timeout)
+	defer cancel()
+	results := g.do(ctx, items)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, e := range entries {
+		e.call.results[e.index] = results[i]
+		e.call.missing--
+		if e.call.missing == 0 {
+			close(e.call.done)
+		}
+	}
+}

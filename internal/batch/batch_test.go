@@ -1,0 +1,99 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/batch"
+)
+
+func double(_ context.Context, items []int) []int {
+	out := make([]int, len(items))
+	for i, n := range items {
+		out[i] = 2 * n
+	}
+	return out
+}
+
+func TestResultsComeInTheCallsOrder(t *testing.T) {
+	g := batch.New(batch.Config{Max: 2, Parallel: 3, Waiting: 100, Timeout: time.Second}, double)
+	got, err := g.Do(t.Context(), 1, 2, 3, 4, 5)
+	if err != nil || !slices.Equal(got, []int{2, 4, 6, 8, 10}) {
+		t.Fatalf("got %v, %v", got, err)
+	}
+}
+
+func TestCallsThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		gate := make(chan struct{})
+		g := batch.New(batch.Config{Max: 100, Parallel: 1, Waiting: 100, Timeout: time.Hour},
+			func(ctx context.Context, items []int) []int {
+				sizes = append(sizes, len(items))
+				<-gate
+				return double(ctx, items)
+			})
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() { _, _ = g.Do(t.Context(), i) })
+			synctest.Wait()
+		}
+		close(gate)
+		wg.Wait()
+		if !slices.Equal(sizes, []int{1, 9}) {
+			t.Fatalf("batches of %v, want one of 1 and one of 9", sizes)
+		}
+	})
+}
+
+func TestRoomIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 2, Timeout: time.Hour},
+			func(ctx context.Context, items []int) []int {
+				<-gate
+				return double(ctx, items)
+			})
+		var wg sync.WaitGroup
+		for i := range 3 { // one under way, two waiting
+			wg.Go(func() { _, _ = g.Do(t.Context(), i) })
+			synctest.Wait()
+		}
+		if _, err := g.Do(t.Context(), 9); !errors.Is(err, batch.ErrBusy) {
+			t.Fatalf("got %v, want ErrBusy", err)
+		}
+		close(gate)
+		wg.Wait()
+	})
+}
+
+func TestACallerThatLeavesTakesNobodyWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		g := batch.New(batch.Config{Max: 10, Parallel: 1, Waiting: 10, Timeout: time.Hour},
+			func(ctx context.Context, items []int) []int {
+				<-gate
+				if ctx.Err() != nil {
+					t.Error("the batch was cancelled with its caller")
+				}
+				return double(ctx, items)
+			})
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() { _, err := g.Do(ctx, 1); left <- err }()
+		synctest.Wait()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v", err)
+		}
+		close(gate)
+		if got, err := g.Do(t.Context(), 4); err != nil || got[0] != 8 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package halfmsg
+
+import "errors"
+
+// What a store may answer. Adapters wrap their driver's error beneath one of these, so errors.Is tells the kind and
+// the log still tells the cause.
+var (
+	// ErrUnavailable: the store could not be reached, or refuses all work for now. Nothing happened; try again.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrUncertain: the store was asked and its answer was lost. The move may have happened; asking again is safe.
+	ErrUncertain = errors.New("store did not answer")
+	// ErrFull: the store is out of room for new messages. Nothing happened; try again later.
+	ErrFull = errors.New("store is full")
+	// ErrNotFound: no message of that name, nor a trace of one.
+	ErrNotFound = errors.New("no such message")
+	// ErrExists: another message stands under that name.
+	ErrExists = errors.New("another message has that name")
+	// ErrIllegal: the move is not allowed from the state the message is in.
+	ErrIllegal = errors.New("not allowed in this state")
+	// ErrLeaseLost: the token is not, or no longer, the one that owns the message. Nothing was changed.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrCorrupt: the record cannot be read. It is kept as it is, and its error names the key.
+	ErrCorrupt = errors.New("record cannot be read")
+)
+
+// What is wrong with a callback target. A message with such a target is not stored, and the target is never dialled.
+var (
+	// ErrNoTarget: the request names no callback target, and none is configured for the producer.
+	ErrNoTarget = errors.New("no callback target")
+	// ErrBadTarget: the target is neither host:port nor dns:///host:port.
+	ErrBadTarget = errors.New("bad callback target")
+	// ErrForbidden: the configuration does not allow the target.
+	ErrForbidden = errors.New("callback target not allowed")
+)

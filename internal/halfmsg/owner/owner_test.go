@@ -1,0 +1,189 @@
+package owner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+func held(ids ...string) (all []owner.Held) {
+	for _, id := range ids {
+		claim := halfmsg.Claim{State: halfmsg.Pending}
+		claim.Name = halfmsg.Name{Producer: "orders", ID: id}
+		all = append(all, owner.Held{Claim: claim, Until: time.Now().Add(30 * time.Second)})
+	}
+	return all
+}
+
+func TestLastingKeepsTheOrder(t *testing.T) {
+	all := held("1", "2", "3", "4")
+	all[1].Until = time.Now().Add(time.Second)
+	all[3].Until = time.Now().Add(-time.Second)
+	lasting, ending := owner.Lasting(all, 10*time.Second)
+	if got := fmt.Sprint(names(lasting), names(ending)); got != "[1 3] [2 4]" {
+		t.Errorf("lasting and ending are %s", got)
+	}
+	if lasting, ending = owner.Lasting(all[:1], 10*time.Second); len(lasting) != 1 || len(ending) != 0 {
+		t.Errorf("lasting and ending are %v, %v", names(lasting), names(ending))
+	}
+}
+
+func names(all []owner.Held) (ids []string) {
+	for _, h := range all {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+func TestRoomIsBoundedByNumberAndBySize(t *testing.T) {
+	room := owner.Room{Claims: 100, Bytes: 1 << 20}
+	small := held("1")
+	room.Enter(small...)
+	if got := room.Free(); got < 60 || got > 99 {
+		t.Errorf("%d fit beside a small one", got)
+	}
+	large := held("2", "3")
+	for i := range large {
+		large[i].Body = make([]byte, 512<<10)
+	}
+	room.Enter(large...)
+	if got := room.Free(); got != 0 || room.Waiting() != 3 {
+		t.Errorf("%d fit beside a whole MiB, %d are in", got, room.Waiting())
+	}
+	room.Leave(large...)
+	room.Leave(small...)
+	if got := room.Free(); got < 1 || got > 10 || room.Waiting() != 0 {
+		t.Errorf("%d fit when bodies are large, %d are in", got, room.Waiting())
+	}
+}
+
+func TestIsolateSetsOnlyThePoisonAside(t *testing.T) {
+	var good []int
+	var bad []string
+	owner.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, func(part []int) {
+		if slices.Contains(part, 3) || slices.Contains(part, 6) {
+			panic("poison")
+		}
+		good = append(good, part...)
+	}, func(n int, failure *owner.PanicError) {
+		bad = append(bad, fmt.Sprint(n, " ", failure))
+		if !strings.Contains(string(failure.Stack), "owner_test.go") {
+			t.Error("the stack does not show where it was")
+		}
+	})
+	if fmt.Sprint(good) != "[1 2 4 5 7]" || fmt.Sprint(bad) != "[3 panic: poison 6 panic: poison]" {
+		t.Errorf("good %v, bad %v", good, bad)
+	}
+}
+
+// shards is a store of which one part may be away.
+type shards struct {
+	away  func(id string) bool
+	calls int
+}
+
+func (s *shards) Settle(_ context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	s.calls++
+	results := make([]halfmsg.Result, len(settlements))
+	for i, w := range settlements {
+		results[i].State = halfmsg.Sendable
+		if s.away(w.Name.ID) {
+			results[i] = halfmsg.Result{Err: fmt.Errorf("dial: %w", halfmsg.ErrUnavailable)}
+		}
+	}
+	return results
+}
+
+type notes struct {
+	moved []string
+	fates []string
+}
+
+func (n *notes) Moved(moves []halfmsg.Moved) {
+	for _, m := range moves {
+		n.moved = append(n.moved, m.Name.ID)
+	}
+}
+
+func (n *notes) Settled(event halfmsg.Event, fate string, messages int) {
+	n.fates = append(n.fates, fmt.Sprint(event, " ", fate, " ", messages))
+}
+
+func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []owner.Held) (groups []string) {
+	keeper := owner.Keeper{
+		Store: store, Watcher: n, Metrics: n, Logger: slog.New(slog.DiscardHandler),
+	}
+	words := make([]owner.Word, len(all))
+	for i, h := range all {
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventCommitted}
+	}
+	keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
+		group := ""
+		for i, w := range words {
+			group += fmt.Sprint(w.ID, " ", results[i].Err == nil, " ")
+		}
+		groups = append(groups, strings.TrimSpace(group))
+	})
+	return groups
+}
+
+func TestAPartOfTheStoreThatIsAwayHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n notes
+		begun := time.Now()
+		store := &shards{away: func(id string) bool { return id == "2" && time.Since(begun) < 10*time.Second }}
+		groups := settle(t.Context(), store, &n, held("1", "2", "3"))
+		if want := []string{"1 true 3 true", "2 true"}; !slices.Equal(groups, want) {
+			t.Errorf("groups %q", groups)
+		}
+		if fmt.Sprint(n.moved, n.fates) != "[1 3 2] [committed stored 2 committed stored 1]" {
+			t.Errorf("told %v, %v", n.moved, n.fates)
+		}
+		if store.calls > 15 {
+			t.Errorf("asked %d times in 10 s", store.calls)
+		}
+	})
+}
+
+func TestPatienceEndsWithTheLeaseAndWithTheContext(t *testing.T) {
+	for name, short := range map[string]bool{"lease": false, "context": true} {
+		synctest.Test(t, func(t *testing.T) {
+			var n notes
+			ctx, limit := t.Context(), 33*time.Second
+			if short {
+				var cancel context.CancelFunc
+				limit = 2 * time.Second
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			begun := time.Now()
+			groups := settle(ctx, &shards{away: func(string) bool { return true }}, &n, held("1"))
+			took := time.Since(begun)
+			if took > limit || took < limit/2 || !slices.Equal(groups, []string{"1 false"}) {
+				t.Errorf("%s: gave up after %v: %q", name, took, groups)
+			}
+			if fmt.Sprint(n.moved, n.fates) != "[] [committed unstored 1]" {
+				t.Errorf("%s: told %v, %v", name, n.moved, n.fates)
+			}
+		})
+	}
+}
+
+func TestCausesAreCut(t *testing.T) {
+	if got := owner.CauseOf(nil); got != "" {
+		t.Errorf("no error says %q", got)
+	}
+	long := owner.CauseOf(errors.New(strings.Repeat("ü", 5000)))
+	if len([]rune(long)) != halfmsg.MaxCause {
+		t.Errorf("%d characters are kept", len([]rune(long)))
+	}
+}

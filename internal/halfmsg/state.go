@@ -1,0 +1,165 @@
+package halfmsg
+
+import "fmt"
+
+// State is where a message stands. The values are those of msghandler.v1.State.
+type State uint8
+
+// The states of a message. None is the state of a message nobody has sent, or that an operator has discarded.
+const (
+	None State = iota
+	Pending
+	Sendable
+	Done
+	RolledBack
+	Abandoned
+	Dead
+)
+
+var stateNames = [...]string{"none", "pending", "sendable", "done", "rolled_back", "abandoned", "dead"}
+
+// States lists every state, None included.
+func States() []State {
+	return []State{None, Pending, Sendable, Done, RolledBack, Abandoned, Dead}
+}
+
+// Kept lists the states in which a store holds the whole message, without any expiry. The order is that of precedence:
+// a record that a half-finished write has left in two of them stands in the one that comes first, which is never the one
+// that could lose a committed message.
+func Kept() []State {
+	return []State{Sendable, Dead, Pending, Abandoned}
+}
+
+// String gives the name that logs, Redis keys and the command line use.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// ParseState reads what String writes.
+func ParseState(name string) (State, error) {
+	for i, n := range stateNames {
+		if n == name {
+			return State(i), nil
+		}
+	}
+	return None, fmt.Errorf("unknown state %q", name)
+}
+
+// Final says whether the message's story is over: only a trace of it is kept, and only for a time.
+func (s State) Final() bool { return s == Done || s == RolledBack }
+
+// Event is what happens to a message.
+type Event uint8
+
+// The events. Those from EventCommitted to EventGivenUp are an owner's words on a pending message, those from EventAcked
+// to EventExhausted an owner's words on a sendable one; an owner holds the message's lease. The others need no lease.
+const (
+	// EventSend is SendHalfMessage.
+	EventSend Event = iota
+	// EventSubmit is Submit: the message is due now.
+	EventSubmit
+	// EventRollback is the producer's Rollback.
+	EventRollback
+	// EventCommitted is the verdict COMMITTED.
+	EventCommitted
+	// EventRolledBack is the verdict ROLLED_BACK.
+	EventRolledBack
+	// EventUnknown is the answer UNKNOWN; it uses up a confirm attempt.
+	EventUnknown
+	// EventUnreachable is no answer at all; it uses up nothing.
+	EventUnreachable
+	// EventGivenUp is the answer UNKNOWN to the final question.
+	EventGivenUp
+	// EventAcked is the broker's acknowledgement of a message that it routed.
+	EventAcked
+	// EventRefused is a nack, a return or a refusal; it uses up a publish attempt.
+	EventRefused
+	// EventUnsure is a publish whose outcome nobody learned: a copy may be out; it uses up nothing.
+	EventUnsure
+	// EventExhausted is the last refusal.
+	EventExhausted
+	// EventReleased hands a message back that nothing was done with.
+	EventReleased
+	// EventRetry is an operator's retry: due now, attempts back at zero.
+	EventRetry
+	// EventDiscard is an operator's discard.
+	EventDiscard
+)
+
+var eventNames = [...]string{
+	"send", "submit", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
+	"acked", "refused", "unsure", "exhausted", "released", "retry", "discard",
+}
+
+// Events lists every event.
+func Events() []Event {
+	events := make([]Event, len(eventNames))
+	for i := range events {
+		events[i] = Event(i)
+	}
+	return events
+}
+
+// String gives the event's name for logs and diagrams.
+func (e Event) String() string {
+	if int(e) < len(eventNames) {
+		return eventNames[e]
+	}
+	return fmt.Sprintf("event(%d)", uint8(e))
+}
+
+// Owned says whether only the holder of the message's lease may bring the event about.
+func (e Event) Owned() bool { return e >= EventCommitted && e <= EventReleased }
+
+// Move is one line of the table of legal moves.
+type Move struct {
+	From  State
+	Event Event
+	To    State
+}
+
+// moves is the state machine. Whatever is not here is refused and leaves the record as it was.
+var moves = []Move{
+	{None, EventSend, Pending},
+
+	{Pending, EventSubmit, Pending},
+	{Pending, EventRollback, RolledBack},
+	{Pending, EventCommitted, Sendable},
+	{Pending, EventRolledBack, RolledBack},
+	{Pending, EventUnknown, Pending},
+	{Pending, EventUnreachable, Pending},
+	{Pending, EventGivenUp, Abandoned},
+	{Pending, EventReleased, Pending},
+	{Pending, EventRetry, Pending},
+	{Pending, EventDiscard, None},
+
+	{Abandoned, EventSubmit, Pending},
+	{Abandoned, EventRetry, Pending},
+	{Abandoned, EventDiscard, None},
+
+	{Sendable, EventAcked, Done},
+	{Sendable, EventRefused, Sendable},
+	{Sendable, EventUnsure, Sendable},
+	{Sendable, EventExhausted, Dead},
+	{Sendable, EventReleased, Sendable},
+	{Sendable, EventRetry, Sendable},
+
+	{Dead, EventRetry, Sendable},
+	{Dead, EventDiscard, None},
+}
+
+// Moves returns the table of legal moves.
+func Moves() []Move { return append([]Move(nil), moves...) }
+
+// Next says where an event leads from a state, and whether it is a legal move at all.
+func Next(from State, event Event) (to State, legal bool) {
+	for _, m := range moves {
+		if m.From == from && m.Event == event {
+			return m.To, true
+		}
+	}
+	return from, false
+}

@@ -1,0 +1,53 @@
+package halfmsg_test
+
+import (
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func TestEveryMoveIsInTheTableOnce(t *testing.T) {
+	seen := map[[2]uint8]bool{}
+	for _, m := range halfmsg.Moves() {
+		key := [2]uint8{uint8(m.From), uint8(m.Event)}
+		if seen[key] {
+			t.Errorf("%s on %s stands twice", m.Event, m.From)
+		}
+		seen[key] = true
+		if m.From.Final() {
+			t.Errorf("%s leaves the final state %s", m.Event, m.From)
+		}
+	}
+}
+
+func TestOnlyACommittedVerdictMakesSendable(t *testing.T) {
+	for _, m := range halfmsg.Moves() {
+		if m.To == halfmsg.Sendable && m.From != halfmsg.Sendable && m.From != halfmsg.Dead && m.Event != halfmsg.EventCommitted {
+			t.Errorf("%s leads from %s to sendable", m.Event, m.From)
+		}
+	}
+}
+
+func TestACommittedMessageIsNeverForgottenUnsent(t *testing.T) {
+	for _, m := range halfmsg.Moves() {
+		if m.From == halfmsg.Sendable && m.To != halfmsg.Sendable && m.To != halfmsg.Dead && m.Event != halfmsg.EventAcked {
+			t.Errorf("%s takes a sendable message to %s", m.Event, m.To)
+		}
+	}
+}
+
+func TestNamesRoundTrip(t *testing.T) {
+	for _, s := range halfmsg.States() {
+		if got, err := halfmsg.ParseState(s.String()); err != nil || got != s {
+			t.Errorf("%s came back as %v, %v", s, got, err)
+		}
+	}
+	if n, err := halfmsg.ParseName("orders/a/b"); err != nil || n.Producer != "orders" || n.ID != "a/b" {
+		t.Errorf("got %v, %v", n, err)
+	}
+	for _, bad := range []string{"", "orders", "/1", "orders/"} {
+		if _, err := halfmsg.ParseName(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package halfmsg_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+//go:generate go test -run TestTheStateMachinePageIsFresh -update .
+
+var update = flag.Bool("update", false, "write docs/state-machine.md anew")
+
+const statePage = "../../docs/state-machine.md"
+
+func TestTheStateMachinePageIsFresh(t *testing.T) {
+	want := stateMachinePage()
+	if *update {
+		if err := os.WriteFile(statePage, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(statePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/state-machine.md differs from the table in internal/halfmsg/state.go; run: make generate")
+	}
+}
+
+func stateMachinePage() string {
+	var b strings.Builder
+	b.WriteString(`# The state machine
+
+This page is made from the table in ` + "`internal/halfmsg/state.go`" + ` by ` + "`make generate`" + `; a test fails when they differ.
+Whatever the table does not list is refused and leaves the record as it was.
+
+` + "```mermaid\nstateDiagram-v2\n")
+	for _, m := range halfmsg.Moves() {
+		fmt.Fprintf(&b, "    %s --> %s: %s\n", node(m.From), node(m.To), m.Event)
+	}
+	b.WriteString("    done --> [*]\n    rolled_back --> [*]\n```\n\n")
+	b.WriteString("| from | event | to | who may |\n|---|---|---|---|\n")
+	for _, m := range halfmsg.Moves() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.From, m.Event, m.To, who(m.Event))
+	}
+	b.WriteString("\n## The events\n\n| event | what happened |\n|---|---|\n")
+	for _, e := range halfmsg.Events() {
+		fmt.Fprintf(&b, "| %s | %s |\n", e, eventMeanings[e])
+	}
+	return b.String()
+}
+
+func node(s halfmsg.State) string {
+	if s == halfmsg.None {
+		return "[*]"
+	}
+	return s.String()
+}
+
+func who(e halfmsg.Event) string {
+	if e.Owned() {
+		return "the holder of the lease"
+	}
+	return "any caller"
+}
+
+var eventMeanings = map[halfmsg.Event]string{
+	halfmsg.EventSend:        "SendHalfMessage",
+	halfmsg.EventSubmit:      "Submit: due now; an abandoned message is confirmed again",
+	halfmsg.EventRollback:    "the producer's Rollback",
+	halfmsg.EventCommitted:   "the producer's verdict COMMITTED (or a Submit that the configuration trusts)",
+	halfmsg.EventRolledBack:  "the producer's verdict ROLLED_BACK",
+	halfmsg.EventUnknown:     "the producer answered UNKNOWN; a used confirm attempt",
+	halfmsg.EventUnreachable: "the producer gave no answer; no used attempt",
+	halfmsg.EventGivenUp:     "UNKNOWN to the final question",
+	halfmsg.EventAcked:       "the broker acknowledged the message and had routed it",
+	halfmsg.EventRefused:     "nacked, returned as unroutable, or refused by the broker; a used publish attempt",
+	halfmsg.EventUnsure:      "published, and the answer was lost: a copy may be out; no used attempt",
+	halfmsg.EventExhausted:   "the last refusal",
+	halfmsg.EventReleased:    "handed back by an owner that did nothing with it",
+	halfmsg.EventRetry:       "an operator's retry: due now, attempts back at zero",
+	halfmsg.EventDiscard:     "an operator's discard",
+}

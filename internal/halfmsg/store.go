@@ -1,0 +1,140 @@
+package halfmsg
+
+import (
+	"context"
+	"time"
+)
+
+// Result is what became of one message of a batch.
+type Result struct {
+	// State is the state the message has now, also when Err is ErrIllegal or ErrExists.
+	State State
+	// Err is nil when the move was made or had been made before by the same call.
+	Err error
+}
+
+// Submitted is the answer to Submit for one message.
+type Submitted struct {
+	Result
+	// Claim is set when the message is PENDING and was claimed for the caller. It is nil when another owner holds it,
+	// and for every other state.
+	Claim *Claim
+}
+
+// The roles of a store follow. All of them hold for one implementation:
+//   - methods may be called concurrently, and block until the store has answered or the context ends;
+//   - batches of any size are taken and split as the store likes; the results are in the order of the request, one each,
+//     and one message that fails fails alone;
+//   - every move is one atomic step that changes the record and its place in the indexes together, and every call may be
+//     repeated;
+//   - times are the store's own clock, never the caller's.
+
+// Intake is the store as producers' calls use it.
+type Intake interface {
+	// Create stores messages as PENDING, due ConfirmAfter from now. A name that is taken: the same content answers with
+	// the state it has by now and no error, other content with ErrExists.
+	Create(ctx context.Context, messages []Message) []Result
+	// Submit makes messages due now and claims for lease those that nobody holds; ABANDONED ones become PENDING with
+	// their attempts back at zero. SENDABLE, DEAD and final ones answer with their state and no error, but ROLLED_BACK
+	// with ErrIllegal. One that another owner holds is confirmed again at once when that owner hears UNKNOWN.
+	Submit(ctx context.Context, names []Name, lease time.Duration) []Submitted
+	// Rollback removes PENDING messages, whoever holds them. ROLLED_BACK ones answer with no error, others with
+	// ErrIllegal and their state.
+	Rollback(ctx context.Context, names []Name) []Result
+}
+
+// ConfirmStore is the store as the confirm loop uses it.
+type ConfirmStore interface {
+	Settler
+	// PendingProducers names the producers that may have PENDING messages.
+	PendingProducers(ctx context.Context) ([]string, error)
+	// ClaimPending claims due PENDING messages for lease, of each producer at most what quota grants it, those due
+	// longest first. Producers that quota does not name are left alone.
+	ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]Claim, error)
+}
+
+// SendStore is the store as the send loop uses it.
+type SendStore interface {
+	Settler
+	// ClaimSendable claims at most limit due SENDABLE messages for lease, those due longest first, sharing the limit
+	// fairly among producers.
+	ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]Claim, error)
+}
+
+// Settler stores what owners found out.
+type Settler interface {
+	// Settle makes the moves of owners. One whose token does not own the message any more, or whose lease has ended by
+	// the store's clock, gets ErrLeaseLost and the state the message has now; nothing is changed.
+	Settle(ctx context.Context, settlements []Settlement) []Result
+}
+
+// Settlement is an owner's word on one message that it claimed.
+type Settlement struct {
+	Name  Name
+	Token Token
+	// Event must be one that Owned allows.
+	Event Event
+	// After is how long from now the message is due next, where it stays or becomes PENDING or SENDABLE.
+	After time.Duration
+	// Hold keeps the lease that long from now rather than handing the message back, so that the owner can go on with
+	// the next step. Zero hands it back. Only for moves to PENDING or SENDABLE.
+	Hold time.Duration
+	// Cause is kept as the last error, cut at MaxCause characters; empty leaves the last one standing.
+	Cause string
+}
+
+// Inspector is the store as operators use it.
+type Inspector interface {
+	// Get returns one message, or ErrNotFound.
+	Get(ctx context.Context, name Name) (Record, error)
+	// List returns a page of the messages in one state, oldest first, bodies left out. A message that stands in that
+	// state from the first page to the last is on at least one of them, whatever happens to the others.
+	List(ctx context.Context, query Query) (Page, error)
+	// Stats counts the messages of each state that Kept lists, in the order of State.
+	Stats(ctx context.Context) ([]Stat, error)
+	// Retry makes messages due now with their attempts back at zero: ABANDONED becomes PENDING, DEAD becomes SENDABLE,
+	// PENDING and SENDABLE stay what they are. Final ones get ErrIllegal.
+	Retry(ctx context.Context, names []Name) []Result
+	// Discard removes PENDING, ABANDONED and DEAD messages without a trace; others get ErrIllegal. Only those that stand
+	// in the state from are removed; None is any of the three. Whoever discards what he saw ABANDONED must not remove
+	// what a late Submit has made PENDING since.
+	Discard(ctx context.Context, names []Name, from State) []Result
+}
+
+// Query asks for a page of messages.
+type Query struct {
+	// State must be one that Kept lists.
+	State State
+	// Producer limits the page to one producer; empty is all.
+	Producer string
+	// Limit is the page's size.
+	Limit int
+	// Cursor is the Next of the page before; empty is the first page.
+	Cursor string
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Records []Record
+	// Next is empty on the last page.
+	Next string
+}
+
+// Stat counts the messages of one state.
+type Stat struct {
+	State State
+	Count int64
+	// OldestAt is when the oldest of them was created; zero when there is none.
+	OldestAt time.Time
+}
+
+// Watcher is told of the moves this instance has stored, right after they were. It must not block.
+type Watcher interface {
+	Moved(moves []Moved)
+}
+
+// Moved tells that a message has reached a state.
+type Moved struct {
+	Name  Name
+	State State
+}

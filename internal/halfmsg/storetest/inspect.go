@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// pages lists everything in a state and calls between after each page.
+func (s *suite) pages(query halfmsg.Query, between func()) []halfmsg.Record {
+	s.Helper()
+	var all []halfmsg.Record
+	for range 10000 {
+		page, err := s.Store.List(s.Context(), query)
+		if err != nil {
+			s.Fatalf("list: %v", err)
+		}
+		if len(page.Records) > query.Limit {
+			s.Fatalf("a page of %d holds %d", query.Limit, len(page.Records))
+		}
+		all = append(all, page.Records...)
+		if query.Cursor = page.Next; page.Next == "" {
+			return all
+		}
+		between()
+	}
+	s.Fatal("a listing without end")
+	return nil
+}
+
+func listing(s *suite) {
+	const n = 23
+	var all []halfmsg.Message
+	for i := range n {
+		all = append(all, message([]string{"a", "b", "c"}[i%3], fmt.Sprintf("%02d", i)))
+	}
+	for i := range all {
+		s.create(all[i]) // at as many times as can be
+		if s.Advance != nil && i%4 != 0 {
+			s.Advance(time.Millisecond)
+		}
+	}
+	for limit := 1; limit <= n+1; limit++ {
+		records := s.pages(halfmsg.Query{State: halfmsg.Pending, Limit: limit}, func() {})
+		if len(records) != n {
+			s.Fatalf("pages of %d list %d of %d", limit, len(records), n)
+		}
+		for i, r := range records {
+			if i > 0 && r.CreatedAt.Before(records[i-1].CreatedAt) {
+				s.Fatalf("pages of %d: %s is older than the one before it", limit, r.Name)
+			}
+			if r.Body != nil || r.Exchange == "" || r.State != halfmsg.Pending {
+				s.Fatalf("listed as %+v", r)
+			}
+		}
+	}
+	if records := s.pages(halfmsg.Query{State: halfmsg.Pending, Producer: "b", Limit: 3}, func() {}); len(records) != 8 {
+		s.Errorf("producer b has %d", len(records))
+	}
+	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Abandoned, halfmsg.Dead} {
+		if records := s.pages(halfmsg.Query{State: state, Limit: 3}, func() {}); len(records) != 0 {
+			s.Errorf("%s: %d", state, len(records))
+		}
+	}
+	if _, err := s.Store.List(s.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 3, Cursor: "nonsense"}); err == nil {
+		s.Error("a cursor that is none was taken")
+	}
+}
+
+// listingMoves: whoever stands there all the time is listed, whatever the others do.
+func listingMoves(s *suite) {
+	for _, limit := range []int{1, 2, 3, 7, 20} {
+		producer := fmt.Sprintf("p%d", limit)
+		all := messages(producer, 30)
+		s.create(all...)
+		moving := all[15:]
+		i := 0
+		records := s.pages(halfmsg.Query{State: halfmsg.Pending, Producer: producer, Limit: limit}, func() {
+			if i < len(moving) {
+				claim := s.submit(long, moving[i].Name)[0]
+				s.settle(claim, halfmsg.EventCommitted)
+				s.create(message(producer, fmt.Sprintf("new-%d", i)))
+				i++
+			}
+		})
+		seen := map[halfmsg.Name]int{}
+		for _, r := range records {
+			seen[r.Name]++
+		}
+		for _, m := range all[:15] {
+			if seen[m.Name] != 1 {
+				s.Errorf("pages of %d: %s listed %d times", limit, m.Name, seen[m.Name])
+			}
+		}
+	}
+}
+
+func stats(s *suite) {
+	for state, n := range map[halfmsg.State]int{halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1, halfmsg.Dead: 4, halfmsg.Done: 1} {
+		for i := range n {
+			s.bring(message(fmt.Sprintf("p%d", i), state.String()), state)
+		}
+	}
+	got, err := s.Store.Stats(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	want := []halfmsg.Stat{{State: halfmsg.Pending, Count: 3}, {State: halfmsg.Sendable, Count: 2}, {State: halfmsg.Abandoned, Count: 1}, {State: halfmsg.Dead, Count: 4}}
+	if len(got) != len(want) {
+		s.Fatalf("got %+v", got)
+	}
+	for i, stat := range got {
+		if stat.State != want[i].State || stat.Count != want[i].Count {
+			s.Errorf("got %+v, want %+v", stat, want[i])
+		}
+		oldest := s.pages(halfmsg.Query{State: stat.State, Limit: 1}, func() {})[0]
+		if !stat.OldestAt.Equal(oldest.CreatedAt) {
+			s.Errorf("%s: oldest %v, and the first listed is of %v", stat.State, stat.OldestAt, oldest.CreatedAt)
+		}
+	}
+}
+
+// expiry: what is unfinished stays for ever, what is finished for the retention.
+func expiry(s *suite) {
+	for _, state := range halfmsg.States() {
+		if state == halfmsg.None {
+			continue
+		}
+		m := message("expiry", state.String())
+		s.bring(m, state)
+		got := s.Expiry(s.T, m.Name)
+		switch {
+		case state.Final() && (got <= 0 || got > s.Retention):
+			s.Errorf("the trace of a %s message expires in %v", state, got)
+		case !state.Final() && got != 0:
+			s.Errorf("a %s message expires in %v", state, got)
+		}
+		if state.Final() {
+			r := s.get(m.Name)
+			if r.UpdatedAt.IsZero() || r.Body != nil {
+				s.Errorf("the trace of a %s message: %+v", state, r)
+			}
+		}
+	}
+	if s.Advance == nil {
+		return
+	}
+	s.Advance(s.Retention + time.Second)
+	for _, state := range halfmsg.States() {
+		_, err := s.Store.Get(s.Context(), halfmsg.Name{Producer: "expiry", ID: state.String()})
+		if gone := errors.Is(err, halfmsg.ErrNotFound); gone != (state.Final() || state == halfmsg.None) {
+			s.Errorf("%s after the retention: %v", state, err)
+		}
+	}
+}
+
+func discardFrom(s *suite) {
+	states := []halfmsg.State{halfmsg.Pending, halfmsg.Abandoned, halfmsg.Dead}
+	for _, state := range states {
+		name := s.bring(message("spared", state.String()), state).Name
+		for _, from := range states {
+			if from == state {
+				continue
+			}
+			s.untouched(name, func() {
+				r := s.Store.Discard(s.Context(), []halfmsg.Name{name}, from)[0]
+				if !errors.Is(r.Err, halfmsg.ErrIllegal) || r.State != state {
+					s.Errorf("discard from %s of what is %s: %v, %v", from, state, r.State, r.Err)
+				}
+			})
+		}
+		if r := s.Store.Discard(s.Context(), []halfmsg.Name{name}, state)[0]; r.Err != nil || r.State != halfmsg.None {
+			s.Errorf("discard from its own state %s: %v, %v", state, r.State, r.Err)
+		}
+	}
+}
+
+func discard(s *suite) {
+	for _, state := range []halfmsg.State{halfmsg.Pending, halfmsg.Abandoned, halfmsg.Dead} {
+		claim := s.bring(message("gone", state.String()), state)
+		if r := s.Store.Discard(s.Context(), []halfmsg.Name{claim.Name}, halfmsg.None)[0]; r.Err != nil || r.State != halfmsg.None {
+			s.Fatalf("discard: %v, %v", r.State, r.Err)
+		}
+		if _, err := s.Store.Get(s.Context(), claim.Name); !errors.Is(err, halfmsg.ErrNotFound) {
+			s.Errorf("%s after its discard: %v", state, err)
+		}
+		s.create(claim.Message) // the name is free again
+		if r := s.get(claim.Name); r.ConfirmAttempts != 0 || r.LastError != "" {
+			s.Errorf("something of the discarded message is left: %+v", r)
+		}
+	}
+}

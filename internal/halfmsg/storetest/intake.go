@@ -1,0 +1,286 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func createTwice(s *suite) {
+	m := message("orders", "1")
+	s.create(m)
+	s.untouched(m.Name, func() { s.create(m) })
+
+	moved := m
+	moved.CallbackTarget, moved.ConfirmAfter = "dns:///elsewhere:1", time.Minute
+	s.untouched(m.Name, func() { s.create(moved) })
+
+	other := m
+	other.Body = []byte("something else")
+	s.untouched(m.Name, func() {
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{other})[0]; !errors.Is(r.Err, halfmsg.ErrExists) || r.State != halfmsg.Pending {
+			s.Errorf("other content: %v, %v", r.State, r.Err)
+		}
+	})
+	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Done, halfmsg.RolledBack, halfmsg.Dead, halfmsg.Abandoned} {
+		m := message("orders", state.String())
+		s.bring(m, state)
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != state {
+			s.Errorf("repeated when %s: %v, %v", state, r.State, r.Err)
+		}
+		m.RoutingKey = "elsewhere"
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; !errors.Is(r.Err, halfmsg.ErrExists) || r.State != state {
+			s.Errorf("other content when %s: %v, %v", state, r.State, r.Err)
+		}
+	}
+}
+
+func createMixed(s *suite) {
+	old, fresh := message("a", "old"), message("b", "fresh")
+	s.create(old)
+	conflict := old
+	conflict.Exchange = "elsewhere"
+	got := s.Store.Create(s.Context(), []halfmsg.Message{fresh, conflict, old, fresh})
+	want := []error{nil, halfmsg.ErrExists, nil, nil}
+	for i := range got {
+		if !errors.Is(got[i].Err, want[i]) || got[i].State != halfmsg.Pending {
+			s.Errorf("item %d: %v, %v; want %v", i, got[i].State, got[i].Err, want[i])
+		}
+	}
+	// The same name twice in one batch: the first wins.
+	a, b := message("c", "1"), message("c", "1")
+	b.Body = []byte("second")
+	got = s.Store.Create(s.Context(), []halfmsg.Message{a, b})
+	if got[0].Err != nil || !errors.Is(got[1].Err, halfmsg.ErrExists) || string(s.get(a.Name).Body) != string(a.Body) {
+		s.Errorf("twice in one batch: %v", got)
+	}
+}
+
+func contentSurvives(s *suite) {
+	binary := message("orders", "binary")
+	binary.Body = make([]byte, 256)
+	for i := range binary.Body {
+		binary.Body[i] = byte(i)
+	}
+	large := message("orders", "large")
+	large.Body = bytes.Repeat([]byte("0123456789\n\r\x00\xff012"), 64<<10/16)
+	large.Delay = 90 * time.Second
+	bare := halfmsg.Message{Name: halfmsg.Name{Producer: "orders", ID: "bare"}, Body: []byte{}}
+	headers := message("orders", "headers")
+	headers.Headers = map[string]string{}
+	for i := range 32 {
+		headers.Headers[string(rune('a'+i))] = string(bytes.Repeat([]byte(`"\<é`), 100))
+	}
+	for _, m := range []halfmsg.Message{binary, large, bare, headers} {
+		s.create(m)
+		claim := s.submit(long, m.Name)[0]
+		if !reflect.DeepEqual(claim.Message, m) {
+			s.Errorf("%s was claimed with other content", m.Name)
+		}
+		if r := s.get(m.Name); !reflect.DeepEqual(r.Message, m) {
+			s.Errorf("%s was shown with other content", m.Name)
+		}
+	}
+}
+
+func oddNames(s *suite) {
+	allowed := "aZ09._:~-"
+	ids := []string{"m:1", "1:m:2", "pending", "created", "leases", "0", "a:created", string(bytes.Repeat([]byte("x"), 128)), "A" + allowed}
+	var all []halfmsg.Message
+	for _, producer := range []string{"orders", "orders.eu", "pending", "m", "x", "producers", "a_b-c.9", "leases"} {
+		for _, id := range ids {
+			all = append(all, message(producer, id))
+		}
+	}
+	s.create(all...)
+	for i, claim := range s.submit(long, names(all)...) {
+		if claim.Name != all[i].Name || !bytes.Equal(claim.Body, all[i].Body) {
+			s.Errorf("%s came back as %s", all[i].Name, claim.Name)
+		}
+		s.settle(claim, halfmsg.EventCommitted, holding(long))
+		s.settle(claim, halfmsg.EventAcked)
+	}
+}
+
+func largeBatches(s *suite) {
+	all := messages("many", 1200)
+	s.create(all...)
+	var batch []halfmsg.Settlement
+	for i, claim := range s.submit(long, names(all)...) {
+		if claim.Name != all[i].Name {
+			s.Fatalf("item %d is %s, not %s", i, claim.Name, all[i].Name)
+		}
+		batch = append(batch, halfmsg.Settlement{Name: claim.Name, Token: claim.Token, Event: halfmsg.EventCommitted})
+	}
+	for i, r := range s.Store.Settle(s.Context(), batch) {
+		if r.Err != nil || r.State != halfmsg.Sendable {
+			s.Fatalf("item %d: %v, %v", i, r.State, r.Err)
+		}
+	}
+	seen := map[halfmsg.Name]bool{}
+	for {
+		claims := s.claimSendable(500, long)
+		if len(claims) == 0 {
+			break
+		}
+		for _, claim := range claims {
+			seen[claim.Name] = true
+		}
+	}
+	if len(seen) != len(all) {
+		s.Errorf("%d of %d were claimed", len(seen), len(all))
+	}
+}
+
+func submitClaims(s *suite) {
+	m := message("orders", "1")
+	s.create(m)
+	claim := s.submit(long, m.Name)[0]
+	if claim.State != halfmsg.Pending || claim.Token == "" {
+		s.Errorf("claimed as %s with token %q", claim.State, claim.Token)
+	}
+	if r := s.get(m.Name); r.LeaseOwner == "" || r.LeaseUntil.IsZero() {
+		s.Errorf("no owner is shown: %+v", r)
+	}
+	second := s.Store.Submit(s.Context(), []halfmsg.Name{m.Name, {Producer: "orders", ID: "none"}}, long)
+	if second[0].Claim != nil || second[0].Err != nil || second[0].State != halfmsg.Pending {
+		s.Errorf("a held message: %v, %v, claimed: %t", second[0].State, second[0].Err, second[0].Claim != nil)
+	}
+	if !errors.Is(second[1].Err, halfmsg.ErrNotFound) {
+		s.Errorf("an unknown message: %v", second[1].Err)
+	}
+	s.settle(claim, halfmsg.EventReleased, after(time.Hour))
+	s.submit(long, m.Name) // nobody holds it now
+}
+
+func submitHurries(s *suite) {
+	m := message("orders", "1")
+	s.create(m)
+	claim := s.submit(long, m.Name)[0]
+	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
+	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
+	again := s.claimPending("orders", 1, long)
+	if len(again) != 1 || again[0].ConfirmAttempts != 1 {
+		s.Fatalf("claimed %d at once after UNKNOWN", len(again))
+	}
+	s.settle(again[0], halfmsg.EventUnknown, after(time.Hour))
+	if third := s.claimPending("orders", 1, long); len(third) != 0 {
+		s.Error("the Submit was heard twice")
+	}
+	// An owner that claims after the Submit asks after it anyway.
+	claim = s.submit(long, m.Name)[0]
+	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
+	s.settle(claim, halfmsg.EventReleased)
+	claim = s.claimPending("orders", 1, long)[0]
+	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
+	if third := s.claimPending("orders", 1, long); len(third) != 0 {
+		s.Error("the Submit was heard by an owner that came after it")
+	}
+}
+
+func submitAbandoned(s *suite) {
+	m := message("orders", "1")
+	claim := s.bring(m, halfmsg.Pending)
+	s.settle(claim, halfmsg.EventUnknown)
+	s.settle(s.submit(long, m.Name)[0], halfmsg.EventGivenUp)
+	claim = s.submit(long, m.Name)[0]
+	if claim.State != halfmsg.Pending || claim.ConfirmAttempts != 0 {
+		s.Errorf("woken as %s with %d attempts", claim.State, claim.ConfirmAttempts)
+	}
+	if got := s.settle(claim, halfmsg.EventCommitted); got != halfmsg.Sendable {
+		s.Errorf("committed late: %s", got)
+	}
+}
+
+// submitDuringFinal: a producer that submits while the final question is under way must not be overheard.
+func submitDuringFinal(s *suite) {
+	m := message("orders", "1")
+	claim := s.bring(m, halfmsg.Pending)
+	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
+	if got := s.settle(claim, halfmsg.EventGivenUp); got != halfmsg.Pending {
+		s.Fatalf("given up: %s", got)
+	}
+	if again := s.claimPending("orders", 1, long); len(again) != 1 || again[0].ConfirmAttempts != 0 {
+		s.Errorf("claimed %d at once", len(again))
+	}
+}
+
+func retryHeld(s *suite) {
+	m := message("orders", "1")
+	claim := s.bring(m, halfmsg.Sendable)
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name})[0]; r.Err != nil || r.State != halfmsg.Sendable {
+		s.Fatalf("retry: %v, %v", r.State, r.Err)
+	}
+	if others := s.claimSendable(1, long); len(others) != 0 {
+		s.Fatal("a retry took the message out of its owner's hands")
+	}
+	if got := s.settle(claim, halfmsg.EventExhausted); got != halfmsg.Sendable {
+		s.Fatalf("exhausted after a retry: %s", got)
+	}
+	if others := s.claimSendable(1, long); len(others) != 1 || others[0].PublishAttempts != 0 || others[0].Copies != 1 {
+		s.Errorf("after the retry: %+v", others)
+	}
+}
+
+func rollback(s *suite) {
+	held, free := s.bring(message("orders", "held"), halfmsg.Pending), message("orders", "free")
+	s.create(free)
+	for range 2 { // it may be repeated
+		for i, r := range s.Store.Rollback(s.Context(), []halfmsg.Name{held.Name, free.Name}) {
+			if r.Err != nil || r.State != halfmsg.RolledBack {
+				s.Errorf("item %d: %v, %v", i, r.State, r.Err)
+			}
+		}
+	}
+	if r := s.word(held, halfmsg.EventCommitted); r.State != halfmsg.RolledBack || !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
+		s.Errorf("committed after a rollback: %v, %v", r.State, r.Err)
+	}
+	if claims := s.claimPending("orders", 10, long); len(claims) != 0 {
+		s.Errorf("claimed %d of the rolled back", len(claims))
+	}
+}
+
+func concurrentCreates(s *suite) {
+	const callers = 8
+	var wg sync.WaitGroup
+	results := make([]halfmsg.Result, callers)
+	for i := range callers {
+		wg.Go(func() {
+			m := message("orders", "1")
+			m.Body = []byte{byte(i)}
+			results[i] = s.Store.Create(s.Context(), []halfmsg.Message{m})[0]
+		})
+	}
+	wg.Wait()
+	won := 0
+	for i, r := range results {
+		switch {
+		case r.Err == nil:
+			won++
+			if got := s.get(halfmsg.Name{Producer: "orders", ID: "1"}).Body; got[0] != byte(i) {
+				s.Errorf("caller %d was told that its message is stored, and another's is", i)
+			}
+		case !errors.Is(r.Err, halfmsg.ErrExists):
+			s.Errorf("caller %d: %v", i, r.Err)
+		}
+	}
+	if won != 1 {
+		s.Errorf("%d callers won", won)
+	}
+}
+
+func emptyBatches(s *suite) {
+	ctx := s.Context()
+	n := len(s.Store.Create(ctx, nil)) + len(s.Store.Submit(ctx, nil, long)) + len(s.Store.Rollback(ctx, nil)) +
+		len(s.Store.Settle(ctx, nil)) + len(s.Store.Retry(ctx, nil)) + len(s.Store.Discard(ctx, nil, halfmsg.None))
+	if n != 0 || len(s.claimSendable(0, long)) != 0 {
+		s.Error("something came of nothing")
+	}
+	if claims, err := s.Store.ClaimPending(ctx, nil, long); len(claims) != 0 || err != nil {
+		s.Errorf("claimed without quota: %v, %v", claims, err)
+	}
+}

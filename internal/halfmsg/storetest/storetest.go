@@ -1,0 +1,272 @@
+// Package storetest is the promise of halfmsg's stores as a test suite; every store must pass it.
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Store is all roles of a store together.
+type Store interface {
+	halfmsg.Intake
+	halfmsg.ConfirmStore
+	halfmsg.SendStore
+	halfmsg.Inspector
+}
+
+// Harness is a store to be tested, and what tests need to know beyond it.
+type Harness struct {
+	// Store is empty, and nobody else uses it.
+	Store Store
+	// Advance moves the store's clock. Where it is nil the clock runs by itself, and tests wait.
+	Advance func(time.Duration)
+	// Expiry is when what is stored of a message vanishes by itself; 0 is never.
+	Expiry func(t *testing.T, name halfmsg.Name) time.Duration
+	// Retention is how long traces are kept.
+	Retention time.Duration
+}
+
+// patience is how long a test waits for a store whose clock runs by itself.
+const patience = 20 * time.Second
+
+// Leases that a test does not outlast, and one that it waits for.
+const (
+	long  = 10 * time.Minute
+	short = 40 * time.Millisecond
+)
+
+// Run runs the suite. open is called for each test and returns an empty store; it cleans up with t.Cleanup.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	tests := []struct {
+		name string
+		run  func(*suite)
+	}{
+		{"every state and every event", everyMove},
+		{"a refused settlement leaves the record", foreignTokens},
+		{"create is idempotent", createTwice},
+		{"create in mixed batches", createMixed},
+		{"content survives", contentSurvives},
+		{"names with every allowed character", oddNames},
+		{"large batches", largeBatches},
+		{"submit claims what nobody holds", submitClaims},
+		{"submit of what is held is heard on unknown", submitHurries},
+		{"submit wakes an abandoned message", submitAbandoned},
+		{"submit during the final question is heard", submitDuringFinal},
+		{"retry while an owner works", retryHeld},
+		{"rollback", rollback},
+		{"settle in mixed batches", settleMixed},
+		{"settle twice in one batch", settleInOneBatch},
+		{"settle is idempotent", settleTwice},
+		{"attempts and causes are counted", attempts},
+		{"a lost owner's copy is counted", lostOwner},
+		{"a lease that ended is refused", leaseEnded},
+		{"hold keeps the lease", hold},
+		{"delay", delayed},
+		{"due longest first", oldestFirst},
+		{"quotas", quotas},
+		{"sendable claims are shared fairly", fairSend},
+		{"each message has one owner", oneOwner},
+		{"concurrent creates of one name", concurrentCreates},
+		{"listing pages", listing},
+		{"listing while others move", listingMoves},
+		{"stats", stats},
+		{"expiry only when finished", expiry},
+		{"discard leaves nothing", discard},
+		{"discard spares what has moved on", discardFrom},
+		{"empty batches", emptyBatches},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(&suite{T: t, Harness: open(t)}) })
+	}
+}
+
+// suite is one test's store, with shorthands.
+type suite struct {
+	*testing.T
+	Harness
+}
+
+func message(producer, id string) halfmsg.Message {
+	return halfmsg.Message{
+		Name: halfmsg.Name{Producer: producer, ID: id}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
+		Headers: map[string]string{"a": "1", "b": "2"}, Body: []byte("body of " + id), CallbackTarget: "dns:///orders:9000",
+		ConfirmAfter: time.Hour,
+	}
+}
+
+// messages makes n messages of one producer.
+func messages(producer string, n int) []halfmsg.Message {
+	all := make([]halfmsg.Message, n)
+	for i := range all {
+		all[i] = message(producer, fmt.Sprintf("%04d", i))
+	}
+	return all
+}
+
+func names(messages []halfmsg.Message) []halfmsg.Name {
+	all := make([]halfmsg.Name, len(messages))
+	for i := range messages {
+		all[i] = messages[i].Name
+	}
+	return all
+}
+
+// create stores messages and fails the test when one is refused.
+func (s *suite) create(messages ...halfmsg.Message) {
+	s.Helper()
+	for i, r := range s.Store.Create(s.Context(), messages) {
+		if r.Err != nil || r.State != halfmsg.Pending {
+			s.Fatalf("create %s: %v, %v", messages[i].Name, r.State, r.Err)
+		}
+	}
+}
+
+// submit claims messages that nobody holds.
+func (s *suite) submit(lease time.Duration, names ...halfmsg.Name) []halfmsg.Claim {
+	s.Helper()
+	claims := make([]halfmsg.Claim, len(names))
+	for i, r := range s.Store.Submit(s.Context(), names, lease) {
+		if r.Err != nil || r.Claim == nil {
+			s.Fatalf("submit %s: %v, %v, claimed: %t", names[i], r.State, r.Err, r.Claim != nil)
+		}
+		claims[i] = *r.Claim
+	}
+	return claims
+}
+
+// settle stores one owner's word and fails the test when it is refused.
+func (s *suite) settle(claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement)) halfmsg.State {
+	s.Helper()
+	r := s.word(claim, event, options...)
+	if r.Err != nil {
+		s.Fatalf("%s on %s: %v, %v", event, claim.Name, r.State, r.Err)
+	}
+	return r.State
+}
+
+func (s *suite) word(claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement)) halfmsg.Result {
+	s.Helper()
+	settlement := halfmsg.Settlement{Name: claim.Name, Token: claim.Token, Event: event}
+	for _, option := range options {
+		option(&settlement)
+	}
+	return s.Store.Settle(s.Context(), []halfmsg.Settlement{settlement})[0]
+}
+
+func holding(d time.Duration) func(*halfmsg.Settlement) {
+	return func(s *halfmsg.Settlement) { s.Hold = d }
+}
+
+func after(d time.Duration) func(*halfmsg.Settlement) {
+	return func(s *halfmsg.Settlement) { s.After = d }
+}
+
+func because(cause string) func(*halfmsg.Settlement) {
+	return func(s *halfmsg.Settlement) { s.Cause = cause }
+}
+
+func (s *suite) get(name halfmsg.Name) halfmsg.Record {
+	s.Helper()
+	r, err := s.Store.Get(s.Context(), name)
+	if err != nil {
+		s.Fatalf("get %s: %v", name, err)
+	}
+	return r
+}
+
+// state is the state of a message, None when there is none.
+func (s *suite) state(name halfmsg.Name) halfmsg.State {
+	r, _ := s.Store.Get(s.Context(), name)
+	return r.State
+}
+
+// bring makes a message stand in a state. In PENDING and SENDABLE it is held, and the claim returned.
+func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
+	s.Helper()
+	if state == halfmsg.None {
+		return halfmsg.Claim{Message: m, Token: "nobody/0"}
+	}
+	s.create(m)
+	claim := s.submit(long, m.Name)[0]
+	switch state {
+	case halfmsg.RolledBack:
+		s.settle(claim, halfmsg.EventRolledBack)
+	case halfmsg.Abandoned:
+		s.settle(claim, halfmsg.EventGivenUp)
+	case halfmsg.Sendable, halfmsg.Done, halfmsg.Dead:
+		s.settle(claim, halfmsg.EventCommitted, holding(long))
+	}
+	switch state {
+	case halfmsg.Done:
+		s.settle(claim, halfmsg.EventAcked)
+	case halfmsg.Dead:
+		s.settle(claim, halfmsg.EventExhausted)
+	}
+	if got := s.state(m.Name); got != state {
+		s.Fatalf("%s was to be brought to %s and is %s", m.Name, state, got)
+	}
+	claim.State = state
+	return claim
+}
+
+// sendable makes messages SENDABLE and hands them back.
+func (s *suite) sendable(messages ...halfmsg.Message) {
+	s.Helper()
+	s.create(messages...)
+	for _, claim := range s.submit(long, names(messages)...) {
+		s.settle(claim, halfmsg.EventCommitted, after(claim.Delay))
+	}
+}
+
+// passes lets the store's clock run for d, and then until cond holds.
+func (s *suite) passes(d time.Duration, what string, cond func() bool) {
+	s.Helper()
+	if s.Advance != nil {
+		s.Advance(d + time.Millisecond)
+		if !cond() {
+			s.Fatalf("not after %v: %s", d, what)
+		}
+		return
+	}
+	deadline := time.Now().Add(d + patience)
+	for !cond() {
+		if time.Now().After(deadline) {
+			s.Fatalf("not within %v: %s", d+patience, what)
+		}
+		time.Sleep(5 * time.Millisecond) // between two looks
+	}
+}
+
+// claimPending claims what one producer has due.
+func (s *suite) claimPending(producer string, n int, lease time.Duration) []halfmsg.Claim {
+	s.Helper()
+	claims, err := s.Store.ClaimPending(s.Context(), map[string]int{producer: n}, lease)
+	if err != nil {
+		s.Fatalf("claim pending: %v", err)
+	}
+	return claims
+}
+
+func (s *suite) claimSendable(n int, lease time.Duration) []halfmsg.Claim {
+	s.Helper()
+	claims, err := s.Store.ClaimSendable(s.Context(), n, lease)
+	if err != nil {
+		s.Fatalf("claim sendable: %v", err)
+	}
+	return claims
+}
+
+// untouched fails the test when do changes what is known of a message.
+func (s *suite) untouched(name halfmsg.Name, do func()) {
+	s.Helper()
+	before, errBefore := s.Store.Get(s.Context(), name)
+	do()
+	after, errAfter := s.Store.Get(s.Context(), name)
+	if !reflect.DeepEqual(before, after) || (errBefore == nil) != (errAfter == nil) {
+		s.Errorf("%s was changed:\nbefore %+v, %v\nafter  %+v, %v", name, before, errBefore, after, errAfter)
+	}
+}
