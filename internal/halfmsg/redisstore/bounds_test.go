@@ -1,0 +1,187 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+)
+
+// numbered makes n messages with bodies of some size.
+func numbered(n, size int) (messages []halfmsg.Message, names []halfmsg.Name) {
+	for i := range n {
+		m := half(fmt.Sprint(i))
+		m.Body = make([]byte, size)
+		messages, names = append(messages, m), append(names, m.Name)
+	}
+	return messages, names
+}
+
+// TestAClaimIsBoundedInBytes has more waiting than one claim may bring into memory.
+func TestAClaimIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	const n, body, most = 48, 1 << 20, 40 << 20
+	for _, shards := range []int{1, 16} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			store, _, _ := fresh(t, redisstore.Config{Shards: shards})
+			messages, names := numbered(n, body)
+			create(t, store, messages...)
+			claimed := 0
+			claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": n}, time.Minute)
+			if err != nil || len(claims) == 0 || len(claims)*body > most {
+				t.Fatalf("claimed %d MiB at first, %v", len(claims), err)
+			}
+			settle(t, store, halfmsg.EventReleased, 0, claims...)
+			for i, r := range store.Submit(t.Context(), names, time.Minute) {
+				if r.Err != nil || r.State != halfmsg.Pending {
+					t.Fatalf("item %d: %v, %v", i, r.State, r.Err)
+				}
+				if r.Claim != nil {
+					claimed++
+				}
+			}
+			if claimed == 0 || claimed*body > most {
+				t.Fatalf("a Submit claimed %d MiB", claimed)
+			}
+			for claimed < n { // those left are due at once
+				claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": n}, time.Minute)
+				if err != nil || len(claims) == 0 || len(claims)*body > most {
+					t.Fatalf("claimed %d MiB, %v", len(claims), err)
+				}
+				claimed += len(claims)
+			}
+		})
+	}
+}
+
+// TestAClaimIsFilledFromOneShard has everything that is due in one shard, which tells of a part only when it is asked.
+func TestAClaimIsFilledFromOneShard(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 16})
+	messages, names := numbered(2400, 10)
+	for part := range slices.Chunk(messages, 50) {
+		create(t, store, part...)
+	}
+	inOne, err := client.ZRange(t.Context(), "msghandler:{05}:orders:pending", 0, -1).Result()
+	if err != nil || len(inOne) < 110 {
+		t.Fatalf("%d messages in one shard, %v", len(inOne), err)
+	}
+	stay := map[string]bool{}
+	for _, id := range inOne {
+		stay[id] = true
+	}
+	var others []halfmsg.Name
+	for _, name := range names {
+		if !stay[name.ID] {
+			others = append(others, name)
+		}
+	}
+	store.Rollback(t.Context(), others)
+	claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": 100}, time.Minute)
+	if err != nil || len(claims) != 100 {
+		t.Errorf("claimed %d, %v", len(claims), err)
+	}
+
+	// Nor does a listing run ahead of the shard that tells of a part only.
+	later := []halfmsg.Message{}
+	for i := range 30 {
+		later = append(later, half(fmt.Sprintf("later-%d", i)))
+	}
+	create(t, store, later...)
+	listed := map[string]bool{}
+	for query := (halfmsg.Query{State: halfmsg.Pending, Limit: 100}); ; {
+		page, err := store.List(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Records {
+			listed[r.ID] = true
+		}
+		if query.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	if len(listed) != len(inOne)+len(later) {
+		t.Errorf("listed %d of %d", len(listed), len(inOne)+len(later))
+	}
+}
+
+// TestCallsAreBounded counts the scripts that a large batch is split into.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	calls := func(do func()) string {
+		client.ConfigResetStat(t.Context())
+		do()
+		_, rest, _ := strings.Cut(client.Info(t.Context(), "commandstats").Val(), "cmdstat_evalsha:calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		return count
+	}
+	small, _ := numbered(1200, 10)
+	if got := calls(func() { create(t, store, small...) }); got != "3" {
+		t.Errorf("1200 messages went in %s calls, want 3 of at most 500", got)
+	}
+	large, _ := numbered(12, 1<<20)
+	for i := range large {
+		large[i].ID = "large" + large[i].ID
+	}
+	if got := calls(func() { create(t, store, large...) }); got != "4" {
+		t.Errorf("12 MiB went in %s calls, want 4 of at most 4 MiB", got)
+	}
+}
+
+// TestKeysOfOthersStay sweeps and works beside keys that look nearly like ours.
+func TestKeysOfOthersStay(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Prefix: "app"})
+	foreign := []string{"app", "app:other", "app:{00}", "app:{00}:x", "app:{00}:a:b", "application:{00}:orders:m:1", "other:{00}:orders:m:1"}
+	for _, key := range foreign {
+		if err := client.Set(t.Context(), key, "theirs", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, store, half("1"))
+	sweep(t, store)
+	for _, key := range foreign {
+		if got, err := client.Get(t.Context(), key).Result(); err != nil || got != "theirs" || client.TTL(t.Context(), key).Val() != -1 {
+			t.Errorf("%s: %q, %v", key, got, err)
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	_, client, server := fresh(t, redisstore.Config{})
+	if err := client.ConfigSet(t.Context(), "requirepass", "se:c@ret").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{
+		"redis://:se%3Ac%40ret@" + server.Addr, "redis://:se%3Ac%40ret@" + server.Addr + "/3",
+		"redis://default:se%3Ac%40ret@" + server.Addr + "/0?client_name=x",
+	} {
+		store := open(t, redisstore.Config{URL: url})
+		create(t, store, half("1"))
+	}
+	for _, url := range []string{
+		"127.0.0.1:6379", "http://127.0.0.1", "redis://a,,b", "redis://a,b/3", "redis://a,b?master=x&cluster=true", "redis://a?nonsense=1",
+	} {
+		if _, err := redisstore.New(t.Context(), redisstore.Config{URL: url}); err == nil || !strings.Contains(err.Error(), "redis URL") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, config := range []redisstore.Config{{Prefix: "a{b}"}, {Prefix: "a*"}, {Shards: -1}, {Shards: 5000}} {
+		config.URL = server.URL()
+		if _, err := redisstore.New(t.Context(), config); err == nil {
+			t.Errorf("%+v was taken", config)
+		}
+	}
+	wrong := "redis://:nonsense@" + server.Addr
+	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}); err == nil || strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("a wrong password: %v", err)
+	}
+}

@@ -1,0 +1,134 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Severity says how bad a finding is.
+type Severity uint8
+
+const (
+	// Warning is a set-up that weakens a promise in some faults.
+	Warning Severity = iota + 1
+	// Refuse is a set-up with which messages are lost without any fault.
+	Refuse
+)
+
+// String is "warning" or "refuse".
+func (s Severity) String() string {
+	if s == Refuse {
+		return "refuse"
+	}
+	return "warning"
+}
+
+// Finding is something about the Redis servers that would break the promises.
+type Finding struct {
+	Severity Severity
+	// What is wrong, with the server's address.
+	What string
+	// Remedy says what to do about it.
+	Remedy string
+}
+
+// oldestMajor is the first version that knows the flags of scripts, without which a full server stops the work that would
+// empty it.
+const oldestMajor = 7
+
+// Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as a
+// managed or an embedded one, are taken to be right.
+func (s *Store) Check(ctx context.Context) ([]Finding, error) {
+	var mu sync.Mutex
+	var all []Finding
+	err := eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+		found, err := checkServer(ctx, master)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	})
+	return all, translate(err)
+}
+
+func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
+	info, err := serverInfo(ctx, master)
+	if err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	for _, name := range []string{"maxmemory-policy", "appendonly", "save"} {
+		got, err := master.ConfigGet(ctx, name).Result()
+		if unknown, err := refused(err); err != nil {
+			return nil, err
+		} else if !unknown {
+			for key, value := range got {
+				settings[key] = value
+			}
+		}
+	}
+	return judge(master.Options().Addr, info, settings), nil
+}
+
+// serverInfo reads INFO's lines, as far as the server tells.
+func serverInfo(ctx context.Context, master *redis.Client) (map[string]string, error) {
+	info := map[string]string{}
+	for _, section := range []string{"server", "replication", "cluster", "persistence"} {
+		text, err := master.Info(ctx, section).Result()
+		unknown, err := refused(err)
+		if err != nil {
+			return nil, err
+		}
+		if unknown {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if key, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+				info[key] = value
+			}
+		}
+	}
+	return info, nil
+}
+
+// refused says whether a server does not know, or does not allow, what it was asked.
+func refused(err error) (bool, error) {
+	var fromRedis redis.Error
+	if !errors.As(err, &fromRedis) {
+		return false, err
+	}
+	if errors.Is(kindOf(err), halfmsg.ErrUncertain) || strings.HasPrefix(fromRedis.Error(), "NOPERM") {
+		return true, nil // none of the errors that say that the server is away
+	}
+	return false, err
+}
+
+func judge(addr string, info, settings map[string]string) []Finding {
+	var found []Finding
+	add := func(severity Severity, what, remedy string) {
+		found = append(found, Finding{Severity: severity, What: "Redis " + addr + " " + what, Remedy: remedy})
+	}
+	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
+		add(Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")", "set maxmemory-policy noeviction")
+	}
+	if info["role"] == "slave" {
+		add(Refuse, "is a replica", "point redis.url to the master, or to the Sentinels with ?master=NAME")
+	}
+	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
+		add(Warning, "keeps nothing on disk: a restart forgets every message", "set appendonly yes")
+	}
+	major, _, _ := strings.Cut(info["redis_version"], ".")
+	if n, err := strconv.Atoi(major); err == nil && n < oldestMajor {
+		add(Warning, fmt.Sprintf("has version %s: when memory is full it also stops the work that would free some", info["redis_version"]),
+			fmt.Sprintf("upgrade to Redis %d or later", oldestMajor))
+	}
+	return found
+}

@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// write gives a whole living record, as create.lua stores it.
+func write(t *testing.T, created time.Time, m *halfmsg.Message) []byte {
+	t.Helper()
+	rest, err := encodeRest(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(fmt.Appendf(nil, "half %d %s ", created.UnixMilli(), m.Digest()), rest...)
+}
+
+// same compares what a record holds of two messages. A record holds no name: its key does.
+func same(a, b halfmsg.Message) string {
+	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(halfmsg.Message{}, "Name"))
+}
+
+// FuzzRecord reads bytes that anybody may have left in Redis. They are a message or an error, never a panic; and what
+// was read once is written and read again as the same message.
+func FuzzRecord(f *testing.F) {
+	for _, record := range []string{
+		"", "half", "half 1 d {}", "half 1 d {}\n", "half 1 d {}\nbody\nof\x00lines\n", "done 1700000000000 0123",
+		"rolled_back 1 d", "half x d {}\n", "half 9223372036854775807 d {}\n", "half -1 d {\"delay_ms\":-1}\n",
+		"half 1 d {\"exchange\":\"e\",\"routing_key\":\"k\",\"headers\":{\"a\":\"\\u0000\"}}\nx", "half 1 d null\n",
+		"half 1 d {\"exchange\":\"a\",\"EXCHANGE\":\"b\",\"headers\":null}\n", "half 1  {}\n", "half 1 d [1]\n",
+		"half 1 d {\"delay_ms\":9223372036854775807}\n", "half 1 d {\"confirm_after_ms\":-9223372036854775808}\n",
+		"half 1 d {\"delay_ms\":1e30}\n", "half 1 d {\"exchange\":\"\\ud800\"}\n", "half\n1 d {}\n",
+	} {
+		f.Add([]byte(record))
+	}
+	f.Fuzz(func(t *testing.T, record []byte) {
+		var first, second halfmsg.Message
+		created, err := decode(record, &first)
+		if err != nil {
+			return
+		}
+		if first.Delay < 0 || first.ConfirmAfter < 0 {
+			t.Errorf("%q has the delay %s and is confirmed after %s", record, first.Delay, first.ConfirmAfter)
+		}
+		written := write(t, created, &first)
+		again, err := decode(written, &second)
+		if err != nil {
+			t.Fatalf("%q, written again as %q: %v", record, written, err)
+		}
+		if diff := same(first, second); diff != "" || !created.Equal(again) {
+			t.Errorf("%q became another one (%s, then %s):\n%s", record, created, again, diff)
+		}
+		if !bytes.HasSuffix(record, second.Body) {
+			t.Errorf("%q has the body %q", record, second.Body)
+		}
+	})
+}
+
+// FuzzMessage writes what a request may hold and reads it back, byte for byte.
+func FuzzMessage(f *testing.F) {
+	f.Add("orders", "paid", "text/plain", "a", "b", []byte("body"), uint32(0), uint32(6000))
+	f.Add("", "q", "", "", "", []byte(nil), uint32(0), uint32(0))
+	f.Add("é \u2028<>&\"\\", "#.*", "\u0085", "\U0001f4e6", "a\nb\r\t\x01\x7f\ufffd", []byte("\n\nhalf 1 d {}\n\x00"), uint32(1), uint32(1))
+	f.Fuzz(func(
+		t *testing.T, exchange, key, contentType, name, value string, body []byte, delay, confirmAfter uint32,
+	) {
+		for _, text := range []string{exchange, key, contentType, name, value} {
+			if !utf8.ValidString(text) {
+				return // No text of a request: the codec refuses it.
+			}
+		}
+		m := halfmsg.Message{
+			Exchange: exchange, RoutingKey: key, ContentType: contentType, Headers: map[string]string{name: value}, Body: body,
+			Delay: time.Duration(delay) * time.Millisecond, CallbackTarget: "dns:///orders:9000",
+			ConfirmAfter: time.Duration(confirmAfter) * time.Millisecond,
+		}
+		at := time.UnixMilli(1_700_000_000_000)
+		record := write(t, at, &m)
+		var read halfmsg.Message
+		created, err := decode(record, &read)
+		if err != nil {
+			t.Fatalf("%q: %v", record, err)
+		}
+		if diff := same(m, read); diff != "" || !created.Equal(at) || m.Digest() != read.Digest() {
+			t.Errorf("%q is another message (created %s):\n%s", record, created, diff)
+		}
+		if line, _, _ := bytes.Cut(record, []byte{'\n'}); bytes.ContainsRune(line, '\n') || !utf8.Valid(line) {
+			t.Errorf("the line %q is none for people", line)
+		}
+	})
+}
+
+// FuzzURL: whatever is wrong with the URL of Redis, its password is not in the error.
+func FuzzURL(f *testing.F) {
+	for _, url := range [][3]string{
+		{"redis://", "", "host:6379"},
+		{"redis://user", "@", "host:x/0"},
+		{"rediss://u", ",", "a,b:1,c/0?cluster=true"},
+		{"redis://u", "/", "host"},
+		{"redis://u", "?", "host"},
+		{"redis://u", "#", "host/x?db=y"},
+		{"redis://u", "%zz", "host?master=m&sentinel_password=a&db=1"},
+		{"http://u", "", "host"},
+	} {
+		f.Add(url[0], url[1], url[2])
+	}
+	// The first one can be taken for a port when a slash follows.
+	const first, second = "4711", "Pa55w0rd"
+	f.Fuzz(func(t *testing.T, before, within, after string) {
+		if strings.Contains(before, "@") {
+			return // The password is another one then.
+		}
+		_, err := parseURL(before + ":" + first + within + second + "@" + after)
+		if err != nil && (strings.Contains(err.Error(), first) || strings.Contains(err.Error(), second)) {
+			t.Errorf("before %q, within %q, after %q: %v", before, within, after, err)
+		}
+	})
+}

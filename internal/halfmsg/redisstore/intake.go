@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// replicaTimeout is how long Create waits for replicas. A replica on the same network that is well answers in
+// milliseconds; callers' deadlines are seconds.
+const replicaTimeout = time.Second
+
+// Create implements halfmsg.Intake.
+func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(messages))
+	rests := make([][]byte, len(messages))
+	for i := range messages {
+		var err error
+		if rests[i], err = encodeRest(&messages[i]); err != nil {
+			// Only a header that is no UTF-8 could do that, and encoding/json takes even those.
+			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
+		}
+	}
+	p := plan{
+		store: s, room: 4,
+		each: func(args []any, i int) []any {
+			m := &messages[i]
+			return append(args, m.ID, m.Digest(), clamp(m.ConfirmAfter, maxDue).Milliseconds(), rests[i])
+		},
+		weight: func(i int) int { return len(rests[i]) },
+	}
+	name := func(i int) halfmsg.Name { return messages[i].Name }
+	calls := p.calls(s.scripts.create, s.places(len(messages), name))
+	s.runReplicated(ctx, calls)
+	for _, c := range calls {
+		for n, i := range c.items {
+			results[i] = s.result(c, n, messages[i].Name)
+		}
+	}
+	return results
+}
+
+// runReplicated makes calls of create.lua and, where replicas are asked for, waits for them.
+func (s *Store) runReplicated(ctx context.Context, calls []*call) {
+	if s.config.MinReplicas <= 0 || len(calls) == 0 {
+		run(ctx, s.intake, s.scripts.create, calls)
+		return
+	}
+	for master, calls := range s.byMaster(ctx, calls) {
+		run(ctx, master, s.scripts.create, calls)
+		s.awaitReplicas(ctx, master, calls)
+	}
+}
+
+// byMaster sorts calls by the server that they go to. Calls whose master is not known have their error.
+func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.UniversalClient][]*call {
+	cluster, is := s.intake.(*redis.ClusterClient)
+	if !is {
+		return map[redis.UniversalClient][]*call{s.intake: calls}
+	}
+	masters := map[redis.UniversalClient][]*call{}
+	for _, c := range calls {
+		master, err := cluster.MasterForKey(ctx, c.args[argv-1].(string))
+		if err != nil {
+			c.err = translate(err)
+			continue
+		}
+		masters[master] = append(masters[master], c)
+	}
+	return masters
+}
+
+// awaitReplicas turns the success of calls that too few replicas have heard of into ErrUncertain. WAIT speaks of the
+// writes of its own connection, so it goes with a write of its own to the same server, which comes after theirs. That
+// also holds for a call that was made before and wrote nothing this time.
+func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient, calls []*call) {
+	pipe := master.Pipeline()
+	pipe.Set(ctx, waitKey(calls[0].args[argv-1].(string)), "", replicaTimeout)
+	wait := pipe.Do(ctx, "wait", s.config.MinReplicas, replicaTimeout.Milliseconds())
+	_, err := pipe.Exec(ctx)
+	have, _ := wait.Int()
+	if err == nil && have >= s.config.MinReplicas {
+		return
+	}
+	for _, c := range calls {
+		switch {
+		case c.err != nil:
+		case err != nil:
+			c.err = fmt.Errorf("%w: waiting for replicas: %w", halfmsg.ErrUncertain, err)
+		default:
+			c.err = fmt.Errorf("%w: stored, but only %d of %d replicas have it", halfmsg.ErrUncertain, have, s.config.MinReplicas)
+		}
+	}
+}
+
+// Submit implements halfmsg.Intake.
+func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	token := s.newToken()
+	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	p := plan{
+		store: s, room: 1,
+		head: []any{leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes / max(1, shardsOf(places))},
+		each: func(args []any, i int) []any { return append(args, names[i].ID) },
+	}
+	calls := p.calls(s.scripts.submit, places)
+	run(ctx, s.intake, s.scripts.submit, calls)
+
+	results := make([]halfmsg.Submitted, len(names))
+	broken := map[int]error{}
+	for _, c := range calls {
+		for n, i := range c.items {
+			results[i] = s.submitted(c, n, names[i], token)
+			if results[i].Claim != nil && results[i].Err != nil {
+				broken[i] = results[i].Err
+			}
+		}
+	}
+	s.setAsideSubmitted(ctx, results, broken)
+	return results
+}
+
+// submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
+func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string) halfmsg.Submitted {
+	if fields, is := c.answer(n).([]any); is && c.err == nil {
+		claim, err := s.claim(fields, halfmsg.Pending, token)
+		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
+	}
+	r := halfmsg.Submitted{Result: s.result(c, n, name)}
+	if r.State == halfmsg.RolledBack && r.Err == nil {
+		r.Err = halfmsg.ErrIllegal
+	}
+	return r
+}
+
+func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitted, broken map[int]error) {
+	for i, err := range broken {
+		s.setAside(ctx, *results[i].Claim, err)
+		results[i] = halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Abandoned, Err: err}}
+	}
+}
+
+// Rollback implements halfmsg.Intake.
+func (s *Store) Rollback(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
+	return s.bring(ctx, halfmsg.EventRollback, names, rules)
+}
+
+func shardsOf(places []place) int {
+	n := 0
+	for i := range places {
+		if i == 0 || places[i].shard != places[i-1].shard {
+			n++
+		}
+	}
+	return n
+}
+
+// clamp keeps a time span between nothing and most.
+func clamp(d, most time.Duration) time.Duration {
+	return min(max(d, 0), most)
+}
+
+// leaseMS is a lease in milliseconds; there is none shorter than one.
+func leaseMS(d time.Duration) int64 {
+	return max(1, clamp(d, maxLease).Milliseconds())
+}
+
+// number reads a count that notes hold; what is not there is 0.
+func number(text any) int64 {
+	s, _ := text.(string)
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- Purpose: claims due messages of a state, those due longest first.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 code of the state; 2 token; 3 lease in milliseconds; 4 how many bytes of records are claimed at most, though one
+--   message always is; 5 "1" counts a copy for those whose last owner never settled; then pairs of a producer and how many
+--   of its messages are claimed at most
+-- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, due}; for what had no
+--   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
+--   id, why}
+local s, token, lease, room, counts = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
+local HOUR = 3600 * 1000
+
+-- due gives ids and due times in turn. Those due later than anything legal is were put there by a clock that jumped.
+local function due(g, limit)
+  local found = call('ZRANGEBYSCORE', g[s], '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+  if #found < 2 * limit then
+    local far = call('ZRANGEBYSCORE', g[s], '(' .. string.format('%.0f', now + MAXDUE), '+inf', 'LIMIT', 0, limit - #found / 2)
+    for _, id in ipairs(far) do
+      found[#found + 1] = id
+      found[#found + 1] = now
+    end
+  end
+  return found
+end
+
+local out = {}
+for i = 6, #ARGV, 2 do
+  local g = open(ARGV[i])
+  local found = due(g, tonumber(ARGV[i + 1]))
+  for n = 1, #found, 2 do
+    local id = found[n]
+    if room <= 0 then
+      return out
+    end
+    local claim = safely(take, g, id, s, tonumber(found[n + 1]), token, lease, counts)
+    if type(claim) == 'table' then
+      room = room - #claim[3]
+    elseif claim then
+      call('ZADD', g[s], now + HOUR, id)
+      claim = {g.producer, id, claim}
+    else
+      tidy(g)
+      claim = {g.producer, id}
+    end
+    out[#out + 1] = claim
+  end
+end
+return out

@@ -1,0 +1,146 @@
+#!lua flags=allow-oom
+-- Purpose: brings events about that are no Submit: an owner's words, a Rollback, a retry, a discard.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 number of rules; then each rule, as settle.go writes them: the state the event leads to from each kept state
+--   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then letters: o only the lease's owner,
+--   c counts a confirm, p a publish, y a copy, z attempts back at zero, u a change worth a time; then for each producer:
+--   name, number of messages, and for each message: id, the rule's number, token, milliseconds until due, milliseconds to
+--   hold the lease, cause
+-- Returns: for each message verdict + state
+local rules = {}
+for i = 1, tonumber(ARGV[1]) do
+  local text = ARGV[1 + i]
+  local rule = {to = {}, hurried = {}, reaches = {}}
+  for s = 1, #KEPT do
+    rule.to[s] = tonumber(string.sub(text, s, s))
+    rule.hurried[s] = tonumber(string.sub(text, #KEPT + s, #KEPT + s))
+    if rule.to[s] then
+      rule.reaches[rule.to[s]] = true
+    end
+  end
+  for letter in string.gmatch(string.sub(text, 2 * #KEPT + 1), '%a') do
+    rule[letter] = true
+  end
+  rules[i] = rule
+end
+
+-- refusal says why a rule does not apply to a message in state s, or nil when it does.
+local function refusal(g, id, rule, s, due, token)
+  if s > #KEPT then
+    if rule.reaches[s] then
+      return OK + s -- the same call, made before
+    end
+    return (rule.o and LOST or ILLEGAL) + s
+  end
+  if rule.o and (call('HGET', g.leases, id) ~= token or not live(due)) then
+    return LOST + s
+  end
+  if rule.to[s] then
+    return nil
+  end
+  if rule.o and rule.reaches[s] then
+    return OK + s -- made before, by an owner that kept its lease
+  end
+  return ILLEGAL + s
+end
+
+-- remember keeps what is worth saying about a message beyond the state it is in.
+local function remember(g, id, rule, s, to, cause)
+  local notes = g.notes .. id
+  local set = {}
+  if to == COMMITTED and s ~= to then
+    set = {'sendable_at', now}
+  end
+  if rule.u then
+    set[#set + 1] = 'updated_at'
+    set[#set + 1] = now
+  end
+  if cause ~= '' then
+    set[#set + 1] = 'error'
+    set[#set + 1] = cause
+    set[#set + 1] = 'error_at'
+    set[#set + 1] = now
+  end
+  if #set > 0 then
+    call('HSET', notes, unpack(set))
+  end
+  if rule.c then
+    call('HINCRBY', notes, 'confirms', 1)
+  end
+  if rule.p then
+    call('HINCRBY', notes, 'publishes', 1)
+  end
+  if rule.y then
+    call('HINCRBY', notes, 'copies', 1)
+  end
+end
+
+-- place puts a message where it stands next and when.
+local function place(g, id, rule, s, to, due, after, hold)
+  if rule.o then
+    if hold > 0 then
+      shift(g, s, to, id, now + hold)
+      return
+    end
+    shift(g, s, to, id, now + after)
+    call('HDEL', g.leases, id)
+    return
+  end
+  if s == to and live(due) and call('HEXISTS', g.leases, id) == 1 then
+    call('HSET', g.notes .. id, 'hurry', 1) -- its owner works on it already
+    return
+  end
+  shift(g, s, to, id, now + after)
+end
+
+local function move(g, id, rule, token, after, hold, cause)
+  local s, due = find(g, id)
+  if s == 0 then
+    return rule.o and LOST or MISSING
+  end
+  local refused = refusal(g, id, rule, s, due, token)
+  if refused then
+    return refused
+  end
+  local to = rule.to[s]
+  if to > #KEPT then
+    local _, _, digest = head(g, id)
+    call('SET', g.record .. id, FINAL[to] .. ' ' .. string.format('%.0f', now) .. ' ' .. (digest or '-'), 'PX', RETENTION)
+    drop(g, s, id)
+    g.dropped = true
+    return OK + to
+  end
+  if to == 0 then
+    call('DEL', g.record .. id)
+    drop(g, s, id)
+    g.dropped = true
+    return OK
+  end
+  local reset = rule.z
+  if rule.hurried[s] and call('HDEL', g.notes .. id, 'hurry') == 1 then
+    reset = rule.hurried[s] ~= to
+    to, after = rule.hurried[s], 0
+  end
+  remember(g, id, rule, s, to, cause)
+  if reset then
+    call('HDEL', g.notes .. id, 'confirms', 'publishes')
+  end
+  place(g, id, rule, s, to, due, after, hold)
+  return OK + to
+end
+
+local out = {}
+local at = 2 + ARGV[1]
+while ARGV[at] do
+  local g = open(ARGV[at], ARGV[at + 1])
+  local last = at + 1 + 6 * ARGV[at + 1]
+  for i = at + 2, last, 6 do
+    out[#out + 1] = safely(move, g, ARGV[i], rules[tonumber(ARGV[i + 1])], ARGV[i + 2], tonumber(ARGV[i + 3]),
+      tonumber(ARGV[i + 4]), ARGV[i + 5])
+  end
+  if g.dropped then
+    tidy(g)
+  end
+  at = last + 1
+end
+return out

@@ -1,0 +1,166 @@
+-- Purpose: what all scripts share; it stands in front of each of them. keys.go puts a line before it that defines, from
+--   the table of states:
+--     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
+--     FINAL      the names of the final states by code, the codes beyond those of KEPT
+--     FIRST      code of the state a new message has
+--     COMMITTED  code of the state a message has once its verdict stands
+--     CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT   parts of key names
+--     MAXDUE, MAXLEASE, RETENTION                 milliseconds
+-- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
+local OK, ILLEGAL, LOST, EXISTS, MISSING = 0, 10, 20, 30, 40
+
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- open names the keys of one producer's messages in this shard, for a script that looks at count of them.
+local function open(producer, count)
+  local base = KEYS[1] .. producer .. ':'
+  local g = {producer = producer, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES, empty = {}}
+  -- Whether an index is empty at all is worth a question of its own when it spares several.
+  g.several = tonumber(count or 1) > 2
+  for s = 1, #KEPT do
+    g[s] = base .. KEPT[s]
+  end
+  return g
+end
+
+-- head reads the first line of a record: what it is, since when, and the digest of its content.
+local function head(g, id)
+  local text = call('GETRANGE', g.record .. id, 0, 99)
+  if text == '' then
+    return nil
+  end
+  local kind, ms, digest = string.match(text, '^(%S+) (%d+) (%S+)')
+  return kind or '?', tonumber(ms) or now, digest or '-'
+end
+
+-- ended gives the code of the final state a record is the trace of, or nil.
+local function ended(kind)
+  for code, name in pairs(FINAL) do
+    if name == kind then
+      return code
+    end
+  end
+  return nil
+end
+
+-- indexed gives the state a message stands in, by precedence, and its due time.
+local function indexed(g, id)
+  for s = 1, #KEPT do
+    if not g.empty[s] then
+      local due = call('ZSCORE', g[s], id)
+      if due then
+        return s, tonumber(due)
+      end
+      if g.several and g.empty[s] == nil then
+        g.empty[s] = call('EXISTS', g[s]) == 0
+      end
+    end
+  end
+  return nil
+end
+
+-- enter puts a message into the index of a state, and first into that of creation times.
+local function enter(g, s, id, ms, due)
+  call('ZADD', g[s] .. CREATED, ms, id)
+  call('ZADD', g[s], due, id)
+  g.empty[s] = false
+end
+
+-- find gives a message's state; a record that lost its index gets it back and is due now.
+local function find(g, id)
+  local s, due = indexed(g, id)
+  if s then
+    return s, due
+  end
+  local kind, ms = head(g, id)
+  if not kind then
+    return 0
+  end
+  local final = ended(kind)
+  if final then
+    return final
+  end
+  -- Only a committed verdict leaves this note, so such a message must not be asked about again.
+  s = call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST
+  call('SADD', KEYS[1] .. PRODUCERS, g.producer)
+  enter(g, s, id, ms, now)
+  return s, now
+end
+
+-- live says whether a lease that ends at due still holds. One that ends too far away is the work of a clock that jumped.
+local function live(due)
+  return due > now and due <= now + MAXLEASE
+end
+
+-- drop takes a message out of its index, after its record was dealt with.
+local function drop(g, s, id)
+  call('ZREM', g[s], id)
+  call('ZREM', g[s] .. CREATED, id)
+  call('HDEL', g.leases, id)
+  call('DEL', g.notes .. id)
+end
+
+-- shift moves a message between indexes: the new place first, so that it always stands in one.
+local function shift(g, from, to, id, due)
+  if from ~= to then
+    local ms = call('ZSCORE', g[from] .. CREATED, id)
+    if not ms then
+      local _, since = head(g, id)
+      ms = since or now
+    end
+    enter(g, to, id, ms, due)
+    call('ZREM', g[from], id)
+    call('ZREM', g[from] .. CREATED, id)
+  else
+    call('ZADD', g[to], due, id)
+  end
+end
+
+-- tidy takes a producer without messages in this shard off the list of producers.
+local function tidy(g)
+  if call('EXISTS', unpack(g)) == 0 then
+    call('SREM', KEYS[1] .. PRODUCERS, g.producer)
+  end
+end
+
+-- safely runs f for one message, so that one whose keys are not what they should be fails alone.
+local function safely(f, g, id, ...)
+  local ok, result = pcall(f, g, id, ...)
+  if ok then
+    return result
+  end
+  return type(result) == 'table' and result.err or tostring(result)
+end
+
+-- suspected gives when messages were created at the latest that a loss may have brought back.
+local suspects
+local function suspected()
+  suspects = suspects or tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)
+  return suspects
+end
+
+-- take claims a message in state s for a token. Its own lease, when it still has one, tells that an owner died or lost it:
+-- a copy may be out then, which is counted where counts says so.
+local function take(g, id, s, due, token, lease, counts)
+  local record = call('GET', g.record .. id)
+  if not record or ended(string.match(record, '^%S+')) then
+    drop(g, s, id) -- nothing to work on: what a half-finished move left behind
+    return nil
+  end
+  local notes = g.notes .. id
+  if counts and call('HEXISTS', g.leases, id) == 1 then
+    call('HINCRBY', notes, 'copies', 1)
+  end
+  if suspected() > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspected() then
+    call('HSETNX', notes, 'copies', 1)
+  end
+  local known = call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'hurry')
+  if known[5] then
+    call('HDEL', notes, 'hurry')
+  end
+  call('HSET', g.leases, id, token)
+  call('ZADD', g[s], now + lease, id)
+  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', known[4] or '', due}
+end

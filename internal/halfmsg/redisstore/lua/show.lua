@@ -1,0 +1,56 @@
+#!lua flags=no-writes
+-- Purpose: tells all there is to know about messages.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 "1" for whole records, else without their bodies; then for each producer: name, number of ids, ids
+-- Returns: for each message state code (0 is none); or {state code, due, token or "", record, notes as name, value, ...}
+local whole = ARGV[1] == '1'
+
+-- line reads a record up to the end of its first line.
+local function line(key)
+  local size = 1024
+  while true do
+    local text = call('GETRANGE', key, 0, size - 1)
+    local stop = string.find(text, '\n', 1, true)
+    if stop then
+      return string.sub(text, 1, stop)
+    end
+    if #text < size then
+      return text
+    end
+    size = size * 4
+  end
+end
+
+local function show(g, id)
+  local key = g.record .. id
+  local s, due = indexed(g, id)
+  if not s then
+    local kind = head(g, id)
+    if not kind then
+      return 0
+    end
+    s, due = ended(kind), 0
+    if not s then
+      -- It lost its index, and gets it back when it is next touched.
+      s, due = call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST, now
+    end
+  end
+  local record = whole and (call('GET', key) or '') or line(key)
+  local out = {s, due, call('HGET', g.leases, id) or '', record}
+  for _, text in ipairs(call('HGETALL', g.notes .. id)) do
+    out[#out + 1] = text
+  end
+  return out
+end
+
+local out = {}
+local at = 2
+while ARGV[at] do
+  local g = open(ARGV[at], ARGV[at + 1])
+  local last = at + 1 + ARGV[at + 1]
+  for i = at + 2, last do
+    out[#out + 1] = safely(show, g, ARGV[i])
+  end
+  at = last + 1
+end
+return out

@@ -1,0 +1,49 @@
+#!lua flags=allow-oom
+-- Purpose: makes messages due now and claims those that nobody holds.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 where a Submit leads from each kept state, one character each, "-" for nowhere; 2 token; 3 lease in
+--   milliseconds; 4 how many bytes of records are claimed at most; then for each producer: name, number of ids, ids
+-- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
+--   sendable_at, due}
+local leads, token, lease, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local function submit(g, id)
+  local s, due = find(g, id)
+  if s == 0 then
+    return MISSING
+  end
+  local to = tonumber(string.sub(leads, s, s))
+  if not to then
+    return OK + s
+  end
+  if s ~= to then
+    call('HDEL', g.notes .. id, 'confirms', 'publishes')
+    call('HSET', g.notes .. id, 'updated_at', now)
+    shift(g, s, to, id, now)
+  elseif live(due) and call('HEXISTS', g.leases, id) == 1 then
+    call('HSET', g.notes .. id, 'hurry', 1)
+    return OK + to
+  end
+  if room <= 0 then
+    call('ZADD', g[to], now, id)
+    return OK + to
+  end
+  local claim = take(g, id, to, due or now, token, lease, false)
+  if not claim then
+    return MISSING
+  end
+  room = room - #claim[3]
+  return claim
+end
+
+local out = {}
+local at = 5
+while ARGV[at] do
+  local g = open(ARGV[at], ARGV[at + 1])
+  local last = at + 1 + ARGV[at + 1]
+  for i = at + 2, last do
+    out[#out + 1] = safely(submit, g, ARGV[i])
+  end
+  at = last + 1
+end
+return out

@@ -1,0 +1,110 @@
+package redisstore_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+)
+
+func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
+	t.Helper()
+	found, err := store.Pulse(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2})
+	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 2})
+	for range 3 {
+		if found := append(pulse(t, store), pulse(t, other)...); len(found) > 0 {
+			t.Fatalf("without a loss: %+v", found)
+		}
+	}
+	earlier, err := client.Dump(t.Context(), "msghandler:{01}:pulse").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulse(t, store)
+	if err := client.RestoreReplace(t.Context(), "msghandler:{01}:pulse", 0, earlier).Err(); err != nil {
+		t.Fatal(err)
+	}
+	found := pulse(t, store)
+	if len(found) != 1 || found[0].Shard != 1 || !strings.Contains(found[0].What, "earlier time") {
+		t.Fatalf("shard 1 went back: %+v", found)
+	}
+	if found = pulse(t, store); len(found) > 0 {
+		t.Fatalf("the same loss again: %+v", found)
+	}
+}
+
+func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 2})
+	pulse(t, store)
+	server.Kill()
+	if found, err := store.Pulse(t.Context()); err == nil || len(found) > 0 {
+		t.Fatalf("while Redis is away: %+v, %v", found, err)
+	}
+	server.Start()
+	if found := pulse(t, store); len(found) > 0 {
+		t.Fatalf("after a restart that lost nothing: %+v", found)
+	}
+	if err := client.Del(t.Context(), "msghandler:{00}:pulse").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "replaced") {
+		t.Fatalf("shard 0 was emptied: %+v", found)
+	}
+}
+
+// A message was done when Redis lost its last moment, and stands as pending again. The copy that is sent now must say
+// that it is one; the messages of afterwards are first copies.
+func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
+	t.Parallel()
+	files, earlier := t.TempDir(), t.TempDir()
+	store, _, server := fresh(t, redisstore.Config{Shards: 2}, "--dir", files)
+	create(t, store, half("1"), half("2"))
+	pulse(t, store)
+	server.Stop()
+	if err := os.CopyFS(earlier, os.DirFS(files)); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
+	claims := submit(t, store, half("1").Name)
+	if claims[0].Copies != 0 {
+		t.Fatalf("after a restart that lost nothing %d copies are counted", claims[0].Copies)
+	}
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+	settle(t, store, halfmsg.EventAcked, 0, claims...)
+	pulse(t, store)
+	server.Kill()
+	if err := os.RemoveAll(files); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(files, os.DirFS(earlier)); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
+
+	// No Pulse comes between: the connection itself is looked at.
+	for _, claim := range submit(t, store, half("1").Name, half("2").Name) {
+		if claim.Copies != 1 {
+			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
+		}
+	}
+	if found := pulse(t, store); len(found) != 2 {
+		t.Errorf("two shards went back, and told is %+v", found)
+	}
+	create(t, store, half("3"))
+	if claim := submit(t, store, half("3").Name)[0]; claim.Copies != 0 {
+		t.Errorf("a new message is claimed with %d copies counted", claim.Copies)
+	}
+}

@@ -1,0 +1,100 @@
+package redisstore
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// A record is one line for people and then the body, byte for byte:
+//
+//	half CREATED_MS DIGEST {"exchange":"orders",...}\n
+//
+// The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
+
+// header is the JSON in a record's line.
+type header struct {
+	Exchange     string            `json:"exchange"`
+	RoutingKey   string            `json:"routing_key"`
+	ContentType  string            `json:"content_type,omitempty"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	DelayMS      int64             `json:"delay_ms,omitempty"`
+	Target       string            `json:"callback_target,omitempty"`
+	ConfirmAfter int64             `json:"confirm_after_ms,omitempty"`
+}
+
+// encodeRest gives what follows the digest in a record.
+func encodeRest(m *halfmsg.Message) ([]byte, error) {
+	line, err := json.Marshal(header{
+		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	rest := make([]byte, 0, len(line)+1+len(m.Body))
+	rest = append(rest, line...)
+	rest = append(rest, '\n')
+	return append(rest, m.Body...), nil
+}
+
+// trace is a record's first words.
+type trace struct {
+	kind string
+	at   time.Time
+	rest []byte // what follows the digest
+}
+
+// decodeTrace reads the first words of a record.
+func decodeTrace(record []byte) (trace, error) {
+	line := record
+	if end := bytes.IndexByte(record, '\n'); end >= 0 {
+		line = record[:end]
+	}
+	kind, line, _ := bytes.Cut(line, []byte{' '})
+	stamp, line, _ := bytes.Cut(line, []byte{' '})
+	ms, err := strconv.ParseInt(string(stamp), 10, 64)
+	if err != nil {
+		return trace{}, fmt.Errorf("its first line is not one of ours: %w", err)
+	}
+	_, rest, _ := bytes.Cut(line, []byte{' '})
+	return trace{kind: string(kind), at: time.UnixMilli(ms), rest: rest}, nil
+}
+
+// maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
+const maxMS = int64(math.MaxInt64 / time.Millisecond)
+
+// decode fills in what a living record says about a message and returns when it was created. The body is a part of record,
+// not a copy.
+func decode(record []byte, into *halfmsg.Message) (time.Time, error) {
+	t, err := decodeTrace(record)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if t.kind != "half" {
+		return time.Time{}, fmt.Errorf("its first word is not half")
+	}
+	var h header
+	if err := json.Unmarshal(t.rest, &h); err != nil {
+		return time.Time{}, fmt.Errorf("its header is not JSON: %w", err)
+	}
+	end := bytes.IndexByte(record, '\n')
+	if end < 0 {
+		return time.Time{}, fmt.Errorf("its first line has no end")
+	}
+	if h.DelayMS < 0 || h.DelayMS > maxMS || h.ConfirmAfter < 0 || h.ConfirmAfter > maxMS {
+		return time.Time{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
+			h.DelayMS, h.ConfirmAfter)
+	}
+	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
+	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
+	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
+	into.CallbackTarget = h.Target
+	into.Body = record[end+1:]
+	return t.at, nil
+}

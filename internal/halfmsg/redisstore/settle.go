@@ -1,0 +1,197 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// effects are what an event does beyond the move, as letters that move.lua knows: c counts a confirm, p a publish, y a
+// copy, z sets attempts back, u writes down when.
+var effects = map[halfmsg.Event]string{
+	halfmsg.EventUnknown:     "cu",
+	halfmsg.EventUnreachable: "u",
+	halfmsg.EventGivenUp:     "cu",
+	halfmsg.EventRefused:     "pyu",
+	halfmsg.EventUnsure:      "yu",
+	halfmsg.EventExhausted:   "pyu",
+	halfmsg.EventRetry:       "zu",
+}
+
+// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while its
+// owner was busy with it.
+var hurried = map[halfmsg.Event]bool{
+	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
+}
+
+// rules are the moves as move.lua reads them, by event.
+var rules = func() []string {
+	out := make([]string, len(halfmsg.Events()))
+	for i, event := range halfmsg.Events() {
+		out[i] = leads(event) + leadsHurried(event) + effects[event]
+		if event.Owned() {
+			out[i] += "o"
+		}
+	}
+	return out
+}()
+
+// leads says where an event leads from each kept state, one character each.
+func leads(event halfmsg.Event) string {
+	var text strings.Builder
+	for _, from := range halfmsg.Kept() {
+		if to, legal := halfmsg.Next(from, event); legal {
+			text.WriteString(strconv.Itoa(codeOf[to]))
+		} else {
+			text.WriteByte('-')
+		}
+	}
+	return text.String()
+}
+
+// leadsHurried is the same for a message that was hurried: the event, and then a retry.
+func leadsHurried(event halfmsg.Event) string {
+	var text strings.Builder
+	for _, from := range halfmsg.Kept() {
+		to, legal := halfmsg.Next(from, event)
+		if legal && hurried[event] {
+			to, legal = halfmsg.Next(to, halfmsg.EventRetry)
+			text.WriteString(strconv.Itoa(codeOf[to]))
+		}
+		if !legal || !hurried[event] {
+			text.WriteByte('-')
+		}
+	}
+	return text.String()
+}
+
+// Settle implements halfmsg.Settler.
+func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(settlements))
+	foreign := false
+	for i := range settlements {
+		if event := settlements[i].Event; !event.Owned() {
+			results[i].Err = fmt.Errorf("%w: %s is no owner's word", halfmsg.ErrIllegal, event)
+			foreign = true
+		}
+	}
+	places := s.places(len(settlements), func(i int) halfmsg.Name { return settlements[i].Name })
+	if foreign {
+		places = keep(places, func(at place) bool { return results[at.index].Err == nil })
+	}
+	s.move(ctx, places, results, rules, func(i int) halfmsg.Settlement { return settlements[i] })
+	return results
+}
+
+// bring makes one move that needs no lease for many messages, by the rules given.
+func (s *Store) bring(ctx context.Context, event halfmsg.Event, names []halfmsg.Name, by []string) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(names))
+	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	s.move(ctx, places, results, by, func(i int) halfmsg.Settlement {
+		return halfmsg.Settlement{Name: names[i], Event: event}
+	})
+	return results
+}
+
+// Retry implements halfmsg.Inspector.
+func (s *Store) Retry(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
+	return s.bring(ctx, halfmsg.EventRetry, names, rules)
+}
+
+// Discard implements halfmsg.Inspector.
+func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+	by := rules
+	if from != halfmsg.None {
+		by = slices.Clone(rules)
+		by[halfmsg.EventDiscard] = onlyFrom(from, rules[halfmsg.EventDiscard])
+	}
+	return s.bring(ctx, halfmsg.EventDiscard, names, by)
+}
+
+// onlyFrom is a rule that applies to one state and to no other.
+func onlyFrom(from halfmsg.State, rule string) string {
+	limited := []byte(rule)
+	for i, state := range halfmsg.Kept() {
+		if state != from {
+			limited[i] = '-'
+		}
+	}
+	return string(limited)
+}
+
+// move calls move.lua, with only those of the rules that the batch needs.
+func (s *Store) move(
+	ctx context.Context, places []place, results []halfmsg.Result, by []string, of func(int) halfmsg.Settlement,
+) {
+	if len(places) == 0 {
+		return
+	}
+	var number [32]int // of an event's rule in this batch, from 1
+	head := []any{0}
+	for _, at := range places {
+		if event := of(at.index).Event; number[event] == 0 {
+			head = append(head, by[event])
+			number[event] = len(head) - 1
+		}
+	}
+	head[0] = len(head) - 1
+	p := plan{store: s, head: head, room: 6, each: func(args []any, i int) []any {
+		m := of(i)
+		hold := int64(0)
+		if m.Hold > 0 {
+			hold = leaseMS(m.Hold)
+		}
+		return append(args, m.Name.ID, number[m.Event], string(m.Token), clamp(m.After, maxDue).Milliseconds(), hold, shorten(m.Cause))
+	}}
+	client := s.loops
+	if !of(places[0].index).Event.Owned() {
+		client = s.intake
+	}
+	calls := p.calls(s.scripts.move, places)
+	run(ctx, client, s.scripts.move, calls)
+	for _, c := range calls {
+		for n, i := range c.items {
+			results[i] = s.result(c, n, of(i).Name)
+		}
+	}
+}
+
+// shorten cuts a cause to what is kept of it, and mends what is no UTF-8.
+func shorten(cause string) string {
+	cause = strings.ToValidUTF8(cause, "?")
+	if len(cause) <= halfmsg.MaxCause {
+		return cause
+	}
+	if runes := []rune(cause); len(runes) > halfmsg.MaxCause {
+		return string(runes[:halfmsg.MaxCause])
+	}
+	return cause
+}
+
+func keep(places []place, want func(place) bool) []place {
+	kept := places[:0]
+	for _, at := range places {
+		if want(at) {
+			kept = append(kept, at)
+		}
+	}
+	return kept
+}
+
+// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it.
+func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) {
+	event := halfmsg.EventGivenUp
+	if claim.State == halfmsg.Sendable {
+		event = halfmsg.EventExhausted
+	}
+	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
+		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,
+	}})
+	s.logger.Error("message set aside: its record cannot be read", "message", claim.Name.String(),
+		"state", settled[0].State.String(), "error", why, "settle_error", settled[0].Err)
+}

@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Config says where the data is and how it is kept.
+type Config struct {
+	// URL is where Redis is; rediss:// instead of redis:// asks for TLS, and USER:PASSWORD@ may stand before the hosts:
+	//   - redis://HOST:PORT/DB: one server;
+	//   - redis://HOST:PORT,HOST:PORT: a Cluster, of which some nodes are named; one is enough with ?cluster=true;
+	//   - redis://HOST:PORT,HOST:PORT/DB?master=NAME: the Sentinels that know the master of that name;
+	//     sentinel_username and sentinel_password are for the Sentinels themselves.
+	// The port may be left out. Defaults to redis://127.0.0.1:6379/0.
+	URL string
+	// Prefix begins the name of every key: letters, digits and ._:- only. Defaults to msghandler.
+	Prefix string
+	// Shards is how many parts the data is in, each on one node of a Cluster. It cannot change while there are data.
+	// Defaults to 16; at most 1024.
+	Shards int
+	// Instance names this process in tokens, for operators. Defaults to the host's name.
+	Instance string
+	// Retention is how long the trace of a finished message is kept. Defaults to ten minutes.
+	Retention time.Duration
+	// MinReplicas is how many replicas must have a new message before Create says so. Defaults to none.
+	MinReplicas int
+	// Logger is told of what was mended and set aside. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// maxShards bounds the cost of an idle pass, which is a call for each shard.
+const maxShards = 1024
+
+// Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. It is safe for concurrent use.
+type Store struct {
+	config  Config
+	keys    keys
+	scripts scripts
+	logger  *slog.Logger
+	// intake serves producers and operators, loops the coordinator's own work: neither can take the other's connections.
+	intake redis.UniversalClient
+	loops  redis.UniversalClient
+	// claims counts claims for tokens and rotates the shard that comes first.
+	claims atomic.Uint64
+	nonce  string
+	sweeper
+	pulses pulses
+}
+
+var (
+	_ halfmsg.Intake       = (*Store)(nil)
+	_ halfmsg.ConfirmStore = (*Store)(nil)
+	_ halfmsg.SendStore    = (*Store)(nil)
+	_ halfmsg.Inspector    = (*Store)(nil)
+)
+
+// New connects to Redis, loads the scripts and checks that the data that are there have the same number of shards. Its
+// errors are halfmsg's where Redis is away, and then trying again may help; no other error mends itself.
+func New(ctx context.Context, config Config) (*Store, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	where, err := parseURL(config.URL)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	var nonce [4]byte
+	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
+	s := &Store{
+		config: config, keys: newKeys(config.Prefix, config.Shards), logger: config.Logger,
+		nonce: hex.EncodeToString(nonce[:]),
+	}
+	s.sweeper.cursors = map[string]*cursor{}
+	s.pulses.last = map[int]pulse{}
+	s.intake, s.loops = where.connect(s.look), where.connect(s.look)
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (c Config) complete() (Config, error) {
+	c.URL = cmp.Or(c.URL, "redis://127.0.0.1:6379/0")
+	c.Prefix = cmp.Or(c.Prefix, "msghandler")
+	c.Shards = cmp.Or(c.Shards, 16)
+	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Instance == "" {
+		c.Instance, _ = os.Hostname()
+	}
+	if !legalPrefix.MatchString(c.Prefix) {
+		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
+	}
+	if c.Shards < 1 || c.Shards > maxShards {
+		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
+	}
+	return c, nil
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	var err error
+	if s.scripts, err = loadScripts(ctx, s.intake, s.config.Retention); err != nil {
+		return fmt.Errorf("loading scripts: %w", translate(err))
+	}
+	return s.agreeOnLayout(ctx)
+}
+
+// agreeOnLayout writes down how the data are laid out when nobody has yet, and compares.
+func (s *Store) agreeOnLayout(ctx context.Context) error {
+	key := s.keys.meta()
+	pipe := s.intake.Pipeline()
+	pipe.HSetNX(ctx, key, "layout", layoutVersion)
+	pipe.HSetNX(ctx, key, "shards", s.config.Shards)
+	got := pipe.HGetAll(ctx, key)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("reading %s: %w", key, translate(err))
+	}
+	layout, shards := got.Val()["layout"], got.Val()["shards"]
+	if layout != strconv.Itoa(layoutVersion) {
+		return fmt.Errorf("the data under %s have layout %s, and this version knows layout %d: run the version that wrote them",
+			s.config.Prefix, layout, layoutVersion)
+	}
+	if shards != strconv.Itoa(s.config.Shards) {
+		return fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
+			s.config.Prefix, shards, s.config.Shards, shards)
+	}
+	return nil
+}
+
+// Close ends all connections. Calls under way fail.
+func (s *Store) Close() error {
+	return errors.Join(s.intake.Close(), s.loops.Close())
+}
+
+// Ping is nil when every master answers.
+func (s *Store) Ping(ctx context.Context) error {
+	return translate(eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+		return master.Ping(ctx).Err()
+	}))
+}
+
+// newToken makes the token of one claim.
+func (s *Store) newToken() string {
+	return s.config.Instance + "/" + s.nonce + "." + strconv.FormatUint(s.claims.Add(1), 36)
+}
+
+// ownerOf is the instance in a token.
+func ownerOf(token string) string {
+	if i := strings.LastIndexByte(token, '/'); i >= 0 {
+		return token[:i]
+	}
+	return token
+}
