@@ -1,0 +1,231 @@
+// Package callback calls producers back: it asks them for the fate of their messages and tells them which business
+// markers they may forget.
+//
+// Callback targets are data from outside. A target is dialled only when it is of the one allowed form and matches the
+// allow-list, and what its name resolves to is checked again at the very moment a socket is connected.
+package callback
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// Config says which producers may be called, and how.
+type Config struct {
+	// Allow holds globs on host:port that may be dialled, such as *.orders.svc:9000. None: no target is allowed.
+	Allow []string
+	// Networks holds the CIDRs that a connected address must lie in. None: all but loopback, link-local, multicast and
+	// unspecified addresses. A literal address that Allow names as an address needs no more.
+	Networks []string
+	// Targets holds the callback targets of producers that send none, by the producer's name.
+	Targets map[string]string
+	// Timeout bounds each call. Default 3s.
+	Timeout time.Duration
+	// MaxBatch is how many ids go into one call; larger requests are split. Default 500, which is also the most.
+	MaxBatch int
+	// MaxTargets is how many targets stay connected; of more, those used longest ago are closed. Default 512.
+	MaxTargets int
+	// DialOptions come after the client's own, for TLS or for tests.
+	DialOptions []grpc.DialOption
+	// Logger hears of answers that contradict themselves. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// contractBatch is how many ids the contract allows in one Confirm.
+const contractBatch = 500
+
+// Client implements halfmsg.Callbacks over gRPC. It is safe for concurrent use.
+type Client struct {
+	config Config
+	rules  rules
+	// configured holds Config.Targets, read.
+	configured map[string]target
+	conns      *conns
+}
+
+var _ halfmsg.Callbacks = (*Client)(nil)
+
+// New checks the configuration and returns a client that has not connected to anything yet. Close ends it.
+func New(config Config) (*Client, error) {
+	config.Timeout = cmp.Or(config.Timeout, 3*time.Second)
+	config.MaxBatch = min(cmp.Or(config.MaxBatch, contractBatch), contractBatch)
+	config.MaxTargets = cmp.Or(config.MaxTargets, 512)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	allowed, err := newRules(config.Allow, config.Networks)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{config: config, rules: allowed, configured: map[string]target{}}
+	for producer, text := range config.Targets {
+		t, err := parseTarget(text)
+		if err == nil {
+			err = c.rules.check(t)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("target of producer %s: %w", producer, err)
+		}
+		c.configured[producer] = t
+	}
+	c.conns = newConns(config.MaxTargets, func(t target) (*grpc.ClientConn, error) {
+		return grpc.NewClient(t.String(), c.dialOptions(t)...)
+	})
+	return c, nil
+}
+
+// Close ends all connections, and the calls under way with them.
+func (c *Client) Close() { c.conns.close() }
+
+// Resolve says where a producer is called back: at the target that its request names, or, where that is empty, at the
+// one configured for it. The answer has one canonical form. It fails with halfmsg.ErrNoTarget, ErrBadTarget or
+// ErrForbidden, in words that are fit for the caller. Nothing is dialled or looked up.
+func (c *Client) Resolve(producer, named string) (string, error) {
+	t, err := c.resolve(producer, named)
+	if err != nil {
+		return "", err
+	}
+	return t.String(), nil
+}
+
+func (c *Client) resolve(producer, named string) (target, error) {
+	if named == "" {
+		t, ok := c.configured[producer]
+		if !ok {
+			return target{}, fmt.Errorf("%w: the request names none, and none is configured for producer %s",
+				halfmsg.ErrNoTarget, producer)
+		}
+		return t, nil
+	}
+	t, err := parseTarget(named)
+	if err != nil {
+		return target{}, err
+	}
+	return t, c.rules.check(t)
+}
+
+// Confirm implements halfmsg.Callbacks.
+func (c *Client) Confirm(
+	ctx context.Context, to halfmsg.Target, ids []string, final bool,
+) (map[string]halfmsg.Verdict, error) {
+	verdicts := make(map[string]halfmsg.Verdict, len(ids))
+	err := c.call(ctx, "Confirm", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+		request := &msghandlerv1.ConfirmRequest{Producer: to.Producer, Ids: ids, Final: final}
+		answer, err := msghandlerv1.NewProducerServiceClient(conn).Confirm(ctx, request)
+		if err != nil {
+			return err
+		}
+		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {
+			c.config.Logger.WarnContext(ctx, "a producer's answer to Confirm is odd", "producer", to.Producer,
+				"target", to.Address, "contradictory", odd.contradictory, "not_asked", odd.notAsked, "no_verdict", odd.noVerdict)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+// DeleteBusiness implements halfmsg.Callbacks.
+func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []string) error {
+	return c.call(ctx, "DeleteBusiness", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+		request := &msghandlerv1.DeleteBusinessRequest{Producer: to.Producer, Ids: ids}
+		_, err := msghandlerv1.NewProducerServiceClient(conn).DeleteBusiness(ctx, request)
+		return err
+	})
+}
+
+// call makes one or more calls to a target, each with a batch of the ids and a deadline of its own. The target is
+// checked again: it was stored some time ago, and the configuration may say otherwise by now.
+func (c *Client) call(
+	ctx context.Context, method string, to halfmsg.Target, ids []string,
+	do func(ctx context.Context, conn *conn, ids []string) error,
+) error {
+	t, err := c.resolve(to.Producer, to.Address)
+	if err != nil {
+		return err
+	}
+	conn, err := c.conns.get(t)
+	if err != nil {
+		return fmt.Errorf("%s of producer %s at %s: %w", method, to.Producer, t, err)
+	}
+	defer c.conns.release(conn)
+	for part := range slices.Chunk(ids, c.config.MaxBatch) {
+		if err := c.once(ctx, conn, part, do); err != nil {
+			return &UnreachableError{
+				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout, err: err,
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Client) once(
+	ctx context.Context, conn *conn, ids []string, do func(ctx context.Context, conn *conn, ids []string) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	return do(ctx, conn, ids)
+}
+
+// UnreachableError says that a producer gave no answer. Whatever the code, NOT_FOUND and UNIMPLEMENTED included, it is
+// never a verdict.
+type UnreachableError struct {
+	// Method is Confirm or DeleteBusiness.
+	Method string
+	// Producer is the producer's name.
+	Producer string
+	// Target is what was dialled.
+	Target string
+	// Timeout is how long an answer was waited for.
+	Timeout time.Duration
+
+	err error
+}
+
+// Error names the target and the status code. What the producer said is cut short and made printable.
+func (e *UnreachableError) Error() string {
+	st := status.Convert(e.err)
+	said := printable(st.Message())
+	switch {
+	case st.Code() == codes.DeadlineExceeded:
+		said = fmt.Sprintf("no answer within %s (%s)", e.Timeout, said)
+	case st.Code() == codes.Unimplemented:
+		said += "; does that server serve msghandler.v1.ProducerService?"
+	}
+	return fmt.Sprintf("%s of producer %s at %s: %s: %s", e.Method, e.Producer, e.Target, st.Code(), said)
+}
+
+// Unwrap gives the gRPC error.
+func (e *UnreachableError) Unwrap() error { return e.err }
+
+// Code is the gRPC status code of the failure.
+func (e *UnreachableError) Code() codes.Code { return status.Code(e.err) }
+
+// maxSaid is how much of a producer's own words an error repeats.
+const maxSaid = 300
+
+func printable(s string) string {
+	if len(s) > maxSaid {
+		s = s[:maxSaid] + "..."
+	}
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,138 @@
+package callback
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// maxAnswer is far above the answer about 500 messages with the longest ids, which is about 70 KiB.
+	maxAnswer = 1 << 20
+	// idleAfter closes the connections of a target that nobody calls.
+	idleAfter = 5 * time.Minute
+	// connectTimeout is short: producers are near, and a call waits no longer than this either.
+	connectTimeout = 3 * time.Second
+)
+
+// serviceConfig spreads calls over all addresses of a name.
+const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
+
+var errClosed = errors.New("the callback client is closed")
+
+// conns keeps one connection for each target, and closes the one that was used longest ago when there are too many.
+type conns struct {
+	dial func(t target) (*grpc.ClientConn, error)
+	max  int
+
+	mu     sync.Mutex
+	closed bool
+	byName map[string]*list.Element // of *conn
+	order  *list.List               // the one used last in front
+}
+
+// conn is a connection and how many calls use it now. It is closed when it is dropped and nobody uses it.
+type conn struct {
+	*grpc.ClientConn
+	name    string
+	users   int
+	dropped bool
+}
+
+func newConns(limit int, dial func(t target) (*grpc.ClientConn, error)) *conns {
+	return &conns{dial: dial, max: limit, byName: map[string]*list.Element{}, order: list.New()}
+}
+
+// get returns the connection to a target; release must follow.
+func (c *conns) get(t target) (*conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errClosed
+	}
+	name := t.String()
+	if element, ok := c.byName[name]; ok {
+		c.order.MoveToFront(element)
+		found := element.Value.(*conn)
+		found.users++
+		return found, nil
+	}
+	opened, err := c.dial(t) // does not block: gRPC connects in the background
+	if err != nil {
+		return nil, err
+	}
+	fresh := &conn{ClientConn: opened, name: name, users: 1}
+	c.byName[name] = c.order.PushFront(fresh)
+	if c.order.Len() > c.max {
+		c.drop(c.order.Back())
+	}
+	return fresh, nil
+}
+
+func (c *conns) release(used *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	used.users--
+	if used.dropped && used.users == 0 {
+		_ = used.Close()
+	}
+}
+
+// drop forgets a connection and closes it, at once or when its last call ends.
+func (c *conns) drop(element *list.Element) {
+	old := c.order.Remove(element).(*conn)
+	delete(c.byName, old.name)
+	old.dropped = true
+	if old.users == 0 {
+		_ = old.Close()
+	}
+}
+
+// close ends all connections, and with them the calls that are under way.
+func (c *conns) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for element := c.order.Front(); element != nil; element = c.order.Front() {
+		old := c.order.Remove(element).(*conn)
+		delete(c.byName, old.name)
+		_ = old.Close()
+	}
+}
+
+// dialOptions are those of a connection to a target.
+func (c *Client) dialOptions(t target) []grpc.DialOption {
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t)}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}),
+		// Nothing from outside decides how we connect: no proxy of the environment, no service config out of DNS.
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithIdleTimeout(idleAfter),
+		// gRPC's own limit of two minutes would keep a producer that is back waiting. The loops have a breaker as well.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 5 * time.Second,
+			},
+			MinConnectTimeout: connectTimeout,
+		}),
+		// Pings go out only while a call is under way and nothing was heard for so long: a half-open connection is found,
+		// and a producer whose server counts pings is not annoyed.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
+		grpc.WithMaxHeaderListSize(16 << 10),
+	}
+	return append(options, c.config.DialOptions...)
+}

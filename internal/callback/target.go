@@ -1,0 +1,75 @@
+package callback
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// scheme is the only one that a target may have: every other would let a caller choose a resolver, a socket or a proxy.
+const scheme = "dns:///"
+
+// maxTarget is longer than any host name with a port can be.
+const maxTarget = 300
+
+// target is a callback target that was read and found well formed.
+type target struct {
+	// host is lower-cased; a literal address has no brackets.
+	host string
+	port string
+	// literal is the address that the host is, and invalid where the host is a name.
+	literal netip.Addr
+}
+
+// parseTarget reads host:port or dns:///host:port.
+func parseTarget(s string) (target, error) {
+	if len(s) > maxTarget {
+		return target{}, fmt.Errorf("%w: it is longer than %d bytes", halfmsg.ErrBadTarget, maxTarget)
+	}
+	rest := strings.TrimPrefix(s, scheme)
+	host, port, err := net.SplitHostPort(rest)
+	if err != nil || strings.Contains(rest, "/") {
+		return target{}, fmt.Errorf("%w: %q; write host:port or dns:///host:port", halfmsg.ErrBadTarget, s)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return target{}, fmt.Errorf("%w: %q has no port from 1 to 65535", halfmsg.ErrBadTarget, s)
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {
+		addr = addr.Unmap()
+		return target{host: addr.String(), port: port, literal: addr}, nil
+	}
+	if !isHostName(host) {
+		return target{}, fmt.Errorf("%w: %q has no valid host name", halfmsg.ErrBadTarget, s)
+	}
+	return target{host: strings.ToLower(host), port: port}, nil
+}
+
+// isHostName says whether s can be a name in DNS: letters, digits, hyphens and underscores between single dots.
+func isHostName(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+		for i := range len(label) {
+			if !isHostByte(label[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isHostByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// String is the form that is stored and dialled: one target has one form, however it was written.
+func (t target) String() string { return scheme + net.JoinHostPort(t.host, t.port) }

@@ -1,0 +1,131 @@
+package callback
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func TestATargetHasOneForm(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"orders:9000":                   "dns:///orders:9000",
+		"dns:///orders:9000":            "dns:///orders:9000",
+		"Orders.SVC:9000":               "dns:///orders.svc:9000",
+		"orders.svc.:9000":              "dns:///orders.svc.:9000",
+		"10.0.0.1:9000":                 "dns:///10.0.0.1:9000",
+		"[2001:DB8::1]:9000":            "dns:///[2001:db8::1]:9000",
+		"[::ffff:127.0.0.1]:9000":       "dns:///127.0.0.1:9000",
+		"dns:///my_service-1.local:443": "dns:///my_service-1.local:443",
+	} {
+		got, err := parseTarget(in)
+		if err != nil || got.String() != want {
+			t.Errorf("%s: got %s, %v; want %s", in, got, err, want)
+		}
+	}
+}
+
+func TestOtherTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{
+		"orders", ":9000", "orders:", "orders:0", "orders:65536", "orders:+1", "orders:http", "orders:09000",
+		"unix:/tmp/x", "unix:///tmp/x", "passthrough:///10.0.0.1:80", "xds:///orders:9000", "DNS:///orders:9000",
+		"dns://8.8.8.8/orders:9000", "dns:orders:9000", "dns:////orders:9000", "http://orders:80", "ipv4:127.0.0.1:80",
+		"a:1,b:2", "orders:9000/x", "user@orders:9000", "or ders:9000", "orders..svc:9000", "-\x00:1", "::1:9000",
+		"[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x", "%6fo:1",
+		strings.Repeat("a", 64) + ":9000", strings.Repeat("a.", 200) + "b:9000", strings.Repeat("9", 1<<16) + ":1",
+	} {
+		if got, err := parseTarget(in); !errors.Is(err, halfmsg.ErrBadTarget) {
+			t.Errorf("%.80q: got %s, %v; want ErrBadTarget", in, got, err)
+		}
+	}
+}
+
+func TestTheAllowListDecides(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name            string
+		allow, networks []string
+		target          string
+		forbidden       bool
+	}{
+		{"nothing is allowed by default", nil, nil, "orders:9000", true},
+		{"a glob on the host", []string{"*.orders.svc:9000"}, nil, "a.orders.svc:9000", false},
+		{"a star spans dots", []string{"*.svc:9000"}, nil, "a.b.c.svc:9000", false},
+		{"whatever its case", []string{"*.Orders.svc:9000"}, nil, "A.ORDERS.svc:9000", false},
+		{"with the root's dot", []string{"orders.svc:9000"}, nil, "orders.svc.:9000", false},
+		{"another port", []string{"*.orders.svc:9000"}, nil, "a.orders.svc:9001", true},
+		{"a host that only ends alike", []string{"*.orders.svc:9000"}, nil, "evilorders.svc:9000", true},
+		{"a host that only begins alike", []string{"orders:*"}, nil, "orders.evil.example:9000", true},
+		{"no star between host and port", []string{"orders*:9000"}, nil, "orders:19000", true},
+		{"a glob on the port", []string{"orders:90*"}, nil, "orders:9012", false},
+		{"a literal loopback that is named", []string{"127.0.0.1:*"}, nil, "127.0.0.1:9000", false},
+		{"and in another guise", []string{"127.0.0.1:*"}, nil, "[::ffff:127.0.0.1]:9000", false},
+		{"a literal loopback of IPv6 that is named", []string{"[::1]:*"}, nil, "[::1]:9000", false},
+		{"a literal loopback that a star caught", []string{"*:9000"}, nil, "127.0.0.1:9000", true},
+		{"the metadata service that a star caught", []string{"*:80"}, nil, "169.254.169.254:80", true},
+		{"a literal in no network", []string{"*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1:9000", true},
+		{"a literal in a network", []string{"*:9000"}, []string{"10.0.0.0/8"}, "10.1.2.3:9000", false},
+		{"a literal in no network, but named", []string{"192.168.0.*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1:9000", false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			client, err := New(Config{Allow: c.allow, Networks: c.networks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if _, err := client.Resolve("p", c.target); errors.Is(err, halfmsg.ErrForbidden) != c.forbidden {
+				t.Errorf("got %v, want forbidden: %t", err, c.forbidden)
+			}
+		})
+	}
+}
+
+func TestAnEmptyTargetIsTheConfiguredOne(t *testing.T) {
+	t.Parallel()
+	client, err := New(Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got, err := client.Resolve("orders", ""); err != nil || got != "dns:///orders:9000" {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if _, err := client.Resolve("others", ""); !errors.Is(err, halfmsg.ErrNoTarget) {
+		t.Errorf("got %v, want ErrNoTarget", err)
+	}
+}
+
+func TestBadConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]Config{
+		"glob without port":            {Allow: []string{"orders"}},
+		"glob with another wildcard":   {Allow: []string{"orders?:9000"}},
+		"glob with a scheme":           {Allow: []string{"dns:///orders:9000"}},
+		"no CIDR":                      {Networks: []string{"10.0.0.1"}},
+		"configured target forbidden":  {Targets: map[string]string{"orders": "orders:9000"}},
+		"configured target unreadable": {Allow: []string{"*:*"}, Targets: map[string]string{"orders": "unix:/x"}},
+	} {
+		if _, err := New(config); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
+func FuzzParseTarget(f *testing.F) {
+	f.Add("dns:///orders:9000")
+	f.Add("[::1]:80")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := parseTarget(s)
+		if err != nil {
+			return
+		}
+		if again, err := parseTarget(got.String()); err != nil || again != got {
+			t.Errorf("%q became %q, which became %q, %v", s, got, again, err)
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package confirmloop
+
+import (
+	"context"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// handBackPatience is for how long handing back is tried: callers wait for it, and the lease ends by itself.
+const handBackPatience = 2 * time.Second
+
+// do does what a job is there for.
+func (c *Confirmer) do(j job) {
+	switch j.task {
+	case ask:
+		c.confirm(j)
+	case postpone:
+		c.postpone(j)
+	case handBack:
+		c.handBack(j.held, j.lane.trusted)
+	}
+}
+
+// confirm is the way of a batch: ask the producer, store what it said, delete the markers, send.
+func (c *Confirmer) confirm(j job) {
+	lasting, ending := owner.Lasting(j.held, c.config.Margin)
+	c.handBack(ending, j.lane.trusted)
+	words := c.verdicts(j.lane, lasting)
+	until := time.Now().Add(c.config.SendLease)
+	c.keeper.Settle(c.calls, words, func(words []owner.Word, results []halfmsg.Result) {
+		settled, committed := c.stored(words, results)
+		// Messages wait for a deletion that can be expected to work, but not for one that tries whether it works again.
+		first := c.deletes(j.lane)
+		if first {
+			c.forget(j.lane, settled)
+		}
+		if len(committed) > 0 {
+			c.config.Send(committed, until)
+		}
+		if !first {
+			c.forget(j.lane, settled)
+		}
+	})
+}
+
+// deletes says whether the producer has taken the latest deletions.
+func (c *Confirmer) deletes(l *lane) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.deletes.standing(time.Now()) == closed
+}
+
+// stored sorts what the store said: the ids of the messages whose markers are not needed any more, and the messages
+// that can be sent now. Of a message that the store refused neither is true: it has another owner, or another fate.
+func (c *Confirmer) stored(words []owner.Word, results []halfmsg.Result) (settled []string, committed []halfmsg.Claim) {
+	for i := range words {
+		w := &words[i]
+		if results[i].Err != nil {
+			continue
+		}
+		switch w.Event {
+		case halfmsg.EventCommitted:
+			if c.config.DeleteWhen == BeforePublish {
+				settled = append(settled, w.ID)
+			}
+			if w.Hold > 0 && results[i].State == halfmsg.Sendable {
+				committed = append(committed, sendable(w.Claim))
+			}
+		case halfmsg.EventRolledBack:
+			settled = append(settled, w.ID)
+		case halfmsg.EventGivenUp:
+			c.config.Logger.Warn("a message was abandoned: its producer gave no verdict", "message", w.Name,
+				"attempts", w.ConfirmAttempts)
+		default: // still pending: its marker is needed
+		}
+	}
+	return settled, committed
+}
+
+// sendable is a claim after the verdict COMMITTED was stored under it. The time is this instance's: it differs from the
+// store's by less than the second that the broker keeps of it.
+func sendable(claim halfmsg.Claim) halfmsg.Claim {
+	claim.State = halfmsg.Sendable
+	claim.SendableAt = time.Now()
+	return claim
+}
+
+// verdicts asks the producer and turns its answer into words for the store, one for each message. A message that brings
+// the asking down is set aside by itself: as unreachable, for nobody has said anything about it.
+func (c *Confirmer) verdicts(l *lane, held []owner.Held) (words []owner.Word) {
+	var usual, final []owner.Held
+	for _, h := range held {
+		if h.ConfirmAttempts >= c.config.Attempts {
+			final = append(final, h)
+		} else {
+			usual = append(usual, h)
+		}
+	}
+	aside := func(h owner.Held, failure *owner.PanicError) {
+		c.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
+			"stack", string(failure.Stack))
+		words = append(words, owner.Word{
+			Held: h, Event: halfmsg.EventUnreachable, After: c.config.Backoff.Delay(len(c.config.Backoff)),
+			Cause: owner.CauseOf(failure),
+		})
+	}
+	owner.Isolate(usual, func(part []owner.Held) { words = append(words, c.ask(l, part, false)...) }, aside)
+	owner.Isolate(final, func(part []owner.Held) { words = append(words, c.ask(l, part, true)...) }, aside)
+	return words
+}
+
+// ask makes one Confirm call, or none where the Submit is the verdict.
+func (c *Confirmer) ask(l *lane, held []owner.Held, final bool) []owner.Word {
+	words := make([]owner.Word, len(held))
+	if l.trusted {
+		for i, h := range held {
+			words[i] = c.word(h, halfmsg.VerdictCommitted, final)
+		}
+		return words
+	}
+	verdicts, err := c.call(l, held, final)
+	for i, h := range held {
+		switch {
+		case err == nil:
+			words[i] = c.word(h, verdicts[h.ID], final)
+		case c.calls.Err() != nil:
+			words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+		default:
+			words[i] = c.unreached(h, l, owner.CauseOf(err))
+		}
+	}
+	return words
+}
+
+// call asks the producer and tells the lane's breaker whether it was reached.
+func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]halfmsg.Verdict, error) {
+	ids := make([]string, len(held))
+	until := held[0].Until
+	for i, h := range held {
+		ids[i] = h.ID
+		if h.Until.Before(until) {
+			until = h.Until
+		}
+	}
+	ctx, cancel := context.WithDeadline(c.calls, until)
+	defer cancel()
+	begun := time.Now()
+	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
+	c.config.Metrics.Confirmed(l.target.Producer, len(ids), time.Since(begun), err)
+	if err == nil || c.calls.Err() == nil {
+		c.reached(l, err)
+	}
+	return verdicts, err
+}
+
+// reached tells a lane's breaker how a call fared, and people when that opened or closed it.
+func (c *Confirmer) reached(l *lane, err error) {
+	c.mu.Lock()
+	var opened, reopened bool
+	if err == nil {
+		reopened = l.confirms.succeed()
+	} else {
+		opened = l.confirms.fail(time.Now())
+		l.cause = owner.CauseOf(err)
+	}
+	c.mu.Unlock()
+	switch {
+	case opened:
+		c.config.Metrics.Paused(l.target.Producer, true)
+		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
+			"producer", l.target.Producer, "target", l.target.Address, "error", err)
+	case reopened:
+		c.config.Metrics.Paused(l.target.Producer, false)
+		c.config.Logger.Info("a producer can be reached again",
+			"producer", l.target.Producer, "target", l.target.Address)
+	}
+}
+
+// word is what a verdict means for a message.
+func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owner.Word {
+	w := owner.Word{Held: h}
+	switch {
+	case verdict == halfmsg.VerdictCommitted:
+		w.Event, w.After = halfmsg.EventCommitted, h.Delay
+		if h.Delay == 0 {
+			w.Hold = c.config.SendLease
+		}
+	case verdict == halfmsg.VerdictRolledBack:
+		w.Event = halfmsg.EventRolledBack
+	case final:
+		w.Event, w.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
+	default:
+		w.Event, w.After = halfmsg.EventUnknown, c.config.Backoff.Delay(h.ConfirmAttempts)
+		w.Cause = "the producer answered UNKNOWN"
+	}
+	return w
+}
+
+func (c *Confirmer) unreached(h owner.Held, l *lane, cause string) owner.Word {
+	c.mu.Lock()
+	wait := l.confirms.wait(time.Now())
+	c.mu.Unlock()
+	return owner.Word{Held: h, Event: halfmsg.EventUnreachable, After: wait, Cause: cause}
+}
+
+// postpone puts messages off until their target is tried again.
+func (c *Confirmer) postpone(j job) {
+	c.mu.Lock()
+	cause := j.lane.cause
+	c.mu.Unlock()
+	words := make([]owner.Word, len(j.held))
+	for i, h := range j.held {
+		words[i] = c.unreached(h, j.lane, cause)
+	}
+	c.keeper.Settle(c.calls, words, ignore)
+}
+
+// handBack gives messages back to the store, due at once. A Submit that is to be trusted is a verdict already and is
+// stored as one, or it would be lost with the memory that holds it; its marker is deleted in the background.
+func (c *Confirmer) handBack(held []owner.Held, submitted bool) {
+	ctx, cancel := context.WithTimeout(c.calls, handBackPatience)
+	defer cancel()
+	words := make([]owner.Word, len(held))
+	for i, h := range held {
+		if submitted && c.config.Trusted(h.Producer) {
+			words[i] = owner.Word{Held: h, Event: halfmsg.EventCommitted, After: h.Delay}
+		} else {
+			words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+		}
+	}
+	c.keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
+		var settled []halfmsg.Claim
+		for i, w := range words {
+			if w.Event == halfmsg.EventCommitted && results[i].Err == nil && c.config.DeleteWhen == BeforePublish {
+				settled = append(settled, w.Claim)
+			}
+		}
+		c.DeleteMarkers(settled)
+	})
+}
+
+func ignore([]owner.Word, []halfmsg.Result) {}
+
+// forget deletes the markers of messages whose fate is stored: with one call, or in the background while the producer
+// fails such calls.
+func (c *Confirmer) forget(l *lane, ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	if !c.mayDelete(l) {
+		c.litter.add(l.target, ids, 0)
+		return
+	}
+	err := c.deleteBusiness(l.target, ids)
+	c.mu.Lock()
+	if err == nil {
+		l.deletes.succeed()
+	} else {
+		l.deletes.fail(time.Now())
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.litter.add(l.target, ids, 1)
+	}
+}
+
+func (c *Confirmer) mayDelete(l *lane) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	standing := l.deletes.standing(time.Now())
+	if standing == due {
+		l.deletes.probe()
+	}
+	return standing == closed || standing == due
+}
+
+// deleteBusiness makes one DeleteBusiness call. A panic in it is an error like another: messages wait behind it.
+func (c *Confirmer) deleteBusiness(target halfmsg.Target, ids []string) (err error) {
+	ctx, cancel := context.WithTimeout(c.calls, c.config.DeleteTimeout)
+	defer cancel()
+	begun := time.Now()
+	if failure := owner.Recovered(func() {
+		err = c.config.Callbacks.DeleteBusiness(ctx, target, ids)
+	}); failure != nil {
+		err = failure
+	}
+	c.config.Metrics.Deleted(target.Producer, len(ids), time.Since(begun), err)
+	return err
+}

@@ -1,0 +1,66 @@
+package confirmloop
+
+import (
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+func TestBreaker(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 2, pause: backoff.Exponential(time.Second, 4*time.Second)}
+	want := func(what string, standing standing) {
+		t.Helper()
+		if got := b.standing(now); got != standing {
+			t.Errorf("%s: stands at %d, want %d", what, got, standing)
+		}
+	}
+	b.fail(now)
+	want("after one failure", closed)
+	b.succeed()
+	b.fail(now)
+	want("failures that are not in a row", closed)
+	if !b.fail(now) {
+		t.Error("the second failure in a row did not open it")
+	}
+	want("after two in a row", open)
+	until := b.until
+	if b.fail(now) || b.until != until {
+		t.Error("a call that was under way made the pause grow")
+	}
+	now = until
+	want("after the pause", due)
+	b.probe()
+	want("while one tries", trying)
+
+	var last time.Duration
+	for range 6 {
+		b.fail(now)
+		last = b.until.Sub(now)
+		want("after a try that failed", open)
+		now = b.until
+		b.probe()
+	}
+	if last < 2*time.Second || last > 4*time.Second {
+		t.Errorf("the pause grew to %v, want between half its limit and all of it", last)
+	}
+	if !b.succeed() {
+		t.Error("a success did not close it")
+	}
+	want("after a success", closed)
+}
+
+func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 1, pause: backoff.Steps{time.Minute}}
+	b.fail(now)
+	low, high := time.Hour, time.Duration(0)
+	for range 1000 {
+		wait := b.wait(now)
+		low, high = min(low, wait), max(high, wait)
+	}
+	if pause := b.until.Sub(now); low < pause || high > pause+time.Minute || high-low < 20*time.Second {
+		t.Errorf("messages wait %v to %v for a pause of %v", low, high, pause)
+	}
+}

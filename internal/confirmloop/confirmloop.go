@@ -1,0 +1,208 @@
+// Package confirmloop finds out what became of local transactions: it claims silent messages, asks their producers,
+// stores the verdicts and deletes the markers.
+//
+// There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
+// the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
+// producer, and from there a batch goes: Confirm, store the verdicts, DeleteBusiness, on to the send side (batch.go).
+// Each producer has its own bounded queue, its own few calls under way and a circuit breaker for each target, so one
+// that hangs or is down costs the others nothing.
+package confirmloop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// Confirmer is the confirm side of one instance. Its methods may be called concurrently.
+type Confirmer struct {
+	config Config
+	keeper owner.Keeper
+	litter *litter
+	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
+	calls  context.Context
+	cancel context.CancelFunc
+	// work counts the batches under way.
+	work sync.WaitGroup
+
+	mu        sync.Mutex
+	producers map[string]*producer
+	// waiting counts the messages in all lanes.
+	waiting int
+	closing bool
+}
+
+// New returns a Confirmer. It must be closed.
+func New(config Config) *Confirmer {
+	config = config.withDefaults()
+	c := &Confirmer{
+		config: config,
+		keeper: owner.Keeper{
+			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
+		},
+		producers: map[string]*producer{},
+	}
+	c.calls, c.cancel = context.WithCancel(context.Background())
+	c.litter = newLitter(config, c.deleteBusiness)
+	return c
+}
+
+// Pass claims what is due, of each producer as much as there is room for, and sets it going; it waits for no producer.
+// more says that some producer's messages filled its room and that there is room again. The error is the store's; what
+// was claimed all the same is under way.
+func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
+	names, err := c.config.Store.PendingProducers(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask which producers have pending messages: %w", err)
+	}
+	quota := c.quota(names)
+	if len(quota) == 0 {
+		return false, nil
+	}
+	// Counted from before the call, so that the lease never seems longer than it is.
+	until := time.Now().Add(c.config.Lease)
+	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease)
+	c.handBack(c.admit(owner.Hold(claims, until), false), false)
+	if err != nil {
+		return false, fmt.Errorf("claim pending messages: %w", err)
+	}
+	return c.wantsMore(claims, quota), nil
+}
+
+// Offer takes messages that a Submit has just claimed for Config.Lease, and sets them going at once. What there is no
+// room for is handed back to the store, where the next Pass finds it; only then Offer waits for the store.
+func (c *Confirmer) Offer(claims []halfmsg.Claim) {
+	until := time.Now().Add(c.config.Lease)
+	c.handBack(c.admit(owner.Hold(claims, until), true), true)
+}
+
+// DeleteMarkers deletes the markers of messages that the broker has acknowledged, for Config.DeleteWhen AfterAck. It
+// does not wait for the producers, except after Close, when each is tried once before it returns.
+func (c *Confirmer) DeleteMarkers(claims []halfmsg.Claim) {
+	byTarget := map[halfmsg.Target][]string{}
+	for i := range claims {
+		target := halfmsg.Target{Producer: claims[i].Producer, Address: claims[i].CallbackTarget}
+		byTarget[target] = append(byTarget[target], claims[i].ID)
+	}
+	for target, ids := range byTarget {
+		c.litter.add(target, ids, 0)
+	}
+}
+
+// Waiting is how many messages wait in memory for their producers.
+func (c *Confirmer) Waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting
+}
+
+// Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
+// still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
+// leases; then the context's error is returned. Offer hands everything back from now on. It may be called repeatedly.
+func (c *Confirmer) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closing = true
+	for _, p := range c.producers {
+		c.dispatch(p)
+	}
+	c.mu.Unlock()
+	defer c.cancel()
+	if err := waitFor(ctx, &c.work); err != nil {
+		return fmt.Errorf("confirm calls are still under way: %w", err)
+	}
+	if err := c.litter.close(ctx); err != nil {
+		return fmt.Errorf("markers are still being deleted: %w", err)
+	}
+	return nil
+}
+
+func waitFor(ctx context.Context, work *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() { work.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// quota says how many messages to claim of each producer; none of it while closing.
+func (c *Confirmer) quota(names []string) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing || len(names) == 0 {
+		return nil
+	}
+	for _, p := range c.producers {
+		c.tidy(p)
+	}
+	share := max(0, c.config.Queue-c.waiting) / len(names)
+	quota := map[string]int{}
+	for _, name := range names {
+		p, known := c.producers[name]
+		if !known {
+			p = &producer{room: owner.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer}}
+		}
+		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault.
+		if n := min(c.free(p), max(share, c.config.Batch-p.room.Waiting())); n > 0 {
+			quota[name] = n
+		} else {
+			p.hungry = true
+		}
+	}
+	return quota
+}
+
+// wantsMore says whether some producer had more than its quota and has room again; those that have none yet will call.
+func (c *Confirmer) wantsMore(claims []halfmsg.Claim, quota map[string]int) (more bool) {
+	claimed := map[string]int{}
+	for i := range claims {
+		claimed[claims[i].Producer]++
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, n := range claimed {
+		p := c.producers[name]
+		switch {
+		case p == nil:
+			more = more || n >= quota[name]
+		case n < quota[name]:
+			p.hungry = false
+		case c.free(p) >= c.config.QueuePerProducer/2:
+			more = true
+		default:
+			p.hungry = true
+		}
+	}
+	return more
+}
+
+// admit puts messages into their lanes and returns those that it does not take. What a pass has claimed is always taken
+// unless the house is closing: the room for it was counted, and an Offer that came in between may overfill it but once.
+func (c *Confirmer) admit(held []owner.Held, offered bool) (rest []owner.Held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return held
+	}
+	touched := map[*producer]struct{}{}
+	for _, h := range held {
+		p := c.producer(h.Producer)
+		if offered && p.room.Free() == 0 {
+			p.hungry = true
+			rest = append(rest, h)
+			continue
+		}
+		c.enqueue(p, h, offered && c.config.Trusted(h.Producer))
+		touched[p] = struct{}{}
+	}
+	for p := range touched {
+		c.dispatch(p)
+	}
+	return rest
+}

@@ -1,0 +1,112 @@
+package confirmloop_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func failing(context.Context, halfmsg.Target, []string) error { return errAway }
+
+func TestAFailedDeletionStopsNothingAndIsTriedAgain(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.drops(failing)
+		h.submit(h.have("orders", "1")...)
+		synctest.Wait()
+		h.wantNotes("1 sendable", "delete 1", "send 1")
+		h.drops(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")
+		if h.litters() != 0 {
+			t.Errorf("%d markers were given up", h.litters())
+		}
+	})
+}
+
+func TestADeletionThatAlwaysFailsIsLeftInTheEnd(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteTries: 3}, func(h *house) {
+		h.drops(failing)
+		h.submit(h.have("orders", "1")...)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1", "delete 1")
+		if h.litters() != 1 {
+			t.Errorf("%d markers were given up", h.litters())
+		}
+	})
+}
+
+func TestASlowDeletionHoldsMessagesForItsTimeoutOnly(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteTimeout: 2 * time.Second}, func(h *house) {
+		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
+		h.submit(h.have("orders", "1")...)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := len(h.sentIDs()); got != 1 {
+			t.Error("the message still waits for its marker's deletion")
+		}
+		// After a few failures nothing waits for deletions any more.
+		for _, id := range numbered(3) {
+			h.submit(h.have("orders", id)...)
+			time.Sleep(2 * time.Second)
+		}
+		h.submit(h.have("orders", "quick")...)
+		synctest.Wait()
+		if got := len(h.sentIDs()); got != 5 {
+			t.Errorf("%d of 5 were sent", got)
+		}
+	})
+}
+
+func TestMarkersThatMayWaitAreBounded(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteBacklog: 40, DeleteTries: 2}, func(h *house) {
+		h.drops(failing)
+		h.submit(h.have("orders", numbered(100)...)...)
+		synctest.Wait()
+		if h.litters() != 90 {
+			t.Errorf("%d markers were given up at once, want all but a quarter of 40", h.litters())
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestAfterAckDeletesWhenItIsTold(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
+			return map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictRolledBack}, nil
+		})
+		h.have("orders", "1", "2")
+		h.pass()
+		h.wantNotes("1 sendable", "2 rolled_back", "delete 2", "send 1")
+		h.DeleteMarkers(h.sent)
+		synctest.Wait()
+		h.wantNotes("1 sendable", "2 rolled_back", "delete 2", "send 1", "delete 1")
+
+		if err := h.Close(h.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.DeleteMarkers(h.sent)
+		h.wantNotes("1 sendable", "2 rolled_back", "delete 2", "send 1", "delete 1", "delete 1")
+	})
+}
+
+func TestCloseTriesWaitingDeletionsOnceMore(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.drops(failing)
+		h.submit(h.have("orders", "1")...)
+		synctest.Wait()
+		h.drops(nil)
+		begun := time.Now()
+		if err := h.Close(h.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(h.deleted) != 1 || time.Since(begun) > 0 {
+			t.Errorf("deleted %v after %v", h.deleted, time.Since(begun))
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package confirmloop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// producer is what waits for one producer, and how much of it is under way. Confirmer.mu guards it and its lanes.
+type producer struct {
+	name  string
+	room  owner.Room
+	lanes map[laneKey]*lane
+	// calls counts the batches under way.
+	calls int
+	// hungry says that the store may hold more for this producer than the last pass took.
+	hungry bool
+}
+
+// laneKey tells a producer's lanes apart: by target, and whether there is anything to ask at all.
+type laneKey struct {
+	address string
+	trusted bool
+}
+
+// lane is the queue of one target of a producer.
+type lane struct {
+	target  halfmsg.Target
+	trusted bool
+	queue   []owner.Held
+	// calls counts the batches under way.
+	calls int
+	// confirms and deletes mind the two calls apart: a producer may answer one and fail the other.
+	confirms breaker
+	deletes  breaker
+	// cause is why the last Confirm failed.
+	cause string
+	// usedAt is when work was last taken from the lane.
+	usedAt time.Time
+}
+
+// forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
+// longest pause, or its pause would begin anew each time.
+const forgotten = 10 * time.Minute
+
+// task is what is to be done with a batch.
+type task uint8
+
+const (
+	// ask the producer.
+	ask task = iota
+	// postpone: the producer is out of reach.
+	postpone
+	// handBack: the instance is stopping.
+	handBack
+)
+
+// job is a batch on its way.
+type job struct {
+	producer *producer
+	lane     *lane
+	task     task
+	held     []owner.Held
+	// probe says that this call tries a target again.
+	probe bool
+}
+
+// producer returns the producer of that name, which need not have been there. c.mu is held.
+func (c *Confirmer) producer(name string) *producer {
+	p := c.producers[name]
+	if p == nil {
+		p = &producer{
+			name:  name,
+			room:  owner.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
+			lanes: map[laneKey]*lane{},
+		}
+		c.producers[name] = p
+	}
+	return p
+}
+
+// enqueue puts a message into its lane. c.mu is held.
+func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
+	key := laneKey{address: h.CallbackTarget, trusted: trusted}
+	l := p.lanes[key]
+	if l == nil {
+		l = &lane{
+			target:   halfmsg.Target{Producer: p.name, Address: h.CallbackTarget},
+			trusted:  trusted,
+			confirms: breaker{limit: c.config.BreakerFailures, pause: c.config.BreakerPause},
+			deletes:  breaker{limit: c.config.BreakerFailures, pause: c.config.BreakerPause},
+			usedAt:   time.Now(),
+		}
+		p.lanes[key] = l
+	}
+	l.queue = append(l.queue, h)
+	p.room.Enter(h)
+	c.waiting++
+}
+
+// dispatch sets batches of a producer going while it has any and may have more under way. c.mu is held.
+func (c *Confirmer) dispatch(p *producer) {
+	for p.calls < c.config.CallsPerProducer {
+		j, found := c.next(p)
+		if !found {
+			return
+		}
+		p.calls++
+		j.lane.calls++
+		c.work.Go(func() {
+			if failure := owner.Recovered(func() { c.do(j) }); failure != nil {
+				c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
+					"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
+			}
+			c.finished(j)
+		})
+	}
+}
+
+// next takes a batch from the lane that has the fewest under way, so that one target of a producer does not take all
+// its calls while another has work. c.mu is held.
+func (c *Confirmer) next(p *producer) (job, bool) {
+	now := time.Now()
+	var best *lane
+	for _, l := range p.lanes {
+		if len(l.queue) == 0 || (l.confirms.standing(now) == trying && !c.closing) {
+			continue
+		}
+		if best == nil || l.calls < best.calls {
+			best = l
+		}
+	}
+	if best == nil {
+		return job{}, false
+	}
+	j := job{producer: p, lane: best}
+	switch standing := best.confirms.standing(now); {
+	case c.closing:
+		j.task = handBack
+	case standing == open:
+		j.task = postpone
+	case standing == due:
+		best.confirms.probe()
+		j.probe = true
+	}
+	best.usedAt = now
+	n := min(len(best.queue), c.config.Batch)
+	j.held = slices.Clone(best.queue[:n])
+	clear(best.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
+	best.queue = best.queue[n:]
+	p.room.Leave(j.held...)
+	c.waiting -= n
+	return j, true
+}
+
+// finished ends a batch: what waited for it goes on, and what is not needed any more is dropped.
+func (c *Confirmer) finished(j job) {
+	c.mu.Lock()
+	p := j.producer
+	p.calls--
+	j.lane.calls--
+	if j.probe {
+		// A probe that broke off has told nothing; the next one may try.
+		j.lane.confirms.probing = false
+	}
+	c.dispatch(p)
+	wake := p.hungry && c.free(p) >= c.config.QueuePerProducer/2
+	if wake {
+		p.hungry = false
+	}
+	c.tidy(p)
+	c.mu.Unlock()
+	if wake {
+		c.config.Wake()
+	}
+}
+
+// tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
+func (c *Confirmer) tidy(p *producer) {
+	for key, l := range p.lanes {
+		remembers := l.confirms.failures+l.deletes.failures > 0 && time.Since(l.usedAt) < forgotten
+		if len(l.queue) == 0 && l.calls == 0 && !remembers {
+			if l.confirms.failures >= l.confirms.limit {
+				c.config.Metrics.Paused(p.name, false)
+			}
+			delete(p.lanes, key)
+		}
+	}
+	if len(p.lanes) == 0 && p.calls == 0 {
+		delete(c.producers, p.name)
+	}
+}
+
+// free is how many messages may be claimed for a producer: as many as there is room for; one batch, to try with, when
+// each of its targets has been left alone for a while; none before that. c.mu is held.
+func (c *Confirmer) free(p *producer) int {
+	free := p.room.Free()
+	if len(p.lanes) == 0 {
+		return free
+	}
+	now, tries := time.Now(), 0
+	for _, l := range p.lanes {
+		standing := l.confirms.standing(now)
+		if standing == closed {
+			return free
+		}
+		if standing == due {
+			tries = c.config.Batch
+		}
+	}
+	return min(free, tries)
+}

@@ -1,0 +1,146 @@
+package confirmloop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// litter deletes markers in the background, each target's one batch after another: those that nobody waits for, and
+// those whose first deletion failed. It tries a few times; what is left is the producer's own to clean up, for a marker
+// that is never deleted is only litter.
+type litter struct {
+	config Config
+	delete func(target halfmsg.Target, ids []string) error
+	// work counts the targets that are being worked on; closing is closed when nothing is waited for any more.
+	work    sync.WaitGroup
+	closing chan struct{}
+
+	mu      sync.Mutex
+	targets map[halfmsg.Target][]marker
+	waiting int
+	closed  bool
+}
+
+// marker is one that is to be deleted, and how often that has failed.
+type marker struct {
+	id       string
+	failures int
+}
+
+// litterPause is how long a target is left alone after a deletion that failed.
+var litterPause = backoff.Exponential(time.Second, time.Minute)
+
+func newLitter(config Config, deleteBusiness func(halfmsg.Target, []string) error) *litter {
+	return &litter{
+		config: config, delete: deleteBusiness,
+		closing: make(chan struct{}), targets: map[halfmsg.Target][]marker{},
+	}
+}
+
+// add takes markers whose deletion has failed that often. It does not wait, except when the litter is closed: then they
+// are tried once, here.
+func (l *litter) add(target halfmsg.Target, ids []string, failures int) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		if failures > 0 || l.delete(target, ids) != nil {
+			l.config.Metrics.Littered(target.Producer, len(ids))
+		}
+		return
+	}
+	queue, working := l.targets[target]
+	room := max(0, min(l.config.DeleteBacklog-l.waiting, l.config.DeleteBacklog/4-len(queue)))
+	taken := ids[:min(room, len(ids))]
+	for _, id := range taken {
+		queue = append(queue, marker{id: id, failures: failures})
+	}
+	l.targets[target] = queue
+	l.waiting += len(taken)
+	if !working {
+		l.work.Go(func() { l.run(target, failures) })
+	}
+	l.mu.Unlock()
+	if left := len(ids) - len(taken); left > 0 {
+		l.config.Metrics.Littered(target.Producer, left)
+	}
+}
+
+// run deletes a target's markers until none waits, with a pause after each of so many failures in a row.
+func (l *litter) run(target halfmsg.Target, failures int) {
+	for {
+		markers := l.take(target)
+		if len(markers) == 0 {
+			return
+		}
+		if failures > 0 {
+			l.pause(litterPause.Delay(failures - 1))
+		}
+		ids := make([]string, len(markers))
+		for i, m := range markers {
+			ids[i] = m.id
+		}
+		if err := l.delete(target, ids); err != nil {
+			failures++
+			l.again(target, markers)
+			continue
+		}
+		failures = 0
+	}
+}
+
+// take takes the next batch of a target, or ends its work when there is none.
+func (l *litter) take(target halfmsg.Target) []marker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue := l.targets[target]
+	if len(queue) == 0 {
+		delete(l.targets, target)
+		return nil
+	}
+	n := min(len(queue), l.config.Batch)
+	l.targets[target] = queue[n:]
+	l.waiting -= n
+	return queue[:n]
+}
+
+// again puts those back that may still be tried.
+func (l *litter) again(target halfmsg.Target, markers []marker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := 0
+	for _, m := range markers {
+		if m.failures++; m.failures >= l.config.DeleteTries || l.closed || l.waiting >= l.config.DeleteBacklog {
+			left++
+			continue
+		}
+		l.targets[target] = append(l.targets[target], m)
+		l.waiting++
+	}
+	if left > 0 {
+		l.config.Metrics.Littered(target.Producer, left)
+	}
+}
+
+func (l *litter) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.closing:
+	}
+}
+
+// close tries what waits once more, without any pause, and returns when that is done or the context has ended.
+func (l *litter) close(ctx context.Context) error {
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		close(l.closing)
+	}
+	l.mu.Unlock()
+	return waitFor(ctx, &l.work)
+}
