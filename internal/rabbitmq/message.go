@@ -1,0 +1,76 @@
+package rabbitmq
+
+import (
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// attemptHeader tells consumers which copy of a message they have: 1 is the first.
+const attemptHeader = "msghandler-attempt"
+
+const (
+	// maxShort is how many bytes an AMQP short string holds.
+	maxShort = 255
+	// maxHeaders is how many bytes of headers are sent. All properties must fit into one frame; the smallest limit that
+	// RabbitMQ offers by default is 128 KiB, and one frame too long ends the whole connection.
+	maxHeaders = 64 << 10
+)
+
+// check says why a message cannot be expressed in AMQP. Sent all the same it would close the connection.
+func check(m *halfmsg.Publishing) error {
+	for _, field := range [...]struct{ name, value string }{
+		{"exchange", m.Exchange},
+		{"routing key", m.RoutingKey},
+		{"content type", m.ContentType},
+		{"message id", m.Name.ID},
+		{"producer", m.Name.Producer},
+	} {
+		if len(field.value) > maxShort {
+			return fmt.Errorf("the %s has %d bytes, more than the %d that AMQP allows", field.name, len(field.value), maxShort)
+		}
+	}
+	size := 0
+	for key, value := range m.Headers {
+		if len(key) > maxShort {
+			return fmt.Errorf("a header's name has %d bytes, more than the %d that AMQP allows", len(key), maxShort)
+		}
+		size += len(key) + len(value)
+	}
+	if size > maxHeaders {
+		return fmt.Errorf("the headers have %d bytes, more than the %d that fit", size, maxHeaders)
+	}
+	return nil
+}
+
+// properties is the message as the library wants it.
+func properties(m *halfmsg.Publishing) amqp.Publishing {
+	headers := make(amqp.Table, len(m.Headers)+1)
+	for key, value := range m.Headers {
+		headers[key] = value
+	}
+	headers[attemptHeader] = int64(m.Attempt)
+	return amqp.Publishing{
+		DeliveryMode: amqp.Persistent,
+		MessageId:    m.Name.ID,
+		AppId:        m.Name.Producer,
+		ContentType:  m.ContentType,
+		Timestamp:    m.SendableAt,
+		Headers:      headers,
+		Body:         m.Body,
+	}
+}
+
+func keyOf(m *halfmsg.Publishing) flightKey {
+	return flightKey{name: m.Name, exchange: m.Exchange, routingKey: m.RoutingKey, attempt: int64(m.Attempt)}
+}
+
+func keyOfReturn(r *amqp.Return) flightKey {
+	attempt, _ := r.Headers[attemptHeader].(int64)
+	return flightKey{
+		name:     halfmsg.Name{Producer: r.AppId, ID: r.MessageId},
+		exchange: r.Exchange, routingKey: r.RoutingKey, attempt: attempt,
+	}
+}

@@ -1,0 +1,236 @@
+package sendloop
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// The headers that a copy on the dead-letter exchange has besides those of its message.
+const (
+	// HeaderReason is what the broker said last, at most halfmsg.MaxCause characters.
+	HeaderReason = "msghandler-dead-reason"
+	// HeaderAttempts is how often the broker refused the message.
+	HeaderAttempts = "msghandler-dead-attempts"
+	// HeaderExchange is the exchange it was meant for; its routing key is kept as the copy's own, and in HeaderKey.
+	HeaderExchange = "msghandler-origin-exchange"
+	// HeaderKey is the routing key it was meant for.
+	HeaderKey = "msghandler-origin-routing-key"
+)
+
+var (
+	// unsent is how long a message waits that never left: the broker may be back in a moment, and Pass waits for it
+	// anyway.
+	unsent = backoff.Steps{4 * time.Second}
+	// unsure is how long one waits whose outcome nobody learned. It grows with the copies that may be out.
+	unsure = backoff.Exponential(2*time.Second, time.Minute)
+)
+
+// handBackPatience is for how long handing back is tried.
+const handBackPatience = 2 * time.Second
+
+// send is the way of a batch: publish, copy what is dead, store what the broker said, tell who waits for it.
+func (s *Sender) send(held []owner.Held) {
+	lasting, ending := owner.Lasting(held, s.config.Margin)
+	s.handBack(ending)
+	words := s.publish(lasting)
+	s.copyDead(words)
+	s.keeper.Settle(s.calls, words, s.stored)
+}
+
+// stored tells of what the store has taken.
+func (s *Sender) stored(words []owner.Word, results []halfmsg.Result) {
+	var acked []halfmsg.Claim
+	for i := range words {
+		w := &words[i]
+		if results[i].Err != nil {
+			continue
+		}
+		switch w.Event {
+		case halfmsg.EventAcked:
+			acked = append(acked, w.Claim)
+		case halfmsg.EventExhausted:
+			s.config.Logger.Warn("a message is dead: the broker refused it too often", "message", w.Name,
+				"attempts", w.PublishAttempts+1, "reason", w.Cause)
+		default: // it waits for its next turn
+		}
+	}
+	if len(acked) > 0 {
+		s.config.AfterAck(acked)
+	}
+}
+
+// publish publishes messages and turns the outcomes into words for the store, one for each message. When a batch brings
+// the publisher down, its parts are published again, as further copies since the first may be out; the message that
+// does it is set aside by itself.
+func (s *Sender) publish(held []owner.Held) (words []owner.Word) {
+	tries := 0
+	owner.Isolate(held, func(part []owner.Held) {
+		again := min(tries, 1)
+		tries++
+		words = append(words, s.attempt(part, again)...)
+	}, func(h owner.Held, failure *owner.PanicError) {
+		s.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
+			"stack", string(failure.Stack))
+		words = append(words, owner.Word{
+			Held: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: owner.CauseOf(failure),
+		})
+	})
+	return words
+}
+
+// attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
+func (s *Sender) attempt(held []owner.Held, again int) []owner.Word {
+	if err := s.config.Publisher.Ready(); err != nil {
+		return s.unsent(held, owner.CauseOf(err))
+	}
+	batch := make([]halfmsg.Publishing, len(held))
+	for i, h := range held {
+		batch[i] = publishing(h.Claim, again)
+	}
+	begun := time.Now()
+	results := s.config.Publisher.Publish(s.calls, batch)
+	took := time.Since(begun)
+
+	words := make([]owner.Word, len(held))
+	counts := map[halfmsg.Outcome]int{}
+	for i, h := range held {
+		words[i] = s.word(h, results[i])
+		counts[results[i].Outcome]++
+	}
+	for outcome, n := range counts {
+		s.config.Metrics.Published(outcome, n, took)
+	}
+	return words
+}
+
+func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
+	return halfmsg.Publishing{
+		Name:        claim.Name,
+		Exchange:    claim.Exchange,
+		RoutingKey:  claim.RoutingKey,
+		ContentType: claim.ContentType,
+		Headers:     claim.Headers,
+		Body:        claim.Body,
+		SendableAt:  claim.SendableAt,
+		Attempt:     claim.Copies + 1 + again,
+	}
+}
+
+// word is what an outcome means for a message.
+func (s *Sender) word(h owner.Held, result halfmsg.PublishResult) owner.Word {
+	w := owner.Word{Held: h, Cause: owner.CauseOf(result.Cause)}
+	switch result.Outcome {
+	case halfmsg.Acked:
+		w.Event, w.Cause = halfmsg.EventAcked, ""
+	case halfmsg.Refused:
+		w.Event, w.After = halfmsg.EventRefused, s.config.Backoff.Delay(h.PublishAttempts)
+		if h.PublishAttempts >= len(s.config.Backoff) {
+			w.Event, w.After = halfmsg.EventExhausted, 0
+		}
+	case halfmsg.Unsent:
+		w.Event, w.After = halfmsg.EventReleased, s.pauseUnsent()
+	default: // whatever else a publisher says, a copy may be out
+		w.Event, w.After = halfmsg.EventUnsure, unsure.Delay(h.Copies)
+	}
+	return w
+}
+
+// copyDead copies the messages that are about to become DEAD to the dead-letter exchange, if there is one. A copy of
+// which nobody knows that it arrived puts its message off instead. One that is refused stops nothing: the message is
+// kept.
+func (s *Sender) copyDead(words []owner.Word) {
+	if s.config.DeadLetterExchange == "" {
+		return
+	}
+	var dead []int
+	var copies []halfmsg.Publishing
+	for i := range words {
+		if words[i].Event == halfmsg.EventExhausted {
+			dead = append(dead, i)
+			copies = append(copies, s.deadCopy(&words[i]))
+		}
+	}
+	if len(copies) == 0 {
+		return
+	}
+	var results []halfmsg.PublishResult
+	if failure := owner.Recovered(func() { results = s.config.Publisher.Publish(s.calls, copies) }); failure != nil {
+		results = make([]halfmsg.PublishResult, len(copies)) // no outcome at all is not an arrival either
+	}
+	for n, i := range dead {
+		w := &words[i]
+		switch results[n].Outcome {
+		case halfmsg.Acked:
+		case halfmsg.Refused:
+			s.config.Logger.Error("the dead-letter exchange refused a message", "message", w.Name,
+				"exchange", s.config.DeadLetterExchange, "error", results[n].Cause)
+		default:
+			w.Event, w.After = halfmsg.EventRefused, s.config.Backoff.Delay(w.PublishAttempts)
+		}
+	}
+}
+
+// deadCopy is the copy of a message for the dead-letter exchange.
+func (s *Sender) deadCopy(w *owner.Word) halfmsg.Publishing {
+	p := publishing(w.Claim, 1)
+	p.Headers = maps.Clone(p.Headers)
+	if p.Headers == nil {
+		p.Headers = map[string]string{}
+	}
+	p.Headers[HeaderReason] = w.Cause
+	p.Headers[HeaderAttempts] = strconv.Itoa(w.PublishAttempts + 1)
+	p.Headers[HeaderExchange] = w.Exchange
+	p.Headers[HeaderKey] = w.RoutingKey
+	p.Exchange = s.config.DeadLetterExchange
+	return p
+}
+
+// handBack gives messages back to the store, due at once.
+func (s *Sender) handBack(held []owner.Held) {
+	words := make([]owner.Word, len(held))
+	for i, h := range held {
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+	}
+	s.giveUp(words)
+}
+
+// postpone gives messages back to the store, due when the broker may be back.
+func (s *Sender) postpone(held []owner.Held) {
+	cause := ""
+	if err := s.config.Publisher.Ready(); err != nil {
+		cause = owner.CauseOf(err)
+	}
+	s.giveUp(s.unsent(held, cause))
+}
+
+// giveUp stores that messages were handed back. Callers wait for it and the leases end by themselves, so it is not
+// tried for long.
+func (s *Sender) giveUp(words []owner.Word) {
+	ctx, cancel := context.WithTimeout(s.calls, handBackPatience)
+	defer cancel()
+	s.keeper.Settle(ctx, words, s.stored)
+}
+
+func (s *Sender) unsent(held []owner.Held, cause string) []owner.Word {
+	words := make([]owner.Word, len(held))
+	for i, h := range held {
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(), Cause: cause}
+	}
+	return words
+}
+
+// pauseUnsent is how long a message waits that never left; not at all while closing, for another instance may send it.
+func (s *Sender) pauseUnsent() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return 0
+	}
+	return unsent.Delay(0)
+}

@@ -1,0 +1,87 @@
+package sendloop
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// Config says how a Sender works. Zero values mean the defaults.
+type Config struct {
+	// Store is where messages are claimed and outcomes are stored. Required.
+	Store halfmsg.SendStore
+	// Publisher brings messages to the broker. Required.
+	Publisher halfmsg.Publisher
+	// Watcher is told of messages that change their state; may be nil.
+	Watcher halfmsg.Watcher
+	// AfterAck takes messages that the broker has acknowledged, once that is stored; it must not block for long. May be
+	// nil.
+	AfterAck func(claims []halfmsg.Claim)
+	// Wake is called when more may be waiting in the store and there is room again; it should bring about a Pass soon
+	// and must not block. May be nil.
+	Wake func()
+
+	// Backoff is how long after each refusal a message is published again; the refusal after the last step makes it
+	// DEAD. Default 5s, 30s, 2m.
+	Backoff backoff.Steps
+	// DeadLetterExchange is where DEAD messages are copied; empty: nowhere.
+	DeadLetterExchange string
+	// Batch is how many messages are claimed and published at once. Default 500.
+	Batch int
+	// Parallel is how many batches may be under way at once. Default 4.
+	Parallel int
+	// Lease is for how long Pass claims messages. Default 30s.
+	Lease time.Duration
+	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
+	// may take. Default a third of Lease.
+	Margin time.Duration
+	// Queue and Bytes bound what waits in memory: messages, and the size of their bodies. Defaults 5,000 and 128 MiB.
+	Queue int
+	Bytes int
+
+	// Logger gets one line for each event that a person may need. Default slog.Default().
+	Logger *slog.Logger
+	// Metrics hears of publishings and moves; may be nil.
+	Metrics Metrics
+}
+
+// Metrics hears what a Sender does. Its methods must not block.
+type Metrics interface {
+	owner.Metrics
+	// Published tells how many messages of a batch had an outcome, and how long the whole batch took. Copies to the
+	// dead-letter exchange are not counted.
+	Published(outcome halfmsg.Outcome, messages int, took time.Duration)
+}
+
+func (c Config) withDefaults() Config {
+	if c.AfterAck == nil {
+		c.AfterAck = func([]halfmsg.Claim) {}
+	}
+	if c.Wake == nil {
+		c.Wake = func() {}
+	}
+	if len(c.Backoff) == 0 {
+		c.Backoff = backoff.Steps{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+	}
+	c.Batch = cmp.Or(c.Batch, 500)
+	c.Parallel = cmp.Or(c.Parallel, 4)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Margin = cmp.Or(c.Margin, c.Lease/3)
+	c.Queue = cmp.Or(c.Queue, 5000)
+	c.Bytes = cmp.Or(c.Bytes, 128<<20)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.Metrics == nil {
+		c.Metrics = silence{}
+	}
+	return c
+}
+
+// silence is the Metrics of those who want none.
+type silence struct{}
+
+func (silence) Settled(halfmsg.Event, string, int)            {}
+func (silence) Published(halfmsg.Outcome, int, time.Duration) {}

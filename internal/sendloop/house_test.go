@@ -1,0 +1,204 @@
+package sendloop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/memstore"
+	"github.com/msghandler/msghandler/internal/sendloop"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errBroker = errors.New("312 NO_ROUTE")
+
+// house is a sender between a store in memory and a broker that only takes notes. It runs in a bubble of fake time.
+type house struct {
+	*sendloop.Sender
+	t     *testing.T
+	store *memstore.Store
+
+	mu     sync.Mutex
+	answer answer
+	away   error
+	notes  []string
+	out    []halfmsg.Publishing
+	fates  map[string]int
+	wakes  int
+}
+
+// answer is what the broker says of one publishing; nil is Acked.
+type answer = func(ctx context.Context, p halfmsg.Publishing) halfmsg.PublishResult
+
+func always(outcome halfmsg.Outcome) answer {
+	return func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+		return halfmsg.PublishResult{Outcome: outcome, Cause: errBroker}
+	}
+}
+
+func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
+		config.Store, config.Publisher, config.Watcher, config.Metrics = h.store, h, h, h
+		config.AfterAck = func(claims []halfmsg.Claim) {
+			for i := range claims {
+				h.note("after ack %s", claims[i].ID)
+			}
+		}
+		config.Wake = func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }
+		config.Logger = slog.New(slog.DiscardHandler)
+		h.Sender = sendloop.New(config)
+		test(h)
+		if err := h.Close(context.Background()); err != nil {
+			t.Error("close:", err)
+		}
+	})
+}
+
+func (h *house) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notes = append(h.notes, fmt.Sprintf(format, args...))
+}
+
+func (h *house) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+	answer := look(h, func() answer { return h.answer })
+	results := make([]halfmsg.PublishResult, len(batch))
+	for i, p := range batch {
+		results[i].Outcome = halfmsg.Acked
+		if answer != nil {
+			results[i] = answer(ctx, p)
+		}
+		h.note("publish %s to %s: %s", p.Name.ID, p.Exchange, results[i].Outcome)
+		h.mu.Lock()
+		h.out = append(h.out, p)
+		h.mu.Unlock()
+	}
+	return results
+}
+
+func (h *house) Ready() error { return look(h, func() error { return h.away }) }
+
+func (h *house) Moved(moves []halfmsg.Moved) {
+	for _, m := range moves {
+		h.note("%s %s", m.Name.ID, m.State)
+	}
+}
+
+func (h *house) Settled(event halfmsg.Event, fate string, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fates[event.String()+" "+fate] += n
+}
+func (h *house) Published(halfmsg.Outcome, int, time.Duration) {}
+
+// look reads what the house has noted.
+func look[T any](h *house, value func() T) T {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return value()
+}
+
+// answers says what the broker answers from now on, and whether it takes messages at all.
+func (h *house) answers(answer answer, away error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer, h.away = answer, away
+}
+
+func (h *house) published() []halfmsg.Publishing {
+	return look(h, func() []halfmsg.Publishing { return slices.Clone(h.out) })
+}
+
+const lease = 30 * time.Second
+
+// committed makes messages as the confirm side hands them on: SENDABLE, and held for lease.
+func (h *house) committed(ids ...string) (claims []halfmsg.Claim) {
+	h.t.Helper()
+	for _, id := range ids {
+		name := halfmsg.Name{Producer: "orders", ID: id}
+		h.store.Create(h.t.Context(), []halfmsg.Message{{
+			Name: name, Exchange: "x", RoutingKey: "key", Body: []byte(id), Headers: map[string]string{"own": "1"},
+		}})
+		claim := *h.store.Submit(h.t.Context(), []halfmsg.Name{name}, lease)[0].Claim
+		h.store.Settle(h.t.Context(), []halfmsg.Settlement{
+			{Name: name, Token: claim.Token, Event: halfmsg.EventCommitted, Hold: lease},
+		})
+		claim.State, claim.SendableAt = halfmsg.Sendable, time.Now()
+		claims = append(claims, claim)
+	}
+	return claims
+}
+
+// waiting makes messages that are SENDABLE, due, and held by nobody.
+func (h *house) waiting(ids ...string) {
+	h.t.Helper()
+	for _, claim := range h.committed(ids...) {
+		h.store.Settle(h.t.Context(), []halfmsg.Settlement{
+			{Name: claim.Name, Token: claim.Token, Event: halfmsg.EventReleased},
+		})
+	}
+}
+
+func numbered(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("%05d", i))
+	}
+	return ids
+}
+
+func (h *house) offer(ids ...string) {
+	h.t.Helper()
+	h.Offer(h.committed(ids...), time.Now().Add(lease))
+}
+
+// pass makes passes as the runner would, until there is no more, and lets everything settle.
+func (h *house) pass() {
+	h.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = h.Pass(h.t.Context()); err != nil {
+			h.t.Fatal("pass:", err)
+		}
+		synctest.Wait()
+	}
+}
+
+// run makes a pass each second, and whenever it is asked to, for that long.
+func (h *house) run(d time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+		h.pass()
+		for look(h, func() int { n := h.wakes; h.wakes = 0; return n }) > 0 {
+			h.pass()
+		}
+	}
+}
+
+func (h *house) want(id string, state halfmsg.State) halfmsg.Record {
+	h.t.Helper()
+	got := h.store.Peek(halfmsg.Name{Producer: "orders", ID: id})
+	if got.State != state {
+		h.t.Errorf("%s is %s, want %s", id, got.State, state)
+	}
+	return got
+}
+
+func (h *house) wantNotes(want ...string) {
+	h.t.Helper()
+	if got := look(h, func() []string { return slices.Clone(h.notes) }); !slices.Equal(got, want) {
+		h.t.Errorf("what happened:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}

@@ -1,0 +1,180 @@
+// Package sendloop brings committed messages to the broker: it claims due SENDABLE messages, publishes them and stores
+// what the broker said.
+//
+// As on the confirm side there are two ways in and one way through: Pass claims what is due, Offer takes what the
+// confirm side has just made SENDABLE; both fill one bounded queue, from which a few batches at a time are published
+// (batch.go).
+package sendloop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// Sender is the send side of one instance. Its methods may be called concurrently.
+type Sender struct {
+	config Config
+	keeper owner.Keeper
+	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
+	calls  context.Context
+	cancel context.CancelFunc
+	// work counts the batches under way.
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []owner.Held
+	room  owner.Room
+	// batches counts the batches under way, which work cannot tell.
+	batches int
+	// hungry says that the store may hold more than the last pass took.
+	hungry  bool
+	closing bool
+}
+
+// New returns a Sender. It must be closed.
+func New(config Config) *Sender {
+	config = config.withDefaults()
+	s := &Sender{
+		config: config,
+		keeper: owner.Keeper{
+			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
+		},
+		room: owner.Room{Claims: config.Queue, Bytes: config.Bytes},
+	}
+	s.calls, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Pass claims what is due, as much as there is room for and at most one batch, and sets it going; it does not wait for
+// the broker. While the broker takes no messages nothing is claimed. more says that there was more to claim and that
+// there is room for it. The error is the store's; what was claimed all the same is under way.
+func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
+	limit := s.free()
+	if limit == 0 {
+		return false, nil
+	}
+	// Counted from before the call, so that the lease never seems longer than it is.
+	until := time.Now().Add(s.config.Lease)
+	claims, err := s.config.Store.ClaimSendable(ctx, limit, s.config.Lease)
+	s.handBack(s.admit(owner.Hold(claims, until), false))
+	if err != nil {
+		return false, fmt.Errorf("claim sendable messages: %w", err)
+	}
+	return len(claims) >= limit && s.free() > 0, nil
+}
+
+// Offer takes messages that were just made SENDABLE and whose leases end at until, and sets them going. What there is
+// no room for is handed back to the store, and so is all while the broker takes no messages; only then Offer waits for
+// the store.
+func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
+	held := owner.Hold(claims, until)
+	if s.config.Publisher.Ready() != nil {
+		s.postpone(held)
+		return
+	}
+	s.handBack(s.admit(held, true))
+}
+
+// Waiting is how many messages wait in memory for the broker.
+func (s *Sender) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.room.Waiting()
+}
+
+// Close hands back what waits and lets the batches under way end. When ctx ends first, what has not left yet is not
+// published any more, the rest is left to the end of its leases, and the context's error is returned. Offer hands
+// everything back from now on. It may be called repeatedly.
+func (s *Sender) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	waiting := s.queue
+	s.queue = nil
+	s.room.Leave(waiting...)
+	s.mu.Unlock()
+	defer s.cancel()
+
+	done := make(chan struct{})
+	go func() { s.handBack(waiting); s.work.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("messages are still being published: %w", ctx.Err())
+	}
+}
+
+// free is how many messages a pass may claim: none while the broker takes none, nor while closing. A pass that finds no
+// room is repeated when there is.
+func (s *Sender) free() int {
+	away := s.config.Publisher.Ready() != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if away || s.closing {
+		return 0
+	}
+	free := min(s.room.Free(), s.config.Batch)
+	s.hungry = free == 0
+	return free
+}
+
+// admit queues messages and returns those that it does not take. What a pass has claimed is always taken unless the
+// house is closing: the room for it was counted, and an Offer that came in between may overfill it by one batch.
+func (s *Sender) admit(held []owner.Held, offered bool) (rest []owner.Held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return held
+	}
+	if offered {
+		n := min(len(held), s.room.Free())
+		held, rest = held[:n], held[n:]
+	}
+	if len(rest) > 0 {
+		s.hungry = true
+	}
+	s.queue = append(s.queue, held...)
+	s.room.Enter(held...)
+	s.dispatch()
+	return rest
+}
+
+// dispatch sets batches going while messages wait and more may be under way. s.mu is held.
+func (s *Sender) dispatch() {
+	for s.batches < s.config.Parallel && len(s.queue) > 0 {
+		n := min(len(s.queue), s.config.Batch)
+		held := slices.Clone(s.queue[:n])
+		clear(s.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
+		s.queue = s.queue[n:]
+		s.room.Leave(held...)
+		s.batches++
+		s.work.Go(func() {
+			if failure := owner.Recovered(func() { s.send(held) }); failure != nil {
+				s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
+					"messages", len(held), "error", failure, "stack", string(failure.Stack))
+			}
+			s.finished()
+		})
+	}
+}
+
+// finished ends a batch and lets the next one go.
+func (s *Sender) finished() {
+	s.mu.Lock()
+	s.batches--
+	s.dispatch()
+	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/2 && s.room.Free() > 0
+	if wake {
+		s.hungry = false
+	}
+	s.mu.Unlock()
+	if wake {
+		s.config.Wake()
+	}
+}

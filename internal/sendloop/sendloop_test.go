@@ -1,0 +1,343 @@
+package sendloop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/sendloop"
+)
+
+func TestAMessageIsPublishedThenDoneThenItsMarkerMayGo(t *testing.T) {
+	for name, start := range map[string]func(h *house){
+		"pass":  func(h *house) { h.waiting("1"); h.pass() },
+		"offer": func(h *house) { h.offer("1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, sendloop.Config{}, func(h *house) {
+				start(h)
+				synctest.Wait()
+				h.wantNotes("publish 1 to x: acked", "1 done", "after ack 1")
+				p := h.published()[0]
+				if p.Attempt != 1 || p.SendableAt.IsZero() || string(p.Body) != "1" || p.RoutingKey != "key" ||
+					p.Headers["own"] != "1" {
+					t.Errorf("published %+v", p)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusalsAreAttemptsAndTheLastMakesItDead(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.answers(always(halfmsg.Refused), nil)
+		begun := time.Now()
+		h.waiting("1")
+		h.pass()
+		got := h.want("1", halfmsg.Sendable)
+		wait := time.Until(got.DueAt)
+		if got.PublishAttempts != 1 || wait < 2500*time.Millisecond || wait > 5*time.Second ||
+			got.LastError != errBroker.Error() {
+			t.Errorf("%+v, due in %v", got, wait)
+		}
+		h.run(5 * time.Minute)
+		if got := h.want("1", halfmsg.Dead); got.PublishAttempts != 4 {
+			t.Errorf("dead after %d refusals", got.PublishAttempts)
+		}
+		for i, p := range h.published() {
+			if p.Attempt != i+1 {
+				t.Errorf("copy %d says it is number %d", i+1, p.Attempt)
+			}
+		}
+		if n := len(h.published()); n != 4 {
+			t.Errorf("%d copies in %v", n, time.Since(begun))
+		}
+	})
+}
+
+func TestWhatIsNotAnAnswerIsNoAttempt(t *testing.T) {
+	for outcome, copies := range map[halfmsg.Outcome]bool{halfmsg.Unsure: true, halfmsg.Unsent: false, 0: true} {
+		inHouse(t, sendloop.Config{}, func(h *house) {
+			h.answers(always(outcome), nil)
+			h.waiting("1")
+			h.run(30 * time.Minute)
+			if got := h.want("1", halfmsg.Sendable); got.PublishAttempts != 0 {
+				t.Errorf("%s: %d attempts used up", outcome, got.PublishAttempts)
+			}
+			n := len(h.published())
+			h.answers(nil, nil)
+			h.run(time.Minute)
+			h.want("1", halfmsg.Done)
+			last := h.published()[n]
+			if flagged := last.Attempt > 1; flagged != copies {
+				t.Errorf("%s: the next copy is number %d", outcome, last.Attempt)
+			}
+			if copies && n > 60 {
+				t.Errorf("%s: %d copies in half an hour, want a growing delay", outcome, n)
+			}
+		})
+	}
+}
+
+func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.answers(nil, errors.New("blocked"))
+		h.waiting("1")
+		h.pass()
+		if got := h.want("1", halfmsg.Sendable); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+			t.Errorf("claimed: %+v", got)
+		}
+		h.offer("2")
+		got := h.want("2", halfmsg.Sendable)
+		if wait := time.Until(got.DueAt); got.LeaseOwner != "" || wait < time.Second || wait > 5*time.Second {
+			t.Errorf("%+v, due in %v", got, wait)
+		}
+		h.answers(nil, nil)
+		h.run(6 * time.Second)
+		h.want("1", halfmsg.Done)
+		h.want("2", halfmsg.Done)
+		for _, p := range h.published() {
+			if p.Attempt != 1 {
+				t.Errorf("%s is flagged as copy %d though none was out", p.Name, p.Attempt)
+			}
+		}
+	})
+}
+
+func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
+	inHouse(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+			if p.Exchange == "dlx" {
+				return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+			}
+			return halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
+		}, nil)
+		h.waiting("1")
+		h.run(10 * time.Second)
+		h.wantNotes("publish 1 to x: refused", "publish 1 to x: refused", "publish 1 to dlx: acked", "1 dead")
+		p := h.published()[2]
+		want := map[string]string{
+			"own": "1", sendloop.HeaderReason: errBroker.Error(), sendloop.HeaderAttempts: "2",
+			sendloop.HeaderExchange: "x", sendloop.HeaderKey: "key",
+		}
+		if len(p.Headers) != len(want) || p.RoutingKey != "key" || string(p.Body) != "1" || p.Attempt < 2 {
+			t.Errorf("copied %+v", p)
+		}
+		for key, value := range want {
+			if p.Headers[key] != value {
+				t.Errorf("%s is %q, want %q", key, p.Headers[key], value)
+			}
+		}
+	})
+}
+
+func TestADeadLetterThatMayNotHaveArrivedPutsTheMessageOff(t *testing.T) {
+	for outcome, want := range map[halfmsg.Outcome]halfmsg.State{
+		halfmsg.Unsure: halfmsg.Sendable, halfmsg.Unsent: halfmsg.Sendable, halfmsg.Refused: halfmsg.Dead,
+	} {
+		inHouse(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, func(h *house) {
+			h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+				if p.Exchange == "dlx" {
+					return halfmsg.PublishResult{Outcome: outcome, Cause: errBroker}
+				}
+				return halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: errBroker}
+			}, nil)
+			h.waiting("1")
+			h.run(5 * time.Second)
+			h.want("1", want)
+			h.answers(nil, nil)
+			h.run(5 * time.Second)
+			if want == halfmsg.Sendable {
+				h.want("1", halfmsg.Done)
+			}
+		})
+	}
+}
+
+func TestALeaseThatMayBeOverIsNotPublished(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		claims, until := h.committed("1"), time.Now().Add(lease)
+		time.Sleep(21 * time.Second) // less than the publisher may take is left
+		h.Offer(claims, until)
+		synctest.Wait()
+		if n := len(h.published()); n != 0 {
+			t.Errorf("%d published", n)
+		}
+		if got := h.want("1", halfmsg.Sendable); got.LeaseOwner != "" {
+			t.Errorf("%+v was not handed back", got)
+		}
+		h.pass()
+		if got := h.published(); len(got) != 1 || got[0].Attempt != 1 {
+			t.Errorf("published %+v", got)
+		}
+	})
+}
+
+func TestAnAcknowledgementAfterTheLeaseIsDropped(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+			time.Sleep(lease + time.Second)
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.offer("1")
+		time.Sleep(lease + 2*time.Second)
+		synctest.Wait()
+		h.want("1", halfmsg.Sendable)
+		h.wantNotes("publish 1 to x: acked")
+		if look(h, func() int { return h.fates["acked lease_lost"] }) != 1 {
+			t.Errorf("%v", h.fates)
+		}
+		h.answers(nil, nil)
+		h.pass()
+		if got := h.published()[1]; got.Attempt != 2 {
+			t.Errorf("the second copy says it is number %d", got.Attempt)
+		}
+	})
+}
+
+func TestAnAcknowledgementIsKeptWhileTheStoreIsAway(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		claims := h.committed("1")
+		h.store.Break(func(string) error { return halfmsg.ErrUnavailable })
+		h.Offer(claims, time.Now().Add(lease))
+		time.Sleep(20 * time.Second)
+		h.store.Break(nil)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		h.wantNotes("publish 1 to x: acked", "1 done", "after ack 1")
+	})
+}
+
+func TestOnePoisonRecordStopsNothing(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+			if p.Name.ID == "00042" {
+				panic("poison")
+			}
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.waiting(numbered(100)...)
+		h.pass()
+		if got := h.store.Count(halfmsg.Done); got != 99 {
+			t.Errorf("%d of 99 are done", got)
+		}
+		got := h.want("00042", halfmsg.Sendable)
+		if got.LastError != "panic: poison" || time.Until(got.DueAt) < 30*time.Second || got.PublishAttempts != 0 {
+			t.Errorf("%+v", got)
+		}
+		// Whatever was published twice says so.
+		seen := map[string]bool{}
+		for _, p := range h.published() {
+			if seen[p.Name.ID] && p.Attempt < 2 {
+				t.Errorf("a second copy of %s says it is number %d", p.Name, p.Attempt)
+			}
+			seen[p.Name.ID] = true
+		}
+	})
+}
+
+func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
+	inHouse(t, sendloop.Config{Parallel: 2, Batch: 10, Queue: 30}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+			<-gate
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.waiting(numbered(100)...)
+		h.pass()
+		h.offer("offered-1", "offered-2")
+		if h.Waiting() != 30 {
+			t.Errorf("%d wait in memory, want 30", h.Waiting())
+		}
+		if got := h.want("offered-1", halfmsg.Sendable); got.LeaseOwner != "" {
+			t.Errorf("%+v was not handed back", got)
+		}
+		close(gate)
+		synctest.Wait()
+		if look(h, func() int { return h.wakes }) == 0 {
+			t.Error("there is room again, and nobody was told")
+		}
+		h.run(5 * time.Second)
+		if got := h.store.Count(halfmsg.Done); got != 102 {
+			t.Errorf("%d of 102 are done", got)
+		}
+		for _, p := range h.published() {
+			if p.Attempt != 1 {
+				t.Fatalf("%s is flagged as copy %d in a clean run", p.Name, p.Attempt)
+			}
+		}
+	})
+}
+
+func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.waiting(numbered(20_000)...)
+		h.run(time.Second)
+		if got := h.store.Count(halfmsg.Done); got != 20_000 {
+			t.Errorf("%d of 20,000 were sent within a second", got)
+		}
+	})
+}
+
+func TestAStoreThatIsAwayIsThePassesError(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.store.Break(func(string) error { return halfmsg.ErrUnavailable })
+		if more, err := h.Pass(h.t.Context()); more || !errors.Is(err, halfmsg.ErrUnavailable) {
+			t.Errorf("got %v, %v", more, err)
+		}
+	})
+}
+
+func TestCloseEndsWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
+	inHouse(t, sendloop.Config{Parallel: 1, Batch: 10}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+			<-gate
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.offer(numbered(35)...)
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(context.Background()) }()
+		synctest.Wait()
+		close(gate)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		if got := h.store.Count(halfmsg.Done); got != 10 {
+			t.Errorf("%d are done, want the 10 under way", got)
+		}
+		h.offer("late")
+		for _, id := range append(numbered(35)[10:], "late") {
+			if got := h.want(id, halfmsg.Sendable); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+				t.Fatalf("%+v was not handed back", got)
+			}
+		}
+		if more, err := h.Pass(h.t.Context()); more || err != nil || len(h.published()) != 10 {
+			t.Errorf("a pass after Close: %v, %v", more, err)
+		}
+	})
+}
+
+func TestCloseBreaksBatchesOffWhenItsContextEnds(t *testing.T) {
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		h.answers(func(ctx context.Context, _ halfmsg.Publishing) halfmsg.PublishResult {
+			<-ctx.Done()
+			return halfmsg.PublishResult{Outcome: halfmsg.Unsent}
+		}, nil)
+		h.offer("1")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+		defer cancel()
+		if err := h.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close returned %v", err)
+		}
+		synctest.Wait()
+		if got := h.want("1", halfmsg.Sendable); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+			t.Errorf("%+v was not handed back", got)
+		}
+	})
+}
