@@ -1,0 +1,190 @@
+// Package app is the one room that knows all the others: it opens the parts of a coordinator, joins them, lets them run
+// and closes them again.
+//
+// The order of opening is the order of need: the console first, so that a probe learns what the rest waits for; then
+// Redis, the broker, the loops, and last the door that lets work in. Closing goes the other way round.
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+)
+
+// Deps is what the coordinator gets from outside beside its configuration.
+type Deps struct {
+	// Version is what was built; default "(devel)".
+	Version string
+	// Logger gets all log lines. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// App is one coordinator.
+type App struct {
+	settings config.Config
+	version  string
+	instance string
+	logger   *slog.Logger
+
+	grpcDoor, httpDoor net.Listener
+	metrics            *console.Metrics
+	console            *console.Console
+	callbacks          *callback.Client
+	checks             checks
+	// store is set once Redis is open.
+	store atomic.Pointer[redisstore.Store]
+	// regressed says when and how Redis last went back in time, if it did.
+	regressed atomic.Pointer[string]
+
+	// life ends when the coordinator is to stop; end ends it.
+	life context.Context
+	end  context.CancelFunc
+	// failed gets the error of the first part that ends by itself.
+	failed  chan error
+	serving sync.WaitGroup
+
+	// closers end the parts, in the order in which they were opened.
+	closers []closer
+	mu      sync.Mutex
+	running bool
+	// ended is closed when all is closed; stopErr is what could not end in time.
+	ended   chan struct{}
+	stopErr error
+}
+
+// New takes the addresses and builds the console. It fails when an address cannot be listened on, or the target of a
+// producer is not allowed. Run does the rest; an App that is never run must be stopped.
+func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
+	a := &App{
+		settings: settings,
+		version:  cmp.Or(deps.Version, "(devel)"),
+		instance: newInstance(),
+		metrics:  console.NewMetrics(),
+		failed:   make(chan error, 1),
+		ended:    make(chan struct{}),
+	}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
+	var err error
+	if a.callbacks, err = a.newCallbacks(); err != nil {
+		return nil, err
+	}
+	if a.httpDoor, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {
+		return nil, err
+	}
+	if a.grpcDoor, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
+		return nil, errors.Join(err, a.httpDoor.Close())
+	}
+	a.openConsole()
+	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
+		a.callbacks.Close()
+		return nil
+	}})
+	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.grpcDoor) }})
+	return a, nil
+}
+
+// newInstance names this process among all that share a Redis: where it runs, and something random, as a process that is
+// started again may get the same id.
+func newInstance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.Text()[:6])
+}
+
+func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w; stop what listens there, or set another address", key, addr, err)
+	}
+	return listener, nil
+}
+
+// closeListener closes a listener; one that its server has closed already is closed well.
+func closeListener(l net.Listener) error {
+	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// GRPCAddr is where the API listens, with the port that was really taken.
+func (a *App) GRPCAddr() string { return a.grpcDoor.Addr().String() }
+
+// HTTPAddr is where the console listens.
+func (a *App) HTTPAddr() string { return a.httpDoor.Addr().String() }
+
+// Instance is the name of this coordinator among those that share its Redis.
+func (a *App) Instance() string { return a.instance }
+
+// Run opens the parts and serves until the context ends, Stop is called or a part fails. Then it closes them; the error is
+// that of the part, or nil when all went as it should. While Redis is away at the start, Run waits for it. It can be called
+// once.
+func (a *App) Run(ctx context.Context) error {
+	a.mu.Lock()
+	if a.running {
+		a.mu.Unlock()
+		return errors.New("this coordinator has been run already")
+	}
+	a.running = true
+	a.mu.Unlock()
+	defer close(a.ended)
+	defer context.AfterFunc(ctx, a.end)()
+
+	err := a.open(a.life)
+	if err == nil {
+		a.logger.Info("serving", "grpc", a.GRPCAddr(), "http", a.HTTPAddr(), "version", a.version)
+		select {
+		case <-a.life.Done():
+		case err = <-a.failed:
+		}
+	} else if a.life.Err() != nil {
+		// Told to stop while it was still opening: that is no failure.
+		err = nil
+	}
+	if stopErr := a.close(context.Background()); stopErr != nil {
+		a.logger.Warn("some parts did not end in time; what they held is picked up when its lease ends", "error", stopErr)
+	}
+	return err
+}
+
+// open opens the parts in the order of need.
+func (a *App) open(ctx context.Context) error {
+	a.serve("console", func() error { return a.console.Serve(a.httpDoor) })
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	publisher, err := a.openPublisher()
+	if err != nil {
+		return err
+	}
+	return a.openSides(store, publisher)
+}
+
+// serve runs a part until it ends. An error ends the whole.
+func (a *App) serve(name string, part func() error) {
+	a.serving.Go(func() {
+		if err := part(); err != nil {
+			select {
+			case a.failed <- fmt.Errorf("%s: %w", name, err):
+			default:
+			}
+		}
+	})
+}

@@ -1,0 +1,301 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/embedded"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAMessageGoesThroughTheWholeHouse(t *testing.T) {
+	r := start(t, settings())
+	r.awaitReady(t)
+	p := startOrders(t)
+	deliveries := r.queue(t, "paid")
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+
+	if _, err := client.SendHalfMessage(t.Context(), half(p, "1")); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{
+		Producer: "orders", Id: "1", Wait: msghandlerv1.Wait_WAIT_DONE,
+	})
+	if err != nil || answer.GetState() != msghandlerv1.State_STATE_DONE {
+		t.Fatalf("got %v, %v\n%s", answer.GetState(), err, r.log)
+	}
+	select {
+	case d := <-deliveries:
+		if string(d.Body) != "order 1" || d.MessageId != "1" || d.AppId != "orders" || d.Headers["msghandler-attempt"] != int64(1) {
+			t.Errorf("got %+v", d)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was delivered")
+	}
+	if asked, deleted := p.counts("1"); asked != 1 || deleted != 1 {
+		t.Errorf("asked %d times, told to delete %d times", asked, deleted)
+	}
+	for _, want := range []string{
+		`msghandler_moves_total{event="acked",fate="stored"} 1`, `msghandler_calls_total{code="OK",method="Submit"} 1`,
+		`msghandler_publishes_total{outcome="acked"} 1`, `msghandler_loop_passes_total{loop="sweep"}`,
+	} {
+		servers.Eventually(t, 10*time.Second, "the metrics hold "+want, func() bool {
+			return strings.Contains(r.get(t, "/metrics"), want)
+		})
+	}
+	if page := r.get(t, "/"); !strings.Contains(page, "sendable") || !strings.Contains(page, r.Instance()) {
+		t.Errorf("the page is %s", page)
+	}
+	if log := r.log.String(); strings.Count(log, "NOT DURABLE") != 2 {
+		t.Errorf("the embedded parts are not named as what they are:\n%s", log)
+	}
+}
+
+func (r *running) get(t *testing.T, path string) string {
+	t.Helper()
+	answer, err := http.Get("http://" + r.HTTPAddr() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestASilentMessageIsConfirmedByTheLoop(t *testing.T) {
+	r := start(t, settings(func(c *config.Config) { c.Confirm.After = 50 * time.Millisecond }))
+	r.awaitReady(t)
+	p := startOrders(t)
+	deliveries := r.queue(t, "paid")
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	if _, err := client.SendHalfMessage(t.Context(), half(p, "2")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-deliveries:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("nothing was delivered\n%s", r.log)
+	}
+}
+
+func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
+	for when, early := range map[string]int{config.BeforePublish: 1, config.AfterAck: 0} {
+		t.Run(when, func(t *testing.T) {
+			r := start(t, settings(func(c *config.Config) {
+				c.DeleteBusiness.When = when
+				c.Send.Backoff = []time.Duration{time.Hour}
+			}))
+			r.awaitReady(t)
+			p := startOrders(t)
+			conn := dial(t, r.GRPCAddr())
+			client := msghandlerv1.NewMessageHandlerServiceClient(conn)
+			if _, err := client.SendHalfMessage(t.Context(), half(p, "3")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "3"}); err != nil {
+				t.Fatal(err)
+			}
+			servers.Eventually(t, 10*time.Second, "the broker refuses what no queue wants", func() bool {
+				return strings.Contains(r.get(t, "/metrics"), `msghandler_moves_total{event="refused",fate="stored"} 1`)
+			})
+			if _, deleted := p.counts("3"); deleted != early {
+				t.Errorf("told to delete %d times before the broker took it", deleted)
+			}
+
+			deliveries := r.queue(t, "paid")
+			if _, err := msghandlerv1.NewAdminServiceClient(conn).RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+				Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "3"}},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			d := <-deliveries
+			if d.Headers["msghandler-attempt"] != int64(2) {
+				t.Errorf("the second copy says that it is number %v", d.Headers["msghandler-attempt"])
+			}
+			servers.Eventually(t, 10*time.Second, "the marker is deleted once", func() bool {
+				_, deleted := p.counts("3")
+				return deleted == 1
+			})
+		})
+	}
+}
+
+func TestATakenAddressIsToldAtOnce(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for key, change := range map[string]func(*config.Config){
+		"grpc.addr": func(c *config.Config) { c.GRPC.Addr = taken.Addr().String() },
+		"http.addr": func(c *config.Config) { c.HTTP.Addr = taken.Addr().String() },
+	} {
+		_, err := app.New(t.Context(), settings(change), app.Deps{})
+		if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), taken.Addr().String()) {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+}
+
+func TestATargetThatIsNotAllowedIsToldAtOnce(t *testing.T) {
+	_, err := app.New(t.Context(), settings(func(c *config.Config) {
+		c.Producers["stock"] = config.Producer{Target: "10.0.0.1:9000"}
+	}), app.Deps{})
+	if err == nil || !strings.Contains(err.Error(), "stock") || !strings.Contains(err.Error(), "callbacks.allow") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStopMayBeCalledAnyTime(t *testing.T) {
+	never, err := app.New(t.Context(), settings(), app.Deps{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := never.Stop(t.Context()); err != nil {
+			t.Errorf("stop without run: %v", err)
+		}
+	}
+	if err := never.Run(t.Context()); err == nil {
+		t.Error("what was stopped ran")
+	}
+
+	r := start(t, settings())
+	r.awaitReady(t)
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			if err := r.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if err := <-r.ended; err != nil {
+		t.Errorf("run ended with %v", err)
+	}
+	if _, err := net.DialTimeout("tcp", r.GRPCAddr(), time.Second); err == nil {
+		t.Error("the door is still open")
+	}
+}
+
+func TestTheContextEndsIt(t *testing.T) {
+	a, err := app.New(t.Context(), settings(), app.Deps{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestItWaitsForRedisAndSaysSo(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	_ = free.Close()
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + addr }))
+
+	servers.Eventually(t, 10*time.Second, "the log says that it waits", func() bool {
+		return strings.Contains(r.log.String(), "Redis cannot be reached")
+	})
+	if ok, body := r.ready(); ok || !strings.Contains(body, "not open yet") {
+		t.Errorf("readyz says %s", body)
+	}
+	client := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
+	// The deadline is what a door that nobody opens would run into.
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = client.GetStats(ctx, &msghandlerv1.GetStatsRequest{})
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a client hears %v", err)
+	}
+
+	redis, err := embedded.StartRedis(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	r.awaitReady(t)
+	servers.Eventually(t, 10*time.Second, "a client is answered", func() bool {
+		_, err := client.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}, grpc.WaitForReady(true))
+		return err == nil
+	})
+}
+
+func TestAnUnsafeRedisIsRefused(t *testing.T) {
+	redis := servers.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	var unsafe *app.UnsafeError
+	if err := <-r.ended; !errors.As(err, &unsafe) || !strings.Contains(err.Error(), "noeviction") {
+		t.Errorf("got %v", err)
+	}
+
+	allowed := start(t, settings(func(c *config.Config) {
+		c.Redis.URL, c.Redis.AllowUnsafe = redis.URL(), true
+	}))
+	allowed.awaitReady(t)
+	if !strings.Contains(allowed.log.String(), "noeviction") {
+		t.Errorf("the finding is not logged:\n%s", allowed.log)
+	}
+}
+
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	redis, err := embedded.StartRedis("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	first := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	first.awaitReady(t)
+	second := start(t, settings(func(c *config.Config) { c.Redis.URL, c.Redis.Shards = redis.URL(), 4 }))
+	err = <-second.ended
+	if err == nil || !strings.Contains(err.Error(), "16") || !strings.Contains(err.Error(), "4") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadinessFollowsRedis(t *testing.T) {
+	redis := servers.Redis(t)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	r.awaitReady(t)
+	redis.Kill()
+	servers.Eventually(t, 10*time.Second, "it is not ready without Redis", func() bool {
+		ok, body := r.ready()
+		var answer struct {
+			Checks []struct {
+				Name string
+				OK   bool
+			}
+		}
+		return !ok && json.Unmarshal([]byte(body), &answer) == nil && !answer.Checks[0].OK
+	})
+	redis.Start()
+	r.awaitReady(t)
+}

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// The names of the checks, as /readyz shows them.
+const (
+	checkRedis    = "redis"
+	checkSettings = "redis settings"
+	checkRabbitMQ = "rabbitmq"
+	checkConfirm  = "confirm loop"
+	checkSend     = "send loop"
+)
+
+// errNotOpen is what a check says of a part that is not there yet.
+var errNotOpen = errors.New("not open yet")
+
+// checks holds the checks of the parts that are open.
+type checks struct {
+	mu  sync.Mutex
+	run map[string]func(ctx context.Context) error
+}
+
+// set makes a part answer for itself from now on.
+func (c *checks) set(name string, run func(ctx context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run == nil {
+		c.run = map[string]func(ctx context.Context) error{}
+	}
+	c.run[name] = run
+}
+
+// named is the check of a part that may not be open yet.
+func (c *checks) named(name string) console.Check {
+	return console.Check{Name: name, Run: func(ctx context.Context) error {
+		c.mu.Lock()
+		run := c.run[name]
+		c.mu.Unlock()
+		if run == nil {
+			return errNotOpen
+		}
+		return run(ctx)
+	}}
+}
+
+// openConsole builds the console. It is the first to be opened and the last to be closed.
+func (a *App) openConsole() {
+	a.metrics.Build(a.version, a.instance)
+	var all []console.Check
+	for _, name := range []string{checkRedis, checkSettings, checkRabbitMQ, checkConfirm, checkSend} {
+		check := a.checks.named(name)
+		if name == checkRedis {
+			check.Note = a.regression
+		}
+		all = append(all, check)
+	}
+	a.console = console.New(console.Config{
+		Instance: a.instance,
+		Version:  a.version,
+		Metrics:  a.metrics,
+		Logger:   a.logger,
+		Checks:   all,
+		Stats: func(ctx context.Context) ([]halfmsg.Stat, error) {
+			if store := a.store.Load(); store != nil {
+				return store.Stats(ctx)
+			}
+			return nil, errNotOpen
+		},
+	})
+	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {
+		return errors.Join(a.console.Stop(ctx), closeListener(a.httpDoor))
+	}})
+}
+
+// turnAway accepts connections and closes them at once, until it is told to stop: a client then learns in no time that
+// the coordinator is not available, where a door that nobody opens would let it wait. It returns how to stop it.
+func turnAway(door net.Listener) (stop func()) {
+	tcp, is := door.(*net.TCPListener)
+	if !is {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := tcp.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	return func() {
+		// A deadline in the past wakes Accept; the listener itself stays as it is.
+		_ = tcp.SetDeadline(time.Now())
+		<-ended
+		_ = tcp.SetDeadline(time.Time{})
+	}
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/internal/loop"
+)
+
+// passPauses is how long a loop waits after passes that failed.
+var passPauses = backoff.Exponential(500*time.Millisecond, 10*time.Second)
+
+// settingsSchedule is when Redis' settings are looked at again.
+const settingsSchedule = "@every 30s"
+
+// pulseSchedule is how often is counted on in Redis: what it loses between two counts goes unnoticed.
+const pulseSchedule = "@every 250ms"
+
+// watchStore starts the loops that look after Redis: the sweeper, which mends what does not match, the watch over its
+// settings, which may change while we run, and the pulse, by which a loss is noticed.
+func (a *App) watchStore(store *redisstore.Store) error {
+	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
+		_, more, err := store.Sweep(ctx)
+		return more, err
+	})
+	if err != nil {
+		return err
+	}
+	watch, err := a.newLoop("settings", settingsSchedule, func(ctx context.Context) (bool, error) {
+		findings, err := store.Check(ctx)
+		if err != nil {
+			return false, err
+		}
+		a.noteSettings(findings)
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	pulse, err := a.newLoop("pulse", pulseSchedule, func(ctx context.Context) (bool, error) {
+		found, err := store.Pulse(ctx)
+		a.tellRegressions(found)
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	sweep.Start()
+	watch.Start()
+	pulse.Start()
+	return nil
+}
+
+// tellRegressions says as loudly as it can that Redis has lost what it had acknowledged. Nobody but the producers can
+// know which messages those were.
+func (a *App) tellRegressions(found []redisstore.Regression) {
+	if len(found) == 0 {
+		return
+	}
+	at := time.Now().UTC().Format(time.RFC3339)
+	for _, r := range found {
+		a.logger.Error("REDIS WENT BACK IN TIME: messages that it had acknowledged may be gone, and others may be sent again",
+			"shard", r.Shard, "what", r.What,
+			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see docs/guarantees.md, "+
+				"When Redis forgets")
+	}
+	a.metrics.Regressed(len(found))
+	note := fmt.Sprintf("went back in time at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
+		found[0].What)
+	a.regressed.Store(&note)
+}
+
+// regression is what readiness tells of the last loss, as long as this process lives.
+func (a *App) regression() string {
+	if note := a.regressed.Load(); note != nil {
+		return *note
+	}
+	return ""
+}
+
+func (a *App) newLoop(name, schedule string, pass func(context.Context) (bool, error)) (*loop.Loop, error) {
+	l, err := loop.New(loop.Config{
+		Name: name, Schedule: schedule, Pass: pass, Backoff: passPauses.Delay, Logger: a.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closeWith(closer{name: name + " loop", share: confirmShare, close: l.Stop})
+	a.metrics.Loop(name,
+		func() float64 { return float64(l.Status().Passes) }, func() float64 { return float64(l.Status().Failures) })
+	return l, nil
+}
+
+// failuresTolerated is how many passes in a row may fail before a loop counts as not healthy: one may hit a reconnect.
+const failuresTolerated = 2
+
+func healthy(l *loop.Loop) func(context.Context) error {
+	return func(context.Context) error {
+		if status := l.Status(); status.Failures > failuresTolerated {
+			return fmt.Errorf("the last %d passes failed: %w", status.Failures, status.LastError)
+		}
+		return nil
+	}
+}

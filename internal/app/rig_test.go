@@ -1,0 +1,212 @@
+package app_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// settings is a configuration with embedded parts on free ports.
+func settings(change ...func(*config.Config)) config.Config {
+	c := config.Default()
+	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	c.Redis.URL, c.AMQP.URLs = "embedded:", []string{"embedded:"}
+	c.Confirm.Schedule, c.Send.Schedule = "@every 100ms", "@every 100ms"
+	c.Callbacks.Allow = []string{"127.0.0.1:*"}
+	c.Shutdown.Grace = 5 * time.Second
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+// running is a coordinator in the background.
+type running struct {
+	*app.App
+	log   *logbook
+	ended chan error
+}
+
+// start runs a coordinator until the test ends.
+func start(t *testing.T, c config.Config) *running {
+	t.Helper()
+	log := &logbook{}
+	a, err := app.New(t.Context(), c, app.Deps{Version: "v0", Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{App: a, log: log, ended: make(chan error, 1)}
+	go func() { r.ended <- a.Run(context.Background()) }()
+	t.Cleanup(func() {
+		if err := a.Stop(context.Background()); err != nil {
+			t.Errorf("stop: %v\n%s", err, log)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return r
+}
+
+// logbook keeps log lines.
+type logbook struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(line)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+// ready asks /readyz and returns the checks that do not hold.
+func (r *running) ready() (ok bool, failing string) {
+	answer, err := http.Get("http://" + r.HTTPAddr() + "/readyz")
+	if err != nil {
+		return false, err.Error()
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return false, err.Error()
+	}
+	return answer.StatusCode == http.StatusOK, string(body)
+}
+
+func (r *running) awaitReady(t *testing.T) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			_, body := r.ready()
+			t.Logf("%s\n%s", body, r.log)
+		}
+	}()
+	servers.Eventually(t, 20*time.Second, "the coordinator is ready", func() bool {
+		ok, _ := r.ready()
+		return ok
+	})
+}
+
+func dial(t *testing.T, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// orders is a producer that has committed everything.
+type orders struct {
+	msghandlerv1.UnimplementedProducerServiceServer
+	addr string
+
+	mu      sync.Mutex
+	asked   map[string]int
+	deleted map[string]int
+}
+
+func startOrders(t *testing.T) *orders {
+	t.Helper()
+	p := &orders{asked: map[string]int{}, deleted: map[string]int{}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = listener.Addr().String()
+	s := grpc.NewServer()
+	msghandlerv1.RegisterProducerServiceServer(s, p)
+	go func() { _ = s.Serve(listener) }()
+	t.Cleanup(s.Stop)
+	return p
+}
+
+func (p *orders) Confirm(_ context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer := &msghandlerv1.ConfirmResponse{}
+	for _, id := range r.GetIds() {
+		p.asked[id]++
+		answer.Confirmations = append(answer.Confirmations,
+			&msghandlerv1.Confirmation{Id: id, Verdict: msghandlerv1.Verdict_VERDICT_COMMITTED})
+	}
+	return answer, nil
+}
+
+func (p *orders) DeleteBusiness(
+	_ context.Context, r *msghandlerv1.DeleteBusinessRequest,
+) (*msghandlerv1.DeleteBusinessResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range r.GetIds() {
+		p.deleted[id]++
+	}
+	return &msghandlerv1.DeleteBusinessResponse{}, nil
+}
+
+func (p *orders) counts(id string) (asked, deleted int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[id], p.deleted[id]
+}
+
+// brokerURL finds the embedded broker in the log, which is where a person finds it too.
+func (r *running) brokerURL(t *testing.T) string {
+	t.Helper()
+	_, rest, found := strings.Cut(r.log.String(), "url=amqp://")
+	if !found {
+		t.Fatalf("the log does not say where the broker is:\n%s", r.log)
+	}
+	url, _, _ := strings.Cut(rest, " ")
+	return "amqp://" + strings.TrimSpace(strings.SplitN(url, "\n", 2)[0])
+}
+
+// queue declares a queue and returns what comes out of it.
+func (r *running) queue(t *testing.T, name string) <-chan amqp.Delivery {
+	t.Helper()
+	conn, err := amqp.Dial(r.brokerURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(name, "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deliveries
+}
+
+func half(p *orders, id string) *msghandlerv1.SendHalfMessageRequest {
+	return &msghandlerv1.SendHalfMessageRequest{
+		Producer: "orders", CallbackTarget: p.addr,
+		Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid", Body: []byte("order " + id)},
+	}
+}

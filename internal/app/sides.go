@@ -1,0 +1,204 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/internal/loop"
+	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/internal/server"
+)
+
+// How much of the grace the parts that wait for producers and clients may take of what is left.
+const (
+	serverShare  = 0.4
+	confirmShare = 0.5
+)
+
+// sides is the way of a message through this process: the server hands what is submitted to the confirmer, and that what
+// is committed to the sender. They need each other, so the calls go through this struct; nothing moves before all of it
+// is set.
+type sides struct {
+	sender      *sendloop.Sender
+	confirmer   *confirmloop.Confirmer
+	server      *server.Server
+	sendLoop    *loop.Loop
+	confirmLoop *loop.Loop
+}
+
+// openSides opens the send side, the confirm side and the server, in this order: each is there before anything is handed
+// to it, and still there when the one before it closes.
+func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
+	s := &sides{}
+	a.openSender(s, store, publisher)
+	a.openConfirmer(s, store)
+	if err := a.openLoops(s); err != nil {
+		return err
+	}
+	if err := a.openServer(s, store); err != nil {
+		return err
+	}
+	s.sendLoop.Start()
+	s.confirmLoop.Start()
+	a.serve("grpc", func() error { return s.server.Serve(a.grpcDoor) })
+	s.server.SetServing(true)
+	return nil
+}
+
+// newCallbacks builds the client that calls producers. It connects to nobody yet.
+func (a *App) newCallbacks() (*callback.Client, error) {
+	if len(a.settings.Callbacks.Allow) == 0 {
+		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so no half message will be accepted; " +
+			"set it to where your producers serve, such as *.orders.svc:9000")
+	}
+	client, err := callback.New(callback.Config{
+		Allow:    a.settings.Callbacks.Allow,
+		Networks: a.settings.Callbacks.Networks,
+		Targets:  a.settings.Targets(),
+		Timeout:  a.settings.Confirm.Timeout,
+		MaxBatch: a.settings.Confirm.Batch,
+		Logger:   a.logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("callbacks.allow and producers.NAME.target: %w", err)
+	}
+	return client, nil
+}
+
+func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.Publisher) {
+	settings := a.settings.Send
+	c := sendloop.Config{
+		Store:              store,
+		Publisher:          publisher,
+		Watcher:            s,
+		Wake:               func() { s.sendLoop.Wake() },
+		Backoff:            settings.Backoff,
+		DeadLetterExchange: settings.DeadLetterExchange,
+		Batch:              settings.Batch,
+		Parallel:           settings.Parallel,
+		Queue:              settings.Queue,
+		Lease:              settings.Lease,
+		Margin:             settings.ConfirmTimeout + time.Second,
+		Logger:             a.logger,
+		Metrics:            a.metrics,
+	}
+	c.AfterAck = func(claims []halfmsg.Claim) {
+		if a.settings.DeleteBusiness.When != config.AfterAck {
+			claims = markersLeft(claims)
+		}
+		s.confirmer.DeleteMarkers(claims)
+	}
+	s.sender = sendloop.New(c)
+	a.closeWith(closer{name: "send side", close: s.sender.Close})
+}
+
+// markersLeft are the messages whose markers may still be there although they were to be deleted before publishing: an
+// owner may have died between the verdict and the deletion. One that held on to its lease left a copy to be counted; one
+// whose message had to wait for its delay left no trace of it. Deleting a marker twice does no harm.
+func markersLeft(acked []halfmsg.Claim) (left []halfmsg.Claim) {
+	for i := range acked {
+		if acked[i].Copies > 0 || acked[i].Delay > 0 {
+			left = append(left, acked[i])
+		}
+	}
+	return left
+}
+
+func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
+	settings := a.settings.Confirm
+	c := confirmloop.Config{
+		Store:            store,
+		Callbacks:        a.callbacks,
+		Send:             s.sender.Offer,
+		Watcher:          s,
+		Trusted:          a.settings.Trusted,
+		Wake:             func() { s.confirmLoop.Wake() },
+		Backoff:          settings.Backoff,
+		Attempts:         settings.Attempts,
+		Batch:            settings.Batch,
+		Lease:            settings.Lease,
+		SendLease:        a.settings.Send.Lease,
+		Margin:           settings.Timeout + time.Second,
+		CallsPerProducer: a.settings.Callbacks.Parallel,
+		QueuePerProducer: a.settings.Callbacks.Queue,
+		DeleteTimeout:    settings.Timeout,
+		Logger:           a.logger,
+		Metrics:          a.metrics,
+	}
+	if a.settings.DeleteBusiness.When == config.AfterAck {
+		c.DeleteWhen = confirmloop.AfterAck
+	}
+	s.confirmer = confirmloop.New(c)
+	a.closeWith(closer{name: "confirm side", share: confirmShare, close: s.confirmer.Close})
+}
+
+// openLoops builds the loops of both sides; they are started when all is there.
+func (a *App) openLoops(s *sides) (err error) {
+	if s.sendLoop, err = a.newLoop("send", a.settings.Send.Schedule, s.sender.Pass); err != nil {
+		return err
+	}
+	if s.confirmLoop, err = a.newLoop("confirm", a.settings.Confirm.Schedule, s.confirmer.Pass); err != nil {
+		return err
+	}
+	a.checks.set(checkSend, healthy(s.sendLoop))
+	a.checks.set(checkConfirm, healthy(s.confirmLoop))
+	return nil
+}
+
+// openServer builds the door for producers and operators. It is the last to be opened, and so the first to be closed.
+func (a *App) openServer(s *sides, store *redisstore.Store) error {
+	var err error
+	s.server, err = server.New(server.Config{
+		Intake:       store,
+		Inspector:    store,
+		Targets:      a.callbacks,
+		Submitted:    s.confirmer.Offer,
+		Trusted:      a.settings.Trusted,
+		Wake:         s.wake,
+		ConfirmAfter: a.settings.Confirm.After,
+		ConfirmLease: a.settings.Confirm.Lease,
+		Limits:       server.Limits{Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting},
+		Reflection:   a.settings.GRPC.Reflection,
+		Interceptors: []grpc.UnaryServerInterceptor{a.countCalls},
+		Logger:       a.logger,
+	})
+	if err != nil {
+		return err
+	}
+	a.closeWith(closer{name: "grpc", share: serverShare, close: s.server.Stop})
+	return nil
+}
+
+// countCalls is a server interceptor.
+func (a *App) countCalls(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
+	began := time.Now()
+	response, err := handler(ctx, request)
+	a.metrics.Called(path.Base(info.FullMethod), status.Code(err).String(), time.Since(began))
+	return response, err
+}
+
+// Moved implements halfmsg.Watcher: those who wait for a message at the server are told.
+func (s *sides) Moved(moves []halfmsg.Moved) { s.server.Moved(moves) }
+
+// wake makes the loop of a state pass at once; the server calls it after a retry.
+func (s *sides) wake(state halfmsg.State) {
+	switch state {
+	case halfmsg.Pending, halfmsg.Abandoned:
+		s.confirmLoop.Wake()
+	case halfmsg.Sendable, halfmsg.Dead:
+		s.sendLoop.Wake()
+	}
+}

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// closer ends one part.
+type closer struct {
+	name string
+	// share is how much of the grace that is left it may take; 0 is all of it. Parts that wait for others outside leave
+	// something to those that come after them.
+	share float64
+	close func(ctx context.Context) error
+}
+
+// closeWith remembers how a part that was just opened is closed. Only New and Run open parts, so it needs no lock.
+func (a *App) closeWith(c closer) { a.closers = append(a.closers, c) }
+
+// Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of those that
+// could not end in time. It may be called repeatedly and at any time; each call waits for the end, or until its context
+// ends.
+func (a *App) Stop(ctx context.Context) error {
+	a.end()
+	a.mu.Lock()
+	running := a.running
+	a.running = true
+	a.mu.Unlock()
+	if !running {
+		defer close(a.ended)
+		return a.close(ctx)
+	}
+	select {
+	case <-a.ended:
+		return a.stopErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// close closes the parts.
+func (a *App) close(ctx context.Context) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, a.settings.Shutdown.Grace)
+	defer cancel()
+	a.end()
+	a.console.SetStopping()
+	a.stopErr = closeAll(ctx, a.closers)
+	a.serving.Wait()
+	a.logger.Info("stopped", "took", time.Since(began).Round(time.Millisecond))
+	return a.stopErr
+}
+
+// closeAll closes parts, the last one first. One that fails keeps no other open.
+func closeAll(ctx context.Context, closers []closer) error {
+	var failures []error
+	for _, c := range slices.Backward(closers) {
+		if err := c.within(ctx); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", c.name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// within closes the part in its share of the time that is left.
+func (c closer) within(ctx context.Context) error {
+	if end, bounded := ctx.Deadline(); bounded && c.share > 0 {
+		left := time.Duration(float64(time.Until(end)) * c.share)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left)
+		defer cancel()
+	}
+	return c.close(ctx)
+}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+// newIdle is a coordinator with nothing open but its doors and its console.
+func newIdle(t *testing.T) *App {
+	t.Helper()
+	settings := config.Default()
+	settings.GRPC.Addr, settings.HTTP.Addr, settings.Shutdown.Grace = "127.0.0.1:0", "127.0.0.1:0", 20*time.Second
+	a, err := New(t.Context(), settings, Deps{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestPartsAreClosedInReverse(t *testing.T) {
+	t.Parallel()
+	a := newIdle(t)
+	var order []string
+	for _, name := range []string{"redis", "publisher", "loops", "grpc"} {
+		a.closeWith(closer{name: name, close: func(context.Context) error {
+			order = append(order, name)
+			return nil
+		}})
+	}
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"grpc", "loops", "publisher", "redis"}; !slices.Equal(order, want) {
+		t.Errorf("closed %v", order)
+	}
+}
+
+func TestAPartThatHangsLeavesTimeToTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		hang := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		var left time.Duration
+		parts := []closer{
+			{name: "publisher", close: func(ctx context.Context) error {
+				end, _ := ctx.Deadline()
+				left = time.Until(end)
+				return nil
+			}},
+			{name: "confirm side", share: 0.5, close: hang},
+			{name: "grpc", share: 0.5, close: hang},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		err := closeAll(ctx, parts)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 15*time.Second || left != 5*time.Second {
+			t.Errorf("took %s, left %s", took, left)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/embedded"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+)
+
+// notDurable is what is said of embedded parts, loudly.
+const notDurable = "NOT DURABLE: everything in it is gone when this process ends; for trying things out only"
+
+// redisPauses are the waits between attempts to open Redis.
+var redisPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
+
+// openStore opens Redis, and waits for it while it is away. Clients are turned away meanwhile.
+func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
+	url, err := a.redisURL()
+	if err != nil {
+		return nil, err
+	}
+	stop := turnAway(a.grpcDoor)
+	defer stop()
+	store, err := a.reachStore(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	a.closeWith(closer{name: "redis", close: func(context.Context) error { return store.Close() }})
+	if err := a.judgeSettings(ctx, store); err != nil {
+		return nil, err
+	}
+	a.noteSettings(nil)
+	a.store.Store(store)
+	a.checks.set(checkRedis, store.Ping)
+	return store, a.watchStore(store)
+}
+
+// redisURL is where Redis is; an embedded one is started first.
+func (a *App) redisURL() (string, error) {
+	addr, is := config.Embedded(a.settings.Redis.URL)
+	if !is {
+		return a.settings.Redis.URL, nil
+	}
+	redis, err := embedded.StartRedis(anyPort(addr))
+	if err != nil {
+		return "", fmt.Errorf("redis.url: cannot start the embedded Redis: %w", err)
+	}
+	a.closeWith(closer{name: "embedded redis", close: func(context.Context) error {
+		redis.Close()
+		return nil
+	}})
+	a.logger.Warn("the embedded Redis is "+notDurable, "url", redis.URL())
+	return redis.URL(), nil
+}
+
+func anyPort(addr string) string {
+	if addr == "" {
+		return "127.0.0.1:0"
+	}
+	return addr
+}
+
+// reachStore opens the store, trying again while Redis cannot be reached. What waiting cannot mend, such as another
+// number of shards, is an error at once.
+func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, error) {
+	for failures := 0; ; failures++ {
+		store, err := redisstore.New(ctx, redisstore.Config{
+			URL:         url,
+			Prefix:      a.settings.Redis.Prefix,
+			Shards:      a.settings.Redis.Shards,
+			Instance:    a.instance,
+			Retention:   a.settings.Done.Retention,
+			MinReplicas: a.settings.Redis.MinReplicas,
+			Logger:      a.logger,
+		})
+		if err == nil {
+			if failures > 0 {
+				a.logger.Info("Redis is there")
+			}
+			return store, nil
+		}
+		if !errors.Is(err, halfmsg.ErrUnavailable) && !errors.Is(err, halfmsg.ErrUncertain) {
+			return nil, fmt.Errorf("redis: %w", err)
+		}
+		a.checks.set(checkRedis, func(context.Context) error { return err })
+		pause := redisPauses.Delay(failures)
+		a.logger.Warn("Redis cannot be reached; the coordinator waits for it and is not ready", "error", err,
+			"next_try", pause.Round(time.Millisecond))
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// UnsafeError says that Redis is set up in a way that breaks the promises.
+type UnsafeError struct {
+	Findings []redisstore.Finding
+}
+
+// Error lists the findings with their remedies.
+func (e *UnsafeError) Error() string {
+	text := "redis breaks the promises as it is set up"
+	for _, f := range e.Findings {
+		text += "; " + f.What + ": " + f.Remedy
+	}
+	return text + " (redis.allow_unsafe: true starts all the same)"
+}
+
+// judgeSettings logs what Redis' settings endanger, and refuses the start when they break the promises.
+func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error {
+	findings, err := store.Check(ctx)
+	if err != nil {
+		return fmt.Errorf("redis: its settings cannot be read: %w", err)
+	}
+	for _, f := range findings {
+		a.logger.Warn("finding about Redis: "+f.What, "remedy", f.Remedy, "severity", f.Severity.String())
+	}
+	if breaking := breaking(findings); len(breaking) > 0 && !a.settings.Redis.AllowUnsafe {
+		return &UnsafeError{breaking}
+	}
+	return nil
+}
+
+func breaking(findings []redisstore.Finding) []redisstore.Finding {
+	var worst []redisstore.Finding
+	for _, f := range findings {
+		if f.Severity == redisstore.Refuse {
+			worst = append(worst, f)
+		}
+	}
+	return worst
+}
+
+// noteSettings makes the readiness follow what was last found. At the start the findings were judged already.
+func (a *App) noteSettings(findings []redisstore.Finding) {
+	worst := breaking(findings)
+	a.checks.set(checkSettings, func(context.Context) error {
+		if len(worst) > 0 && !a.settings.Redis.AllowUnsafe {
+			return &UnsafeError{worst}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/loop"
+)
+
+// The checks of single values. An error is a phrase that goes on from the value and ends with what to do.
+
+const embedded = "embedded"
+
+// Embedded says whether a URL asks for a part in this process, and at which address it is to listen; empty is any free
+// port of the loopback. The colon may be left out: in YAML it must stand in quotes.
+func Embedded(rawURL string) (addr string, is bool) {
+	if rawURL == embedded {
+		return "", true
+	}
+	return strings.CutPrefix(rawURL, embedded+":")
+}
+
+func checkAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("is not host:port; write one such as 127.0.0.1:9090, or :9090 for all addresses")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return errors.New("has no port number between 0 and 65535")
+	}
+	return nil
+}
+
+func checkSchedule(s string) error {
+	if err := loop.ParseSchedule(s); err != nil {
+		return fmt.Errorf("is not a schedule (%w); write @every 1s or a cron line such as */5 * * * *", err)
+	}
+	return nil
+}
+
+func checkEmbedded(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	return checkAddr(addr)
+}
+
+func checkRedisURL(s string) error {
+	if addr, is := Embedded(s); is {
+		return checkEmbedded(addr)
+	}
+	const form = "write redis://[user:password@]host:port/db, rediss://..., several host:port with commas for a cluster, " +
+		"or embedded:"
+	return checkHosts(s, form, "redis", "rediss")
+}
+
+func checkAMQPURL(s string) error {
+	if addr, is := Embedded(s); is {
+		return checkEmbedded(addr)
+	}
+	return checkHosts(s, "write amqp://user:password@host:5672/vhost, amqps://... or embedded:", "amqp", "amqps")
+}
+
+// checkHosts checks a URL whose host part may name several hosts. net/url takes only one, so each is tried alone.
+func checkHosts(s, form string, schemes ...string) error {
+	scheme, rest, found := strings.Cut(s, "://")
+	if !found || scheme != schemes[0] && scheme != schemes[1] {
+		return fmt.Errorf("is not a URL of the scheme %s; %s", strings.Join(schemes, " or "), form)
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		end = i
+	}
+	if strings.Contains(rest[end:], "@") || strings.Contains(rest, "#") {
+		// A password with such a character would end at it, and the rest be taken for a path and quoted later.
+		return fmt.Errorf("has an @ behind its host or a #; %s (special characters in a password are written as %%XX)", form)
+	}
+	login, hosts := "", rest[:end]
+	if i := strings.LastIndex(hosts, "@"); i >= 0 {
+		login, hosts = hosts[:i+1], hosts[i+1:]
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		u, err := url.Parse(scheme + "://" + login + strings.TrimSpace(host) + rest[end:])
+		if err != nil || u.Hostname() == "" {
+			// The cause is left out: it quotes the URL, password and all.
+			return fmt.Errorf("cannot be read as a URL; %s (special characters in a password are written as %%XX)", form)
+		}
+	}
+	return nil
+}
+
+func checkPrefix(s string) error {
+	if s == "" || len(s) > 64 {
+		return errors.New("must have 1 to 64 characters")
+	}
+	if i := strings.IndexFunc(s, notPrefixRune); i >= 0 {
+		return fmt.Errorf("holds %q; only letters, digits and . _ : - may stand in a prefix", s[i])
+	}
+	return nil
+}
+
+func notPrefixRune(r rune) bool {
+	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letter && !strings.ContainsRune("._:-", r)
+}
+
+func checkAllow(s string) error {
+	if _, err := path.Match(s, ""); err != nil {
+		return errors.New("is not a glob: a bracket is not closed")
+	}
+	if i := strings.LastIndex(s, ":"); i <= 0 || i == len(s)-1 {
+		return errors.New("is not a glob on host:port; write one such as *.orders.svc:9000 or 127.0.0.1:*")
+	}
+	if strings.Contains(s, "://") {
+		return errors.New("has a scheme; write host:port only")
+	}
+	return nil
+}
+
+func checkCIDR(s string) error {
+	if _, err := netip.ParsePrefix(s); err != nil {
+		return errors.New("is not a CIDR; write one such as 10.0.0.0/8 or fd00::/8")
+	}
+	return nil
+}
+
+func checkExchange(s string) error {
+	switch {
+	case len(s) > 255:
+		return errors.New("is longer than 255 bytes")
+	case strings.HasPrefix(s, "amq."):
+		return errors.New("begins with amq., which RabbitMQ keeps for itself; declare an exchange of your own")
+	}
+	return nil
+}
+
+// checkTarget checks the form only; whether it may be dialled is callbacks.allow's answer when it is used.
+func checkTarget(s string) error {
+	target := strings.TrimPrefix(s, "dns:///")
+	if strings.Contains(target, "//") || checkAddr(target) != nil {
+		return errors.New("is not a callback target; write host:port or dns:///host:port")
+	}
+	return nil
+}

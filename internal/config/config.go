@@ -1,0 +1,188 @@
+// Package config is every key of the configuration: its default, its meaning, its check.
+//
+// Load puts the sources together: flags win over the environment, which wins over the file, which wins over the
+// defaults. All that is wrong is told at once, before anything is opened, with the key, where the value came from and
+// what to do.
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// Config is the whole configuration. Keys says what each field means and which default it has.
+type Config struct {
+	GRPC           GRPC
+	HTTP           HTTP
+	Redis          Redis
+	AMQP           AMQP
+	Callbacks      Callbacks
+	Confirm        Confirm
+	Send           Send
+	Submit         Submit
+	DeleteBusiness DeleteBusiness
+	Done           Done
+	Sweep          Sweep
+	Limits         Limits
+	Shutdown       Shutdown
+	Log            Log
+	// Producers holds what is set for single producers, by their names.
+	Producers map[string]Producer
+}
+
+// GRPC is the door for producers and operators.
+type GRPC struct {
+	Addr       string
+	Reflection bool
+}
+
+// HTTP is the door of the console.
+type HTTP struct {
+	Addr string
+}
+
+// Redis is the store.
+type Redis struct {
+	URL         string
+	Prefix      string
+	Shards      int
+	MinReplicas int
+	AllowUnsafe bool
+}
+
+// AMQP is the broker.
+type AMQP struct {
+	URLs   []string
+	Window int
+}
+
+// Callbacks is how producers are called.
+type Callbacks struct {
+	Allow    []string
+	Networks []string
+	Parallel int
+	Queue    int
+}
+
+// Confirm is the confirm side.
+type Confirm struct {
+	Schedule string
+	After    time.Duration
+	Backoff  []time.Duration
+	Attempts int
+	Timeout  time.Duration
+	Batch    int
+	Lease    time.Duration
+}
+
+// Send is the send side.
+type Send struct {
+	Schedule           string
+	Backoff            []time.Duration
+	Batch              int
+	Parallel           int
+	Queue              int
+	Lease              time.Duration
+	ConfirmTimeout     time.Duration
+	DeadLetterExchange string
+}
+
+// Submit is what a Submit is worth.
+type Submit struct {
+	Trust bool
+}
+
+// The values of delete_business.when.
+const (
+	BeforePublish = "before_publish"
+	AfterAck      = "after_ack"
+)
+
+// DeleteBusiness is when markers are deleted: BeforePublish or AfterAck.
+type DeleteBusiness struct {
+	When string
+}
+
+// Done is what is kept of finished messages.
+type Done struct {
+	Retention time.Duration
+}
+
+// Sweep is the repair of records and indexes that do not match.
+type Sweep struct {
+	Schedule string
+}
+
+// Limits bounds what callers may send.
+type Limits struct {
+	Body    Size
+	Waiting int
+}
+
+// Shutdown is the end of the process.
+type Shutdown struct {
+	Grace time.Duration
+}
+
+// Log is what is written to standard error.
+type Log struct {
+	Level  string
+	Format string
+}
+
+// Producer is what is set for one producer.
+type Producer struct {
+	// Target is the callback target used when its messages name none; empty is none.
+	Target string
+	// Trust overrides submit.trust; nil leaves it.
+	Trust *bool
+}
+
+// Trusted says whether a Submit of that producer is taken as the verdict.
+func (c *Config) Trusted(producer string) bool {
+	if p := c.Producers[producer]; p.Trust != nil {
+		return *p.Trust
+	}
+	return c.Submit.Trust
+}
+
+// Targets gives the configured callback targets by producer.
+func (c *Config) Targets() map[string]string {
+	targets := map[string]string{}
+	for name, p := range c.Producers {
+		if p.Target != "" {
+			targets[name] = p.Target
+		}
+	}
+	return targets
+}
+
+// Default returns the configuration with nothing set.
+func Default() Config {
+	var c Config
+	for _, k := range c.keys() {
+		if err := k.value.set(split(k)); err != nil {
+			panic("the default of " + k.Name + " is wrong: " + err.Error())
+		}
+	}
+	c.Producers = map[string]Producer{}
+	return c
+}
+
+// split gives the default as the values that set takes.
+func split(k Key) []string {
+	if !k.List() {
+		return []string{k.Default}
+	}
+	return splitList(k.Default)
+}
+
+// Find returns the key of that name.
+func Find(name string) (Key, bool) {
+	keys := Keys()
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+	if i < 0 {
+		return Key{}, false
+	}
+	return keys[i], true
+}

@@ -1,0 +1,318 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
+	t.Parallel()
+	want := config.Config{
+		GRPC:      config.GRPC{Addr: "127.0.0.1:9090"},
+		HTTP:      config.HTTP{Addr: "127.0.0.1:9091"},
+		Redis:     config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "msghandler", Shards: 16},
+		AMQP:      config.AMQP{URLs: []string{"amqp://guest:guest@127.0.0.1:5672/"}, Window: 1000},
+		Callbacks: config.Callbacks{Parallel: 4, Queue: 2000},
+		Confirm: config.Confirm{
+			Schedule: "@every 1s", After: 6 * time.Second, Attempts: 15, Timeout: 3 * time.Second, Batch: 200,
+			Lease: 30 * time.Second,
+			Backoff: []time.Duration{
+				5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
+			},
+		},
+		Send: config.Send{
+			Schedule: "@every 1s", Backoff: []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}, Batch: 500,
+			Parallel: 4, Queue: 5000, Lease: 30 * time.Second, ConfirmTimeout: 10 * time.Second,
+		},
+		DeleteBusiness: config.DeleteBusiness{When: config.BeforePublish},
+		Done:           config.Done{Retention: 10 * time.Minute},
+		Sweep:          config.Sweep{Schedule: "@every 10s"},
+		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000},
+		Shutdown:       config.Shutdown{Grace: 20 * time.Second},
+		Log:            config.Log{Level: "info", Format: "text"},
+		Producers:      map[string]config.Producer{},
+	}
+	if diff := cmp.Diff(want, config.Default()); diff != "" {
+		t.Errorf("defaults differ (-want +got):\n%s", diff)
+	}
+	got, err := config.Load(config.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("loading nothing differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
+	t.Parallel()
+	path := write(t, `
+confirm:
+  after: 1s
+  timeout: 1s
+  batch: 11
+  backoff: [1s, 2s]
+send.batch: 22
+callbacks:
+  allow:
+    - "*.orders.svc:9000"
+    - 127.0.0.1:*
+producers:
+  orders-eu.v2: {target: "dns:///orders:9000", trust: true}
+submit:
+`)
+	c, err := config.Load(config.Sources{
+		File: path,
+		Env: []string{
+			"MSGHANDLER_CONFIRM_TIMEOUT=2s", "MSGHANDLER_CONFIRM_BATCH=12", "MSGHANDLER_CALLBACKS_NETWORKS=10.0.0.0/8, fd00::/8",
+			"MSGHANDLER_CONFIRM_AFTER=", "OTHER=x", "MSGHANDLER_SERVICE_HOST=10.1.1.1", "MSGHANDLER_PORT=tcp://10.1.1.1:9090",
+			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
+			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
+		},
+		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Confirm.After = time.Second
+	want.Confirm.Timeout = 2 * time.Second
+	want.Confirm.Batch = 13
+	want.Confirm.Backoff = []time.Duration{time.Second, 2 * time.Second}
+	want.Send.Batch = 22
+	want.Callbacks.Allow = []string{"*.orders.svc:9000", "127.0.0.1:*"}
+	want.Callbacks.Networks = []string{"10.0.0.0/8", "fd00::/8"}
+	want.Limits.Body = 64 << 10
+	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false)}
+	want.Producers["stock"] = config.Producer{Target: "stock:9000"}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("differs (-want +got):\n%s", diff)
+	}
+	if c.Trusted("orders-eu.v2") || c.Trusted("stock") {
+		t.Error("a producer is trusted that nobody trusts")
+	}
+	c.Submit.Trust = true
+	if c.Trusted("orders-eu.v2") || !c.Trusted("stock") || !c.Trusted("unknown") {
+		t.Error("submit.trust and producers.NAME.trust do not go together")
+	}
+	if diff := cmp.Diff(map[string]string{"orders-eu.v2": "dns:///orders:9000", "stock": "stock:9000"}, c.Targets()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhatIsWrongIsToldWithKeyAndLine gives each mistake alone and looks for the words of its error. FILE stands for the
+// path of the file.
+func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		file  string
+		env   []string
+		flags map[string]string
+		want  []string
+	}{
+		"unknown key": {
+			file: "redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", want: []string{"FILE:4: confrim is not a known key"},
+		},
+		"misspelt key": {
+			file: "confirm:\n  afer: 1s\n", want: []string{"FILE:2: confirm.afer", "did you mean confirm.after?"},
+		},
+		"key in the wrong section": {
+			file: "send:\n  attempts: 3\n", want: []string{"FILE:2: send.attempts", "did you mean confirm.attempts?"},
+		},
+		"unknown producer key": {
+			file: "producers:\n  orders:\n    targt: a:1\n", want: []string{"FILE:3: producers.orders.targt", "producers.NAME.target"},
+		},
+		"unknown variable": {
+			env:  []string{"MSGHANDLER_CONFRIM_AFTER=1s"},
+			want: []string{"environment: MSGHANDLER_CONFRIM_AFTER is not a known variable", "did you mean MSGHANDLER_CONFIRM_AFTER?"},
+		},
+		"unknown flag": {
+			flags: map[string]string{"nonsense": "1"}, want: []string{"flag --nonsense: nonsense is not a known key"},
+		},
+		"duration without unit": {
+			file: "confirm:\n  after: 6\n", want: []string{`FILE:2: confirm.after = "6" is not a duration`, "such as 500ms"},
+		},
+		"duration out of range": {
+			env:  []string{"MSGHANDLER_CONFIRM_AFTER=25h"},
+			want: []string{`environment: MSGHANDLER_CONFIRM_AFTER = "25h" is outside 1ms to 24h`},
+		},
+		"negative duration": {file: "confirm: {after: -1s}\n", want: []string{"FILE:1: confirm.after", "is outside"}},
+		"step of a backoff": {
+			file: "send:\n  backoff: 5s,x\n", want: []string{`FILE:2: send.backoff = "5s,x" holds "x", which is not a duration`},
+		},
+		"empty backoff":     {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
+		"number":            {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
+		"confirm.batch":     {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
+		"redis.shards":      {flags: map[string]string{"redis.shards": "0"}, want: []string{"flag --redis.shards", "outside 1 to 1024"}},
+		"boolean":           {file: "submit:\n  trust: yes\n", want: []string{"FILE:2", `"yes" is neither true nor false`}},
+		"size":              {file: "limits:\n  body: 1 Mb\n", want: []string{"FILE:2", "is not a size"}},
+		"size out of range": {file: "limits:\n  body: 1GiB\n", want: []string{"FILE:2", "is outside 1B to 8MiB"}},
+		"choice":            {file: "delete_business:\n  when: never\n", want: []string{"FILE:2", "is none of before_publish, after_ack"}},
+		"cron line":         {file: "confirm:\n  schedule: '@evry 1s'\n", want: []string{"FILE:2: confirm.schedule", "is not a schedule"}},
+		"glob without port": {file: "callbacks:\n  allow: [orders]\n", want: []string{"FILE:2: callbacks.allow", "host:port"}},
+		"glob with bracket": {file: "callbacks:\n  allow: ['[a:1']\n", want: []string{"FILE:2", "a bracket is not closed"}},
+		"CIDR":              {file: "callbacks:\n  networks: 10.0.0.0\n", want: []string{"FILE:2", "is not a CIDR"}},
+		"address":           {file: "grpc:\n  addr: localhost\n", want: []string{"FILE:2: grpc.addr", "is not host:port"}},
+		"port":              {file: "grpc:\n  addr: localhost:99999\n", want: []string{"FILE:2", "no port number"}},
+		"reserved exchange": {file: "send:\n  dead_letter_exchange: amq.topic\n", want: []string{"FILE:2", "amq."}},
+		"prefix":            {file: "redis:\n  prefix: 'a{b}'\n", want: []string{"FILE:2", "holds '{'"}},
+		"scheme of redis":   {file: "redis:\n  url: http://x\n", want: []string{"FILE:2: redis.url", "redis or rediss"}},
+		"scheme of amqp":    {file: "amqp:\n  url: [amqp://a, redis://b]\n", want: []string{"FILE:2: amqp.url", `holds "redis://b"`}},
+		"slash in a password": {
+			file: "redis:\n  url: redis://u:123/geheim@h:1\n", want: []string{"FILE:2: redis.url", "behind its host", "written as %XX"},
+		},
+		"hash in a password":  {file: "amqp:\n  url: amqp://u:123#geheim@h\n", want: []string{"FILE:2: amqp.url", "written as %XX"}},
+		"target":              {file: "producers:\n  o:\n    target: unix:///x\n", want: []string{"FILE:3: producers.o.target", "dns:///host:port"}},
+		"producer's name":     {file: "producers:\n  o o:\n    target: a:1\n", want: []string{"FILE:3", "names no producer"}},
+		"producer's trust":    {file: "producers:\n  o:\n    trust: 1\n", want: []string{"FILE:3: producers.o.trust", "neither true nor false"}},
+		"no value":            {file: "confirm:\n  after:\n", want: []string{"FILE:2: confirm.after has no value"}},
+		"second with a login": {file: "amqp:\n  url: [amqp://a, redis://u:p@b]\n", want: []string{"holds as number 2", "is not a URL"}},
+		"value for section":   {file: "confirm: 5s\n", want: []string{"FILE:1: confirm holds a value where keys are wanted"}},
+		"section for value":   {file: "confirm:\n  after:\n    x: 1\n", want: []string{"confirm.after takes a value, not further keys"}},
+		"list for one value":  {file: "confirm:\n  after: [1s, 2s]\n", want: []string{"FILE:2", "takes one value, not a list"}},
+		"list in a list":      {file: "callbacks:\n  allow: [[a]]\n", want: []string{"FILE:2", "inside a list"}},
+		"key twice":           {file: "redis:\n  prefix: a\n  prefix: b\n", want: []string{"FILE:3: redis.prefix stands twice, first in line 2"}},
+		"key dotted twice":    {file: "redis:\n  prefix: a\nredis.prefix: b\n", want: []string{"FILE:3: redis.prefix stands twice"}},
+		"no mapping":          {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
+		"second document":     {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
+		"no text in line 3":   {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
+		"no such anchor":      {file: "log:\n  level: *nowhere\n", want: []string{"FILE:2 is not YAML", "nowhere"}},
+		"bad second part":     {file: "log: {}\n---\na: [\n", want: []string{"is not YAML", "line"}},
+		"keys of themselves":  {file: "producers: &p\n  a: *p\n", want: []string{"FILE:2: producers.a is an alias of keys"}},
+		"no YAML":             {file: "a: [\n", want: []string{"is not YAML", "line"}},
+		"confirm.lease": {
+			file: "confirm:\n  lease: 7s\n",
+			want: []string{"FILE:2: confirm.lease", "twice confirm.timeout (3s, the default)", "more than 7s"},
+		},
+		"confirm.timeout": {
+			env:  []string{"MSGHANDLER_CONFIRM_TIMEOUT=20s"},
+			want: []string{"confirm.lease", "confirm.timeout (20s, from environment)"},
+		},
+		"send.lease": {file: "send:\n  lease: 10s\n", want: []string{"FILE:2: send.lease", "at least 15s"}},
+		"same address": {
+			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
+		},
+		"queue below batch":   {flags: map[string]string{"callbacks.queue": "10"}, want: []string{"one batch of confirm.batch"}},
+		"embedded and others": {file: "amqp:\n  url: [embedded, amqp://a]\n", want: []string{"FILE:2: amqp.url", "use either"}},
+		"embedded address":    {file: "redis:\n  url: embedded:nonsense\n", want: []string{"FILE:2: redis.url", "host:port"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sources := config.Sources{Env: tt.env, Flags: tt.flags}
+			if tt.file != "" {
+				sources.File = write(t, tt.file)
+			}
+			_, err := config.Load(sources)
+			if err == nil {
+				t.Fatal("was taken")
+			}
+			for _, want := range tt.want {
+				if want = strings.ReplaceAll(want, "FILE", sources.File); !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAllProblemsAreToldAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(config.Sources{
+		File:  write(t, "confirm:\n  after: soon\n  afer: 1s\nx: 1\n"),
+		Env:   []string{"MSGHANDLER_X=1", "MSGHANDLER_SEND_BATCH=0"},
+		Flags: map[string]string{"log.level": "loud"},
+	})
+	var problems *config.Error
+	if !errors.As(err, &problems) {
+		t.Fatalf("got %v", err)
+	}
+	if len(problems.Problems) != 6 || strings.Count(err.Error(), "\n") != 6 {
+		t.Errorf("want 6 problems, one a line, got:\n%v", err)
+	}
+}
+
+func TestNoErrorShowsAPassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"http://user:geheim@host/", "redis://user:geheim@ho st:1/", "redis://:geheim@h:port/0", "user:geheim@host",
+		"amqp://u:geheim@a,redis://u:geheim@b:1", "redis://u:geheim@h@h:x", "rediss://:ge%zzheim@h:1",
+		"amqp://u:geheim,geheim@h", "redis://u:1/geheim@h", "amqps://u:1?geheim@h", "amqp://u:1#geheim@h",
+	} {
+		for _, key := range []string{"redis.url", "amqp.url"} {
+			_, err := config.Load(config.Sources{Flags: map[string]string{key: url}})
+			if err == nil {
+				t.Errorf("%s=%s was taken", key, url)
+			} else if strings.Contains(err.Error(), "heim") {
+				t.Errorf("the error shows the password: %v", err)
+			}
+		}
+	}
+}
+
+func TestURLsOfEveryForm(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://127.0.0.1:6379/0", "rediss://user:p%40ss@host:6380/1", "redis://a:1,b:2,c:3", "redis://:secret@a:1,b:2/0",
+		"redis://a:26379,b:26379/0?master=main", "embedded:", "embedded:127.0.0.1:0", "redis://[::1]:6379",
+	} {
+		if _, err := config.Load(config.Sources{Flags: map[string]string{"redis.url": url}}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, url := range []string{
+		"amqp://guest:guest@127.0.0.1:5672/", "amqps://a/vhost", "amqp://a,amqp://b", "embedded:", "embedded:127.0.0.1:5673",
+	} {
+		if _, err := config.Load(config.Sources{Flags: map[string]string{"amqp.url": url}}); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestAMissingFileIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load(config.Sources{File: filepath.Join(t.TempDir(), "none.yaml")})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := config.Load(config.Sources{File: write(t, "# nothing set\n")}); err != nil {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]config.Size{"1MiB": 1 << 20, "64KiB": 65536, "64 kB": 64000, "7": 7, "7B": 7, "0": 0} {
+		if got, err := config.ParseSize(in); err != nil || got != want {
+			t.Errorf("%q: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "x", "-1", "1.5MiB", "99999999999GiB", "MiB"} {
+		if _, err := config.ParseSize(in); err == nil {
+			t.Errorf("%q was taken", in)
+		}
+	}
+	if s := config.Size(1 << 20).String(); s != "1MiB" {
+		t.Error(s)
+	}
+	if s := config.Size(1001).String(); s != "1001B" {
+		t.Error(s)
+	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "msghandler.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

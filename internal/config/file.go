@@ -1,0 +1,167 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// readFile takes the values of a YAML file. Keys may be nested or written with dots.
+func (l *loading) readFile(path string) error {
+	content, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own
+	if err != nil {
+		return fmt.Errorf("configuration: cannot read the file: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	var document yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return notYAML(path, content, err)
+	}
+	f := &file{loading: l, path: path}
+	f.walk("", document.Content[0])
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil {
+		f.wrong(&second, "---", "begins a second document; a configuration is one")
+	} else if !errors.Is(err, io.EOF) {
+		return notYAML(path, content, err)
+	}
+	return nil
+}
+
+// notYAML adds the line to an error of the YAML library, which names none for the first one, nor for bytes that are no
+// text and unknown aliases anywhere: the line is the one without which there is no such error.
+func notYAML(path string, content []byte, err error) error {
+	if strings.HasPrefix(err.Error(), "yaml: line ") {
+		return fmt.Errorf("configuration: %s is not YAML: %w", path, err)
+	}
+	lines := bytes.SplitAfter(content, []byte{'\n'})
+	above := sort.Search(len(lines)-1, func(n int) bool {
+		decoder := yaml.NewDecoder(bytes.NewReader(bytes.Join(lines[:n+1], nil)))
+		for {
+			var document yaml.Node
+			if found := decoder.Decode(&document); found != nil {
+				return found.Error() == err.Error()
+			}
+		}
+	})
+	return fmt.Errorf("configuration: %s:%d is not YAML: %w", path, above+1, err)
+}
+
+// file is a YAML file being read.
+type file struct {
+	*loading
+	path string
+}
+
+func (f *file) origin(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
+
+func (f *file) wrong(n *yaml.Node, key, what string) {
+	f.problem(given{origin: f.origin(n), written: key}, "", what)
+}
+
+// walk takes the values at and below a node whose key is name.
+func (f *file) walk(name string, n *yaml.Node) {
+	if n.Kind == yaml.AliasNode {
+		if n.Alias.Kind == yaml.MappingNode {
+			// Keys that hold themselves would never end, and a few lines of aliases of aliases are billions of keys.
+			f.wrong(n, name, "is an alias of keys; an alias may stand for a value or a list, write the keys out")
+			return
+		}
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		f.mapping(name, n)
+	case yaml.ScalarNode:
+		f.leaf(name, n, []*yaml.Node{n})
+	case yaml.SequenceNode:
+		f.leaf(name, n, n.Content)
+	default:
+		f.wrong(n, name, "is neither a value nor a list nor keys")
+	}
+}
+
+func (f *file) mapping(name string, n *yaml.Node) {
+	if _, isKey := f.keys[name]; isKey {
+		f.wrong(n, name, "takes a value, not further keys")
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, v := n.Content[i], n.Content[i+1]
+		full := strings.TrimPrefix(name+"."+key.Value, ".")
+		if line, twice := seen[key.Value]; twice {
+			f.wrong(key, full, fmt.Sprintf("stands twice, first in line %d; remove one", line))
+			continue
+		}
+		seen[key.Value] = key.Line
+		if f.section(full) && emptyNode(v) {
+			continue
+		}
+		if !f.known(full) {
+			f.wrong(key, full, "is not a known key"+hint(full))
+			continue
+		}
+		f.walk(full, v)
+	}
+}
+
+// known says whether a name is a key or leads to one.
+func (f *file) known(name string) bool {
+	_, isKey := f.keys[name]
+	if _, _, ofProducer := splitProducerKey(name); isKey || ofProducer || f.section(name) {
+		return true
+	}
+	rest, ofProducers := strings.CutPrefix(name, producersPrefix)
+	return ofProducers && rest != ""
+}
+
+// section says whether a name leads to keys.
+func (f *file) section(name string) bool {
+	if name == "producers" {
+		return true
+	}
+	for key := range f.keys {
+		if strings.HasPrefix(key, name+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *file) leaf(name string, n *yaml.Node, values []*yaml.Node) {
+	if _, isKey := f.keys[name]; name == "" || f.section(name) && !isKey {
+		f.wrong(n, strings.TrimSpace(name+" "), "holds a value where keys are wanted; write key: value lines")
+		return
+	}
+	g := given{origin: f.origin(n), written: name}
+	for _, v := range values {
+		if v.Kind == yaml.AliasNode {
+			v = v.Alias
+		}
+		if v.Kind != yaml.ScalarNode {
+			f.wrong(v, name, "holds a list or a mapping inside a list; write plain values")
+			return
+		}
+		if v.Tag == "!!null" {
+			f.wrong(v, name, "has no value; give one, or remove the line for the default")
+			return
+		}
+		g.values = append(g.values, v.Value)
+	}
+	if earlier, twice := f.given[name]; twice {
+		f.wrong(n, name, "stands twice, first at "+earlier.origin+"; remove one")
+		return
+	}
+	f.offer(name, g)
+}
+
+func emptyNode(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

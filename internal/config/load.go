@@ -1,0 +1,166 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Sources are where values come from, the weakest first.
+type Sources struct {
+	// File is the path of a YAML file; empty is none.
+	File string
+	// Env is the environment, as KEY=VALUE; what does not begin with MSGHANDLER_ is left alone.
+	Env []string
+	// Flags are values from the command line by key; lists are written with commas.
+	Flags map[string]string
+}
+
+// given is a value as a source gave it.
+type given struct {
+	values []string
+	// origin is FILE:LINE, the environment variable or the flag.
+	origin string
+	// written is the key as the source writes it.
+	written string
+}
+
+// loading is a configuration being put together.
+type loading struct {
+	config   Config
+	keys     map[string]Key
+	given    map[string]given
+	problems []Problem
+}
+
+// Load reads the sources and returns the configuration. The error is an *Error that holds every problem of every source,
+// or says that the file cannot be read. Nothing is opened but the file.
+func Load(sources Sources) (Config, error) {
+	l := &loading{config: Default(), keys: map[string]Key{}, given: map[string]given{}}
+	for _, k := range l.config.keys() {
+		l.keys[k.Name] = k
+	}
+	if sources.File != "" {
+		if err := l.readFile(sources.File); err != nil {
+			return Config{}, err
+		}
+	}
+	l.readEnv(sources.Env)
+	for name, v := range sources.Flags {
+		l.offer(name, given{values: []string{v}, origin: "flag --" + name, written: name})
+	}
+	l.apply()
+	if len(l.problems) == 0 {
+		l.checkRelations()
+	}
+	if len(l.problems) > 0 {
+		return Config{}, &Error{Problems: l.problems}
+	}
+	return l.config, nil
+}
+
+// offer takes a value for a key; one of a stronger source comes later and wins.
+func (l *loading) offer(name string, g given) {
+	if _, known := l.keys[name]; !known {
+		if _, _, ofProducer := splitProducerKey(name); !ofProducer {
+			l.problem(g, "", "is not a known key"+hint(name))
+			return
+		}
+	}
+	l.given[name] = g
+}
+
+// apply sets the fields from what was given.
+func (l *loading) apply() {
+	for _, name := range slices.Sorted(maps.Keys(l.given)) {
+		g := l.given[name]
+		if k, known := l.keys[name]; known {
+			l.set(k, g)
+			continue
+		}
+		producer, field, _ := splitProducerKey(name)
+		l.setProducer(producer, field, g)
+	}
+}
+
+func (l *loading) set(k Key, g given) {
+	values := g.values
+	if k.List() && len(values) == 1 {
+		values = splitList(values[0])
+	}
+	if !k.List() && len(values) != 1 {
+		l.problem(g, strings.Join(values, ","), "takes one value, not a list")
+		return
+	}
+	if err := k.value.set(values); err != nil {
+		l.problem(g, strings.Join(g.values, ","), err.Error())
+	}
+}
+
+// The keys of one producer are producers.NAME.target and producers.NAME.trust; the name may hold dots itself.
+const producersPrefix = "producers."
+
+func splitProducerKey(name string) (producer, field string, is bool) {
+	rest, is := strings.CutPrefix(name, producersPrefix)
+	i := strings.LastIndex(rest, ".")
+	if !is || i <= 0 {
+		return "", "", false
+	}
+	producer, field = rest[:i], rest[i+1:]
+	return producer, field, field == "target" || field == "trust"
+}
+
+func (l *loading) setProducer(name, field string, g given) {
+	if what := checkProducerName(name); what != "" {
+		l.problem(g, "", what)
+		return
+	}
+	p := l.config.Producers[name]
+	var v value
+	if field == "trust" {
+		p.Trust = new(bool)
+		v = flag(p.Trust)
+	} else {
+		v = text(&p.Target, checkTarget)
+	}
+	if len(g.values) != 1 {
+		l.problem(g, strings.Join(g.values, ","), "takes one value, not a list")
+		return
+	}
+	if err := v.set(g.values); err != nil {
+		l.problem(g, g.values[0], err.Error())
+		return
+	}
+	l.config.Producers[name] = p
+}
+
+func checkProducerName(name string) string {
+	letter := func(r rune) bool { return notPrefixRune(r) || r == ':' }
+	if len(name) > 100 || strings.ContainsFunc(name, letter) {
+		return "names no producer: a name has 1 to 100 of A-Z a-z 0-9 . _ -"
+	}
+	return ""
+}
+
+func (l *loading) problem(g given, value, what string) {
+	l.problems = append(l.problems, Problem{Key: g.written, Source: g.origin, Value: redact(value), What: what})
+}
+
+// relation reports a key that does not go with another one.
+func (l *loading) relation(name, format string, args ...any) {
+	g, set := l.given[name]
+	if !set {
+		k := l.keys[name]
+		g = given{values: []string{k.Default}, origin: "default", written: name}
+	}
+	l.problem(g, strings.Join(g.values, ","), fmt.Sprintf(format, args...))
+}
+
+// says names a key with its value and where that came from.
+func (l *loading) says(name string) string {
+	if g, set := l.given[name]; set {
+		return fmt.Sprintf("%s (%s, from %s)", name, redact(strings.Join(g.values, ",")), g.origin)
+	}
+	return fmt.Sprintf("%s (%s, the default)", name, l.keys[name].Default)
+}

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"net"
+	"time"
+)
+
+// Margins between a lease and what must fit in it. A lease that could end while its owner still waits for an answer would
+// hand every slow message to two owners.
+const (
+	// confirmMargin leaves room for storing the verdicts after the Confirm and the DeleteBusiness call.
+	confirmMargin = time.Second
+	// sendMargin leaves room for waiting in the queue, and for storing the outcomes.
+	sendMargin = 5 * time.Second
+)
+
+// checkRelations checks keys that must go with each other.
+func (l *loading) checkRelations() {
+	c := &l.config
+	if least := 2*c.Confirm.Timeout + confirmMargin; c.Confirm.Lease <= least {
+		l.relation("confirm.lease", "must exceed twice %s plus %s: set more than %s, or a shorter timeout",
+			l.says("confirm.timeout"), confirmMargin, shortDuration(least))
+	}
+	if least := c.Send.ConfirmTimeout + sendMargin; c.Send.Lease < least {
+		l.relation("send.lease", "must exceed %s by %s: set at least %s, or a shorter timeout",
+			l.says("send.confirm_timeout"), sendMargin, shortDuration(least))
+	}
+	if sameAddr(c.GRPC.Addr, c.HTTP.Addr) {
+		l.relation("http.addr", "is the address of %s: give each its own port", l.says("grpc.addr"))
+	}
+	if c.Callbacks.Queue < c.Confirm.Batch {
+		l.relation("callbacks.queue", "must hold at least one batch of %s", l.says("confirm.batch"))
+	}
+	if c.Send.Queue < c.Send.Batch {
+		l.relation("send.queue", "must hold at least one batch of %s", l.says("send.batch"))
+	}
+	l.checkBrokers()
+}
+
+// checkBrokers refuses an embedded broker beside real ones.
+func (l *loading) checkBrokers() {
+	for _, u := range l.config.AMQP.URLs {
+		if _, is := Embedded(u); is && len(l.config.AMQP.URLs) > 1 {
+			l.relation("amqp.url", "names an embedded broker and others: use either")
+			return
+		}
+	}
+}
+
+// sameAddr says whether two listeners would get in each other's way. Port 0 is another port each time.
+func sameAddr(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	if portA != portB || portA == "0" {
+		return false
+	}
+	return hostA == hostB || everyHost(hostA) || everyHost(hostB)
+}
+
+func everyHost(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }

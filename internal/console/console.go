@@ -1,0 +1,110 @@
+// Package console is the operators' door over HTTP: a page that says how the coordinator fares, /metrics, /healthz and
+// /readyz.
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Config says what the console shows.
+type Config struct {
+	// Instance names this coordinator among those that share its Redis.
+	Instance string
+	// Version is what was built.
+	Version string
+	// Checks are what must hold for the coordinator to be ready. They may be called concurrently.
+	Checks []Check
+	// Stats counts the messages. It is asked at most once each StatsInterval. Required.
+	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
+	// StatsInterval is how old the counts may be. Default 5s: counting costs Redis more the more messages stand.
+	StatsInterval time.Duration
+	// Metrics is what /metrics serves. Default: NewMetrics().
+	Metrics *Metrics
+	// Logger gets what goes wrong while serving. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Check is one condition of being ready.
+type Check struct {
+	Name string
+	// Run returns nil when the condition holds, and otherwise why not. Its context ends after a few seconds.
+	Run func(ctx context.Context) error
+	// Note returns what else an operator should know although the condition holds, or "". Nil: nothing ever.
+	Note func() string
+}
+
+// Timeouts of the HTTP server. The page and the metrics are small; a peer that takes longer is not a browser.
+const (
+	headerTimeout = 5 * time.Second
+	answerTimeout = 30 * time.Second
+	idleTimeout   = time.Minute
+	maxHeaders    = 16 << 10
+)
+
+// Console serves the pages. It is safe for concurrent use.
+type Console struct {
+	config   Config
+	stats    *stats
+	server   *http.Server
+	stopping atomic.Bool
+}
+
+// New returns a console that does not serve yet.
+func New(config Config) *Console {
+	config.StatsInterval = cmp.Or(config.StatsInterval, 5*time.Second)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics()
+	}
+	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval)}
+	config.Metrics.registry.MustRegister(c.stats)
+	c.server = &http.Server{
+		Handler:           c.routes(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       answerTimeout,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaders,
+		ErrorLog:          slog.NewLogLogger(config.Logger.Handler(), slog.LevelDebug),
+	}
+	return c
+}
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.page)
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /readyz", c.ready)
+	mux.Handle("GET /metrics", c.config.Metrics.handler())
+	return mux
+}
+
+// Serve answers requests until Stop. It returns nil after Stop.
+func (c *Console) Serve(listener net.Listener) error {
+	if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("console: %w", err)
+	}
+	return nil
+}
+
+// SetStopping makes /readyz say no from now on, whatever the checks say.
+func (c *Console) SetStopping() { c.stopping.Store(true) }
+
+// Stop lets running requests end and closes the door. When ctx ends first it closes the connections.
+func (c *Console) Stop(ctx context.Context) error {
+	c.SetStopping()
+	if err := c.server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("console: requests were still running: %w", errors.Join(err, c.server.Close()))
+	}
+	return nil
+}

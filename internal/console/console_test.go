@@ -1,0 +1,201 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a console that serves on the loopback, over a store and a check that the test sets.
+type rig struct {
+	console *console.Console
+	metrics *console.Metrics
+	url     string
+	reads   atomic.Int64
+	failing atomic.Value
+}
+
+type failure struct{ error }
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{metrics: console.NewMetrics()}
+	r.failing.Store(failure{})
+	r.metrics.Build("v1.2.3", "host-1")
+	r.console = console.New(console.Config{
+		Instance: "host-1", Version: "v1.2.3", Metrics: r.metrics,
+		Checks: []console.Check{
+			{Name: "redis", Run: func(context.Context) error { return r.failing.Load().(failure).error }},
+			{Name: "rabbitmq", Run: func(context.Context) error { return nil }},
+		},
+		Stats: func(context.Context) ([]halfmsg.Stat, error) {
+			r.reads.Add(1)
+			return []halfmsg.Stat{
+				{State: halfmsg.Pending, Count: 7, OldestAt: time.Now().Add(-time.Minute)}, {State: halfmsg.Dead},
+			}, r.failing.Load().(failure).error
+		},
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.url = "http://" + listener.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- r.console.Serve(listener) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := r.console.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	answer, err := http.Get(r.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
+	r := start(t)
+	if status, body := r.get(t, "/readyz"); status != http.StatusOK {
+		t.Errorf("got %d: %s", status, body)
+	}
+
+	r.failing.Store(failure{errors.New("connection refused")})
+	status, body := r.get(t, "/readyz")
+	var answer struct {
+		Ready  bool
+		Checks []struct {
+			Name, Error string
+			OK          bool
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if status != http.StatusServiceUnavailable || answer.Ready || len(answer.Checks) != 2 ||
+		answer.Checks[0].Error != "connection refused" || !answer.Checks[1].OK {
+		t.Errorf("got %d: %s", status, body)
+	}
+
+	r.failing.Store(failure{})
+	r.console.SetStopping()
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "is stopping") {
+		t.Errorf("got %d: %s", status, body)
+	}
+	if status, _ := r.get(t, "/healthz"); status != http.StatusOK {
+		t.Errorf("a process that stops is still alive, got %d", status)
+	}
+}
+
+func TestACheckThatHangsIsCutOff(t *testing.T) {
+	c := console.New(console.Config{
+		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
+		Checks: []console.Check{{Name: "slow", Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}},
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = c.Serve(listener) }()
+	defer c.Stop(context.Background())
+	r := &rig{url: "http://" + listener.Addr().String()}
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "deadline") {
+		t.Errorf("got %d: %s", status, body)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
+	r := start(t)
+	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
+	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
+	r.metrics.Published(halfmsg.Refused, 3, time.Second)
+	r.metrics.Confirmed("orders", 4, time.Second, nil)
+	r.metrics.Confirmed("orders", 5, time.Second, errors.New("away"))
+	r.metrics.Deleted("orders", 6, time.Second, nil)
+	r.metrics.Littered("orders", 7)
+	r.metrics.Paused("orders", true)
+	r.metrics.Called("Submit", "OK", time.Millisecond)
+	r.metrics.Loop("confirm", func() float64 { return 42 }, func() float64 { return 3 })
+	var body string
+	for range 5 {
+		_, body = r.get(t, "/metrics")
+		r.get(t, "/")
+	}
+	if n := r.reads.Load(); n != 1 {
+		t.Errorf("the store was asked %d times", n)
+	}
+	for _, want := range []string{
+		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
+		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
+		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
+		`msghandler_publishes_total{outcome="refused"} 3`, `msghandler_confirms_total{result="answered"} 4`,
+		`msghandler_confirms_total{result="unreachable"} 5`, `msghandler_marker_deletions_total{result="deleted"} 6`,
+		`msghandler_marker_deletions_total{result="left"} 7`, "msghandler_callback_targets_paused 1",
+		`msghandler_calls_total{code="OK",method="Submit"} 1`,
+		`msghandler_loop_passes_total{loop="confirm"} 42`, `msghandler_loop_failures{loop="confirm"} 3`,
+		`version="v1.2.3"`, "go_goroutines", "process_resident_memory_bytes",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("metrics lack %q", want)
+		}
+	}
+}
+
+func TestMetricsOfAStoreThatDoesNotAnswer(t *testing.T) {
+	r := start(t)
+	r.failing.Store(failure{errors.New("away")})
+	status, body := r.get(t, "/metrics")
+	if status != http.StatusOK || !strings.Contains(body, "msghandler_store_up 0") ||
+		strings.Contains(body, "msghandler_messages{") {
+		t.Errorf("got %d: %s", status, body)
+	}
+	if status, body := r.get(t, "/"); status != http.StatusOK || !strings.Contains(body, "cannot be counted: away") {
+		t.Errorf("got %d: %s", status, body)
+	}
+}
+
+func TestThePageShowsStatesAndChecks(t *testing.T) {
+	r := start(t)
+	r.failing.Store(failure{errors.New("<script>")})
+	_, body := r.get(t, "/")
+	for _, want := range []string{"pending", ">7<", "not ready", "host-1", "v1.2.3", "&lt;script&gt;"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q:\n%s", want, body)
+		}
+	}
+	if status, _ := r.get(t, "/other"); status != http.StatusNotFound {
+		t.Errorf("got %d", status)
+	}
+}

@@ -1,0 +1,79 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// checkTimeout bounds all checks of one request: a probe waits no longer either.
+const checkTimeout = 2 * time.Second
+
+// readiness is the answer of /readyz.
+type readiness struct {
+	Ready  bool      `json:"ready"`
+	Checks []checked `json:"checks"`
+}
+
+// checked is what came of one check.
+type checked struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	Note  string `json:"note,omitempty"`
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+}
+
+func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
+	answer := c.check(r.Context())
+	status := http.StatusOK
+	if !answer.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, answer)
+}
+
+// check runs all checks at once, so that one that hangs delays no other's answer.
+func (c *Console) check(ctx context.Context) readiness {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	answer := readiness{Ready: true, Checks: make([]checked, len(c.config.Checks))}
+	var group sync.WaitGroup
+	for i, check := range c.config.Checks {
+		group.Go(func() { answer.Checks[i] = run(ctx, check) })
+	}
+	group.Wait()
+	if c.stopping.Load() {
+		answer.Checks = append(answer.Checks, checked{Name: "process", Error: "is stopping"})
+	}
+	for _, one := range answer.Checks {
+		answer.Ready = answer.Ready && one.OK
+	}
+	return answer
+}
+
+func run(ctx context.Context, check Check) checked {
+	one := checked{Name: check.Name, OK: true}
+	if err := check.Run(ctx); err != nil {
+		one.OK, one.Error = false, err.Error()
+	}
+	if check.Note != nil {
+		one.Note = check.Note()
+	}
+	return one
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	// A peer that went away is the only way this fails, and nobody is left to be told.
+	_ = encoder.Encode(v)
+}

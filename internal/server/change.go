@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// maxChange bounds one call that changes all that match; more says that it was not enough.
+	maxChange = 10_000
+	// changePage is how many messages are changed at a time.
+	changePage = 500
+	// namesPerLine is how many names one line of the log holds.
+	namesPerLine = 100
+)
+
+// change is a retry or a discard: the same request with another move at its end.
+type change struct {
+	*Server
+	call  string
+	event halfmsg.Event
+	// done is what the log calls it.
+	done string
+	do   func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result
+
+	reason string
+}
+
+// selection is what a request names, checked.
+type selection struct {
+	names   []halfmsg.Name
+	results []halfmsg.Result // those of names that are wrong have their error already
+}
+
+// changed is what became of it.
+type changed struct {
+	count    int64
+	more     bool
+	outcomes []*msghandlerv1.Outcome
+}
+
+// RetryMessages implements AdminService.
+func (s *operators) RetryMessages(
+	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	c := change{
+		Server: s.Server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried",
+		do: s.config.Inspector.Retry, reason: cut(r.GetReason()),
+	}
+	all, err := c.run(ctx, r.GetNames(), r.GetState(), r.GetProducer(), r.GetLimit())
+	if err != nil {
+		return nil, s.fail(c.call, err, halfmsg.None)
+	}
+	return &msghandlerv1.RetryMessagesResponse{Retried: all.count, More: all.more, Outcomes: all.outcomes}, nil
+}
+
+// DiscardMessages implements AdminService.
+func (s *operators) DiscardMessages(
+	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	c := change{
+		Server: s.Server, call: "DiscardMessages", event: halfmsg.EventDiscard, done: "messages discarded",
+		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
+			return s.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
+		}, reason: cut(r.GetReason()),
+	}
+	all, err := c.run(ctx, r.GetNames(), r.GetState(), r.GetProducer(), r.GetLimit())
+	if err != nil {
+		return nil, s.fail(c.call, err, halfmsg.None)
+	}
+	return &msghandlerv1.DiscardMessagesResponse{Discarded: all.count, More: all.more, Outcomes: all.outcomes}, nil
+}
+
+func (c *change) run(
+	ctx context.Context, names []*msghandlerv1.MessageName, state msghandlerv1.State, producer string, limit int32,
+) (changed, error) {
+	if len(names) > 0 {
+		wanted, err := c.named(names, state, producer)
+		if err != nil {
+			return changed{}, err
+		}
+		return c.byName(ctx, wanted)
+	}
+	query, err := c.matching(state, producer, limit)
+	if err != nil {
+		return changed{}, err
+	}
+	return c.byState(ctx, query, limitOf(limit))
+}
+
+// named checks the names of a request.
+func (c *change) named(
+	names []*msghandlerv1.MessageName, state msghandlerv1.State, producer string,
+) (selection, error) {
+	k := &check{}
+	k.count("names", len(names))
+	if state != 0 || producer != "" {
+		k.fail("names", "must be empty where state or producer is set: what is meant is not clear")
+	}
+	wanted := selection{results: make([]halfmsg.Result, len(names)), names: make([]halfmsg.Name, len(names))}
+	for i, n := range names {
+		wanted.names[i] = halfmsg.Name{Producer: n.GetProducer(), ID: n.GetId()}
+		one := &check{path: item("names", i) + "."}
+		one.name(wanted.names[i])
+		wanted.results[i].Err = one.err()
+	}
+	return wanted, k.err()
+}
+
+// matching checks the filter of a request.
+func (c *change) matching(state msghandlerv1.State, producer string, limit int32) (halfmsg.Query, error) {
+	query := halfmsg.Query{State: stateOf(state), Producer: producer}
+	k := &check{}
+	k.kept("state", query.State, c.from())
+	if producer != "" {
+		k.producer("producer", producer)
+	}
+	if limit < 0 || limit > maxChange {
+		k.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)
+	}
+	return query, k.err()
+}
+
+// from lists the states that the move is legal in.
+func (c *change) from() []halfmsg.State {
+	return slices.DeleteFunc(halfmsg.Kept(), func(state halfmsg.State) bool {
+		_, legal := halfmsg.Next(state, c.event)
+		return !legal
+	})
+}
+
+func limitOf(limit int32) int {
+	if limit == 0 {
+		return maxItems
+	}
+	return int(limit)
+}
+
+// byName changes the messages that were named.
+func (c *change) byName(ctx context.Context, wanted selection) (changed, error) {
+	var places []int
+	for i := range wanted.names {
+		if wanted.results[i].Err == nil {
+			places = append(places, i)
+		}
+	}
+	var all changed
+	for len(places) > 0 {
+		now, later := firstOfEach(places, func(i int) halfmsg.Name { return wanted.names[i] })
+		part := make([]halfmsg.Name, len(now))
+		for k, i := range now {
+			part[k] = wanted.names[i]
+		}
+		results, count := c.apply(ctx, part)
+		scatter(wanted.results, now, results)
+		all.count += count
+		places = later
+	}
+	if err := halted(wanted.results); err != nil {
+		return all, err
+	}
+	all.outcomes = c.outcomes(c.call, wanted.results)
+	return all, nil
+}
+
+// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when a later
+// page cannot be had: the caller then learns how far it came, and that there is more.
+func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
+	var all changed
+	for left := limit; left > 0; {
+		query.Limit = min(left, changePage)
+		page, err := c.list(ctx, query)
+		if err != nil && all.count == 0 {
+			return all, err
+		}
+		if err != nil {
+			c.faults.note(c.call, err)
+			all.more = true
+			return all, nil
+		}
+		names := make([]halfmsg.Name, len(page.Records))
+		for i := range page.Records {
+			names[i] = page.Records[i].Name
+		}
+		results, count := c.apply(ctx, names)
+		all.count += count
+		if err := halted(results); err != nil && all.count == 0 {
+			return all, err
+		}
+		left -= len(names)
+		query.Cursor = page.Next
+		if all.more = page.Next != ""; !all.more {
+			break
+		}
+	}
+	return all, nil
+}
+
+func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
+	ctx, cancel := c.storeTime(ctx)
+	defer cancel()
+	return c.config.Inspector.List(ctx, query)
+}
+
+// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done.
+func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
+	if len(names) == 0 {
+		return nil, 0
+	}
+	results := c.inStoreTime(ctx, func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
+	var done []string
+	woken := map[halfmsg.State]struct{}{}
+	for i, r := range results {
+		if r.Err != nil {
+			continue
+		}
+		done = append(done, names[i].String())
+		if _, already := woken[r.State]; !already && c.event == halfmsg.EventRetry {
+			woken[r.State] = struct{}{}
+			c.config.Wake(r.State)
+		}
+	}
+	c.log(ctx, done)
+	return results, int64(len(done))
+}
+
+// log tells who changed what, and why. Every name is told: of a message that was discarded nothing else remains.
+func (c *change) log(ctx context.Context, names []string) {
+	who := "unknown"
+	if p, ok := peer.FromContext(ctx); ok {
+		who = p.Addr.String()
+	}
+	for part := range slices.Chunk(names, namesPerLine) {
+		c.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", who, "reason", c.reason, "names", part)
+	}
+}

@@ -1,0 +1,359 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+
+// store is a store in memory: enough of one to see what the server asks of it.
+type store struct {
+	mu      sync.Mutex
+	records map[halfmsg.Name]halfmsg.Record
+	digests map[halfmsg.Name]string
+	batches []int
+	// fail, where set, is what every item of every call gets.
+	fail error
+	// before runs at the start of each call, with the method's name.
+	before func(call string)
+}
+
+func newStore() *store {
+	return &store{records: map[halfmsg.Name]halfmsg.Record{}, digests: map[halfmsg.Name]string{}}
+}
+
+// enter begins a call of n items.
+func (s *store) enter(call string, n int) {
+	if s.before != nil {
+		s.before(call)
+	}
+	s.mu.Lock()
+	s.batches = append(s.batches, n)
+}
+
+func (s *store) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.records)
+}
+
+func (s *store) put(producer, id string, state halfmsg.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := halfmsg.Name{Producer: producer, ID: id}
+	s.records[name] = halfmsg.Record{
+		Message: halfmsg.Message{Name: name, Exchange: "shop", RoutingKey: "paid"}, State: state, CreatedAt: time.Unix(1e9, 0),
+	}
+}
+
+func (s *store) get(producer, id string) halfmsg.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[halfmsg.Name{Producer: producer, ID: id}]
+}
+
+func (s *store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	s.enter("Create", len(messages))
+	defer s.mu.Unlock()
+	results := make([]halfmsg.Result, len(messages))
+	for i, m := range messages {
+		if s.fail != nil {
+			results[i].Err = s.fail
+			continue
+		}
+		before, known := s.records[m.Name]
+		switch {
+		case !known:
+			s.records[m.Name] = halfmsg.Record{Message: m, State: halfmsg.Pending}
+			s.digests[m.Name] = m.Digest()
+			results[i].State = halfmsg.Pending
+		case s.digests[m.Name] != m.Digest():
+			results[i] = halfmsg.Result{State: before.State, Err: halfmsg.ErrExists}
+		default:
+			results[i].State = before.State
+		}
+	}
+	return results
+}
+
+func (s *store) move(name halfmsg.Name, event halfmsg.Event) halfmsg.Result {
+	if s.fail != nil {
+		return halfmsg.Result{Err: s.fail}
+	}
+	record, known := s.records[name]
+	if !known {
+		return halfmsg.Result{Err: halfmsg.ErrNotFound}
+	}
+	to, legal := halfmsg.Next(record.State, event)
+	if !legal {
+		return halfmsg.Result{State: record.State, Err: halfmsg.ErrIllegal}
+	}
+	if record.State = to; to == halfmsg.None {
+		delete(s.records, name)
+	} else {
+		s.records[name] = record
+	}
+	return halfmsg.Result{State: to}
+}
+
+func (s *store) Submit(_ context.Context, names []halfmsg.Name, _ time.Duration) []halfmsg.Submitted {
+	s.enter("Submit", len(names))
+	defer s.mu.Unlock()
+	all := make([]halfmsg.Submitted, len(names))
+	for i, name := range names {
+		all[i].Result = s.move(name, halfmsg.EventSubmit)
+		switch {
+		case all[i].Err == nil:
+			all[i].Claim = &halfmsg.Claim{Message: s.records[name].Message, State: halfmsg.Pending, Token: "t"}
+		case s.fail == nil && errors.Is(all[i].Err, halfmsg.ErrIllegal) && all[i].State != halfmsg.RolledBack:
+			all[i].Err = nil
+		}
+	}
+	return all
+}
+
+func (s *store) Rollback(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+	s.enter("Rollback", len(names))
+	defer s.mu.Unlock()
+	return s.moveAll(names, halfmsg.EventRollback)
+}
+
+func (s *store) moveAll(names []halfmsg.Name, event halfmsg.Event) []halfmsg.Result {
+	all := make([]halfmsg.Result, len(names))
+	for i, name := range names {
+		all[i] = s.move(name, event)
+	}
+	return all
+}
+
+func (s *store) Retry(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+	s.enter("Retry", len(names))
+	defer s.mu.Unlock()
+	return s.moveAll(names, halfmsg.EventRetry)
+}
+
+func (s *store) Discard(_ context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+	s.enter("Discard", len(names))
+	defer s.mu.Unlock()
+	all := make([]halfmsg.Result, len(names))
+	for i, name := range names {
+		if state := s.records[name].State; from != halfmsg.None && state != from {
+			all[i] = halfmsg.Result{State: state, Err: halfmsg.ErrIllegal}
+			continue
+		}
+		all[i] = s.move(name, halfmsg.EventDiscard)
+	}
+	return all
+}
+
+func (s *store) Get(_ context.Context, name halfmsg.Name) (halfmsg.Record, error) {
+	s.enter("Get", 1)
+	defer s.mu.Unlock()
+	record, known := s.records[name]
+	if s.fail != nil {
+		return halfmsg.Record{}, s.fail
+	}
+	if !known {
+		return halfmsg.Record{}, halfmsg.ErrNotFound
+	}
+	return record, nil
+}
+
+func (s *store) List(_ context.Context, q halfmsg.Query) (halfmsg.Page, error) {
+	s.enter("List", 1)
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return halfmsg.Page{}, s.fail
+	}
+	var page halfmsg.Page
+	for name, record := range s.records {
+		if record.State == q.State && (q.Producer == "" || q.Producer == name.Producer) && name.String() > q.Cursor {
+			page.Records = append(page.Records, record)
+		}
+	}
+	slices.SortFunc(page.Records, func(a, b halfmsg.Record) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+	if len(page.Records) > q.Limit {
+		page.Records = page.Records[:q.Limit]
+		page.Next = page.Records[q.Limit-1].Name.String()
+	}
+	return page, nil
+}
+
+func (s *store) Stats(context.Context) ([]halfmsg.Stat, error) {
+	s.enter("Stats", 1)
+	defer s.mu.Unlock()
+	return []halfmsg.Stat{{State: halfmsg.Pending, Count: 2, OldestAt: time.Unix(1e9, 0)}, {State: halfmsg.Dead}}, s.fail
+}
+
+// targets allows what begins with orders, and knows one for the producer called configured.
+type targets struct{}
+
+func (targets) Resolve(producer, named string) (string, error) {
+	switch {
+	case named == "" && producer != "configured":
+		return "", fmt.Errorf("%w: none given", halfmsg.ErrNoTarget)
+	case strings.Contains(named, "unix:"):
+		return "", fmt.Errorf("%w: %q", halfmsg.ErrBadTarget, named)
+	case named != "" && !strings.HasPrefix(named, "orders:"):
+		return "", fmt.Errorf("%w: %s matches no glob", halfmsg.ErrForbidden, named)
+	}
+	return "dns:///" + named, nil
+}
+
+// house is a server with a client on a connection of its own.
+type house struct {
+	*server.Server
+	store     *store
+	conn      *grpc.ClientConn
+	producers msghandlerv1.MessageHandlerServiceClient
+	operators msghandlerv1.AdminServiceClient
+	health    healthv1.HealthClient
+	served    chan error
+
+	mu     sync.Mutex
+	claims []halfmsg.Claim
+	woken  []halfmsg.State
+}
+
+func (h *house) submitted(claims []halfmsg.Claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.claims = append(h.claims, claims...)
+}
+
+// taken is what Submits have claimed so far.
+func (h *house) taken() []halfmsg.Claim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.claims)
+}
+
+func (h *house) wake(state halfmsg.State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.woken = append(h.woken, state)
+}
+
+// open serves on a free port of the loopback; edit may change the configuration.
+func open(t *testing.T, edit ...func(*server.Config)) *house {
+	t.Helper()
+	h := &house{store: newStore(), served: make(chan error, 1)}
+	config := server.Config{
+		Intake: h.store, Inspector: h.store, Targets: targets{}, Submitted: h.submitted, Wake: h.wake,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, e := range edit {
+		e(&config)
+	}
+	var err error
+	if h.Server, err = server.New(config); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { h.served <- h.Serve(listener) }()
+	h.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.producers, h.operators = msghandlerv1.NewMessageHandlerServiceClient(h.conn), msghandlerv1.NewAdminServiceClient(h.conn)
+	h.health = healthv1.NewHealthClient(h.conn)
+	t.Cleanup(func() {
+		_ = h.conn.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := h.Stop(ctx); err != nil {
+			t.Errorf("the server did not stop: %v", err)
+		}
+		if err := <-h.served; err != nil {
+			t.Errorf("Serve ended with %v", err)
+		}
+	})
+	return h
+}
+
+// alive proves that the server still takes a good message.
+func (h *house) alive(t *testing.T) {
+	t.Helper()
+	if _, err := h.producers.SendHalfMessage(t.Context(), good("still-alive")); err != nil {
+		t.Errorf("the server does not take a good message any more: %v", err)
+	}
+}
+
+// good is a request that nothing is wrong with.
+func good(id string) *msghandlerv1.SendHalfMessageRequest {
+	return &msghandlerv1.SendHalfMessageRequest{
+		Producer: "orders", CallbackTarget: "orders:9000",
+		Message: &msghandlerv1.Message{Id: id, Exchange: "shop", RoutingKey: "paid", Body: []byte("{}")},
+	}
+}
+
+// fields names those that a status complains of.
+func fields(err error) (all []string) {
+	for _, detail := range status.Convert(err).Details() {
+		if bad, ok := detail.(*errdetails.BadRequest); ok {
+			for _, v := range bad.GetFieldViolations() {
+				all = append(all, v.GetField())
+			}
+		}
+	}
+	return all
+}
+
+// reason is that of a status, and whether it says when to come again.
+func reason(err error) (info *errdetails.ErrorInfo, retry bool) {
+	info = &errdetails.ErrorInfo{}
+	for _, detail := range status.Convert(err).Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.RetryInfo:
+			retry = d.GetRetryDelay().AsDuration() > 0
+		}
+	}
+	return info, retry
+}
+
+func wantCode(t *testing.T, err error, want codes.Code) {
+	t.Helper()
+	if status.Code(err) != want {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// eventually polls until a condition holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			tick.Stop()
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// TestWhatIsAcceptedRabbitMQTakes brings the nasty messages through the real broker, with exchanges of every kind.
+func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
+	t.Parallel()
+	c := newCarrier(t, servers.RabbitMQ(t).URL)
+	all := nasty()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			m, refused := admit(all[name])
+			if refused != nil {
+				t.Fatalf("it is not even accepted: %v", refused)
+			}
+			for i, kind := range kinds {
+				c.carry(t, &m, kind, 1+i*1_000_000)
+				if m.Exchange == "" {
+					break
+				}
+			}
+		})
+	}
+}
+
+// embeddedCarrier carries through a broker of this process.
+func embeddedCarrier(f *testing.F) *carrier {
+	f.Helper()
+	broker := amqpbroker.New(amqpbroker.Config{Logger: slog.New(slog.DiscardHandler)})
+	f.Cleanup(func() { _ = broker.Close() })
+	address, err := broker.Listen("127.0.0.1:0")
+	if err != nil {
+		f.Fatal(err)
+	}
+	return newCarrier(f, "amqp://guest:guest@"+address+"/")
+}
+
+// checkRefusal demands of a refusal that it names its fields, in words that gRPC can carry.
+func checkRefusal(t *testing.T, refused *invalidError) {
+	t.Helper()
+	for _, v := range refused.violations {
+		if v.GetDescription() == "" || v.GetField() == "" && !strings.HasPrefix(v.GetDescription(), "the request cannot be read") {
+			t.Errorf("no field or no reason: %v", v)
+		}
+	}
+	if len(refused.violations) == 0 || !utf8.ValidString(refused.Error()) || len(refused.status().Details()) != 1 {
+		t.Errorf("%d violations, %d details: %q", len(refused.violations), len(refused.status().Details()), refused)
+	}
+}
+
+// declarable: RabbitMQ keeps such names of queues for itself, so this test cannot make one to look into.
+func declarable(m *halfmsg.Message) bool {
+	return m.Exchange != "" || !strings.HasPrefix(m.RoutingKey, "amq.")
+}
+
+// FuzzRequest reads the bytes of a SendHalfMessage. It is refused with its fields, or the broker takes it and closes
+// nothing.
+func FuzzRequest(f *testing.F) {
+	for _, r := range nasty() {
+		if len(r.GetMessage().GetBody()) > 4096 {
+			continue // The fuzzer would spend its time on changing the body.
+		}
+		data, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte{0x0a, 1, 0xff})
+	f.Add([]byte{0x1a, 5, 0x2a, 3, 0x0a, 1, 0xff})
+	c := embeddedCarrier(f)
+	codec := newCodec()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r msghandlerv1.SendHalfMessageRequest
+		in := &incoming{request: &r}
+		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, in); err != nil {
+			t.Fatalf("gRPC would answer INTERNAL: %v", err)
+		}
+		if in.err != nil {
+			checkRefusal(t, in.err)
+			return
+		}
+		m, refused := admit(&r)
+		if refused != nil {
+			checkRefusal(t, refused)
+			return
+		}
+		if declarable(&m) {
+			c.carry(t, &m, kinds[len(data)%len(kinds)], 1)
+		}
+	})
+}
+
+// FuzzMessage is as FuzzRequest, past the encoding: texts, numbers and sizes are changed one by one. It also finds out
+// that the copies are as many as a message may come to have.
+func FuzzMessage(f *testing.F) {
+	f.Add("orders", "1", "shop", "paid", "text/plain", "a", "b", uint8(1), uint16(0), []byte("body"), uint32(1))
+	f.Add("o", "1", "", "q", "", "CC", "x", uint8(0), uint16(0), []byte(nil), uint32(1<<31))
+	f.Add("o", "1:~", "amq.x", "q", "\x00", "x-a", "\x00", uint8(33), uint16(1<<14), []byte{0xCE}, uint32(2))
+	f.Add("{o}", ".1", strings.Repeat("e", 256), strings.Repeat("é", 128), "\n", "\x7f", "v", uint8(31), uint16(500), []byte{0}, uint32(2))
+	for _, r := range nasty() {
+		if m := r.GetMessage(); len(m.GetHeaders()) == 1 && len(m.GetBody()) < 4096 {
+			for key, value := range m.GetHeaders() {
+				f.Add(r.GetProducer(), m.GetId(), m.GetExchange(), m.GetRoutingKey(), m.GetContentType(), key, value,
+					uint8(1), uint16(0), m.GetBody(), uint32(1))
+			}
+		}
+	}
+	c := embeddedCarrier(f)
+	f.Fuzz(func(
+		t *testing.T, producer, id, exchange, key, contentType, name, value string, headers uint8, longer uint16, body []byte,
+		attempt uint32,
+	) {
+		r := &msghandlerv1.SendHalfMessageRequest{Producer: producer, CallbackTarget: "orders:9000", Message: &msghandlerv1.Message{
+			Id: id, Exchange: exchange, RoutingKey: key, ContentType: contentType, Body: body, Headers: map[string]string{},
+		}}
+		for i := range headers {
+			n := name
+			if i > 0 {
+				n += strconv.Itoa(int(i))
+			}
+			r.Message.Headers[n] = value + strings.Repeat("v", int(longer))
+		}
+		if _, err := proto.Marshal(r); err != nil {
+			return // Not UTF-8: there is no such request.
+		}
+		m, refused := admit(r)
+		if refused != nil {
+			checkRefusal(t, refused)
+			return
+		}
+		if declarable(&m) {
+			c.carry(t, &m, kinds[int(attempt)%len(kinds)], max(1, int(attempt)))
+		}
+	})
+}
+
+// FuzzPageToken: no text but a token that the server gave leads anywhere in a list.
+func FuzzPageToken(f *testing.F) {
+	query := halfmsg.Query{State: halfmsg.Pending, Producer: "orders"}
+	f.Add("", "cursor")
+	f.Add("AAAAAAAA", "")
+	f.Add(writeToken("1 2", query), "1 2")
+	f.Add(writeToken("1 2", halfmsg.Query{State: halfmsg.Dead}), "\x00\xff")
+	f.Fuzz(func(t *testing.T, token, cursor string) {
+		if read, ok := readToken(token, query); ok && writeToken(read, query) != token {
+			t.Errorf("%q leads to %q, whose token is %q", token, read, writeToken(read, query))
+		}
+		if written := writeToken(cursor, query); len(written) <= maxToken {
+			if read, ok := readToken(written, query); !ok || read != cursor {
+				t.Errorf("the token of %q leads to %q, %t", cursor, read, ok)
+			}
+		}
+	})
+}

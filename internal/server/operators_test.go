@@ -1,0 +1,191 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestAnOperatorSeesTheRecord(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	at := time.UnixMilli(1_700_000_000_123)
+	name := halfmsg.Name{Producer: "orders", ID: "1"}
+	h.store.records[name] = halfmsg.Record{
+		Message: halfmsg.Message{
+			Name: name, Exchange: "shop", RoutingKey: "paid", ContentType: "text/plain", Headers: map[string]string{"a": "b"},
+			Body: []byte("x"), Delay: time.Minute, CallbackTarget: "dns:///orders:9000",
+		},
+		State: halfmsg.Pending, CreatedAt: at, UpdatedAt: at, DueAt: at, ConfirmAttempts: 3, PublishAttempts: 4,
+		LastError: "e", LeaseOwner: "me", LeaseUntil: at,
+	}
+	answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, m := answer.GetRecord(), answer.GetRecord().GetMessage()
+	got := fmt.Sprint(
+		r.GetProducer(), m.GetId(), m.GetExchange(), m.GetRoutingKey(), m.GetContentType(), m.GetHeaders(), string(m.GetBody()),
+		m.GetDelay().AsDuration(), r.GetCallbackTarget(), r.GetState(), r.GetConfirmAttempts(), r.GetPublishAttempts(),
+		r.GetLastError(), r.GetLeaseOwner(),
+	)
+	want := fmt.Sprint(
+		"orders", "1", "shop", "paid", "text/plain", map[string]string{"a": "b"}, "x", time.Minute,
+		"dns:///orders:9000", msghandlerv1.State_STATE_PENDING, int32(3), int32(4), "e", "me",
+	)
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for what, moment := range map[string]interface{ AsTime() time.Time }{
+		"create": r.GetCreateTime(), "update": r.GetUpdateTime(), "due": r.GetDueTime(), "lease": r.GetLeaseUntil(),
+	} {
+		if !moment.AsTime().Equal(at) {
+			t.Errorf("%s time is %v", what, moment.AsTime())
+		}
+	}
+	_, err = h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "others", Id: "1"})
+	wantCode(t, err, codes.NotFound)
+}
+
+func TestAListingIsPaged(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	for i := range 25 {
+		h.store.put("orders", fmt.Sprintf("%02d", i), halfmsg.Dead)
+		h.store.put("others", fmt.Sprintf("%02d", i), halfmsg.Dead)
+	}
+	r := &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Producer: "orders", PageSize: 10}
+	var ids []string
+	for {
+		page, err := h.operators.ListMessages(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range page.GetRecords() {
+			ids = append(ids, record.GetMessage().GetId())
+		}
+		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
+			break
+		}
+		other := &msghandlerv1.ListMessagesRequest{State: r.GetState(), PageSize: 10, PageToken: r.GetPageToken()}
+		_, err = h.operators.ListMessages(t.Context(), other)
+		wantCode(t, err, codes.InvalidArgument) // a token of another listing
+	}
+	if len(ids) != 25 || !slices.IsSorted(ids) {
+		t.Errorf("got %q", ids)
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	answer, err := open(t).operators.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	if err != nil || len(answer.GetStates()) != 2 {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+	pending, dead := answer.GetStates()[0], answer.GetStates()[1]
+	if pending.GetCount() != 2 || pending.GetOldestCreateTime().GetSeconds() != 1e9 || dead.GetOldestCreateTime() != nil {
+		t.Errorf("got %v", answer)
+	}
+}
+
+// logged is a log that a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestRetryAndDiscardByName(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	h.store.put("orders", "dead", halfmsg.Dead)
+	h.store.put("orders", "lost", halfmsg.Abandoned)
+	h.store.put("orders", "done", halfmsg.Done)
+	names := func(ids ...string) (all []*msghandlerv1.MessageName) {
+		for _, id := range ids {
+			all = append(all, &msghandlerv1.MessageName{Producer: "orders", Id: id})
+		}
+		return all
+	}
+	codesOf := func(outcomes []*msghandlerv1.Outcome) (all []codes.Code) {
+		for _, o := range outcomes {
+			all = append(all, codes.Code(o.GetCode()))
+		}
+		return all
+	}
+	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+		Names: names("dead", "lost", "done", "none", "bad id"), Reason: "the queue is back",
+	})
+	want := []codes.Code{0, 0, codes.FailedPrecondition, codes.NotFound, codes.InvalidArgument}
+	if err != nil || retried.GetRetried() != 2 || !slices.Equal(codesOf(retried.GetOutcomes()), want) {
+		t.Errorf("got %v, %v", retried, err)
+	}
+	if !slices.Equal(h.woken, []halfmsg.State{halfmsg.Sendable, halfmsg.Pending}) {
+		t.Errorf("woken: %v", h.woken)
+	}
+	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+		Names: names("dead", "lost", "lost"), Reason: "test orders",
+	})
+	want = []codes.Code{codes.FailedPrecondition, 0, codes.NotFound}
+	if err != nil || discarded.GetDiscarded() != 1 || !slices.Equal(codesOf(discarded.GetOutcomes()), want) {
+		t.Errorf("got %v, %v", discarded, err)
+	}
+	for _, part := range []string{`"messages discarded" count=1 by=127.0.0.1:`, `reason="test orders"`, "orders/lost", "orders/dead"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log does not hold %s:\n%s", part, log)
+		}
+	}
+}
+
+func TestRetryAndDiscardByState(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	const all = 1200
+	for i := range all {
+		h.store.put("orders", fmt.Sprint(i), halfmsg.Dead)
+	}
+	h.store.put("others", "x", halfmsg.Dead)
+	dead := msghandlerv1.State_STATE_DEAD
+	first, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{State: dead, Producer: "orders"})
+	if err != nil || first.GetDiscarded() != 1000 || !first.GetMore() {
+		t.Fatalf("got %v, %v", first, err)
+	}
+	if n := strings.Count(log.String(), "orders/"); n != 1000 {
+		t.Errorf("the log names %d of the 1,000 that were discarded", n)
+	}
+	second, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10})
+	if err != nil || second.GetRetried() != 10 || !second.GetMore() {
+		t.Fatalf("got %v, %v", second, err)
+	}
+	third, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000})
+	if err != nil || third.GetRetried() != 190 || third.GetMore() {
+		t.Fatalf("got %v, %v", third, err)
+	}
+	if h.store.get("others", "x").State != halfmsg.Dead {
+		t.Error("another producer's message was changed")
+	}
+}

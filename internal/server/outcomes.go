@@ -1,0 +1,76 @@
+package server
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// item is the path of one item of a repeated field.
+func item(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// outcomes makes the answer about each message of a batch. Its texts are those that a single call would get.
+func (s *Server) outcomes(call string, results []halfmsg.Result) []*msghandlerv1.Outcome {
+	outcomes := make([]*msghandlerv1.Outcome, len(results))
+	for i, r := range results {
+		outcomes[i] = &msghandlerv1.Outcome{State: msghandlerv1.State(r.State)}
+		if r.Err != nil {
+			s.faults.note(call, r.Err)
+			st := translate(r.Err, r.State)
+			outcomes[i].Code, outcomes[i].Error = int32(st.Code()), st.Message() //nolint:gosec // codes are small
+		}
+	}
+	return outcomes
+}
+
+// halted is the error of a whole batch that could not be worked on, nil where any item has an answer of its own: a
+// client then need not look at a thousand outcomes to learn that it should come again.
+func halted(results []halfmsg.Result) error {
+	for _, r := range results {
+		if r.Err == nil || !faultOf(r.Err).retry || faultOf(r.Err).reason != faultOf(results[0].Err).reason {
+			return nil
+		}
+	}
+	if len(results) == 0 {
+		return nil
+	}
+	return results[0].Err
+}
+
+// inStoreTime makes a call to the store with its timeout.
+func (s *Server) inStoreTime(ctx context.Context, do func(ctx context.Context) []halfmsg.Result) []halfmsg.Result {
+	ctx, cancel := s.storeTime(ctx)
+	defer cancel()
+	return do(ctx)
+}
+
+// firstOfEach splits places into those of names that come for the first time, and the rest.
+func firstOfEach(places []int, name func(i int) halfmsg.Name) (first, rest []int) {
+	seen := make(map[halfmsg.Name]struct{}, len(places))
+	for _, i := range places {
+		if _, again := seen[name(i)]; again {
+			rest = append(rest, i)
+			continue
+		}
+		seen[name(i)] = struct{}{}
+		first = append(first, i)
+	}
+	return first, rest
+}
+
+// scatter puts results at their places.
+func scatter(into []halfmsg.Result, places []int, results []halfmsg.Result) {
+	for k, i := range places {
+		into[i] = results[k]
+	}
+}
+
+// cut shortens what a caller wrote for the logs.
+func cut(s string) string {
+	if runes := []rune(s); len(runes) > halfmsg.MaxCause {
+		return string(runes[:halfmsg.MaxCause])
+	}
+	return s
+}

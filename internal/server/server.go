@@ -1,0 +1,235 @@
+// Package server serves the coordinator's gRPC API: it checks each request, calls the domain and translates errors
+// once.
+//
+// Concurrent calls are gathered into the store's batches. Nothing is said to be OK before the store has it.
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// Targets says where producers are called back.
+type Targets interface {
+	// Resolve checks the target that a request names, or finds the one configured for the producer where it names none.
+	// It fails with halfmsg.ErrNoTarget, ErrBadTarget or ErrForbidden, in words that are fit for the caller.
+	Resolve(producer, named string) (string, error)
+}
+
+// Config says what a Server serves. Zero values mean the defaults.
+type Config struct {
+	// Intake is where producers' messages go. Required.
+	Intake halfmsg.Intake
+	// Inspector is what operators look into. Required.
+	Inspector halfmsg.Inspector
+	// Targets checks callback targets. Required.
+	Targets Targets
+	// Submitted takes the messages that a Submit has claimed for ConfirmLease, to confirm them at once. It should not
+	// block for long. Required.
+	Submitted func(claims []halfmsg.Claim)
+	// Trusted says whether a producer's Submit is the verdict; its Submit returns when that is stored. Default:
+	// nobody's is.
+	Trusted func(producer string) bool
+	// Wake is called after messages were made due in that state; it must not block. May be nil.
+	Wake func(state halfmsg.State)
+
+	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm. Default 6s.
+	ConfirmAfter time.Duration
+	// ConfirmLease is for how long a Submit claims messages. Default 30s.
+	ConfirmLease time.Duration
+	// StoreTimeout bounds each call to the store. Default 10s.
+	StoreTimeout time.Duration
+	// Limits bounds what is taken in.
+	Limits Limits
+	// Reflection serves gRPC reflection.
+	Reflection bool
+	// Interceptors see every unary call, before its request is checked; for metrics and authentication. A panic in one
+	// is caught.
+	Interceptors []grpc.UnaryServerInterceptor
+	// Logger gets one line for each event that a person may need. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Limits bounds what a Server takes in. Past them callers get RESOURCE_EXHAUSTED.
+type Limits struct {
+	// Body is how many bytes a message's body may have. Default 1 MiB.
+	Body int
+	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit and Rollback. Default
+	// 10,000.
+	Waiting int
+	// Calls is how many calls may be under way at once, those that wait for a message's fate included. Default 20,000.
+	Calls int
+	// Bytes is how many bytes the requests under way may hold in all. Default 256 MiB.
+	Bytes int
+}
+
+const (
+	// maxItems is how many messages, ids or names one call may hold; the contract says so.
+	maxItems = 1000
+	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger ones must have fewer.
+	minMaxRequest = 16 << 20
+	// maxStreams is how many calls one connection may have under way.
+	maxStreams = 2000
+	// gatherMax and gatherParallel: a batch is what comes in during one round trip to the store. Two under way keep the
+	// store busy while the next ones gather; more would only make them smaller.
+	gatherMax      = 500
+	gatherParallel = 2
+	// maxBatches is how many calls that bring a batch of their own may be in the store at once.
+	maxBatches = 16
+)
+
+// Server serves MessageHandlerService, AdminService and grpc.health.v1. It implements halfmsg.Watcher, which ends the
+// waits of WAIT_SENDABLE and WAIT_DONE. It is safe for concurrent use.
+type Server struct {
+	config Config
+	grpc   *grpc.Server
+	health *health.Server
+	watch  *watch
+	room   *room
+	faults *faults
+
+	creates   *batch.Group[halfmsg.Message, halfmsg.Result]
+	submits   *batch.Group[halfmsg.Name, halfmsg.Submitted]
+	rollbacks *batch.Group[halfmsg.Name, halfmsg.Result]
+
+	// polls and batches hold the places for looks at single messages and for calls that bring a batch of their own.
+	polls   chan struct{}
+	batches chan struct{}
+
+	// stopping ends the calls that only wait, so that a stop need not wait for them.
+	stopping context.Context
+	stop     context.CancelFunc
+	once     sync.Once
+}
+
+var _ halfmsg.Watcher = (*Server)(nil)
+
+// New returns a Server that is not serving yet: its health is NOT_SERVING until SetServing(true).
+func New(config Config) (*Server, error) {
+	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Submitted == nil {
+		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
+	}
+	s := &Server{config: config.withDefaults(), health: health.NewServer(), watch: newWatch()}
+	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
+	s.faults = newFaults(s.config.Logger)
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.polls, s.batches = make(chan struct{}, maxPolls), make(chan struct{}, maxBatches)
+	s.gather()
+	s.grpc = grpc.NewServer(s.options()...)
+	s.grpc.RegisterService(readable(&msghandlerv1.MessageHandlerService_ServiceDesc), &producers{Server: s})
+	s.grpc.RegisterService(readable(&msghandlerv1.AdminService_ServiceDesc), &operators{Server: s})
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	if s.config.Reflection {
+		reflection.Register(s.grpc)
+	}
+	s.SetServing(false)
+	return s, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Trusted == nil {
+		c.Trusted = func(string) bool { return false }
+	}
+	if c.Wake == nil {
+		c.Wake = func(halfmsg.State) {}
+	}
+	c.ConfirmAfter = cmp.Or(c.ConfirmAfter, 6*time.Second)
+	c.ConfirmLease = cmp.Or(c.ConfirmLease, 30*time.Second)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
+	c.Limits.Body = cmp.Or(c.Limits.Body, 1<<20)
+	c.Limits.Waiting = cmp.Or(c.Limits.Waiting, 10_000)
+	c.Limits.Calls = cmp.Or(c.Limits.Calls, 20_000)
+	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+// gather sets up the groups in which concurrent calls share the store's batches.
+func (s *Server) gather() {
+	config := batch.Config{
+		Max: gatherMax, Parallel: gatherParallel, Waiting: s.config.Limits.Waiting, Timeout: s.config.StoreTimeout,
+	}
+	s.creates = batch.New(config, s.create)
+	s.submits = batch.New(config, s.submit)
+	s.rollbacks = batch.New(config, s.rollback)
+}
+
+func (s *Server) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		// The body may be as large as its limit says, and the rest of a message takes 20 KiB at most.
+		grpc.MaxRecvMsgSize(max(minMaxRequest, s.config.Limits.Body+(1<<20))),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.ConnectionTimeout(10 * time.Second),
+		// A client that is gone without a word is noticed after 40 s, so its waits do not stay for ever.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.ChainUnaryInterceptor(s.interceptors()...),
+		grpc.ChainStreamInterceptor(s.recoverStream, s.endWithStop),
+	}
+}
+
+func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
+	all := append([]grpc.UnaryServerInterceptor{s.recoverUnary}, s.config.Interceptors...)
+	return append(all, s.admit)
+}
+
+// Serve accepts calls until Stop, and then returns nil. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// SetServing sets what grpc.health.v1 says of the server as a whole and of each service.
+func (s *Server) SetServing(serving bool) {
+	status := healthv1.HealthCheckResponse_NOT_SERVING
+	if serving {
+		status = healthv1.HealthCheckResponse_SERVING
+	}
+	for _, service := range []string{
+		"", msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName, msghandlerv1.AdminService_ServiceDesc.ServiceName,
+	} {
+		s.health.SetServingStatus(service, status)
+	}
+}
+
+// Stop refuses new calls and waits for those under way; when ctx ends first it cuts them off and returns ctx's error.
+// Calls that only wait for a message's fate end at once with UNAVAILABLE: their Submit has been taken up. It may be
+// called again.
+func (s *Server) Stop(ctx context.Context) error {
+	s.once.Do(func() {
+		s.health.Shutdown() // NOT_SERVING for good
+		s.stop()
+	})
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-drained
+		return ctx.Err()
+	}
+}

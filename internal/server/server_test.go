@@ -1,0 +1,351 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestARepeatedSendLearnsTheTrueState(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	for _, state := range []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Done, halfmsg.RolledBack} {
+		answer, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+		if err != nil || answer.GetState() != msghandlerv1.State(max(state, halfmsg.Pending)) {
+			t.Fatalf("got %v, %v; want %s", answer, err, state)
+		}
+		next := state + 1
+		h.store.mu.Lock()
+		name := halfmsg.Name{Producer: "orders", ID: "1"}
+		record := h.store.records[name]
+		record.State = next
+		h.store.records[name] = record
+		h.store.mu.Unlock()
+	}
+	other := good("1")
+	other.Message.Body = []byte("other")
+	_, err := h.producers.SendHalfMessage(t.Context(), other)
+	wantCode(t, err, codes.AlreadyExists)
+	if info, _ := reason(err); info.GetReason() != "MESSAGE_EXISTS" {
+		t.Errorf("the reason is %q", info.GetReason())
+	}
+}
+
+func TestErrorsAreTranslatedOnce(t *testing.T) {
+	t.Parallel()
+	const secret = "dial tcp 10.9.8.7:6379: WRONGPASS"
+	for _, tc := range []struct {
+		err    error
+		code   codes.Code
+		reason string
+		retry  bool
+	}{
+		{halfmsg.ErrUnavailable, codes.Unavailable, "STORE_UNAVAILABLE", true},
+		{halfmsg.ErrFull, codes.ResourceExhausted, "STORE_FULL", true},
+		{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", true},
+		{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", false},
+		{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", false},
+		{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", false},
+		{halfmsg.ErrLeaseLost, codes.Internal, "INTERNAL", false},
+		{errors.New("what nobody knows"), codes.Internal, "INTERNAL", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			h.store.fail = fmt.Errorf("%w: %w", tc.err, errors.New(secret))
+			ctx := t.Context()
+			name := &msghandlerv1.MessageName{Producer: "orders", Id: "1"}
+			calls := map[string]func() error{
+				"SendHalfMessage": func() error { _, err := h.producers.SendHalfMessage(ctx, good("1")); return err },
+				"Submit": func() error {
+					_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
+					return err
+				},
+				"Rollback": func() error {
+					_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
+					return err
+				},
+				"GetMessage": func() error {
+					_, err := h.operators.GetMessage(ctx, &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+					return err
+				},
+				"ListMessages": func() error {
+					_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1})
+					return err
+				},
+				"GetStats": func() error { _, err := h.operators.GetStats(ctx, &msghandlerv1.GetStatsRequest{}); return err },
+			}
+			if tc.retry { // then a whole batch fails as one
+				calls["SubmitAll"] = func() error {
+					_, err := h.producers.SubmitAll(ctx, &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
+					return err
+				}
+				calls["RetryMessages"] = func() error {
+					_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: []*msghandlerv1.MessageName{name}})
+					return err
+				}
+			}
+			for call, do := range calls {
+				err := do()
+				info, retry := reason(err)
+				if status.Code(err) != tc.code || info.GetReason() != tc.reason || info.GetDomain() != "msghandler" || retry != tc.retry {
+					t.Errorf("%s: got %v with %s, retry %t; want %v, %s, %t", call, err, info.GetReason(), retry, tc.code, tc.reason, tc.retry)
+				}
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("%s: a driver's text got out: %v", call, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAWrongStateIsNamed(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "back", halfmsg.RolledBack)
+	h.store.put("orders", "out", halfmsg.Sendable)
+	_, submit := h.producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "back"})
+	_, rollback := h.producers.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "orders", Id: "out"})
+	for err, state := range map[error]string{submit: "rolled_back", rollback: "sendable"} {
+		wantCode(t, err, codes.FailedPrecondition)
+		if info, _ := reason(err); info.GetMetadata()["state"] != state || !strings.Contains(err.Error(), state) {
+			t.Errorf("got %v with %v, want the state %s", err, info, state)
+		}
+	}
+	if h.store.get("orders", "out").State != halfmsg.Sendable {
+		t.Error("the message was moved")
+	}
+	_, err := h.producers.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "others", Id: "out"})
+	wantCode(t, err, codes.NotFound) // another producer's message
+}
+
+func TestASubmitSetsTheMessageGoing(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Pending)
+	h.store.put("orders", "2", halfmsg.Done)
+	h.store.put("orders", "3", halfmsg.Abandoned)
+	answer, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{
+		Producer: "orders", Ids: []string{"1", "2", "1", "3", "none", "bad id"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range answer.GetOutcomes() {
+		got = append(got, fmt.Sprint(codes.Code(o.GetCode()), " ", o.GetState()))
+	}
+	want := []string{
+		"OK STATE_PENDING", "OK STATE_DONE", "OK STATE_PENDING", "OK STATE_PENDING",
+		"NotFound STATE_UNSPECIFIED", "InvalidArgument STATE_UNSPECIFIED",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	claims := h.taken()
+	if len(claims) != 2 || claims[0].ID != "1" || claims[1].ID != "3" || claims[0].Exchange != "shop" {
+		t.Errorf("these were set going: %v", claims)
+	}
+}
+
+func TestConcurrentCallsShareBatches(t *testing.T) {
+	t.Parallel()
+	var arrived atomic.Int32
+	count := func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		arrived.Add(1)
+		return next(ctx, r)
+	}
+	h := open(t, func(c *server.Config) { c.Interceptors = []grpc.UnaryServerInterceptor{count} })
+	gate := make(chan struct{})
+	h.store.before = func(string) { <-gate }
+	var calls sync.WaitGroup
+	for i := range 200 {
+		calls.Go(func() {
+			if _, err := h.producers.SendHalfMessage(t.Context(), good(fmt.Sprint(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all calls have arrived", func() bool { return arrived.Load() == 200 })
+	close(gate)
+	calls.Wait()
+	if n := len(h.store.batches); n > 100 || h.store.len() != 200 {
+		t.Errorf("%d messages took %d calls to the store", h.store.len(), n)
+	}
+}
+
+func TestWhatDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]server.Limits{
+		"waiting": {Waiting: 1}, "calls": {Calls: 3}, "bytes": {Bytes: 150},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t, func(c *server.Config) { c.Limits = limits })
+			gate := make(chan struct{})
+			h.store.before = func(string) { <-gate }
+			refused := make(chan error, 50)
+			var calls sync.WaitGroup
+			for i := range 50 {
+				calls.Go(func() {
+					if _, err := h.producers.SendHalfMessage(t.Context(), good(fmt.Sprint(i))); err != nil {
+						refused <- err
+					}
+				})
+			}
+			err := <-refused
+			wantCode(t, err, codes.ResourceExhausted)
+			if info, retry := reason(err); info.GetReason() != "TOO_MANY_CALLS" || !retry {
+				t.Errorf("got %v, retry %t", info, retry)
+			}
+			if _, err := h.health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+				t.Errorf("health: %v", err)
+			}
+			close(gate)
+			calls.Wait()
+			h.alive(t)
+		})
+	}
+}
+
+func TestAPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	var calm atomic.Bool
+	h.store.before = func(string) {
+		if !calm.Load() {
+			panic("poison")
+		}
+	}
+	ctx := t.Context()
+	for call, do := range map[string]func() error{
+		"gathered": func() error { _, err := h.producers.SendHalfMessage(ctx, good("1")); return err },
+		"submit": func() error {
+			_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
+			return err
+		},
+		"rollback": func() error {
+			_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
+			return err
+		},
+		"handler": func() error { _, err := h.operators.GetStats(ctx, &msghandlerv1.GetStatsRequest{}); return err },
+	} {
+		err := do()
+		wantCode(t, err, codes.Internal)
+		if err != nil && strings.Contains(err.Error(), "poison") {
+			t.Errorf("%s: the panic got out: %v", call, err)
+		}
+	}
+	calm.Store(true)
+	h.alive(t)
+}
+
+func TestHealthAndReflection(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(c *server.Config) { c.Reflection = true })
+	for _, service := range []string{"", "msghandler.v1.MessageHandlerService", "msghandler.v1.AdminService"} {
+		for _, serving := range []bool{false, true, false} {
+			h.SetServing(serving)
+			answer, err := h.health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+			if err != nil || (answer.GetStatus() == healthv1.HealthCheckResponse_SERVING) != serving {
+				t.Errorf("%q: got %v, %v; want serving %t", service, answer, err, serving)
+			}
+		}
+	}
+	for reflected, house := range map[bool]*house{true: h, false: open(t)} {
+		stream, err := reflectionv1.NewServerReflectionClient(house.conn).ServerReflectionInfo(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(&reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
+		})
+		if _, err := stream.Recv(); (err == nil) != reflected {
+			t.Errorf("reflection %t: %v", reflected, err)
+		}
+	}
+}
+
+func TestAStopFinishesWhatIsInHand(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.SetServing(true)
+	watch, err := h.health.Watch(t.Context(), &healthv1.HealthCheckRequest{}) // would hold a drain up for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	entered, gate := make(chan struct{}), make(chan struct{})
+	h.store.before = func(string) {
+		close(entered)
+		<-gate
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+		sent <- err
+	}()
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Stop(t.Context()) }()
+	for err == nil { // until the watch has ended
+		_, err = watch.Recv()
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped with a call under way: %v", err)
+	default:
+	}
+	close(gate)
+	if err := <-sent; err != nil {
+		t.Errorf("the call under way got %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+	_, err = h.producers.SendHalfMessage(t.Context(), good("2"))
+	wantCode(t, err, codes.Unavailable)
+}
+
+func TestAStopIsBounded(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	entered, gate := make(chan struct{}), make(chan struct{})
+	defer close(gate)
+	h.store.before = func(string) {
+		close(entered)
+		<-gate
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+		sent <- err
+	}()
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := h.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Stop: %v", err)
+	}
+	if err := <-sent; err == nil {
+		t.Error("the call that was cut off got OK")
+	}
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+
+	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// What follows runs one batch of the store's. The groups run these outside of any handler, where a panic would end the
+// process, so each of them catches it and answers all its items with it.
+
+func (s *Server) create(ctx context.Context, messages []halfmsg.Message) (results []halfmsg.Result) {
+	defer answerPanic(&results, len(messages))
+	return s.config.Intake.Create(ctx, messages)
+}
+
+func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result) {
+	defer answerPanic(&results, len(names))
+	return s.config.Intake.Rollback(ctx, names)
+}
+
+// submit makes messages due and sets those going that it could claim.
+func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []halfmsg.Submitted) {
+	defer func() {
+		if p := recover(); p != nil {
+			submitted = make([]halfmsg.Submitted, len(names))
+			for i := range submitted {
+				submitted[i].Err = panicked(p)
+			}
+		}
+	}()
+	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
+	var claims []halfmsg.Claim
+	for i := range submitted {
+		if claim := submitted[i].Claim; claim != nil {
+			claims = append(claims, *claim)
+		}
+	}
+	if len(claims) > 0 {
+		s.config.Submitted(claims)
+	}
+	return submitted
+}
+
+// answerPanic gives every item of a batch the panic that ended it.
+func answerPanic(results *[]halfmsg.Result, n int) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	*results = make([]halfmsg.Result, n)
+	for i := range *results {
+		(*results)[i].Err = panicked(p)
+	}
+}
+
+// gathered has one item answered in a batch that it may share with other calls.
+func gathered[T, R any](ctx context.Context, group *batch.Group[T, R], item T) (R, error) {
+	results, err := group.Do(ctx, item)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return results[0], nil
+}
+
+// storeTime bounds one call to the store from within a handler.
+func (s *Server) storeTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.config.StoreTimeout)
+}
+
+// heavy waits for one of the few places for calls that bring a whole batch to the store; done must follow. Without the
+// bound a few clients could have thousands of batches under way at once.
+func (s *Server) heavy(ctx context.Context) (done func(), err error) {
+	select {
+	case s.batches <- struct{}{}:
+		return func() { <-s.batches }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

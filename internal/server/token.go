@@ -1,0 +1,43 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// A page token holds the store's cursor and a checksum over it and the listing that it belongs to, so a damaged token,
+// or one of another listing, is refused rather than taken for some other place in the list.
+
+// maxToken is far above any cursor of a store.
+const maxToken = 4096
+
+func writeToken(cursor string, query halfmsg.Query) string {
+	if cursor == "" {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(append(tokenSum(cursor, query), cursor...))
+}
+
+func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
+	if token == "" {
+		return "", true
+	}
+	if len(token) > maxToken {
+		return "", false
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(raw) <= crc32.Size {
+		return "", false
+	}
+	// The token is written again rather than its sum compared: base64 lets line ends and odd last bits pass.
+	cursor = string(raw[crc32.Size:])
+	return cursor, writeToken(cursor, query) == token
+}
+
+func tokenSum(cursor string, query halfmsg.Query) []byte {
+	sum := crc32.ChecksumIEEE([]byte(query.State.String() + "\x00" + query.Producer + "\x00" + cursor))
+	return binary.BigEndian.AppendUint32(nil, sum)
+}

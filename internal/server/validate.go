@@ -1,0 +1,242 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	maxProducer = 100
+	maxID       = 128
+	// maxShort is the longest short string of AMQP 0-9-1; a longer one makes RabbitMQ close the whole connection.
+	maxShort = 255
+	// maxHeaders and maxHeaderBytes keep a message's properties far below the frame size of 128 KiB.
+	maxHeaders     = 32
+	maxHeaderBytes = 16 << 10
+	// maxDelay and maxConfirmAfter: whoever asks for more has most likely mixed up a unit.
+	maxDelay        = 30 * 24 * time.Hour
+	maxConfirmAfter = 24 * time.Hour
+)
+
+// invalidError says which fields of a request are wrong, and why.
+type invalidError struct {
+	violations []*errdetails.BadRequest_FieldViolation
+}
+
+func invalid(field, why string) *invalidError {
+	e := &invalidError{}
+	e.add(field, why)
+	return e
+}
+
+func (e *invalidError) add(field, why string) {
+	e.violations = append(e.violations, &errdetails.BadRequest_FieldViolation{Field: field, Description: why})
+}
+
+// Error names all fields.
+func (e *invalidError) Error() string {
+	var text strings.Builder
+	for i, v := range e.violations {
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		if v.GetField() != "" {
+			text.WriteString(v.GetField() + " ")
+		}
+		text.WriteString(v.GetDescription())
+	}
+	return text.String()
+}
+
+func (e *invalidError) status() *status.Status {
+	st := status.New(codes.InvalidArgument, e.Error())
+	if detailed, err := st.WithDetails(&errdetails.BadRequest{FieldViolations: e.violations}); err == nil {
+		return detailed
+	}
+	return st
+}
+
+// check collects what is wrong with the part of a request that a path leads to.
+type check struct {
+	path  string
+	found *invalidError
+}
+
+// fail notes that a field is wrong.
+func (c *check) fail(field, format string, args ...any) {
+	if c.found == nil {
+		c.found = &invalidError{}
+	}
+	c.found.add(c.path+field, fmt.Sprintf(format, args...))
+}
+
+// err is nil when nothing was found.
+func (c *check) err() error {
+	if c.found == nil {
+		return nil
+	}
+	return c.found
+}
+
+func (c *check) producer(field, s string) {
+	switch {
+	case s == "":
+		c.fail(field, "must not be empty")
+	case len(s) > maxProducer:
+		c.fail(field, "is %d bytes long, more than %d", len(s), maxProducer)
+	case !allBytes(s, "._-"):
+		c.fail(field, "may hold only letters, digits and ._-")
+	}
+}
+
+func (c *check) id(field, s string) {
+	switch {
+	case s == "":
+		c.fail(field, "must not be empty")
+	case len(s) > maxID:
+		c.fail(field, "is %d bytes long, more than %d", len(s), maxID)
+	case !allBytes(s, "._:~-"):
+		c.fail(field, "may hold only letters, digits and ._:~-")
+	case !isAlphanumeric(s[0]):
+		c.fail(field, "must begin with a letter or a digit")
+	}
+}
+
+func (c *check) name(n halfmsg.Name) {
+	c.producer("producer", n.Producer)
+	c.id("id", n.ID)
+}
+
+// short checks a text that becomes a short string of AMQP.
+func (c *check) short(field, s string) {
+	switch {
+	case len(s) > maxShort:
+		c.fail(field, "is %d bytes long, more than %d", len(s), maxShort)
+	case hasControl(s):
+		c.fail(field, "must not hold control characters")
+	}
+}
+
+// duration checks an optional duration and returns it in whole milliseconds, rounded up.
+func (c *check) duration(field string, d *durationpb.Duration, limit time.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	if err := d.CheckValid(); err != nil {
+		c.fail(field, "is not a valid duration")
+		return 0
+	}
+	// AsDuration saturates, so what is absurd stays so.
+	switch value := d.AsDuration(); {
+	case value < 0:
+		c.fail(field, "must not be negative")
+	case value > limit:
+		c.fail(field, "is %s, more than %s", value, limit)
+	default:
+		return (value + time.Millisecond - 1).Truncate(time.Millisecond)
+	}
+	return 0
+}
+
+// message checks one message of a request, whose body may have that many bytes.
+func (c *check) message(m *msghandlerv1.Message, maxBody int) {
+	c.id("id", m.GetId())
+	c.short("exchange", m.GetExchange())
+	if strings.HasPrefix(m.GetExchange(), "amq.") {
+		c.fail("exchange", "must not begin with amq., which RabbitMQ keeps for itself")
+	}
+	c.short("routing_key", m.GetRoutingKey())
+	if m.GetExchange() == "" && m.GetRoutingKey() == "" {
+		c.fail("routing_key", "must not be empty with the default exchange: it is the queue's name there")
+	}
+	c.short("content_type", m.GetContentType())
+	if len(m.GetBody()) > maxBody {
+		c.fail("body", "is %d bytes long, more than %d", len(m.GetBody()), maxBody)
+	}
+	c.headers(m.GetHeaders())
+}
+
+func (c *check) headers(headers map[string]string) {
+	if len(headers) > maxHeaders {
+		c.fail("headers", "are %d, more than %d", len(headers), maxHeaders)
+		return
+	}
+	size := 0
+	for key, value := range headers {
+		size += len(key) + len(value)
+		c.header(key, value)
+	}
+	if size > maxHeaderBytes {
+		c.fail("headers", "have %d bytes in all, more than %d", size, maxHeaderBytes)
+	}
+}
+
+func (c *check) header(key, value string) {
+	const field = "headers"
+	switch {
+	case key == "":
+		c.fail(field, "must not have an empty name")
+	case len(key) > maxShort:
+		c.fail(field, "have a name of %d bytes, more than %d", len(key), maxShort)
+	case hasControl(key):
+		c.fail(field, "have a name with control characters")
+	case isReserved(key):
+		c.fail(field, "must not hold %q: CC, BCC and names that begin with x- or msghandler- are reserved", key)
+	case strings.IndexByte(value, 0) >= 0:
+		c.fail(field, "must not hold a NUL in %q", key)
+	}
+}
+
+// count checks how many items a batch has.
+func (c *check) count(field string, n int) {
+	switch {
+	case n == 0:
+		c.fail(field, "must not be empty")
+	case n > maxItems:
+		c.fail(field, "are %d, more than %d", n, maxItems)
+	}
+}
+
+func (c *check) wait(w msghandlerv1.Wait) {
+	if _, known := msghandlerv1.Wait_name[int32(w)]; !known {
+		c.fail("wait", "is not a value of Wait: %d", int32(w))
+	}
+}
+
+// isReserved: RabbitMQ gives these headers a meaning of its own, or we do.
+func isReserved(key string) bool {
+	key = strings.ToLower(key)
+	return strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "msghandler-") || key == "cc" || key == "bcc"
+}
+
+func isAlphanumeric(b byte) bool {
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
+}
+
+// allBytes says whether s holds nothing but letters, digits and the bytes of others.
+func allBytes(s, others string) bool {
+	for i := range len(s) {
+		if !isAlphanumeric(s[i]) && strings.IndexByte(others, s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,293 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// encoded adds what no client library would let through: a text in the field that the numbers lead to.
+func encoded(text string, numbers ...protowire.Number) func(*msghandlerv1.SendHalfMessageRequest) {
+	encoded := protowire.AppendString(protowire.AppendTag(nil, numbers[len(numbers)-1], protowire.BytesType), text)
+	for _, outer := range slices.Backward(numbers[:len(numbers)-1]) {
+		encoded = protowire.AppendBytes(protowire.AppendTag(nil, outer, protowire.BytesType), encoded)
+	}
+	return func(r *msghandlerv1.SendHalfMessageRequest) { r.ProtoReflect().SetUnknown(encoded) }
+}
+
+func headers(n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprintf("h%d", i)] = "v"
+	}
+	return all
+}
+
+// TestBadInput holds every row of what bad input gets: a code, the field's name, nothing stored, and a server that
+// lives.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	const (
+		invalid   = codes.InvalidArgument
+		forbidden = codes.PermissionDenied
+	)
+	long := strings.Repeat("x", 256)
+	type request = msghandlerv1.SendHalfMessageRequest
+	header := func(key, value string) func(*request) {
+		return func(r *request) { r.Message.Headers = map[string]string{key: value} }
+	}
+	cases := []struct {
+		name  string
+		edit  func(r *request)
+		code  codes.Code
+		field string
+	}{
+		{"producer empty", func(r *request) { r.Producer = "" }, invalid, "producer"},
+		{"producer too long", func(r *request) { r.Producer = long[:101] }, invalid, "producer"},
+		{"producer with a slash", func(r *request) { r.Producer = "a/b" }, invalid, "producer"},
+		{"producer with a NUL", func(r *request) { r.Producer = "a\x00" }, invalid, "producer"},
+		{"producer with a brace", func(r *request) { r.Producer = "{a}" }, invalid, "producer"},
+		{"producer not ASCII", func(r *request) { r.Producer = "é" }, invalid, "producer"},
+		{"message unset", func(r *request) { r.Message = nil }, invalid, "message"},
+		{"id empty", func(r *request) { r.Message.Id = "" }, invalid, "message.id"},
+		{"id too long", func(r *request) { r.Message.Id = long[:129] }, invalid, "message.id"},
+		{"id beginning with a dot", func(r *request) { r.Message.Id = ".1" }, invalid, "message.id"},
+		{"id with a space", func(r *request) { r.Message.Id = "1 2" }, invalid, "message.id"},
+		{"id with a slash", func(r *request) { r.Message.Id = "1/2" }, invalid, "message.id"},
+		{"id with a newline", func(r *request) { r.Message.Id = "1\n" }, invalid, "message.id"},
+		{"exchange too long", func(r *request) { r.Message.Exchange = long }, invalid, "message.exchange"},
+		{"exchange too long in bytes only", func(r *request) { r.Message.Exchange = strings.Repeat("é", 128) }, invalid, "message.exchange"},
+		{"exchange with a NUL", func(r *request) { r.Message.Exchange = "a\x00b" }, invalid, "message.exchange"},
+		{"exchange of RabbitMQ's own", func(r *request) { r.Message.Exchange = "amq.direct" }, invalid, "message.exchange"},
+		{"routing key too long", func(r *request) { r.Message.RoutingKey = long }, invalid, "message.routing_key"},
+		{"routing key with a NUL", func(r *request) { r.Message.RoutingKey = "\x00" }, invalid, "message.routing_key"},
+		{"routing key empty at the default exchange", func(r *request) { r.Message.Exchange, r.Message.RoutingKey = "", "" }, invalid, "message.routing_key"},
+		{"content type too long", func(r *request) { r.Message.ContentType = long }, invalid, "message.content_type"},
+		{"content type with a newline", func(r *request) { r.Message.ContentType = "a\nb" }, invalid, "message.content_type"},
+		{"body over the limit", func(r *request) { r.Message.Body = make([]byte, 1<<20+1) }, invalid, "message.body"},
+		{"body far over the limit", func(r *request) { r.Message.Body = make([]byte, 20<<20) }, codes.ResourceExhausted, ""},
+		{"too many headers", func(r *request) { r.Message.Headers = headers(33) }, invalid, "message.headers"},
+		{"too much in headers", header("a", strings.Repeat("x", 16<<10)), invalid, "message.headers"},
+		{"header without a name", header("", "x"), invalid, "message.headers"},
+		{"header with a long name", header(long, "x"), invalid, "message.headers"},
+		{"header with a NUL in its name", header("a\x00", "x"), invalid, "message.headers"},
+		{"header with a NUL", header("a", "\x00"), invalid, "message.headers"},
+		{"header x-", header("x-delay", "1"), invalid, "message.headers"},
+		{"header X-", header("X-Match", "1"), invalid, "message.headers"},
+		{"header msghandler-", header("msgHandler-attempt", "1"), invalid, "message.headers"},
+		{"header CC", header("CC", "q"), invalid, "message.headers"},
+		{"header cc", header("cc", "q"), invalid, "message.headers"},
+		{"header BCC", header("Bcc", "q"), invalid, "message.headers"},
+		{"delay negative", func(r *request) { r.Message.Delay = durationpb.New(-1) }, invalid, "message.delay"},
+		{"delay absurd", func(r *request) { r.Message.Delay = durationpb.New(30*24*time.Hour + 1) }, invalid, "message.delay"},
+		{"delay beyond Go", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 315576000000} }, invalid, "message.delay"},
+		{"delay beyond protobuf", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1 << 62} }, invalid, "message.delay"},
+		{"delay of two signs", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1, Nanos: -1} }, invalid, "message.delay"},
+		{"confirm_after negative", func(r *request) { r.ConfirmAfter = durationpb.New(-time.Second) }, invalid, "confirm_after"},
+		{"confirm_after absurd", func(r *request) { r.ConfirmAfter = durationpb.New(24*time.Hour + 1) }, invalid, "confirm_after"},
+		{"no callback target", func(r *request) { r.CallbackTarget = "" }, invalid, "callback_target"},
+		{"bad callback target", func(r *request) { r.CallbackTarget = "unix:/x" }, invalid, "callback_target"},
+		{"forbidden callback target", func(r *request) { r.CallbackTarget = "evil:1" }, forbidden, ""},
+		{"producer not UTF-8", encoded("\xff", 1), invalid, "producer"},
+		{"id not UTF-8", encoded("\xff", 3, 1), invalid, "message.id"},
+		{"header not UTF-8", encoded("\xc3(", 3, 6, 2), invalid, "message.headers"},
+		{"not protobuf", func(r *request) { r.ProtoReflect().SetUnknown([]byte{0x1a, 0x05, 0xff}) }, invalid, ""},
+	}
+	h := open(t)
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			r := good("bad")
+			tc.edit(r)
+			_, err := h.producers.SendHalfMessage(t.Context(), r)
+			wantCode(t, err, tc.code)
+			if got := fields(err); tc.field != "" && !slices.Equal(got, []string{tc.field}) {
+				t.Errorf("the fields are %q, want %q (%v)", got, tc.field, err)
+			}
+			if tc.field != "" && !strings.Contains(status.Convert(err).Message(), tc.field) {
+				t.Errorf("the text does not name the field: %v", err)
+			}
+			if info, _ := reason(err); tc.code == forbidden && info.GetReason() != "CALLBACK_FORBIDDEN" {
+				t.Errorf("the reason is %q", info.GetReason())
+			}
+			if n := h.store.len(); n != 0 {
+				t.Errorf("%d messages were stored", n)
+			}
+		})
+	}
+	h.alive(t)
+}
+
+func TestGoodInputAtItsLimits(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	r := good(strings.Repeat("9", 128))
+	r.Producer = strings.Repeat("p", 100)
+	r.Message.Exchange, r.Message.RoutingKey = strings.Repeat("e", 255), strings.Repeat("k", 255)
+	r.Message.ContentType, r.Message.Body = strings.Repeat("c", 255), make([]byte, 1<<20)
+	r.Message.Headers = headers(31)
+	r.Message.Headers["traceparent"] = strings.Repeat("v", 16<<10-200) + "\n\té"
+	r.Message.Delay, r.ConfirmAfter = durationpb.New(30*24*time.Hour), durationpb.New(24*time.Hour)
+	if _, err := h.producers.SendHalfMessage(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	got := h.store.get(r.GetProducer(), r.GetMessage().GetId())
+	if got.Delay != 30*24*time.Hour || got.ConfirmAfter != 24*time.Hour || got.CallbackTarget != "dns:///orders:9000" {
+		t.Errorf("stored: delay %s, confirm after %s, target %s", got.Delay, got.ConfirmAfter, got.CallbackTarget)
+	}
+	for i, edit := range []func(*msghandlerv1.SendHalfMessageRequest){
+		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Exchange = "" },
+		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.RoutingKey = "" },
+		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = nil },
+		func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer, r.CallbackTarget = "configured", "" },
+	} {
+		r := good(fmt.Sprint(i))
+		edit(r)
+		if _, err := h.producers.SendHalfMessage(t.Context(), r); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if got := h.store.get("configured", "3"); got.CallbackTarget != "" || got.ConfirmAfter != 6*time.Second {
+		t.Errorf("stored: target %q, confirm after %s", got.CallbackTarget, got.ConfirmAfter)
+	}
+}
+
+func TestOtherCallsCheckTheirInputToo(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Pending)
+	ctx := t.Context()
+	many := make([]string, 1001)
+	manyNames := make([]*msghandlerv1.MessageName, 1001)
+	for name, tc := range map[string]struct {
+		field string
+		call  func() error
+	}{
+		"Submit without id": {"id", func() error {
+			_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders"})
+			return err
+		}},
+		"Submit with a wait out of range": {"wait", func() error {
+			_, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1", Wait: 7})
+			return err
+		}},
+		"SubmitAll of nothing": {"ids", func() error {
+			_, err := h.producers.SubmitAll(ctx, &msghandlerv1.SubmitAllRequest{Producer: "orders"})
+			return err
+		}},
+		"SubmitAll of too many": {"ids", func() error {
+			_, err := h.producers.SubmitAll(ctx, &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: many})
+			return err
+		}},
+		"SendHalfMessages of nothing": {"messages", func() error {
+			_, err := h.producers.SendHalfMessages(ctx, &msghandlerv1.SendHalfMessagesRequest{Producer: "configured"})
+			return err
+		}},
+		"SendHalfMessages of too many": {"messages", func() error {
+			_, err := h.producers.SendHalfMessages(ctx, &msghandlerv1.SendHalfMessagesRequest{
+				Producer: "configured", Messages: make([]*msghandlerv1.Message, 1001),
+			})
+			return err
+		}},
+		"Rollback without producer": {"producer", func() error {
+			_, err := h.producers.Rollback(ctx, &msghandlerv1.RollbackRequest{Id: "1"})
+			return err
+		}},
+		"GetMessage without producer": {"producer", func() error {
+			_, err := h.operators.GetMessage(ctx, &msghandlerv1.GetMessageRequest{Id: "1"})
+			return err
+		}},
+		"ListMessages of no state": {"state", func() error {
+			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{})
+			return err
+		}},
+		"ListMessages of DONE": {"state", func() error {
+			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_DONE})
+			return err
+		}},
+		"ListMessages of a state beyond a byte": {"state", func() error {
+			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 257})
+			return err
+		}},
+		"ListMessages with a large page": {"page_size", func() error {
+			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageSize: 1001})
+			return err
+		}},
+		"ListMessages with a token of somebody else": {"page_token", func() error {
+			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"})
+			return err
+		}},
+		"RetryMessages of nothing": {"state", func() error {
+			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{})
+			return err
+		}},
+		"RetryMessages of names and a state": {"names", func() error {
+			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
+				Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}, State: 1,
+			})
+			return err
+		}},
+		"RetryMessages of too many": {"names", func() error {
+			_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: manyNames})
+			return err
+		}},
+		"DiscardMessages of SENDABLE": {"state", func() error {
+			_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE})
+			return err
+		}},
+		"DiscardMessages with a negative limit": {"limit", func() error {
+			_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{State: 1, Limit: -1})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.call()
+			wantCode(t, err, codes.InvalidArgument)
+			if got := fields(err); !slices.Equal(got, []string{tc.field}) {
+				t.Errorf("the fields are %q, want %q", got, tc.field)
+			}
+		})
+	}
+	if got := h.store.get("orders", "1"); got.State != halfmsg.Pending {
+		t.Errorf("the message is %s now", got.State)
+	}
+	h.alive(t)
+}
+
+func TestInABatchEachIsJudgedAlone(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	one := func(id, body string) *msghandlerv1.Message {
+		return &msghandlerv1.Message{Id: id, Exchange: "shop", RoutingKey: "paid", Body: []byte(body)}
+	}
+	answer, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
+		Producer: "orders", CallbackTarget: "orders:9000",
+		Messages: []*msghandlerv1.Message{one("1", "a"), one("bad id", "a"), nil, one("1", "b"), one("1", "a"), one("2", "a")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []codes.Code{0, codes.InvalidArgument, codes.InvalidArgument, codes.AlreadyExists, 0, 0}
+	for i, o := range answer.GetOutcomes() {
+		if codes.Code(o.GetCode()) != want[i] {
+			t.Errorf("%d: %v", i, o)
+		}
+	}
+	for i, path := range map[int]string{1: "messages[1].id", 2: "messages[2]"} {
+		if text := answer.GetOutcomes()[i].GetError(); !strings.Contains(text, path) {
+			t.Errorf("%d: %q does not name %s", i, text, path)
+		}
+	}
+	if h.store.len() != 2 || string(h.store.get("orders", "1").Body) != "a" {
+		t.Errorf("%d messages, the first with %q", h.store.len(), h.store.get("orders", "1").Body)
+	}
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// pollSteps is how often the store is asked about messages that somebody waits for: another instance may own them, and
+// then nobody tells us. Of a message of our own we are most often told before the first look.
+var pollSteps = backoff.Exponential(50*time.Millisecond, time.Second)
+
+// maxPolls bounds the looks that are under way at once, whoever waits.
+const maxPolls = 8
+
+// reached says whether a message in that state needs no more waiting: it came as far as was asked, or its fate is
+// another.
+func reached(wait msghandlerv1.Wait, state halfmsg.State) bool {
+	switch wait {
+	case msghandlerv1.Wait_WAIT_SENDABLE:
+		return state != halfmsg.Pending
+	case msghandlerv1.Wait_WAIT_DONE:
+		return state != halfmsg.Pending && state != halfmsg.Sendable
+	}
+	return true
+}
+
+// waiting is a call that waits for the fate of the messages it submitted.
+type waiting struct {
+	*Server
+	wait    msghandlerv1.Wait
+	ear     *ear
+	results []halfmsg.Result
+	// open holds the messages that are not where they should be yet, by their place in the call.
+	open map[int]struct{}
+}
+
+// await waits until each submitted message has reached what was asked for, and updates its result. Those whose wait
+// ended early get an error; their submit stands.
+func (s *Server) await(ctx context.Context, wait msghandlerv1.Wait, ear *ear, results []halfmsg.Result) {
+	w := &waiting{Server: s, wait: wait, ear: ear, results: results, open: map[int]struct{}{}}
+	s.watch.forget(ear, halfmsg.Abandoned)
+	for i, r := range results {
+		if r.Err == nil && !reached(wait, r.State) {
+			w.open[i] = struct{}{}
+		}
+	}
+	if err := w.run(ctx); err != nil {
+		for i := range w.open {
+			results[i].Err = err
+		}
+	}
+}
+
+// run returns when nothing is open any more, or with the reason why the wait ended before that.
+func (w *waiting) run(ctx context.Context) error {
+	timer := time.NewTimer(pollSteps.Delay(0))
+	defer timer.Stop()
+	for looks := 1; len(w.open) > 0; {
+		select {
+		case <-w.ear.bell:
+			w.watch.heard(w.ear, w.learn)
+		case <-timer.C:
+			w.lookAtAll(ctx)
+			timer.Reset(pollSteps.Delay(looks))
+			looks++
+		case <-ctx.Done():
+			return errWaitEnded
+		case <-w.stopping.Done():
+			return errStopping
+		}
+	}
+	return nil
+}
+
+// learn takes in where a message stands.
+func (w *waiting) learn(i int, state halfmsg.State) {
+	if _, open := w.open[i]; !open {
+		return
+	}
+	w.results[i].State = state
+	if reached(w.wait, state) {
+		delete(w.open, i)
+	}
+}
+
+// lookAtAll asks the store about what is open, and gives up until the next time when it cannot answer.
+func (w *waiting) lookAtAll(ctx context.Context) {
+	for i := range w.open {
+		state, err := w.look(ctx, w.ear.names[i])
+		switch {
+		case err == nil:
+			w.learn(i, state)
+		case errors.Is(err, halfmsg.ErrNotFound): // discarded, or forgotten long after its end
+			w.results[i] = halfmsg.Result{Err: err}
+			delete(w.open, i)
+		case !errors.Is(err, halfmsg.ErrCorrupt):
+			return
+		}
+	}
+}
+
+// look asks the store where a message stands, when it is our turn.
+func (s *Server) look(ctx context.Context, name halfmsg.Name) (halfmsg.State, error) {
+	select {
+	case s.polls <- struct{}{}:
+		defer func() { <-s.polls }()
+	case <-ctx.Done():
+		return halfmsg.None, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.StoreTimeout)
+	defer cancel()
+	record, err := s.config.Inspector.Get(ctx, name)
+	return record.State, err
+}

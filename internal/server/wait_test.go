@@ -1,0 +1,227 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	waitSendable = msghandlerv1.Wait_WAIT_SENDABLE
+	waitDone     = msghandlerv1.Wait_WAIT_DONE
+)
+
+// answer is what a Submit that runs beside the test came back with.
+type answer struct {
+	state msghandlerv1.State
+	err   error
+}
+
+func submit(ctx context.Context, h *house, producer, id string, wait msghandlerv1.Wait) chan answer {
+	answered := make(chan answer, 1)
+	go func() {
+		r, err := h.producers.Submit(ctx, &msghandlerv1.SubmitRequest{Producer: producer, Id: id, Wait: wait})
+		answered <- answer{r.GetState(), err}
+	}()
+	return answered
+}
+
+// moved moves a message in the store, and tells the server where it is this instance that did it.
+func (h *house) moved(id string, state halfmsg.State, told bool) {
+	h.store.put("orders", id, state)
+	if told {
+		h.Moved([]halfmsg.Moved{{Name: halfmsg.Name{Producer: "orders", ID: id}, State: state}})
+	}
+}
+
+// blind makes looks into the store fail, so that only what the server is told can end a wait.
+func (h *house) blind() {
+	h.store.before = func(call string) {
+		if call == "Get" {
+			panic("nobody may look")
+		}
+	}
+}
+
+func TestAWaitEndsWithTheState(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		wait  msghandlerv1.Wait
+		moves []halfmsg.State
+	}{
+		{waitSendable, []halfmsg.State{halfmsg.Sendable}},
+		{waitSendable, []halfmsg.State{halfmsg.Pending, halfmsg.RolledBack}},
+		{waitSendable, []halfmsg.State{halfmsg.Abandoned}},
+		{waitSendable, []halfmsg.State{halfmsg.Done}},
+		{waitDone, []halfmsg.State{halfmsg.Sendable, halfmsg.Done}},
+		{waitDone, []halfmsg.State{halfmsg.Sendable, halfmsg.Dead}},
+		{waitDone, []halfmsg.State{halfmsg.RolledBack}},
+		{waitDone, []halfmsg.State{halfmsg.Abandoned}},
+	} {
+		for _, told := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %v told %t", tc.wait, tc.moves, told), func(t *testing.T) {
+				t.Parallel()
+				claimed := make(chan struct{}, 1)
+				h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+				h.store.put("orders", "1", halfmsg.Pending)
+				answered := submit(t.Context(), h, "orders", "1", tc.wait)
+				<-claimed
+				last := len(tc.moves) - 1
+				for _, state := range tc.moves[:last] {
+					h.moved("1", state, told)
+				}
+				h.moved("1", tc.moves[last], told)
+				if got := <-answered; got.err != nil || got.state != msghandlerv1.State(tc.moves[last]) {
+					t.Errorf("got %v", got)
+				}
+			})
+		}
+	}
+}
+
+func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
+	t.Parallel()
+	var h *house
+	h = open(t, func(c *server.Config) {
+		c.Submitted = func(claims []halfmsg.Claim) { h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}}) }
+	})
+	h.blind()
+	h.store.put("orders", "1", halfmsg.Pending)
+	if got := <-submit(t.Context(), h, "orders", "1", waitDone); got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWithoutAWaitSubmitReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Pending)
+	if got := <-submit(t.Context(), h, "orders", "1", 0); got.err != nil || got.state != msghandlerv1.State_STATE_PENDING {
+		t.Errorf("got %v", got)
+	}
+	h.store.put("orders", "2", halfmsg.Done)
+	if got := <-submit(t.Context(), h, "orders", "2", waitDone); got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestTheDeadlineEndsOnlyTheWait(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Pending)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	wantCode(t, (<-submit(ctx, h, "orders", "1", waitDone)).err, codes.DeadlineExceeded)
+	if claims := h.taken(); len(claims) != 1 {
+		t.Errorf("the submit was not taken up: %v", claims)
+	}
+}
+
+func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
+	t.Parallel()
+	claimed := make(chan struct{}, 1)
+	h := open(t, func(c *server.Config) {
+		c.Trusted = func(producer string) bool { return producer == "orders" }
+		c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} }
+	})
+	h.store.put("orders", "1", halfmsg.Pending)
+	answered := submit(t.Context(), h, "orders", "1", 0)
+	<-claimed
+	h.moved("1", halfmsg.Sendable, true)
+	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_SENDABLE {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
+	t.Parallel()
+	var h *house
+	claimed := make(chan struct{}, 1)
+	h = open(t, func(c *server.Config) {
+		c.Submitted = func(claims []halfmsg.Claim) {
+			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Abandoned}}) // told late
+			claimed <- struct{}{}
+		}
+	})
+	h.store.put("orders", "1", halfmsg.Abandoned)
+	answered := submit(t.Context(), h, "orders", "1", waitSendable)
+	<-claimed
+	select {
+	case got := <-answered:
+		t.Fatalf("the wait ended with %v", got)
+	case <-time.After(20 * time.Millisecond):
+	}
+	h.moved("1", halfmsg.Sendable, true)
+	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_SENDABLE {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestADiscardEndsTheWait(t *testing.T) {
+	t.Parallel()
+	claimed := make(chan struct{}, 1)
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h.store.put("orders", "1", halfmsg.Pending)
+	answered := submit(t.Context(), h, "orders", "1", waitDone)
+	<-claimed
+	h.store.Discard(t.Context(), []halfmsg.Name{{Producer: "orders", ID: "1"}}, halfmsg.None)
+	wantCode(t, (<-answered).err, codes.NotFound)
+}
+
+func TestAStopEndsTheWaits(t *testing.T) {
+	t.Parallel()
+	claimed := make(chan struct{}, 1)
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h.store.put("orders", "1", halfmsg.Pending)
+	answered := submit(t.Context(), h, "orders", "1", waitDone)
+	<-claimed
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := <-answered
+	wantCode(t, got.err, codes.Unavailable)
+	if info, retry := reason(got.err); info.GetReason() != "STOPPING" || !retry {
+		t.Errorf("got %v, retry %t", info, retry)
+	}
+}
+
+func TestSubmitAllWaitsForEach(t *testing.T) {
+	t.Parallel()
+	claimed := make(chan struct{}, 1)
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	var ids []string
+	for i := range 100 {
+		ids = append(ids, fmt.Sprint(i))
+		h.store.put("orders", ids[i], halfmsg.Pending)
+	}
+	answered := make(chan *msghandlerv1.SubmitAllResponse, 1)
+	go func() {
+		r, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{
+			Producer: "orders", Ids: append(ids, "0", "none"), Wait: waitDone,
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- r
+	}()
+	<-claimed
+	for i, id := range ids {
+		h.moved(id, halfmsg.Done, i%2 == 0) // every other one belongs to another instance
+	}
+	outcomes := (<-answered).GetOutcomes()
+	for i, o := range outcomes[:101] {
+		if o.GetCode() != 0 || o.GetState() != msghandlerv1.State_STATE_DONE {
+			t.Errorf("%d: %v", i, o)
+		}
+	}
+	if codes.Code(outcomes[101].GetCode()) != codes.NotFound {
+		t.Errorf("the unknown one: %v", outcomes[101])
+	}
+}
