@@ -1,0 +1,111 @@
+package consumer
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/consumer/dedup"
+)
+
+// Config says which queue is consumed, and how. URL and Queue must be given.
+type Config struct {
+	// URL is amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://...; several nodes of a cluster are separated by commas and
+	// tried in turn.
+	URL string
+	// TLS is used for amqps; nil is Go's default.
+	TLS *tls.Config
+	// Queue is the queue's name. Run waits for one that does not exist, unless Declare makes it.
+	Queue string
+	// Declare makes the queue and what belongs to it at each connect. Nil: it is somebody else's to make.
+	Declare *Declare
+	// Prefetch is how many messages the broker hands out before the first is acknowledged, those that wait for a retry
+	// included. Default: 20.
+	Prefetch int
+	// Concurrency is how many handlers run at once, at most Prefetch. With 1, the default, messages are handled in the
+	// queue's order, as long as none fails.
+	Concurrency int
+	// Dedup remembers which messages were handled and drops their copies. Nil: the handler sees every copy.
+	Dedup dedup.Store
+	// Retry is how long a message whose handler failed waits before it goes back to the queue: the first entry after its
+	// first failure, and so on; the last repeats, and all have jitter. Only a quorum queue counts; elsewhere the second
+	// entry is the last. While it waits it takes up one of Prefetch. Default: 1s, 5s, 30s.
+	Retry []time.Duration
+	// StopTimeout is how long the messages in hand may take after Run's context has ended, before their own context
+	// ends. Default: 20 s.
+	StopTimeout time.Duration
+	// Consuming is called each time that consuming begins: at first, and after each reconnect. It must not block. Nil:
+	// nobody is told.
+	Consuming func()
+	// Logger gets what happens to the connection and which messages failed. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Prefetch == 0 {
+		c.Prefetch = 20
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 1
+	}
+	if len(c.Retry) == 0 {
+		c.Retry = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = 20 * time.Second
+	}
+	if c.Consuming == nil {
+		c.Consuming = func() {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, c.check()
+}
+
+func (c Config) check() error {
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("consumer.Config: "+format, args...))
+	}
+	for i, url := range c.urls() {
+		// The parser's error may quote the password.
+		if _, err := amqp.ParseURI(url); err != nil {
+			wrong("URL number %d is not of the form amqp://USER:PASSWORD@HOST:PORT/VHOST", i+1)
+		}
+	}
+	if c.Queue == "" {
+		wrong("Queue is missing; give the name of the queue to consume")
+	}
+	if c.Prefetch < 1 || c.Prefetch > 65535 {
+		wrong("Prefetch is %d; it must be between 1 and 65535", c.Prefetch)
+	}
+	if c.Concurrency < 1 || c.Concurrency > c.Prefetch {
+		wrong("Concurrency is %d; it must be between 1 and Prefetch, which is %d", c.Concurrency, c.Prefetch)
+	}
+	for _, d := range c.Retry {
+		if d <= 0 {
+			wrong("Retry holds %v; a message that failed must not come again at once", d)
+		}
+	}
+	if c.StopTimeout < 0 {
+		wrong("StopTimeout is negative: %v", c.StopTimeout)
+	}
+	if c.Declare != nil {
+		errs = append(errs, c.Declare.check())
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) urls() []string {
+	urls := strings.Split(c.URL, ",")
+	for i := range urls {
+		urls[i] = strings.TrimSpace(urls[i])
+	}
+	return urls
+}

@@ -1,0 +1,76 @@
+package consumer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Message is one delivery. A handler may keep it, but must not change it while other middleware uses it.
+type Message struct {
+	// ID is the producer's business number, unique for that producer; empty when it was not the coordinator that
+	// published the message and the publisher gave none.
+	ID string
+	// Producer is who sent it.
+	Producer string
+	// Attempt is 1 for the first copy that the coordinator published. More than 1 says that an earlier copy may be out.
+	Attempt int
+	// Redelivered is set when the broker delivered this copy before, to this consumer or another.
+	Redelivered bool
+	// Deliveries is how often a quorum queue took this copy back before; 0 for other queues.
+	Deliveries int
+	// Exchange and RoutingKey are those it was published with.
+	Exchange, RoutingKey string
+	// ContentType is the body's media type, as the producer gave it.
+	ContentType string
+	// Headers are the producer's own and the trace context. Those of the broker (x-) and the coordinator (msghandler-),
+	// lists and tables are left out; other values that are not text are in Go's notation.
+	Headers map[string]string
+	// Body is the content.
+	Body []byte
+	// Timestamp is when the coordinator knew that the message was committed and due; seconds are as fine as it gets.
+	Timestamp time.Time
+}
+
+// Key names the message among those of all producers: PRODUCER/ID. It is empty when the message has no ID.
+func (m *Message) Key() string {
+	if m.ID == "" {
+		return ""
+	}
+	return m.Producer + "/" + m.ID
+}
+
+func newMessage(d *amqp.Delivery) *Message {
+	m := &Message{
+		ID: d.MessageId, Producer: d.AppId, Redelivered: d.Redelivered,
+		Attempt: max(1, number(d.Headers["msghandler-attempt"])), Deliveries: number(d.Headers["x-delivery-count"]),
+		Exchange: d.Exchange, RoutingKey: d.RoutingKey, ContentType: d.ContentType,
+		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: d.Timestamp,
+	}
+	for name, value := range d.Headers {
+		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {
+			continue
+		}
+		switch value := value.(type) {
+		case string:
+			m.Headers[name] = value
+		case []any, amqp.Table, nil:
+		default:
+			m.Headers[name] = fmt.Sprint(value)
+		}
+	}
+	return m
+}
+
+// number reads a header that should be an integer, in whichever width it was sent; anything else is 0.
+func number(header any) int {
+	switch header.(type) {
+	case int8, int16, int32, int64, uint8, uint16, uint32, int, string:
+		n, _ := strconv.Atoi(fmt.Sprint(header))
+		return n
+	}
+	return 0
+}

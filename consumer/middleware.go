@@ -1,0 +1,90 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer/dedup"
+)
+
+// ErrBusy says that another copy of the message is being handled right now. The message comes again, and is then
+// dropped if that copy was handled to its end.
+var ErrBusy = errors.New("another copy of the message is being handled")
+
+// markTimeout bounds the note that a message was handled; it is taken even when the handler's own context has ended.
+const markTimeout = 5 * time.Second
+
+// Deduplicate drops messages that were handled to their end before, as store remembers them by Message.Key. Config.Dedup
+// puts it around the handler given to Run. Messages without an id cannot be told apart and always pass.
+//
+// When the store cannot be asked the handler does not run, and the message comes again. When the note that it was
+// handled cannot be taken, logger says so: only a further copy of the message would then be handled twice.
+func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, m *Message) error {
+			if m.Key() == "" {
+				return next.Handle(ctx, m)
+			}
+			status, err := store.Begin(ctx, m.Key())
+			switch {
+			case err != nil:
+				return fmt.Errorf("ask whether the message was handled before: %w", err)
+			case status == dedup.Done:
+				logger.LogAttrs(ctx, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+				return nil
+			case status == dedup.Busy:
+				return ErrBusy
+			}
+			return handleOnce(ctx, next, m, store, logger)
+		})
+	}
+}
+
+// handleOnce handles a message that Begin gave to us, and ends what Begin began.
+func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store, logger *slog.Logger) (err error) {
+	handled := false
+	defer func() { // Also when the handler panics.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
+		defer cancel()
+		end := store.Release
+		if handled {
+			end = store.Done
+		}
+		if failed := end(ctx, m.Key()); failed != nil {
+			logger.LogAttrs(ctx, slog.LevelWarn, "cannot note what became of a message",
+				append(name(m), slog.Bool("handled", handled), slog.Any("error", failed))...)
+		}
+	}()
+	err = next.Handle(ctx, m)
+	handled = err == nil
+	return err
+}
+
+// Logging writes one line for each message that was handled, with how long it took: at level Info, or Warn when it
+// failed. Never a body or a header.
+func Logging(logger *slog.Logger) Middleware {
+	return func(next Handler) Handler {
+		return HandlerFunc(func(ctx context.Context, m *Message) error {
+			begun := time.Now()
+			err := next.Handle(ctx, m)
+			line := append(name(m), slog.Duration("took", time.Since(begun)))
+			if err != nil {
+				logger.LogAttrs(ctx, slog.LevelWarn, "message not handled", append(line, slog.Any("error", err))...)
+			} else {
+				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)
+			}
+			return err
+		})
+	}
+}
+
+// name is what a log line says of a message.
+func name(m *Message) []slog.Attr {
+	return []slog.Attr{
+		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.Bool("redelivered", m.Redelivered),
+	}
+}

@@ -1,0 +1,196 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/producer/marker"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// maxReason is how much of a rollback's reason the coordinator keeps, in bytes at least.
+const maxReason = 1000
+
+// SendHalf stores a half message and returns the state it stands in: StatePending for a new one, or the state that an
+// earlier call has brought it to by now. It is tried again for as long as SendTimeout and the context allow. Run the
+// transaction only if it returns StatePending and no error.
+func (p *Producer) SendHalf(ctx context.Context, m Message) (State, error) {
+	if err := p.background.enter(); err != nil {
+		return 0, err
+	}
+	defer p.background.leave()
+	return p.sendHalf(ctx, m)
+}
+
+func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
+	wire, refused := m.onWire()
+	if refused != nil {
+		return 0, refused
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.config.SendTimeout)
+	defer cancel()
+	return retry(ctx, func(ctx context.Context) (State, *Error) {
+		return gathered(ctx, p.halves, opSendHalf, m.ID, wire)
+	})
+}
+
+// Submit says that the transaction of an id has committed: it leaves the marker and tells the coordinator, both tried
+// again while the context lasts. It returns the state that the message has by now. An error loses nothing once the
+// marker is there: the coordinator will ask. Without the marker the error is ErrMarkers.
+func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
+	if err := p.background.enter(); err != nil {
+		return 0, err
+	}
+	defer p.background.leave()
+	if err := checkID(opSubmit, id); err != nil {
+		return 0, err
+	}
+	standing, err := p.markCommitted(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrMarkers, err)
+	}
+	if standing == marker.RolledBack {
+		return 0, fmt.Errorf("submit %s: %w", id, ErrContradicted)
+	}
+	return p.submit(ctx, id)
+}
+
+func (p *Producer) submit(ctx context.Context, id string) (State, error) {
+	return retry(ctx, func(ctx context.Context) (State, *Error) {
+		return gathered(ctx, p.submits, opSubmit, id, id)
+	})
+}
+
+// Wait submits a message whose transaction has committed, and waits until the broker has it or its fate is another; it
+// returns the state that says which. It leaves no marker: call it after Send or Submit. It lasts as long as the
+// context.
+func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
+	if err := p.background.enter(); err != nil {
+		return 0, err
+	}
+	defer p.background.leave()
+	if err := checkID(opWait, id); err != nil {
+		return 0, err
+	}
+	request := &pb.SubmitRequest{Producer: p.config.Name, Id: id, Wait: pb.Wait_WAIT_DONE}
+	return retry(ctx, func(ctx context.Context) (State, *Error) {
+		// A wait is asked for in pieces, so that a connection which died in silence does not hold it for ever.
+		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+		defer cancel()
+		response, err := p.coordinator.Submit(ctx, request)
+		failure := fromRPC(opWait, id, err)
+		if failure != nil && failure.Code == codes.DeadlineExceeded {
+			failure.kind = errNotYet
+		}
+		return response.GetState(), failure
+	})
+}
+
+// errNotYet is what a Wait ends with when its time is up.
+var errNotYet = errors.New("its fate is not decided yet")
+
+// waitTimeout is how long one call of Wait lasts before it asks anew.
+const waitTimeout = 30 * time.Second
+
+// Rollback says that the transaction of an id has failed and nothing of it was, or will be, committed: it leaves a
+// marker that says so and has the message removed, both tried again while the context lasts. The reason is for whoever
+// reads the coordinator's log. It fails with ErrAlreadyCommitted when the id is known to have committed; the message is
+// then delivered. Without the marker the error is ErrMarkers, and the message is left to the coordinator's questions.
+func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
+	if err := p.background.enter(); err != nil {
+		return err
+	}
+	defer p.background.leave()
+	if err := checkID(opRollback, id); err != nil {
+		return err
+	}
+	standing, err := p.markRolledBack(ctx, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("rollback %s: %w: %w", id, ErrMarkers, err)
+	case standing == marker.Committed:
+		return fmt.Errorf("rollback %s: %w", id, ErrAlreadyCommitted)
+	}
+	return p.rollback(ctx, id, reason)
+}
+
+// rollback has the message removed. Once it is, the marker has done its work; and where the coordinator knows that the
+// message has committed, the marker is wrong.
+func (p *Producer) rollback(ctx context.Context, id, reason string) error {
+	request := &pb.RollbackRequest{Producer: p.config.Name, Id: id, Reason: shortened(reason)}
+	_, err := retry(ctx, func(ctx context.Context) (State, *Error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		response, err := p.coordinator.Rollback(ctx, request)
+		return response.GetState(), fromRPC(opRollback, id, err)
+	})
+	if err != nil && !errors.Is(err, ErrAlreadyCommitted) {
+		return err
+	}
+	if failure := guard(func() error { return p.config.Markers.Delete(ctx, []string{id}) }); failure != nil {
+		p.complaints.add(levelOfLitter, "a marker is left over; it will expire", id, failure)
+	}
+	return err
+}
+
+// markCommitted leaves the marker of a commit, and tries again while the context lasts.
+func (p *Producer) markCommitted(ctx context.Context, id string) (standing marker.Verdict, err error) {
+	err = again(ctx, func(ctx context.Context) (err error) {
+		standing, err = ofMarkers(ctx, p.marks, id)
+		return err
+	})
+	return standing, err
+}
+
+// markRolledBack leaves the marker of a failure, and tries again while the context lasts.
+func (p *Producer) markRolledBack(ctx context.Context, id string) (standing marker.Verdict, err error) {
+	err = again(ctx, func(ctx context.Context) error {
+		all, err := p.put(ctx, []string{id}, marker.RolledBack)
+		if standing = all[id]; err == nil && !standing.Definite() {
+			return fmt.Errorf("the store left %s out", id)
+		}
+		return err
+	})
+	return standing, err
+}
+
+// again calls the marker store until it succeeds or the context ends; then it returns the store's last error. A panic
+// is not tried again.
+func again(ctx context.Context, call func(ctx context.Context) error) error {
+	for failures := 0; ; failures++ {
+		err := call(ctx)
+		var panicked *panicError
+		if err == nil || errors.As(err, &panicked) {
+			return err
+		}
+		if backoff.Sleep(ctx, retrySteps.Delay(failures)) != nil {
+			return err
+		}
+	}
+}
+
+// checkID refuses an id that would spoil a batch.
+func checkID(op, id string) error {
+	if utf8.ValidString(id) {
+		return nil
+	}
+	return &Error{
+		Op: op, ID: strings.ToValidUTF8(id, "?"), Code: codes.InvalidArgument, Text: "id is not valid UTF-8",
+		kind: ErrRejected,
+	}
+}
+
+// shortened cuts a reason to what is kept.
+func shortened(reason string) string {
+	if len(reason) > maxReason {
+		reason = reason[:maxReason]
+	}
+	return strings.ToValidUTF8(reason, "")
+}

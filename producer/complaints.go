@@ -1,0 +1,55 @@
+package producer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// complainInterval is how often the same complaint is written at most: while a coordinator is away every message has
+// it.
+const complainInterval = 10 * time.Second
+
+// complaints writes what goes wrong where no caller can be told, and each kind of it once per interval.
+type complaints struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	kinds map[string]*complaint
+}
+
+type complaint struct {
+	at      time.Time
+	skipped int
+}
+
+// add writes a line, with the number of those like it that were left out since the last one.
+func (c *complaints) add(level slog.Level, text, id string, err error) {
+	skipped, due := c.due(text)
+	if !due {
+		return
+	}
+	c.log.LogAttrs(context.Background(), level, text,
+		slog.String("id", id), slog.Any("error", err), slog.Int("more_like_this", skipped))
+}
+
+func (c *complaints) due(text string) (skipped int, due bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kinds[text]
+	if k == nil {
+		k = &complaint{}
+		if c.kinds == nil {
+			c.kinds = make(map[string]*complaint)
+		}
+		c.kinds[text] = k
+	}
+	now := time.Now()
+	if now.Sub(k.at) < complainInterval {
+		k.skipped++
+		return 0, false
+	}
+	skipped, k.skipped, k.at = k.skipped, 0, now
+	return skipped, true
+}

@@ -1,0 +1,97 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+// Config says who the producer is and whom it talks to. Name, Coordinator and Markers must be given.
+type Config struct {
+	// Name is the producer's name: 1 to 100 bytes of [A-Za-z0-9._-]. All replicas of a service share it.
+	Name string
+	// Coordinator is where msghandler listens: host:port, several of them separated by commas, or a gRPC target such as
+	// dns:///msghandler:9090. Calls go to all addresses in turn.
+	Coordinator string
+	// CallbackTarget is where the coordinator reaches this producer's gRPC server: host:port or dns:///host:port. The
+	// coordinator's callbacks.allow must name it. Empty: the one the coordinator is configured with.
+	CallbackTarget string
+	// Markers keeps the notes of what committed. The memory store is for one replica only; see its Capabilities.
+	Markers marker.Store
+	// Resolve looks at the business data of a message that has no marker. It returns Committed when the data are there,
+	// and RolledBack only when they can never come any more; an error counts as Unknown. final is set on the last
+	// question before the message is set aside as ABANDONED. It is called concurrently, at most ResolveParallel at
+	// once, and must return when its context ends. Nil: such a message is Unknown.
+	Resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)
+
+	// ConfirmAfter is how long after the half message the coordinator asks when no Submit arrives. 0: its own default.
+	ConfirmAfter time.Duration
+	// SendTimeout bounds how long a half message is tried for, where the caller's context lasts longer. Default: 30 s.
+	SendTimeout time.Duration
+	// SubmitTimeout bounds how long a Submit in the background is tried for. What it does not achieve the coordinator's
+	// confirm loop does. Default: 10 s.
+	SubmitTimeout time.Duration
+	// RollbackTimeout bounds how long Send tries to roll a failed business's message back before it returns. What it
+	// does not achieve Confirm does. Default: 3 s.
+	RollbackTimeout time.Duration
+	// MarkerTimeout bounds each call of Markers in Send. Default: 2 s.
+	MarkerTimeout time.Duration
+	// Background is how many Submits and late markers may be under way in the background. Past it a Submit is left to
+	// the coordinator's confirm loop. Default: 10,000.
+	Background int
+
+	// DialOptions are added to those the SDK dials the coordinator with. Default: no transport security.
+	DialOptions []grpc.DialOption
+	// Logger gets what happens in the background. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// ResolveParallel is how many calls of Config.Resolve one Confirm makes at once: enough to answer a full batch in time,
+// few enough to leave a database pool to the business.
+const ResolveParallel = 8
+
+func (c Config) withDefaults() (Config, error) {
+	missing := func(field, remedy string) error {
+		return fmt.Errorf("producer.Config: %s is missing; %s", field, remedy)
+	}
+	var errs []error
+	if c.Name == "" {
+		errs = append(errs, missing("Name", "give the service's name, such as orders"))
+	}
+	if c.Coordinator == "" {
+		errs = append(errs, missing("Coordinator", "give the address of msghandler, such as 127.0.0.1:9090"))
+	}
+	if c.Markers == nil {
+		errs = append(errs, missing("Markers", "give a marker store, such as memory.New()"))
+	}
+	for field, d := range map[string]*time.Duration{
+		"SendTimeout": &c.SendTimeout, "SubmitTimeout": &c.SubmitTimeout, "RollbackTimeout": &c.RollbackTimeout,
+		"MarkerTimeout": &c.MarkerTimeout, "ConfirmAfter": &c.ConfirmAfter,
+	} {
+		if *d < 0 {
+			errs = append(errs, fmt.Errorf("producer.Config: %s is negative: %v", field, *d))
+		}
+	}
+	setDefault(&c.SendTimeout, 30*time.Second)
+	setDefault(&c.SubmitTimeout, 10*time.Second)
+	setDefault(&c.RollbackTimeout, 3*time.Second)
+	setDefault(&c.MarkerTimeout, 2*time.Second)
+	setDefault(&c.Background, 10_000)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, errors.Join(errs...)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

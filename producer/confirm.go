@@ -1,0 +1,182 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/producer/marker"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// maxConfirm is how many ids the contract allows in a callback.
+const maxConfirm = 500
+
+// callbacks serves the coordinator's questions.
+type callbacks struct {
+	pb.UnimplementedProducerServiceServer
+	producer *Producer
+}
+
+// Confirm answers from what is in flight, then from the markers, then from Resolve. A marker store that fails makes the
+// whole call fail: that costs the messages no attempt. Whatever panics is UNKNOWN.
+func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
+		return nil, err
+	}
+	verdicts, err := c.producer.verdicts(ctx, request.GetIds(), request.GetFinal())
+	if err != nil {
+		c.producer.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again",
+			request.GetIds()[0], err)
+		return nil, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", c.producer.config.Name)
+	}
+	response := &pb.ConfirmResponse{Confirmations: make([]*pb.Confirmation, 0, len(verdicts))}
+	for id, verdict := range verdicts {
+		if !verdict.Definite() {
+			verdict = marker.Unknown
+		}
+		response.Confirmations = append(response.Confirmations, &pb.Confirmation{Id: id, Verdict: pb.Verdict(verdict)})
+	}
+	return response, nil
+}
+
+// DeleteBusiness forgets the markers of messages whose fate the coordinator has stored.
+func (c *callbacks) DeleteBusiness(
+	ctx context.Context, request *pb.DeleteBusinessRequest,
+) (*pb.DeleteBusinessResponse, error) {
+	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
+		return nil, err
+	}
+	p := c.producer
+	p.inflight.forget(request.GetIds()...)
+	err := guard(func() error { return p.config.Markers.Delete(ctx, request.GetIds()) })
+	if err != nil {
+		p.complaints.add(levelOfLitter, "markers could not be deleted; the coordinator will try again",
+			request.GetIds()[0], err)
+		return nil, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", p.config.Name)
+	}
+	return &pb.DeleteBusinessResponse{}, nil
+}
+
+// check refuses what is meant for somebody else. The coordinator takes that as "could not be reached", so the messages
+// wait until its configuration is right.
+func (c *callbacks) check(producer string, ids []string) error {
+	switch {
+	case producer != c.producer.config.Name:
+		return status.Errorf(codes.FailedPrecondition,
+			"this is the producer %q, not %q: check its callback target", c.producer.config.Name, producer)
+	case len(ids) == 0:
+		return status.Error(codes.InvalidArgument, "ids is empty")
+	case len(ids) > maxConfirm:
+		return status.Errorf(codes.InvalidArgument, "ids holds %d, more than %d", len(ids), maxConfirm)
+	}
+	return nil
+}
+
+// verdicts finds the verdict of every id; what it leaves out or cannot tell is Unknown.
+func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+	known, open, running := p.inflight.ask(ids, final && p.can.DecidesFinal)
+	defer p.inflight.asked(open)
+	marked := slices.Concat(open, running)
+	if len(marked) == 0 {
+		return known, nil
+	}
+	ctx, cancel := answerInTime(ctx)
+	defer cancel()
+	var found map[string]marker.Verdict
+	err := guard(func() (err error) {
+		found, err = p.config.Markers.Lookup(ctx, marked, final)
+		return err
+	})
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		p.complaints.add(slog.LevelError, "the marker store panicked; the answer is UNKNOWN", marked[0], err)
+		return known, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range running {
+		if found[id] == marker.Committed { // by an earlier run: what the Send of now does cannot undo that
+			known[id] = marker.Committed
+		}
+	}
+	var unmarked []string
+	for _, id := range open {
+		if known[id] = found[id]; !found[id].Definite() {
+			unmarked = append(unmarked, id)
+		}
+	}
+	p.resolveAll(ctx, unmarked, final, known)
+	return known, nil
+}
+
+// answerInTime leaves the last quarter of the coordinator's patience for the answer's way: what is known then is worth
+// more than what comes too late.
+func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, set := ctx.Deadline()
+	if !set {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
+}
+
+// resolveAll asks Resolve about ids without a marker and writes what it learns to known.
+func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, known map[string]marker.Verdict) {
+	if p.config.Resolve == nil || len(ids) == 0 {
+		return
+	}
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	next := make(chan string)
+	for range min(ResolveParallel, len(ids)) {
+		workers.Go(func() {
+			for id := range next {
+				verdict := p.resolved(ctx, id, final)
+				mu.Lock()
+				known[id] = verdict
+				mu.Unlock()
+			}
+		})
+	}
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- id
+	}
+	close(next)
+	workers.Wait()
+}
+
+// resolved asks Resolve about one id. That it has rolled back is marked before it is said, so that a Send that comes
+// later, here or in another replica, does not run; what was marked first stands.
+func (p *Producer) resolved(ctx context.Context, id string, final bool) marker.Verdict {
+	verdict, err := p.resolve(ctx, id, final)
+	if err == nil && verdict == marker.RolledBack {
+		verdict, err = p.markRolledBack(ctx, id)
+	}
+	if err != nil {
+		p.complaints.add(slog.LevelWarn, "a message's fate could not be found out; the answer is UNKNOWN", id, err)
+		return marker.Unknown
+	}
+	return verdict
+}
+
+func (p *Producer) resolve(ctx context.Context, id string, final bool) (verdict marker.Verdict, err error) {
+	err = guard(func() (err error) {
+		verdict, err = p.config.Resolve(ctx, id, final)
+		return err
+	})
+	if err != nil {
+		return marker.Unknown, fmt.Errorf("resolve %s: %w", id, err)
+	}
+	return verdict, nil
+}

@@ -1,0 +1,56 @@
+package producer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+)
+
+// Connections are tried again within two seconds, not gRPC's two minutes: a coordinator that comes back is to be used.
+// The keepalive finds a connection that died without a word; half a minute is what the coordinator allows.
+var dialDefaults = []grpc.DialOption{
+	grpc.WithTransportCredentials(insecure.NewCredentials()),
+	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+	grpc.WithDisableServiceConfig(),
+	grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second,
+		},
+		MinConnectTimeout: 5 * time.Second,
+	}),
+	grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
+}
+
+// dial opens a connection that is made with the first call.
+func dial(coordinator string, options []grpc.DialOption) (*grpc.ClientConn, error) {
+	all := append([]grpc.DialOption{}, dialDefaults...)
+	if strings.Contains(coordinator, ",") {
+		list := fixedList(coordinator)
+		all = append(all, grpc.WithResolvers(list))
+		coordinator = list.Scheme() + ":///coordinators"
+	}
+	conn, err := grpc.NewClient(coordinator, append(all, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("producer.Config: Coordinator %q: %w", coordinator, err)
+	}
+	return conn, nil
+}
+
+// fixedList resolves to the addresses of a comma-separated list.
+func fixedList(addresses string) *manual.Resolver {
+	var state resolver.State
+	for address := range strings.SplitSeq(addresses, ",") {
+		a := resolver.Address{Addr: strings.TrimSpace(address)}
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{a}})
+	}
+	list := manual.NewBuilderWithScheme("list")
+	list.InitialState(state)
+	return list
+}

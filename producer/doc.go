@@ -1,0 +1,91 @@
+// Package producer lets a service tell others about its local transactions, through a message broker, without losing a
+// message and without telling lies.
+//
+// The service hands the coordinator a half message before its transaction; nobody sees it. Then it runs the
+// transaction. The message is published only once the transaction is known to have committed, and then it is published
+// for certain.
+//
+//	p, err := producer.New(producer.Config{
+//		Name:           "orders",                // this service's name
+//		Coordinator:    "127.0.0.1:9090",        // where msghandler listens
+//		CallbackTarget: "127.0.0.1:7001",        // where this service's own gRPC server listens
+//		Markers:        memory.New(),            // or marker/redis: notes of what committed
+//	})
+//	p.Register(grpcServer)                       // serves Confirm and DeleteBusiness
+//	err = p.Send(ctx, producer.Message{
+//		ID: "1001", Exchange: "orders", RoutingKey: "order.paid", Body: body,
+//	}, func(ctx context.Context) error {
+//		return pay(ctx, order)                   // the local transaction
+//	})
+//
+// # What Send does
+//
+// It stores the half message and tries again until it has an OK; without one the business never runs. It runs the
+// business. It leaves a marker that the business committed. It submits in the background, and returns. If the Submit is
+// lost, or the process dies, the coordinator asks: Register serves its Confirm, which answers from the markers. When
+// the coordinator has stored the answer it calls DeleteBusiness, and the marker is dropped.
+//
+// When Send returns nil, the business has committed and the message is on its way. When it returns an error, use
+// errors.Is with this package's Err values to learn which of these it is: nothing ran ([ErrUnavailable], [ErrExists],
+// [ErrRejected]), the business ran before ([ErrAlreadyCommitted]), it failed (the business's own error), or nobody
+// knows ([ErrOutcomeUnknown]).
+//
+// # The contract of the business function
+//
+// It returns nil only after its transaction has committed. It returns an error only when it is certain that nothing has
+// been committed under this id, by this run or an earlier one: Send then rolls the message back, and it is gone for
+// good. When it is not certain, it says so with ErrOutcomeUnknown; then Send neither marks nor rolls back, and leaves
+// the question to Confirm. An error of Commit is never certain, as the database may have committed before the
+// connection broke. [Unsure] says it in one word:
+//
+//	func(ctx context.Context) error {
+//		tx, err := db.BeginTx(ctx, nil)
+//		if err != nil {
+//			return err                               // certain: nothing was committed
+//		}
+//		defer tx.Rollback()
+//		if err := markPaid(ctx, tx, "1001"); err != nil {
+//			return err                               // certain as well
+//		}
+//		return producer.Unsure(tx.Commit())          // nil stays nil
+//	}
+//
+// An error that wraps context.Canceled or context.DeadlineExceeded counts as unknown too, unless it wraps
+// [ErrNotCommitted]. A business that panics is neither marked nor rolled back; the panic goes on to the caller.
+//
+// # Repeating a Send
+//
+// The id is the service's own business number. Send may be called again with the same id and content. A business that
+// is known to have committed does not run twice: the message is submitted again and ErrAlreadyCommitted returned. A
+// message that was rolled back stays so; a new attempt takes a new id. A business whose outcome nobody knows does run
+// again, so let it recognise what an earlier run committed (a unique key on the id, say) and return nil then, not an
+// error.
+//
+// # Markers, and what they cannot know
+//
+// No marker is no verdict: the transaction may still be running. The memory store forgets with the process; the Redis
+// store does not, but in both the marker is set just after the commit, and a process that dies in between leaves a
+// committed transaction without a marker. The coordinator is then answered UNKNOWN, and at its limit it sets the
+// message aside as ABANDONED, where an operator sees it. Nothing is lost, but somebody has to look. Set
+// [Config.Resolve] to answer such questions from the business data itself, and hardly any are left:
+//
+//	Resolve: func(ctx context.Context, id string, final bool) (marker.Verdict, error) {
+//		switch paid, err := orderIsPaid(ctx, id); {
+//		case err != nil:
+//			return marker.Unknown, err
+//		case paid:
+//			return marker.Committed, nil
+//		case final && canNeverBePaidAnyMore(ctx, id):
+//			return marker.RolledBack, nil
+//		}
+//		return marker.Unknown, nil
+//	},
+//
+// # Transactions of one's own making
+//
+// Where a function does not fit, call the steps: [Producer.SendHalf], then the transaction, then [Producer.Submit] or
+// [Producer.Rollback] under the same contract. [Producer.Wait] waits until the broker has the message.
+//
+// Concurrent calls are gathered into the coordinator's batch calls. A Producer is safe for concurrent use; make one for
+// the life of the process and [Producer.Close] it before the gRPC server stops.
+package producer

@@ -1,0 +1,177 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What went wrong, for errors.Is. Unless its text says otherwise, the business did not run.
+var (
+	// ErrUnavailable: the coordinator could not be reached, or took no work, for as long as the call might try. Whether
+	// the half message was stored is not known. Call again with the same id and content.
+	ErrUnavailable = errors.New("coordinator unavailable; the call may be repeated")
+	// ErrExists: another message, with other content, stands under this id.
+	ErrExists = errors.New("another message has this id; ids must be unique within the producer")
+	// ErrRejected: the coordinator will never take this call as it is. The error's text names the field.
+	ErrRejected = errors.New("refused by the coordinator; repeating the call cannot help")
+	// ErrNotFound: the coordinator knows no message of this id (any more).
+	ErrNotFound = errors.New("the coordinator knows no such message")
+	// ErrAlreadyCommitted: the business of this id has committed before, and its message is delivered without doing
+	// anything more. Who repeats a Send takes this as success.
+	ErrAlreadyCommitted = errors.New("the business of this id has committed before")
+	// ErrRolledBack: the message of this id was rolled back and stays so. A new attempt takes a new id.
+	ErrRolledBack = errors.New("the message of this id was rolled back; use a new id for a new attempt")
+	// ErrAbandoned: the message of this id was set aside, as nobody knew whether its business had committed. Look at
+	// the business data: if they are there call Submit, otherwise have an operator discard the message.
+	ErrAbandoned = errors.New("the message of this id is abandoned; call Submit if its business committed, " +
+		"or discard it (msghandler discard)")
+	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will
+	// not be delivered. Undo the business, or send the message under a new id.
+	ErrContradicted = errors.New("the business committed after its message had been rolled back; " +
+		"the message will not be delivered: undo the business, or send it under a new id")
+	// ErrInFlight: a Send with this id is running in this process.
+	ErrInFlight = errors.New("a Send with this id is running")
+	// ErrMarkers: the marker store failed before the business could run.
+	ErrMarkers = errors.New("the marker store failed")
+	// ErrClosed: the producer was closed.
+	ErrClosed = errors.New("the producer is closed")
+
+	// ErrOutcomeUnknown is for the business function to wrap when it cannot tell whether it committed. The message is
+	// then neither submitted nor rolled back; the coordinator asks.
+	ErrOutcomeUnknown = errors.New("whether the business committed is not known; the coordinator will ask")
+	// ErrNotCommitted is for the business function to wrap when it is certain that nothing was committed although its
+	// error is one of an ended context.
+	ErrNotCommitted = errors.New("the business did not commit")
+)
+
+// Unsure is for an error that leaves open whether the transaction committed, as that of every Commit does. It returns
+// nil for nil, and otherwise an error that wraps ErrOutcomeUnknown and err.
+func Unsure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+}
+
+// outcomeUnknown says whether a business error leaves open what became of the transaction.
+func outcomeUnknown(err error) bool {
+	if errors.Is(err, ErrOutcomeUnknown) {
+		return true
+	}
+	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return ended && !errors.Is(err, ErrNotCommitted)
+}
+
+// Error is what a call to the coordinator ended with. errors.Is finds this package's Err values in it.
+type Error struct {
+	// Op is the call: SendHalfMessage, Submit, Rollback.
+	Op string
+	// ID is the message's id.
+	ID string
+	// Code is the gRPC code of the last answer.
+	Code codes.Code
+	// Reason is the coordinator's stable name for what went wrong, where it gave one.
+	Reason string
+	// Text is what the coordinator said.
+	Text string
+	// State is where the message stands, where that is known.
+	State State
+
+	kind       error
+	cause      error
+	retryAfter time.Duration
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %v", e.Op, e.ID, e.kind)
+	if e.Code != codes.OK && (e.cause == nil || e.Text != e.cause.Error()) {
+		fmt.Fprintf(&b, ": %v: %s", e.Code, e.Text)
+	}
+	if e.cause != nil {
+		fmt.Fprintf(&b, ": %v", e.cause)
+	}
+	return b.String()
+}
+
+// Unwrap gives the Err value and, where a context or the SDK itself ended the call, why.
+func (e *Error) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.cause}
+}
+
+// kindOf gives the Err value that a code stands for.
+func kindOf(code codes.Code) error {
+	switch code {
+	case codes.AlreadyExists:
+		return ErrExists
+	case codes.NotFound:
+		return ErrNotFound
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.OutOfRange,
+		codes.FailedPrecondition, codes.DataLoss:
+		return ErrRejected
+	}
+	return ErrUnavailable
+}
+
+// kindOfState gives the Err value for a message that is not in the state a call needs.
+func kindOfState(state State) error {
+	switch state {
+	case StateSendable, StateDone, StateDead:
+		return ErrAlreadyCommitted
+	case StateRolledBack:
+		return ErrRolledBack
+	case StateAbandoned:
+		return ErrAbandoned
+	}
+	return ErrRejected
+}
+
+// fail is the error of a message that stands where a call cannot use it.
+func fail(op, id string, state State) *Error {
+	return &Error{Op: op, ID: id, State: state, kind: kindOfState(state)}
+}
+
+// fromOutcome translates one message's outcome in a batch; nil when that is OK.
+func fromOutcome(op, id string, code codes.Code, text string, state State) *Error {
+	if code == codes.OK {
+		return nil
+	}
+	e := &Error{Op: op, ID: id, Code: code, Text: text, State: state, kind: kindOf(code)}
+	if code == codes.FailedPrecondition {
+		e.kind = kindOfState(state)
+	}
+	return e
+}
+
+// fromRPC translates the error of a whole call; nil when there is none.
+func fromRPC(op, id string, err error) *Error {
+	if err == nil {
+		return nil
+	}
+	s := status.Convert(err)
+	var info *errdetails.ErrorInfo
+	var again time.Duration
+	for _, detail := range s.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.RetryInfo:
+			again = d.GetRetryDelay().AsDuration()
+		}
+	}
+	e := fromOutcome(op, id, s.Code(), s.Message(), parseState(info.GetMetadata()["state"]))
+	e.Reason = info.GetReason()
+	e.retryAfter = again
+	return e
+}

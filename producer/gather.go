@@ -1,0 +1,165 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/producer/marker"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// maxBatch is half of what the coordinator takes in a call: larger ones gain little and wait longer.
+	maxBatch = 500
+	// maxBatchBytes keeps a call under gRPC's default limit of 4 MiB for a message, whatever the coordinator's is. A
+	// single message that is larger goes alone.
+	maxBatchBytes = 3 << 20
+	// parallelBatches lets the next batch leave while the last is in flight, on a second and third connection where the
+	// coordinator has several addresses.
+	parallelBatches = 4
+	// groupTimeout is only a backstop: each call within a batch has its own callTimeout.
+	groupTimeout = time.Minute
+)
+
+func groupConfig(waiting int) batch.Config {
+	return batch.Config{Max: maxBatch, Parallel: parallelBatches, Waiting: waiting, Timeout: groupTimeout}
+}
+
+// sendHalves stores half messages, in as few calls as their size allows.
+func (p *Producer) sendHalves(ctx context.Context, messages []*pb.Message) []answer {
+	answers := make([]answer, 0, len(messages))
+	for len(messages) > 0 {
+		n := fitting(messages)
+		answers = append(answers, p.sendHalfBatch(ctx, messages[:n])...)
+		messages = messages[n:]
+	}
+	return answers
+}
+
+// fitting is how many of the messages fit into one call.
+func fitting(messages []*pb.Message) int {
+	size := 0
+	for i, m := range messages {
+		size += proto.Size(m)
+		if i > 0 && size > maxBatchBytes {
+			return i
+		}
+	}
+	return len(messages)
+}
+
+func (p *Producer) sendHalfBatch(ctx context.Context, messages []*pb.Message) []answer {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request := &pb.SendHalfMessagesRequest{
+		Producer: p.config.Name, CallbackTarget: p.config.CallbackTarget, Messages: messages,
+	}
+	if p.config.ConfirmAfter > 0 {
+		request.ConfirmAfter = durationpb.New(p.config.ConfirmAfter)
+	}
+	response, err := p.coordinator.SendHalfMessages(ctx, request)
+	id := func(i int) string { return messages[i].GetId() }
+	return answersOf(opSendHalf, response.GetOutcomes(), err, len(messages), id)
+}
+
+// submitAll submits ids in one call.
+func (p *Producer) submitAll(ctx context.Context, ids []string) []answer {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := p.coordinator.SubmitAll(ctx, &pb.SubmitAllRequest{Producer: p.config.Name, Ids: ids})
+	return answersOf(opSubmit, response.GetOutcomes(), err, len(ids), func(i int) string { return ids[i] })
+}
+
+// answersOf translates a batch's outcomes; the error of the whole call is that of each of its items.
+func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int) string) []answer {
+	answers := make([]answer, n)
+	for i := range answers {
+		switch {
+		case err != nil:
+			answers[i].failure = fromRPC(op, id(i), err)
+		case i >= len(outcomes):
+			answers[i].failure = fromOutcome(op, id(i), codes.Internal, "the answer leaves this message out", 0)
+		default:
+			o := outcomes[i]
+			answers[i].state = o.GetState()
+			answers[i].failure = fromOutcome(op, id(i), codes.Code(o.GetCode()), o.GetError(), o.GetState())
+		}
+	}
+	return answers
+}
+
+// found is what a marker store said of one id.
+type found struct {
+	verdict marker.Verdict
+	err     error
+}
+
+// lookupMarkers looks markers up before the business of their ids.
+func (p *Producer) lookupMarkers(ctx context.Context, ids []string) []found {
+	var verdicts map[string]marker.Verdict
+	err := guard(func() (err error) {
+		verdicts, err = p.config.Markers.Lookup(ctx, ids, false)
+		return err
+	})
+	return eachFound(ids, verdicts, err)
+}
+
+// putMarkers marks ids as committed.
+func (p *Producer) putMarkers(ctx context.Context, ids []string) []found {
+	standing, err := p.put(ctx, ids, marker.Committed)
+	results := eachFound(ids, standing, err)
+	for i := range results {
+		if results[i].err == nil && !results[i].verdict.Definite() {
+			results[i].err = fmt.Errorf("the store left %s out", ids[i])
+		}
+	}
+	return results
+}
+
+// put marks ids and returns what stands.
+func (p *Producer) put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
+	var standing map[string]marker.Verdict
+	err := guard(func() (err error) {
+		standing, err = p.config.Markers.Put(ctx, ids, v)
+		return err
+	})
+	return standing, err
+}
+
+func eachFound(ids []string, verdicts map[string]marker.Verdict, err error) []found {
+	results := make([]found, len(ids))
+	for i, id := range ids {
+		results[i] = found{verdict: verdicts[id], err: err}
+	}
+	return results
+}
+
+// panicError is a panic of a marker store or of Resolve, which must not take the process with it.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// guard turns a panic into an error.
+func guard(call func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{value: value}
+		}
+	}()
+	return call()
+}
+
+// ofMarkers makes one id's call through a group of marker calls.
+func ofMarkers(ctx context.Context, g *batch.Group[string, found], id string) (marker.Verdict, error) {
+	results, err := g.Do(ctx, id)
+	if err != nil {
+		return marker.Unknown, err
+	}
+	return results[0].verdict, results[0].err
+}

@@ -1,0 +1,244 @@
+// Package markertest holds the promise of a marker.Store as a test suite, for the stores that come with the SDK and for
+// those that users write themselves.
+package markertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+// Run tests a store. open is called once or more in each subtest, and may register cleanups on its t. Each subtest must
+// find its store empty; a Shared store that is opened once more in the same subtest must be on the same data (t.Name()
+// tells subtests apart). What differs between stores is held to what Capabilities says, in the tests named after it.
+func Run(t *testing.T, open func(t *testing.T) marker.Store) {
+	t.Helper()
+	subtests := []struct {
+		name string
+		run  func(*testing.T, marker.Store)
+	}{
+		{"absence is no verdict", absence},
+		{"what was put is found", found},
+		{"the first verdict stands", firstStands},
+		{"putting twice changes nothing", putTwice},
+		{"one verdict stands whoever races", race},
+		{"deleting touches no other marker", deleted},
+		{"a deleted id may be marked anew", markedAnew},
+		{"ids are told apart byte by byte", ids},
+		{"a thousand at a time", thousand},
+		{"nothing asked nothing answered", nothing},
+		{"an ended context is an error", endedContext},
+		{"DecidesFinal", decidesFinal},
+	}
+	for _, sub := range subtests {
+		t.Run(sub.name, func(t *testing.T) { sub.run(t, open(t)) })
+	}
+	t.Run("Shared and SurvivesRestart", func(t *testing.T) { shared(t, open) })
+}
+
+func put(t *testing.T, s marker.Store, v marker.Verdict, ids ...string) map[string]marker.Verdict {
+	t.Helper()
+	standing, err := s.Put(t.Context(), ids, v)
+	if err != nil {
+		t.Fatalf("Put(%q, %v): %v", ids, v, err)
+	}
+	return standing
+}
+
+func remove(t *testing.T, s marker.Store, ids ...string) {
+	t.Helper()
+	if err := s.Delete(t.Context(), ids); err != nil {
+		t.Fatalf("Delete(%q): %v", ids, err)
+	}
+}
+
+// expect looks ids up and compares; Unknown may be said or left out.
+func expect(t *testing.T, s marker.Store, want map[string]marker.Verdict) {
+	t.Helper()
+	ids := make([]string, 0, len(want))
+	for id := range want {
+		ids = append(ids, id)
+	}
+	got, err := s.Lookup(t.Context(), ids, false)
+	if err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	for id, v := range want {
+		if g := got[id]; g != v && (g.Definite() || v.Definite()) {
+			t.Errorf("%q is %v, want %v", id, g, v)
+		}
+	}
+	for id := range got {
+		if _, asked := want[id]; !asked {
+			t.Errorf("Lookup answered %q, which nobody asked about", id)
+		}
+	}
+}
+
+func absence(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "other")
+	expect(t, s, map[string]marker.Verdict{"1001": marker.Unknown})
+	expect(t, s, map[string]marker.Verdict{"1001": marker.Unknown})
+}
+
+func found(t *testing.T, s marker.Store) {
+	standing := put(t, s, marker.Committed, "1", "2")
+	if standing["1"] != marker.Committed || standing["2"] != marker.Committed {
+		t.Errorf("Put said that %v stands", standing)
+	}
+	put(t, s, marker.RolledBack, "3")
+	expect(t, s, map[string]marker.Verdict{
+		"1": marker.Committed, "2": marker.Committed, "3": marker.RolledBack, "4": marker.Unknown,
+	})
+}
+
+func firstStands(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "paid")
+	put(t, s, marker.RolledBack, "failed")
+	got := put(t, s, marker.RolledBack, "paid", "new")
+	if got["paid"] != marker.Committed || got["new"] != marker.RolledBack {
+		t.Errorf("Put said that %v stands", got)
+	}
+	if got := put(t, s, marker.Committed, "failed"); got["failed"] != marker.RolledBack {
+		t.Errorf("Put said that %v stands", got)
+	}
+	expect(t, s, map[string]marker.Verdict{
+		"paid": marker.Committed, "failed": marker.RolledBack, "new": marker.RolledBack,
+	})
+}
+
+func putTwice(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "1", "1")
+	if got := put(t, s, marker.Committed, "1"); got["1"] != marker.Committed {
+		t.Errorf("Put said that %v stands", got)
+	}
+	expect(t, s, map[string]marker.Verdict{"1": marker.Committed})
+}
+
+func race(t *testing.T, s marker.Store) {
+	for round := range 20 {
+		id := fmt.Sprintf("raced-%d", round)
+		told := make([]marker.Verdict, 8)
+		var wg sync.WaitGroup
+		for i := range told {
+			v := marker.Committed
+			if i%2 == 1 {
+				v = marker.RolledBack
+			}
+			wg.Go(func() {
+				standing, err := s.Put(t.Context(), []string{id}, v)
+				if err != nil {
+					t.Errorf("Put: %v", err)
+				}
+				told[i] = standing[id]
+			})
+		}
+		wg.Wait()
+		for i, v := range told {
+			if !v.Definite() || v != told[0] {
+				t.Fatalf("caller %d was told that %v stands, caller 0 that %v does", i, v, told[0])
+			}
+		}
+		expect(t, s, map[string]marker.Verdict{id: told[0]})
+	}
+}
+
+func deleted(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "1", "2", "3")
+	remove(t, s, "1", "3", "never there")
+	remove(t, s, "1")
+	got, err := s.Lookup(t.Context(), []string{"2"}, false)
+	if err != nil || got["2"] != marker.Committed {
+		t.Errorf("2 is %v (%v), though only 1 and 3 were deleted", got["2"], err)
+	}
+}
+
+func markedAnew(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "1")
+	remove(t, s, "1")
+	if got := put(t, s, marker.Committed, "1"); got["1"] != marker.Committed {
+		t.Errorf("Put said that %v stands", got)
+	}
+}
+
+func ids(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "Order:7", "a.b~c_d-e")
+	expect(t, s, map[string]marker.Verdict{
+		"Order:7": marker.Committed, "a.b~c_d-e": marker.Committed,
+		"order:7": marker.Unknown, "Order:7 ": marker.Unknown, "Order:77": marker.Unknown, "a_b~c_d-e": marker.Unknown,
+	})
+}
+
+func thousand(t *testing.T, s marker.Store) {
+	many := make([]string, 1000)
+	want := make(map[string]marker.Verdict, len(many))
+	for i := range many {
+		many[i] = fmt.Sprintf("order-%d", i)
+		want[many[i]] = marker.Committed
+	}
+	put(t, s, marker.Committed, many...)
+	expect(t, s, want)
+	remove(t, s, many...)
+}
+
+func nothing(t *testing.T, s marker.Store) {
+	if got := put(t, s, marker.Committed); len(got) != 0 {
+		t.Errorf("Put of nothing answered %v", got)
+	}
+	expect(t, s, nil)
+	remove(t, s)
+}
+
+func endedContext(t *testing.T, s marker.Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Put(ctx, []string{"1"}, marker.Committed); err == nil {
+		t.Error("Put said nothing of its ended context")
+	}
+	if _, err := s.Lookup(ctx, []string{"1"}, false); err == nil {
+		t.Error("Lookup said nothing of its ended context")
+	}
+}
+
+func decidesFinal(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "paid")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := s.Lookup(ctx, []string{"paid", "silent"}, true)
+	if err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	if got["paid"] != marker.Committed {
+		t.Errorf("the marked id is %v on the final question", got["paid"])
+	}
+	if !s.Capabilities().DecidesFinal {
+		if got["silent"].Definite() {
+			t.Errorf("the store does not decide a final question, yet an id without a marker is %v", got["silent"])
+		}
+		return
+	}
+	if got["silent"] != marker.RolledBack {
+		t.Errorf("an id without a marker is %v on the final question, want rolled_back", got["silent"])
+	}
+	if late := put(t, s, marker.Committed, "silent"); late["silent"] != marker.RolledBack {
+		t.Errorf("a late commit changed a final answer to %v", late["silent"])
+	}
+}
+
+func shared(t *testing.T, open func(*testing.T) marker.Store) {
+	s := open(t)
+	can := s.Capabilities()
+	if !can.Shared && !can.SurvivesRestart {
+		return // nothing is promised
+	}
+	put(t, s, marker.Committed, "paid")
+	again := open(t)
+	expect(t, again, map[string]marker.Verdict{"paid": marker.Committed})
+	if got := put(t, again, marker.RolledBack, "paid"); got["paid"] != marker.Committed {
+		t.Errorf("through another store the marker became %v", got["paid"])
+	}
+}

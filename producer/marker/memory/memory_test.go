@@ -1,0 +1,47 @@
+package memory_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/producer/marker/markertest"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	markertest.Run(t, func(*testing.T) marker.Store { return memory.New() })
+}
+
+func TestWhatNobodyDeletesIsForgottenInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		put := func(id string) {
+			if _, err := s.Put(t.Context(), []string{id}, marker.Committed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(id string) bool {
+			found, err := s.Lookup(t.Context(), []string{id}, false)
+			return err == nil && found[id] == marker.Committed
+		}
+		for i := range 100 {
+			put(fmt.Sprint(i))
+		}
+		<-time.After(memory.Retention - time.Second)
+		if !has("7") {
+			t.Error("a marker was forgotten before its time")
+		}
+		<-time.After(time.Second)
+		if has("7") {
+			t.Error("a marker outlived its retention")
+		}
+		put("new")
+		if !has("new") || s.Len() != 1 {
+			t.Errorf("%d markers are kept, want the new one", s.Len())
+		}
+	})
+}

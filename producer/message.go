@@ -1,0 +1,100 @@
+package producer
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// Message is what the other services are told. The coordinator checks it and names the field that it refuses.
+type Message struct {
+	// ID is the service's own business number: 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
+	// Consumers deduplicate by it.
+	ID string
+	// Exchange and RoutingKey say where to publish. The empty exchange is RabbitMQ's default exchange.
+	Exchange   string
+	RoutingKey string
+	Body       []byte
+	// ContentType is sent on as the AMQP property.
+	ContentType string
+	// Headers are sent on as AMQP headers: at most 32, 16 KiB in all.
+	Headers map[string]string
+	// Delay is how long after the commit the message is published, at most 30 days.
+	Delay time.Duration
+}
+
+// State is where a message stands.
+type State = pb.State
+
+// The states of a message.
+const (
+	// StatePending: stored; whether the business committed is not known yet.
+	StatePending = pb.State_STATE_PENDING
+	// StateSendable: the business committed; to be published, perhaps after its delay.
+	StateSendable = pb.State_STATE_SENDABLE
+	// StateDone: the broker has it.
+	StateDone = pb.State_STATE_DONE
+	// StateRolledBack: the business did not commit; removed.
+	StateRolledBack = pb.State_STATE_ROLLED_BACK
+	// StateAbandoned: nobody could say whether the business committed; kept for an operator, or a late Submit.
+	StateAbandoned = pb.State_STATE_ABANDONED
+	// StateDead: the broker refused it up to the limit; kept for an operator.
+	StateDead = pb.State_STATE_DEAD
+)
+
+// parseState reads the state's name as error details carry it, in either the API's or the operators' spelling.
+func parseState(name string) State {
+	name = strings.ToUpper(name)
+	if !strings.HasPrefix(name, "STATE_") {
+		name = "STATE_" + name
+	}
+	return State(pb.State_value[name])
+}
+
+// onWire is the message as the API has it. Invalid UTF-8 is refused here, as it would spoil the whole batch.
+func (m *Message) onWire() (*pb.Message, *Error) {
+	for field, text := range m.texts {
+		if !utf8.ValidString(text) {
+			return nil, &Error{
+				Op: opSendHalf, ID: strings.ToValidUTF8(m.ID, "?"), Code: codes.InvalidArgument,
+				Text: "message." + field + " is not valid UTF-8", kind: ErrRejected,
+			}
+		}
+	}
+	// Body and headers are copied: a caller whose context ends may use its own again while the batch is still on its
+	// way.
+	wire := &pb.Message{
+		Id: m.ID, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
+		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers),
+	}
+	if m.Delay != 0 {
+		wire.Delay = durationpb.New(m.Delay)
+	}
+	return wire, nil
+}
+
+// texts walks the fields that must be UTF-8.
+func (m *Message) texts(yield func(field, text string) bool) {
+	for _, f := range [][2]string{
+		{"id", m.ID},
+		{"exchange", m.Exchange},
+		{"routing_key", m.RoutingKey},
+		{"content_type", m.ContentType},
+	} {
+		if !yield(f[0], f[1]) {
+			return
+		}
+	}
+	for key, value := range m.Headers {
+		if !yield("headers", key) || !yield("headers", value) {
+			return
+		}
+	}
+}

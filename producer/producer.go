@@ -1,0 +1,71 @@
+package producer
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/producer/marker"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// Producer sends half messages and answers for them. It is safe for concurrent use.
+type Producer struct {
+	config      Config
+	can         marker.Capabilities
+	conn        *grpc.ClientConn
+	coordinator pb.MessageHandlerServiceClient
+
+	inflight   *inflight
+	background *background
+	complaints *complaints
+
+	halves  *batch.Group[*pb.Message, answer]
+	submits *batch.Group[string, answer]
+	lookups *batch.Group[string, found]
+	marks   *batch.Group[string, found]
+}
+
+// New returns a Producer. It fails only for a configuration that cannot work; it connects with the first call, so it
+// works while the coordinator is away.
+func New(config Config) (*Producer, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(config.Coordinator, config.DialOptions)
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{
+		config:      config,
+		can:         config.Markers.Capabilities(),
+		conn:        conn,
+		coordinator: pb.NewMessageHandlerServiceClient(conn),
+		inflight:    newInflight(config.Background),
+		background:  newBackground(config.Background),
+		complaints:  &complaints{log: config.Logger.With("producer", config.Name)},
+	}
+	waiting := groupConfig(config.Background)
+	p.halves = batch.New(waiting, p.sendHalves)
+	p.submits = batch.New(waiting, p.submitAll)
+	p.lookups = batch.New(waiting, p.lookupMarkers)
+	p.marks = batch.New(waiting, p.putMarkers)
+	return p, nil
+}
+
+// Register serves this producer's Confirm and DeleteBusiness on a gRPC server. Call it before the server's Serve; a
+// server takes one producer.
+func (p *Producer) Register(server grpc.ServiceRegistrar) {
+	pb.RegisterProducerServiceServer(server, &callbacks{producer: p})
+}
+
+// Close refuses new calls, waits for those that are running and for the submits in the background, and closes the
+// connection. When the context ends first it breaks them off and returns an error that counts them; nothing is lost by
+// that, as the coordinator asks about their messages. Keep serving the callbacks until Close has returned.
+func (p *Producer) Close(ctx context.Context) error {
+	err := p.background.close(ctx)
+	_ = p.conn.Close() // its only error is that it was closed before
+	return err
+}

@@ -1,0 +1,336 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/producer"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+var errLost = status.Error(codes.Unavailable, "connection lost")
+
+// inBubble runs a test in fake time, which also fails it for goroutines that are left.
+func inBubble(name string, t *testing.T, run func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
+}
+
+func TestSendDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) { c.confirms = true })
+		runs := 0
+		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if runs != 1 || len(h.delivered) != 1 || h.markers.Len() != 0 {
+			t.Fatalf("ran %d times, delivered %v, %d markers left", runs, h.delivered, h.markers.Len())
+		}
+	})
+}
+
+func TestWithoutAnOKTheBusinessDoesNotRun(t *testing.T) {
+	for code, want := range map[codes.Code]error{
+		codes.Unavailable: producer.ErrUnavailable, codes.Unknown: producer.ErrUnavailable,
+		codes.DeadlineExceeded: producer.ErrUnavailable, codes.Internal: producer.ErrUnavailable,
+		codes.ResourceExhausted: producer.ErrUnavailable, codes.Aborted: producer.ErrUnavailable,
+		codes.InvalidArgument: producer.ErrRejected, codes.PermissionDenied: producer.ErrRejected,
+		codes.Unimplemented: producer.ErrRejected, codes.AlreadyExists: producer.ErrExists,
+	} {
+		inBubble(code.String(), t, func(t *testing.T) {
+			h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+				c.fault = func(string, int) fault { return fault{before: status.Error(code, "no")} }
+			})
+			runs, start := 0, time.Now()
+			err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil))
+			var failure *producer.Error
+			if !errors.Is(err, want) || !errors.As(err, &failure) || failure.Code != code || failure.ID != "1001" {
+				t.Errorf("got %v", err)
+			}
+			if runs != 0 || h.marked(t, "1001").Definite() || h.count("Rollback") != 0 {
+				t.Errorf("ran %d times, marker %v, %d rollbacks", runs, h.marked(t, "1001"), h.count("Rollback"))
+			}
+			retried := errors.Is(want, producer.ErrUnavailable)
+			if took := time.Since(start); retried && took < 29*time.Second || !retried && took > 0 {
+				t.Errorf("gave up after %v and %d calls", took, h.count("SendHalfMessages"))
+			}
+			if n := h.count("SendHalfMessages"); retried && (n < 10 || n > 60) || !retried && n != 1 {
+				t.Errorf("%d calls", n)
+			}
+		})
+	}
+}
+
+func TestSendLastsAsLongAsItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(string, int) fault { return fault{hold: make(chan struct{})} }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		runs, start := 0, time.Now()
+		err := h.p.Send(ctx, message("1001"), ran(&runs, nil))
+		if !errors.Is(err, producer.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || runs != 0 {
+			t.Errorf("got %v after %d runs", err, runs)
+		}
+		if time.Since(start) != time.Second {
+			t.Errorf("took %v", time.Since(start))
+		}
+	})
+}
+
+func TestACoordinatorThatIsReplacedIsNotNoticed(t *testing.T) {
+	for name, f := range map[string]fault{"request lost": {before: errLost}, "reply lost": {after: errLost}} {
+		inBubble(name, t, func(t *testing.T) {
+			h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+				c.confirms = true
+				c.fault = func(_ string, n int) fault {
+					if n < 3 {
+						return f
+					}
+					return fault{}
+				}
+			})
+			runs := 0
+			if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if runs != 1 || len(h.delivered) != 1 || h.count("SendHalfMessages") != 4 || h.count("SubmitAll") != 4 {
+				t.Errorf("ran %d times, delivered %v, calls %v", runs, h.delivered, h.calls)
+			}
+		})
+	}
+}
+
+func TestRetryInfoIsRespected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full, err := status.New(codes.ResourceExhausted, "full").WithDetails(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)},
+			&errdetails.ErrorInfo{Reason: "STORE_FULL", Domain: "msghandler"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(string, int) fault { return fault{before: full.Err()} }
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err = h.p.SendHalf(ctx, message("1001"))
+		var failure *producer.Error
+		if !errors.As(err, &failure) || failure.Reason != "STORE_FULL" {
+			t.Errorf("got %v", err)
+		}
+		if n := h.count("SendHalfMessages"); n != 3 {
+			t.Errorf("%d calls in 20 s, want those at 0, 7 and 14 s", n)
+		}
+	})
+}
+
+func TestAMessageTooLargeIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		m := message("1001")
+		m.Body = make([]byte, 5<<20)
+		start := time.Now()
+		_, err := h.p.SendHalf(t.Context(), m)
+		if !errors.Is(err, producer.ErrUnavailable) || time.Since(start) > time.Second {
+			t.Errorf("got %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestABusinessThatFailedIsRolledBack(t *testing.T) {
+	for name, cause := range map[string]error{
+		"plain":                 errors.New("card declined"),
+		"certain of its timing": fmt.Errorf("%w: %w", producer.ErrNotCommitted, context.DeadlineExceeded),
+	} {
+		inBubble(name, t, func(t *testing.T) {
+			h := newHouse(t, nil)
+			runs := 0
+			err := h.p.Send(t.Context(), message("1001"), ran(&runs, cause))
+			if !errors.Is(err, cause) || errors.Is(err, producer.ErrOutcomeUnknown) {
+				t.Errorf("got %v", err)
+			}
+			if h.state("1001") != producer.StateRolledBack || len(h.reasons) != 1 || h.reasons[0] != cause.Error() {
+				t.Errorf("state %v, reasons %q", h.state("1001"), h.reasons)
+			}
+			if h.markers.Len() != 0 || h.count("SubmitAll") != 0 {
+				t.Errorf("%d markers, %d submits", h.markers.Len(), h.count("SubmitAll"))
+			}
+		})
+	}
+}
+
+func TestALostRollbackIsAnsweredByConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(rpc string, _ int) fault {
+				if rpc == "Rollback" {
+					return fault{before: errLost}
+				}
+				return fault{}
+			}
+		})
+		runs, start := 0, time.Now()
+		_ = h.p.Send(t.Context(), message("1001"), ran(&runs, errors.New("card declined")))
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("the caller waited %v", took)
+		}
+		err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil))
+		if !errors.Is(err, producer.ErrRolledBack) || runs != 1 {
+			t.Errorf("a repeat before the rollback arrived: %v, %d runs", err, runs)
+		}
+		if v := h.verdict(t, "1001", false); v != pb.Verdict_VERDICT_ROLLED_BACK {
+			t.Errorf("Confirm says %v", v)
+		}
+	})
+}
+
+func TestAnUnknownOutcomeIsLeftToConfirm(t *testing.T) {
+	for name, cause := range map[string]error{
+		"said so":       producer.Unsure(errors.New("connection reset during commit")),
+		"cancelled":     fmt.Errorf("commit: %w", context.Canceled),
+		"out of time":   fmt.Errorf("commit: %w", context.DeadlineExceeded),
+		"said it twice": fmt.Errorf("%w: %w", producer.ErrOutcomeUnknown, producer.ErrNotCommitted),
+	} {
+		inBubble(name, t, func(t *testing.T) {
+			h := newHouse(t, nil)
+			runs := 0
+			err := h.p.Send(t.Context(), message("1001"), ran(&runs, cause))
+			if !errors.Is(err, producer.ErrOutcomeUnknown) || !errors.Is(err, cause) {
+				t.Errorf("got %v", err)
+			}
+			synctest.Wait()
+			if h.count("Rollback") != 0 || h.count("SubmitAll") != 0 || h.markers.Len() != 0 {
+				t.Errorf("calls %v, %d markers", h.calls, h.markers.Len())
+			}
+			if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_UNKNOWN {
+				t.Errorf("Confirm says %v", v)
+			}
+		})
+	}
+	if producer.Unsure(nil) != nil {
+		t.Error("Unsure(nil) is an error")
+	}
+}
+
+func TestAPanicIsNeitherMarkedNorRolledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = h.p.Send(t.Context(), message("1001"), func(context.Context) error { panic("boom") })
+		}()
+		synctest.Wait()
+		if h.count("Rollback") != 0 || h.count("SubmitAll") != 0 || h.markers.Len() != 0 {
+			t.Errorf("calls %v, %d markers", h.calls, h.markers.Len())
+		}
+		runs := 0
+		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil || runs != 1 {
+			t.Errorf("the id cannot be sent again: %v", err)
+		}
+	})
+}
+
+func TestACallerThatLeavesAfterTheCommitTakesNothingWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) { c.confirms = true })
+		ctx, cancel := context.WithCancel(t.Context())
+		err := h.p.Send(ctx, message("1001"), func(context.Context) error { cancel(); return nil })
+		synctest.Wait()
+		if err != nil || len(h.delivered) != 1 || len(h.log.all()) != 0 {
+			t.Errorf("got %v, delivered %v, logged %q", err, h.delivered, h.log.all())
+		}
+		err = h.p.Send(ctx, message("1002"), commits)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a Send that began too late: %v", err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		declined := errors.New("card declined")
+		err = h.p.Send(ctx, message("1003"), func(context.Context) error { cancel(); return declined })
+		if !errors.Is(err, declined) || h.state("1003") != producer.StateRolledBack {
+			t.Errorf("got %v, state %v", err, h.state("1003"))
+		}
+	})
+}
+
+func TestALostSubmitLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(rpc string, _ int) fault {
+				if rpc == "SubmitAll" {
+					return fault{before: errLost}
+				}
+				return fault{}
+			}
+		})
+		runs, start := 0, time.Now()
+		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil || time.Since(start) > 0 {
+			t.Fatalf("got %v after %v", err, time.Since(start))
+		}
+		if err := h.p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("it was tried for %v", took)
+		}
+		if err := h.confirm(t.Context(), false, "1001"); err != nil {
+			t.Fatal(err)
+		}
+		if len(h.delivered) != 1 || h.markers.Len() != 0 {
+			t.Errorf("delivered %v, %d markers left", h.delivered, h.markers.Len())
+		}
+		if lines := h.log.all(); len(lines) != 1 || !strings.HasPrefix(lines[0], "WARN a submit was lost") {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+func TestASubmitThatOvertookItsHalfMessageIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		time.AfterFunc(time.Second, func() { h.setState("1001", producer.StatePending) })
+		if state, err := h.p.Submit(t.Context(), "1001"); err != nil || state != producer.StatePending {
+			t.Errorf("got %v, %v", state, err)
+		}
+		start := time.Now()
+		_, err := h.p.Submit(t.Context(), "nobody")
+		if !errors.Is(err, producer.ErrNotFound) || time.Since(start) > 4*time.Second {
+			t.Errorf("an id that nobody sent: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestACommittedMessageThatIsGoneIsShoutedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		err := h.p.Send(t.Context(), message("1001"), func(context.Context) error {
+			h.setState("1001", producer.StateRolledBack)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if lines := h.log.all(); len(lines) != 1 || !strings.HasPrefix(lines[0], "ERROR the coordinator has given up") {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
