@@ -1,0 +1,18 @@
+// Command producer-demo is an order service that announces its orders through msghandler. Its code, written to be read
+// by those who want to use the producer SDK, is in internal/demo/orders.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/msghandler/msghandler/internal/demo/orders"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(orders.Command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// adminFlags are those of every command that talks to a coordinator.
+type adminFlags struct {
+	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
+	Timeout time.Duration `default:"10s" help:"How long one call may take."`
+	Output  string        `default:"table" enum:"table,json" help:"table for people, json for programs."`
+}
+
+const (
+	outputJSON = "json"
+	// maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.
+	maxAnswer = 64 << 20
+)
+
+// admin is a connection to a coordinator.
+type admin struct {
+	client  msghandlerv1.AdminServiceClient
+	conn    *grpc.ClientConn
+	server  string
+	timeout time.Duration
+}
+
+func (f *adminFlags) connect(s *session) (*admin, error) {
+	server, err := s.server(f.Server)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
+	}
+	return &admin{client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout}, nil
+}
+
+// Close ends the connection.
+func (a *admin) Close() { _ = a.conn.Close() }
+
+// notFoundError says that there is no such message.
+type notFoundError struct{ error }
+
+// call makes one call with its timeout and explains its error.
+func call[Request, Response any](
+	ctx context.Context, a *admin, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
+	request Request,
+) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	response, err := method(ctx, request)
+	return response, a.explain(err)
+}
+
+// explain puts an error of a call into words for the one who typed.
+func (a *admin) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	switch {
+	case st.Code() == codes.NotFound:
+		return notFoundError{errors.New(st.Message())}
+	case st.Code() == codes.InvalidArgument:
+		return usageError{errors.New(st.Message())}
+	case st.Code() == codes.Unavailable && !fromCoordinator(st):
+		return fmt.Errorf("cannot reach the coordinator at %s: is it running? Name another with --server or "+
+			"MSGHANDLER_SERVER (%s)", a.server, st.Message())
+	case st.Code() == codes.DeadlineExceeded:
+		return fmt.Errorf("the coordinator at %s did not answer within %s: it may be busy, or something else listens "+
+			"there; --timeout waits longer", a.server, a.timeout)
+	case st.Code() == codes.Unimplemented:
+		return fmt.Errorf("what answers at %s is no coordinator, or one of another version (%s)", a.server, st.Message())
+	case st.Code() == codes.Canceled:
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("the coordinator at %s says: %s (%s)", a.server, st.Message(), st.Code())
+}
+
+// fromCoordinator tells an UNAVAILABLE that a coordinator answered from one that the transport made up: the coordinator's
+// say why in their details.
+func fromCoordinator(st *status.Status) bool {
+	for _, detail := range st.Details() {
+		switch detail.(type) {
+		case *errdetails.ErrorInfo, *errdetails.RetryInfo:
+			return true
+		}
+	}
+	return false
+}
+
+// parseState reads the state of a flag, one of those in which messages are kept.
+func parseState(name string) (halfmsg.State, error) {
+	state, err := halfmsg.ParseState(name)
+	if err == nil {
+		for _, kept := range halfmsg.Kept() {
+			if kept == state {
+				return state, nil
+			}
+		}
+	}
+	return halfmsg.None, usageError{fmt.Errorf("--state=%s names no state in which messages stand; "+
+		"write pending, sendable, abandoned or dead", name)}
+}
+
+func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
+	names := make([]*msghandlerv1.MessageName, 0, len(typed))
+	for _, s := range typed {
+		n, err := halfmsg.ParseName(s)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
+	}
+	return names, nil
+}

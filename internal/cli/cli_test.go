@@ -1,0 +1,372 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/cli"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// coordinator is an AdminService with three dead messages and a pending one, that writes down what it is asked.
+type coordinator struct {
+	msghandlerv1.UnimplementedAdminServiceServer
+	addr string
+	err  error
+
+	mu       sync.Mutex
+	records  []*msghandlerv1.MessageRecord
+	requests []string
+}
+
+func startCoordinator(t *testing.T) *coordinator {
+	t.Helper()
+	c := &coordinator{}
+	for i := range 3 {
+		c.add(msghandlerv1.State_STATE_DEAD, "orders", fmt.Sprint(1001+i))
+	}
+	c.add(msghandlerv1.State_STATE_PENDING, "stock", "7")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.addr = listener.Addr().String()
+	server := grpc.NewServer()
+	msghandlerv1.RegisterAdminServiceServer(server, c)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return c
+}
+
+func (c *coordinator) add(state msghandlerv1.State, producer, id string) {
+	c.records = append(c.records, &msghandlerv1.MessageRecord{
+		Producer: producer, State: state,
+		Message: &msghandlerv1.Message{
+			Id: id, Exchange: "orders", RoutingKey: "order.paid", Body: []byte(`{"total":12}`),
+			Headers: map[string]string{"tenant": "a\x1b[2Jb"}, ContentType: "application/json",
+		},
+		CreateTime: timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)), DueTime: timestamppb.New(time.Now().Add(90 * time.Minute)),
+		PublishAttempts: 4, LastError: "312 NO_ROUTE",
+	})
+}
+
+func (c *coordinator) note(format string, args ...any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = append(c.requests, fmt.Sprintf(format, args...))
+	return c.err
+}
+
+// asked returns what was asked since the last call.
+func (c *coordinator) asked() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := strings.Join(c.requests, "; ")
+	c.requests = nil
+	return asked
+}
+
+func (c *coordinator) find(state msghandlerv1.State, producer string) []*msghandlerv1.MessageRecord {
+	var found []*msghandlerv1.MessageRecord
+	for _, r := range c.records {
+		if r.GetState() == state && (producer == "" || producer == r.GetProducer()) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (c *coordinator) GetMessage(
+	_ context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	for _, record := range c.records {
+		if record.GetProducer() == r.GetProducer() && record.GetMessage().GetId() == r.GetId() {
+			return &msghandlerv1.GetMessageResponse{Record: record}, c.err
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "no such message: %s/%s", r.GetProducer(), r.GetId())
+}
+
+func (c *coordinator) ListMessages(
+	_ context.Context, r *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
+	if err := c.note("list %s %s %d from %q", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	found := c.find(r.GetState(), r.GetProducer())
+	from := 0
+	if r.GetPageToken() != "" {
+		if _, err := fmt.Sscan(r.GetPageToken(), &from); err != nil {
+			return nil, err
+		}
+	}
+	to := min(len(found), from+int(r.GetPageSize()))
+	response := &msghandlerv1.ListMessagesResponse{Records: found[from:to]}
+	if to < len(found) {
+		response.NextPageToken = fmt.Sprint(to)
+	}
+	return response, nil
+}
+
+func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
+	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{
+		{State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour))},
+		{State: msghandlerv1.State_STATE_DEAD},
+	}}, c.err
+}
+
+func (c *coordinator) RetryMessages(
+	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	n, outcomes, err := c.changed("retry", r)
+	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: outcomes}, err
+}
+
+func (c *coordinator) DiscardMessages(
+	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	n, outcomes, err := c.changed("discard", r)
+	return &msghandlerv1.DiscardMessagesResponse{Discarded: n, Outcomes: outcomes}, err
+}
+
+// change is what both requests have.
+type change interface {
+	GetNames() []*msghandlerv1.MessageName
+	GetState() msghandlerv1.State
+	GetProducer() string
+	GetLimit() int32
+	GetReason() string
+}
+
+func (c *coordinator) changed(what string, r change) (int64, []*msghandlerv1.Outcome, error) {
+	if len(r.GetNames()) == 0 {
+		err := c.note("%s %s %s %d %s", what, r.GetState(), r.GetProducer(), r.GetLimit(), r.GetReason())
+		return int64(min(len(c.find(r.GetState(), r.GetProducer())), int(r.GetLimit()))), nil, err
+	}
+	var n int64
+	var outcomes []*msghandlerv1.Outcome
+	for _, name := range r.GetNames() {
+		if err := c.note("%s %s/%s", what, name.GetProducer(), name.GetId()); err != nil {
+			return n, outcomes, err
+		}
+		outcome := &msghandlerv1.Outcome{Code: int32(codes.NotFound), Error: "no such message"}
+		for _, record := range c.records {
+			if record.GetProducer() != name.GetProducer() || record.GetMessage().GetId() != name.GetId() {
+				continue
+			}
+			outcome = &msghandlerv1.Outcome{State: record.GetState()}
+			if record.GetState() != msghandlerv1.State_STATE_DEAD {
+				outcome.Code, outcome.Error = int32(codes.FailedPrecondition), "the message is pending"
+				continue
+			}
+			n++
+		}
+		outcomes = append(outcomes, outcome)
+	}
+	return n, outcomes, nil
+}
+
+// ran is what a command left behind.
+type ran struct {
+	status   int
+	out, err string
+}
+
+func run(env []string, args ...string) ran {
+	var out, errs bytes.Buffer
+	code := cli.Run(context.Background(), cli.Process{
+		Args: args, Env: env, In: strings.NewReader(""), Out: &out, Err: &errs,
+	})
+	return ran{code, out.String(), errs.String()}
+}
+
+func (r ran) want(t *testing.T, status int, out, err string) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("exit status %d instead of %d", r.status, status)
+	}
+	if !strings.Contains(r.out, out) || out == "" && r.out != "" {
+		t.Errorf("standard output lacks\n%s\nit is\n%s", out, r.out)
+	}
+	if !strings.Contains(r.err, err) || err == "" && r.err != "" {
+		t.Errorf("standard error lacks\n%s\nit is\n%s", err, r.err)
+	}
+}
+
+func TestTablesForPeople(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	run(env, "stats").want(t, 0, `STATE     COUNT   OLDEST
+pending   1       3h ago
+dead      0       -
+`, "")
+	run(env, "list", "--state", "dead", "--producer", "orders", "--limit", "2").want(t, 0,
+		`MESSAGE       STATE   CREATED   DUE      ATTEMPTS   EXCHANGE   ROUTING KEY   LAST ERROR
+orders/1001   dead    3h ago    in 89m   4          orders     order.paid    312 NO_ROUTE
+orders/1002   dead    3h ago    in 89m   4          orders     order.paid    312 NO_ROUTE
+`, "")
+	run(env, "list", "--state", "sendable").want(t, 0, "no messages\n", "")
+	run(env, "list").want(t, 0, "stock/7 ", "")
+	run(env, "show", "stock/7").want(t, 0, `message            stock/7
+state              pending
+exchange           orders
+routing key        order.paid
+content type       application/json
+created            3h ago
+due                in 89m
+confirm attempts   0
+publish attempts   4
+last error         312 NO_ROUTE
+header tenant      a [2Jb
+body               12 bytes
+{"total":12}
+`, "")
+}
+
+func TestJSONForPrograms(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	tests := map[string]struct {
+		args []string
+		want map[string]any
+	}{
+		"stats": {[]string{"stats"}, map[string]any{"states": 2}},
+		"list":  {[]string{"list", "--state=dead"}, map[string]any{"messages": 3}},
+		"empty": {[]string{"list", "--state=sendable"}, map[string]any{"messages": 0}},
+		"show": {[]string{"show", "stock/7"}, map[string]any{
+			"producer": "stock", "id": "7", "state": "pending", "body": `{"total":12}`, "publish_attempts": 4.0,
+			"routing_key": "order.paid",
+		}},
+		"retry":   {[]string{"retry", "orders/1001"}, map[string]any{"retried": 1.0, "more": false}},
+		"discard": {[]string{"discard", "orders/1001", "orders/1002"}, map[string]any{"discarded": 2.0}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run(nil, append(tt.args, "--output", "json", "--server", c.addr)...)
+			var document map[string]any
+			if err := json.Unmarshal([]byte(got.out), &document); err != nil || got.status != 0 {
+				t.Fatalf("%v: %+v", err, got)
+			}
+			for key, want := range tt.want {
+				value := document[key]
+				if list, is := value.([]any); is {
+					value = len(list)
+				}
+				if value != want {
+					t.Errorf("%s is %v instead of %v", key, value, want)
+				}
+			}
+		})
+	}
+}
+
+func TestListsReadPageAfterPage(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	for i := range 2500 {
+		c.add(msghandlerv1.State_STATE_ABANDONED, "many", fmt.Sprint(i))
+	}
+	got := run(nil, "list", "--state=abandoned", "--limit=2100", "--server="+c.addr)
+	if lines := strings.Count(got.out, "\n"); got.status != 0 || lines != 2101 {
+		t.Errorf("status %d, %d lines: %s", got.status, lines, got.err)
+	}
+	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; list STATE_ABANDONED  100 from "2000"`
+	if asked := c.asked(); asked != want {
+		t.Errorf("asked %s", asked)
+	}
+}
+
+func TestRetryAndDiscard(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+
+	run(env, "retry", "orders/1001", "orders/1002").want(t, 0, "retried 2\n", "")
+	run(env, "retry", "--state", "dead", "--producer", "orders", "--limit", "500", "--yes", "--reason", "queue bound").want(t, 0, "retried 3\n", "")
+	want := "retry orders/1001; retry orders/1002; retry STATE_DEAD orders 500 queue bound"
+	if asked := c.asked(); asked != want {
+		t.Errorf("asked %s", asked)
+	}
+	run(env, "discard", "--state", "dead", "-y").want(t, 0, "discarded 3\n", "")
+	c.asked()
+
+	// What cannot be changed is named, and the others are changed all the same.
+	run(env, "discard", "orders/9", "orders/1001").want(t, 3, "discarded 1\n", "orders/9: no such message")
+	run(env, "retry", "stock/7").want(t, 1, "retried 0\n", "stock/7: the coordinator at ")
+
+	run(env, "retry", "stock/7").want(t, 1, "retried 0\n", "says: the message is pending (FailedPrecondition)")
+
+	// Nobody can be asked, so nothing is done.
+	c.asked()
+	run(env, "discard", "--state", "dead").want(t, 2, "", "add --yes")
+	if asked := c.asked(); asked != "" {
+		t.Errorf("asked %s", asked)
+	}
+}
+
+func TestExitStatusOfErrors(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	server := "--server=" + c.addr
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	_ = free.Close()
+
+	run(nil).want(t, 2, "", "msghandler --help")
+	run(nil, "--help").want(t, 0, "Commands:", "")
+	run(nil, "serve", "--help").want(t, 0, "--confirm.after", "")
+	run(nil, "nonsense").want(t, 2, "", "unexpected argument nonsense")
+	run(nil, "list", "--nonsense").want(t, 2, "", "unknown flag --nonsense")
+	run(nil, "list", "--limit=0", server).want(t, 2, "", "at least one")
+	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned or dead")
+	run(nil, "list", "--output=xml", server).want(t, 2, "", "table")
+	run(nil, "show", "1001", server).want(t, 2, "", "PRODUCER/ID")
+	run(nil, "show", "orders/9", server).want(t, 3, "", "orders/9: no such message")
+	run(nil, "retry", server).want(t, 2, "", "which messages?")
+	run(nil, "retry", "a/1", "--state=dead", server).want(t, 2, "", "not both")
+	run(nil, "discard", "--state=dead", "--limit=-1", server).want(t, 2, "", "at least one")
+	run([]string{"MSGHANDLER_GRPC_ADDR=" + nobody}, "stats").want(t, 1, "", "cannot reach the coordinator at "+nobody)
+	run([]string{"MSGHANDLER_NONSENSE=1"}, "stats").want(t, 2, "", "MSGHANDLER_NONSENSE is not a known variable")
+	run([]string{"MSGHANDLER_CONFIG=/nowhere.yaml"}, "serve").want(t, 2, "", "/nowhere.yaml")
+	run(nil, "serve", "--confirm.after=5", "--set", "producers.orders.target=x").want(t, 2, "", "2 problems")
+	run(nil, "version").want(t, 0, "msghandler ", "")
+	run(nil, "version", "--output=json").want(t, 0, `"version":`, "")
+
+	away, err := status.New(codes.Unavailable, "the store cannot be reached").WithDetails(&errdetails.ErrorInfo{Domain: "msghandler"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.err = away.Err()
+	run(nil, "stats", server).want(t, 1, "", "says: the store cannot be reached (Unavailable)")
+	c.err = status.Error(codes.InvalidArgument, "page_size: at most 1000")
+	run(nil, "stats", server).want(t, 2, "", "page_size: at most 1000")
+}
+
+func TestTheServerDefaultsToTheConfiguredAddress(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	_, port, err := net.SplitHostPort(c.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run([]string{"MSGHANDLER_GRPC_ADDR=:" + port}, "stats").want(t, 0, "pending", "")
+	run([]string{"MSGHANDLER_GRPC_ADDR=0.0.0.0:" + port}, "stats").want(t, 0, "pending", "")
+}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/msghandler/msghandler/internal/cli/demo"
+)
+
+type demoCommand struct {
+	Orders int `help:"How many orders are placed." default:"5000"`
+}
+
+// Run tells the whole story on one terminal.
+func (c *demoCommand) Run(ctx context.Context, s *session) error {
+	if c.Orders < 100 {
+		return usageError{fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's own file: %w", err)
+	}
+	return untilSignalled(ctx, slog.New(slog.NewTextHandler(s.Err, nil)), func(ctx context.Context) error {
+		return demo.Run(ctx, demo.Config{Orders: c.Orders, Executable: executable, Out: s.Out, Live: isTerminal(s.Out)})
+	})
+}

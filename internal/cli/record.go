@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// record is a message as --output json prints it. The names of its fields are part of the product.
+type record struct {
+	Producer        string            `json:"producer"`
+	ID              string            `json:"id"`
+	State           string            `json:"state"`
+	Exchange        string            `json:"exchange"`
+	RoutingKey      string            `json:"routing_key"`
+	ContentType     string            `json:"content_type,omitempty"`
+	Headers         map[string]string `json:"headers,omitempty"`
+	Delay           string            `json:"delay,omitempty"`
+	CallbackTarget  string            `json:"callback_target,omitempty"`
+	CreatedAt       *time.Time        `json:"created_at,omitempty"`
+	UpdatedAt       *time.Time        `json:"updated_at,omitempty"`
+	DueAt           *time.Time        `json:"due_at,omitempty"`
+	ConfirmAttempts int32             `json:"confirm_attempts"`
+	PublishAttempts int32             `json:"publish_attempts"`
+	LastError       string            `json:"last_error,omitempty"`
+	LeaseOwner      string            `json:"lease_owner,omitempty"`
+	LeaseUntil      *time.Time        `json:"lease_until,omitempty"`
+	// Body is the body when it is text, BodyBase64 when it is not.
+	Body       string `json:"body,omitempty"`
+	BodyBase64 string `json:"body_base64,omitempty"`
+}
+
+func stateName(s msghandlerv1.State) string { return halfmsg.State(s).String() } //nolint:gosec // the values are the same
+
+func newRecord(r *msghandlerv1.MessageRecord) record {
+	m := r.GetMessage()
+	out := record{
+		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Exchange: m.GetExchange(),
+		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
+		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
+		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
+		LastError: r.GetLastError(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+	}
+	if d := m.GetDelay().AsDuration(); d > 0 {
+		out.Delay = d.String()
+	}
+	if body := m.GetBody(); utf8.Valid(body) {
+		out.Body = string(body)
+	} else {
+		out.BodyBase64 = base64.StdEncoding.EncodeToString(body)
+	}
+	return out
+}
+
+// final says whether only a trace of the message is left.
+func (r *record) final() bool {
+	state, err := halfmsg.ParseState(r.State)
+	return err == nil && state.Final()
+}
+
+// describe gives the message as lines of name and value, for people.
+func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
+	r := newRecord(m)
+	lines := [][]string{{"message", r.Producer + "/" + r.ID}, {"state", r.State}}
+	if r.final() {
+		return append(lines, []string{"since", ageOf(m.GetUpdateTime(), now)}, []string{"kept", "only this trace, for done.retention"})
+	}
+	exchange := r.Exchange
+	if exchange == "" {
+		exchange = "(the default exchange)"
+	}
+	lines = append(lines, []string{"exchange", exchange}, []string{"routing key", r.RoutingKey})
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			lines = append(lines, []string{name, value})
+		}
+	}
+	add("content type", r.ContentType)
+	add("delay", r.Delay)
+	add("callback target", r.CallbackTarget)
+	add("created", ageOf(m.GetCreateTime(), now))
+	add("due", ageOf(m.GetDueTime(), now))
+	add("confirm attempts", strconv.Itoa(int(r.ConfirmAttempts)))
+	add("publish attempts", strconv.Itoa(int(r.PublishAttempts)))
+	add("last error", r.LastError)
+	add("owner", r.LeaseOwner)
+	add("lease ends", ageOf(m.GetLeaseUntil(), now))
+	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
+		add("header "+key, r.Headers[key])
+	}
+	return append(lines, []string{"body", fmt.Sprintf("%d bytes", len(m.GetMessage().GetBody()))})
+}
+
+// How much of a body show prints; --output json has it all.
+const (
+	previewText  = 1024
+	previewBytes = 256
+)
+
+// preview gives the beginning of a body: as it is when it is text, as a hex dump when it is not.
+func preview(body []byte) string {
+	if len(body) == 0 {
+		return ""
+	}
+	cut := body[:min(len(body), previewText)]
+	for len(cut) < len(body) && len(cut) > 0 && !utf8.RuneStart(body[len(cut)]) {
+		cut = cut[:len(cut)-1]
+	}
+	shown, what := len(cut), string(cut)
+	if !printable(cut) {
+		shown = min(len(body), previewBytes)
+		what = strings.TrimSuffix(hex.Dump(body[:shown]), "\n")
+	}
+	if shown < len(body) {
+		what += fmt.Sprintf("\n... and %d bytes more; --output json has them all", len(body)-shown)
+	}
+	return what + "\n"
+}
+
+func printable(body []byte) bool {
+	return utf8.Valid(body) && !strings.ContainsFunc(string(body), func(r rune) bool {
+		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
+	})
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+type serveCommand struct {
+	Set map[string]string `help:"Set any key, those of single producers too: --set producers.orders.target=orders:9000" mapsep:"none" placeholder:"KEY=VALUE"`
+
+	kong.Plugins
+	flags *configFlags
+}
+
+func newServeCommand() serveCommand {
+	flags := newConfigFlags()
+	return serveCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+}
+
+// Run serves until the context ends, SIGTERM or SIGINT comes, or a part fails.
+func (c *serveCommand) Run(ctx context.Context, s *session) error {
+	flags := c.flags.given()
+	maps.Copy(flags, c.Set)
+	settings, err := s.load(flags)
+	if err != nil {
+		return usageError{err}
+	}
+	logger := newLogger(s.Err, settings.Log)
+	return untilSignalled(ctx, logger, func(ctx context.Context) error {
+		a, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
+		if err != nil {
+			return err
+		}
+		return a.Run(ctx)
+	})
+}
+
+// errHurried is the end of those who are asked twice.
+var errHurried = errors.New("stopped at once by a second signal; what was in hand is picked up when its lease ends")
+
+// untilSignalled runs serve with a context that the first SIGTERM or SIGINT ends. The second one does not wait for serve.
+func untilSignalled(ctx context.Context, logger *slog.Logger, serve func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx) }()
+	for received := 0; ; received++ {
+		select {
+		case err := <-served:
+			return err
+		case got := <-signals:
+			if received > 0 {
+				return errHurried
+			}
+			logger.Info("stopping; a second signal ends the process at once", "signal", got.String())
+			cancel()
+		}
+	}
+}
+
+func newLogger(w io.Writer, settings config.Log) *slog.Logger {
+	var level slog.Level
+	// The configuration has checked the name.
+	_ = level.UnmarshalText([]byte(settings.Level))
+	options := &slog.HandlerOptions{Level: level}
+	if settings.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,112 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/msghandler/msghandler/internal/cli"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// output is a writer that may be read while it is written to.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// serve runs msghandler serve with embedded parts and returns its address, and how to stop it.
+func serve(t *testing.T, args ...string) (addr string, stop func() int) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = free.Addr().String()
+	_ = free.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	log, ended := &output{}, make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Process{
+			Args: append([]string{
+				"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0", "--redis.url=embedded:", "--amqp.url=embedded:",
+			}, args...),
+			Env: []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}, In: strings.NewReader(""), Out: log, Err: log,
+		})
+	}()
+	stop = sync.OnceValue(func() int {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { stop() })
+	defer func() {
+		if t.Failed() {
+			t.Log(log)
+		}
+	}()
+	servers.Eventually(t, 20*time.Second, "the coordinator answers", func() bool {
+		return run(nil, "stats", "--server", addr).status == 0
+	})
+	return addr, stop
+}
+
+func TestTheCommandsOnARealCoordinator(t *testing.T) {
+	t.Parallel()
+	addr, stop := serve(t, "--send.backoff=1ms")
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := msghandlerv1.NewMessageHandlerServiceClient(conn)
+	for _, id := range []string{"1", "2", "3"} {
+		if _, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
+			Producer: "orders", CallbackTarget: "127.0.0.1:1",
+			Message: &msghandlerv1.Message{Id: id, RoutingKey: "nowhere", Body: []byte("order " + id)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"MSGHANDLER_SERVER=" + addr}
+	run(env, "stats").want(t, 0, "pending     3 ", "")
+	run(env, "list", "--state=pending", "--producer=orders").want(t, 0, "orders/2 ", "")
+	run(env, "show", "orders/1").want(t, 0, "order 1\n", "")
+	run(env, "show", "orders/9").want(t, 3, "", "orders/9")
+	run(env, "retry", "orders/1", "orders/9").want(t, 3, "retried 1\n", "orders/9")
+	run(env, "discard", "orders/1", "--reason=test").want(t, 0, "discarded 1\n", "")
+	run(env, "show", "orders/1").want(t, 3, "", "orders/1")
+	run(env, "discard", "--state=dead", "--yes").want(t, 0, "discarded 0\n", "")
+	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").want(t, 0, "discarded 1; more match", "")
+	got := run(env, "discard", "--state=pending", "--yes", "--output=json")
+	var document struct {
+		Discarded int64
+		More      bool
+	}
+	if err := json.Unmarshal([]byte(got.out), &document); err != nil || document.Discarded != 1 || document.More {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if status := stop(); status != 0 {
+		t.Errorf("serve ended with %d", status)
+	}
+}

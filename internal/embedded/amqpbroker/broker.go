@@ -1,0 +1,228 @@
+// Package amqpbroker is a small AMQP 0-9-1 broker that lives inside a process, for the demo, for trying things out and
+// for tests.
+//
+// It is not durable: everything is in memory and ends with the process, also what is declared durable and published as
+// persistent. It is not made for the network either: it listens on loopback only unless it is told otherwise, has one
+// user, one virtual host and no TLS.
+//
+// Within those limits it behaves like RabbitMQ, held to that by a suite that runs against both: direct, fanout, topic
+// and headers exchanges, confirms, returns, prefetch, redelivery, time-to-live of messages and queues, length limits,
+// dead-lettering with x-death, cancelled consumers, heartbeats, blocked connections, and exceptions with RabbitMQ's
+// codes and texts. Quorum queues are accepted and count deliveries; they are no more durable than the others. Left out:
+// transactions, bindings between exchanges, alternate exchanges, the CC and BCC headers, priorities, streams.
+//
+// Beyond what RabbitMQ can do, a Judge may decide what becomes of each publishing: a broker that nacks, forgets, lies
+// or breaks the connection on demand.
+package amqpbroker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Config says how a broker is set up. The zero value is ready to use.
+type Config struct {
+	// User and Password are the only ones let in; both empty means guest and guest.
+	User, Password string
+	// Vhost is the only virtual host; empty means "/".
+	Vhost string
+	// Heartbeat is what clients are offered, in whole seconds; they may choose a shorter one. 0 means 60 s, as
+	// RabbitMQ.
+	Heartbeat time.Duration
+	// AllowRemote lets Listen take addresses that are not loopback.
+	AllowRemote bool
+	// Judge, when set, decides what becomes of each publishing.
+	Judge Judge
+	// Logger gets a line for each connection that ends in an error; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// ErrClosed says that the broker is closed.
+var ErrClosed = errors.New("the embedded AMQP broker is closed")
+
+// Broker is a running broker. Its methods may be called concurrently.
+type Broker struct {
+	config Config
+
+	// mu guards all that follows, and all state of connections, channels, exchanges and queues that their own types do
+	// not say otherwise of.
+	mu          sync.Mutex
+	exchanges   map[string]*exchange
+	queues      map[string]*queue
+	connections map[*connection]struct{}
+	listeners   []net.Listener
+	blocked     string
+	// unblocked wakes readers of blocked connections.
+	unblocked *sync.Cond
+	names     int
+	closed    bool
+
+	running sync.WaitGroup
+}
+
+// New returns a broker that nobody can reach yet: see Listen and Dial. Close it in the end.
+func New(config Config) *Broker {
+	if config.User == "" && config.Password == "" {
+		config.User, config.Password = "guest", "guest"
+	}
+	if config.Vhost == "" {
+		config.Vhost = "/"
+	}
+	if config.Heartbeat == 0 {
+		config.Heartbeat = time.Minute
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	b := &Broker{
+		config:      config,
+		exchanges:   standardExchanges(),
+		queues:      map[string]*queue{},
+		connections: map[*connection]struct{}{},
+	}
+	b.unblocked = sync.NewCond(&b.mu)
+	return b
+}
+
+// Listen serves clients at a TCP address such as 127.0.0.1:0 and returns the address that it really got. It may be
+// called several times.
+func (b *Broker) Listen(address string) (string, error) {
+	if !b.config.AllowRemote && !isLoopback(address) {
+		return "", fmt.Errorf("listen on %q: only loopback addresses are allowed", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("listen for AMQP: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return "", errors.Join(ErrClosed, listener.Close())
+	}
+	b.listeners = append(b.listeners, listener)
+	b.running.Go(func() { b.accept(listener) })
+	return listener.Addr().String(), nil
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func (b *Broker) accept(listener net.Listener) {
+	for {
+		nc, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Such as too many open files: give others the time to close some.
+			b.config.Logger.Warn("the embedded AMQP broker cannot accept a connection", "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		if b.serve(nc) != nil {
+			return
+		}
+	}
+}
+
+// acceptPause keeps a listener that fails again and again from taking a whole processor.
+const acceptPause = 100 * time.Millisecond
+
+// Dial connects to the broker through memory. It fits amqp.Config.Dial, where its arguments mean nothing, and works
+// inside a testing/synctest bubble when the broker was made there too.
+func (b *Broker) Dial(_, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	if err := b.serve(server); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// serve starts the two goroutines of a connection.
+func (b *Broker) serve(nc net.Conn) error {
+	c := newConnection(b, nc)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errors.Join(ErrClosed, nc.Close())
+	}
+	b.connections[c] = struct{}{}
+	b.running.Go(c.read)
+	b.running.Go(c.write)
+	return nil
+}
+
+// Close drops every connection, forgets everything and waits until nothing of the broker runs any more.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.cutAll()
+	for _, q := range b.queues {
+		q.stopTimers()
+	}
+	var errs []error
+	for _, listener := range b.listeners {
+		errs = append(errs, listener.Close())
+	}
+	b.listeners = nil
+	b.mu.Unlock()
+	b.running.Wait()
+	return errors.Join(errs...)
+}
+
+// CutAll drops every connection without a word, like a network that fails. Queues and messages stay, save exclusive and
+// auto-delete queues; clients may connect again at once.
+func (b *Broker) CutAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cutAll()
+}
+
+func (b *Broker) cutAll() {
+	for c := range b.connections {
+		c.cut()
+	}
+}
+
+// SetBlocked starts an alarm with that reason, or ends it when the reason is empty. As with RabbitMQ, a connection is
+// told of it when it next publishes, and from then on nothing is read from it until the alarm is over. Connections that
+// do not publish notice nothing.
+func (b *Broker) SetBlocked(reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocked = reason
+	if reason != "" {
+		return
+	}
+	for c := range b.connections {
+		c.tellUnblocked()
+	}
+	b.unblocked.Broadcast()
+}
+
+// Depth is the number of messages that are ready in a queue, not counting those that consumers hold unacknowledged; -1
+// when there is no such queue.
+func (b *Broker) Depth(queue string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queues[queue]
+	if q == nil {
+		return -1
+	}
+	return q.ready.len()
+}
+
+// newName gives names for queues and consumers whose clients gave none.
+func (b *Broker) newName(prefix string) string {
+	b.names++
+	return fmt.Sprintf("%s-%d", prefix, b.names)
+}

@@ -1,0 +1,168 @@
+package amqpbroker
+
+import "errors"
+
+// channel is one channel of a connection.
+type channel struct {
+	id        uint16
+	conn      *connection
+	consumers map[string]*consumer
+	// closing: the client was told that the channel is closed; only its agreement is waited for.
+	closing bool
+	// lastQueue is what an empty queue name means: the queue that was declared last.
+	lastQueue string
+
+	// prefetch is the limit of consumers that are yet to come; limit is that of the whole channel. 0 means no limit.
+	prefetch, limit int
+	deliveryTag     uint64
+	unacked         []delivery
+
+	confirms confirms
+}
+
+// channelMethods is what a client may ask for on an open channel.
+var channelMethods = map[methodID]func(*channel, *decoder) error{
+	channelFlow:       (*channel).flow,
+	exchangeDeclare:   (*channel).exchangeDeclare,
+	exchangeDelete:    (*channel).exchangeDelete,
+	queueDeclare:      (*channel).queueDeclare,
+	queueBind:         (*channel).queueBind,
+	queueUnbind:       (*channel).queueUnbind,
+	queuePurge:        (*channel).queuePurge,
+	queueDelete:       (*channel).queueDelete,
+	basicQos:          (*channel).qos,
+	basicConsume:      (*channel).consume,
+	basicCancel:       (*channel).cancel,
+	basicGet:          (*channel).get,
+	basicAck:          (*channel).ack,
+	basicNack:         (*channel).nack,
+	basicReject:       (*channel).reject,
+	basicRecover:      (*channel).recoverSync,
+	basicRecoverAsync: (*channel).recoverUnacked,
+	confirmSelect:     (*channel).confirmSelect,
+}
+
+// handleChannel does what a method of a channel says.
+func (c *connection) handleChannel(cmd *command) error {
+	if c.phase != phaseOpen {
+		return connectionError(codeCommandInvalid, "a method of a channel before the connection is open")
+	}
+	if cmd.id != basicPublish {
+		c.sendConfirms()
+	}
+	ch := c.channels[cmd.channel]
+	switch {
+	case cmd.id == channelOpen:
+		return c.openChannel(cmd.channel)
+	case cmd.id == channelCloseOK:
+		if ch != nil && ch.closing {
+			delete(c.channels, cmd.channel)
+		}
+		return nil
+	case ch == nil:
+		return connectionError(codeChannelError, "expected 'channel.open'")
+	case cmd.id == channelClose:
+		ch.dropConsumers()
+		ch.release()
+		delete(c.channels, cmd.channel)
+		c.send(cmd.channel, channelCloseOK, nil)
+		return nil
+	case ch.closing:
+		return nil
+	}
+	return ch.fail(cmd.id, ch.do(cmd))
+}
+
+func (c *connection) openChannel(id uint16) error {
+	if c.channels[id] != nil {
+		return connectionError(codeChannelError, "second 'channel.open' seen")
+	}
+	if id == 0 || id > maxChannel {
+		return connectionError(codeChannelError, "channel number %d", id)
+	}
+	c.channels[id] = &channel{id: id, conn: c, consumers: map[string]*consumer{}}
+	c.send(id, channelOpenOK, encoder(nil).u32(0))
+	return nil
+}
+
+// do does one method.
+func (ch *channel) do(cmd *command) error {
+	if cmd.id == basicPublish {
+		return ch.publish(cmd)
+	}
+	method := channelMethods[cmd.id]
+	if method == nil {
+		return connectionError(codeNotImplemented, "method %d.%d", cmd.id.class(), cmd.id.number())
+	}
+	return method(ch, &cmd.arguments)
+}
+
+// fail closes the channel when that is what the error asks for; any other error is the connection's.
+func (ch *channel) fail(id methodID, err error) error {
+	var e *exception
+	if !errors.As(err, &e) {
+		if err == nil || errors.Is(err, errCut) {
+			return err
+		}
+		return syntaxError(id, err)
+	}
+	if e.hard {
+		return e
+	}
+	ch.conn.sendConfirms()
+	ch.send(channelClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(uint32(id)))
+	ch.closing = true
+	ch.dropConsumers()
+	ch.release()
+	return nil
+}
+
+func (ch *channel) send(id methodID, arguments encoder) {
+	ch.conn.send(ch.id, id, arguments)
+}
+
+// answer sends the answer to a method, unless the client wants none.
+func (ch *channel) answer(noWait bool, id methodID, arguments encoder) {
+	if !noWait {
+		ch.send(id, arguments)
+	}
+}
+
+// dropConsumers ends all consumers.
+func (ch *channel) dropConsumers() {
+	for _, k := range ch.consumers {
+		k.detach()
+	}
+}
+
+// release gives back what the client has not acknowledged.
+func (ch *channel) release() {
+	unacked := ch.unacked
+	ch.unacked = nil
+	for _, d := range unacked {
+		d.giveBack()
+	}
+	pumpAll(unacked)
+}
+
+func (ch *channel) flow(d *decoder) error {
+	active := d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	if !active {
+		return connectionError(codeNotImplemented, "active=false")
+	}
+	ch.send(channelFlowOK, encoder(nil).bit(true))
+	return nil
+}
+
+func (ch *channel) confirmSelect(d *decoder) error {
+	noWait := d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	ch.confirms.on = true
+	ch.answer(noWait, confirmSelectOK, nil)
+	return nil
+}

@@ -1,0 +1,284 @@
+package amqpbroker
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	// maxFrame and maxChannel are what clients are offered, as RabbitMQ does; minFrame is the least they may choose.
+	maxFrame   = 131072
+	minFrame   = 4096
+	maxChannel = 2047
+	// handshakeTimeout is how long a client may take until its connection is open, as with RabbitMQ.
+	handshakeTimeout = 10 * time.Second
+	// closeTimeout is how long a client may take to agree that its connection is closed.
+	closeTimeout = 5 * time.Second
+	// readBuffer holds a good number of small publishings, so that they are read and confirmed together.
+	readBuffer = 64 << 10
+)
+
+// errBye ends a connection that was closed as it should be.
+var errBye = errors.New("closed")
+
+// connection is one client's connection. One goroutine reads, and does what it reads while it holds the broker's lock;
+// another writes.
+type connection struct {
+	broker *Broker
+	nc     net.Conn
+	out    *outbox
+
+	// The reader's own.
+	in       *bufio.Reader
+	incoming map[uint16]*incoming
+	phase    phase
+	// idle is how long the client may be silent; 0 means for ever.
+	idle time.Duration
+	// until is when the client must be done with opening or closing; zero means that it is doing neither.
+	until time.Time
+
+	// Guarded by the broker's lock.
+	channels map[uint16]*channel
+	// unconfirmed are channels that owe confirms.
+	unconfirmed []*channel
+	maxFrame    uint32
+	// toldBlocked says that the client knows of an alarm, and not yet of its end.
+	toldBlocked  bool
+	capabilities table
+	// starved says that consumers went without because the client reads too slowly.
+	starved bool
+	gone    bool
+}
+
+func newConnection(b *Broker, nc net.Conn) *connection {
+	c := &connection{
+		broker:   b,
+		nc:       nc,
+		out:      newOutbox(),
+		incoming: map[uint16]*incoming{},
+		channels: map[uint16]*channel{},
+		maxFrame: maxFrame,
+		until:    time.Now().Add(handshakeTimeout),
+	}
+	c.in = bufio.NewReaderSize(input{c}, readBuffer)
+	return c
+}
+
+// send sends one method.
+func (c *connection) send(channel uint16, id methodID, arguments encoder) {
+	c.out.add(func(b []byte) []byte { return appendMethod(b, channel, id, arguments) })
+}
+
+// sendContent sends a method with a message.
+func (c *connection) sendContent(channel uint16, id methodID, arguments encoder, properties, body []byte) {
+	c.out.add(func(b []byte) []byte {
+		return appendContent(appendMethod(b, channel, id, arguments), channel, properties, body, c.maxFrame)
+	})
+}
+
+// write is the goroutine that writes.
+func (c *connection) write() {
+	err := c.out.run(c.nc, c.feed)
+	c.out.breakOff()
+	c.broker.mu.Lock()
+	c.gone = true
+	c.broker.unblocked.Broadcast()
+	c.broker.mu.Unlock()
+	if closeErr := c.nc.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		c.broker.config.Logger.Debug("an AMQP client is gone", "error", err)
+	}
+}
+
+// read is the goroutine that reads.
+func (c *connection) read() {
+	err := c.serve()
+	if !errors.Is(err, errBye) && !errors.Is(err, io.EOF) {
+		c.broker.config.Logger.Debug("an AMQP connection has ended", "error", err)
+	}
+	c.leave()
+	c.out.finish()
+}
+
+// serve does what the client says until there is no more to come; the error says why.
+func (c *connection) serve() error {
+	if err := c.greet(); err != nil {
+		return err
+	}
+	for {
+		f, err := readFrame(c.in, c.maxFrame)
+		if err == nil {
+			err = c.handle(f)
+		}
+		if err = c.fail(err); err != nil {
+			return err
+		}
+	}
+}
+
+// input is what the reader's buffer is filled from.
+type input struct{ *connection }
+
+// Read reads from the client. It may block, so what was held back to be sent together is sent first.
+func (c input) Read(p []byte) (int, error) {
+	c.broker.mu.Lock()
+	c.sendConfirms()
+	c.broker.mu.Unlock()
+	c.out.waitForRoom()
+	deadline := c.until
+	if deadline.IsZero() && c.idle > 0 {
+		deadline = time.Now().Add(c.idle)
+	}
+	if err := c.nc.SetReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	return c.nc.Read(p)
+}
+
+// handle does what a frame says.
+func (c *connection) handle(f frame) error {
+	if f.kind == frameHeartbeat {
+		return nil
+	}
+	if c.phase == phaseClosing && !c.isClose(f) {
+		return nil
+	}
+	cmd, err := c.assemble(f)
+	if err != nil {
+		return err
+	}
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	if f.kind == frameHeader {
+		defer c.waitUnblocked()
+	}
+	return c.do(cmd)
+}
+
+// do does one command; nil stands for one that is not complete yet.
+func (c *connection) do(cmd *command) error {
+	if cmd == nil {
+		return nil
+	}
+	if cmd.id.class() == connectionStart.class() {
+		return c.handleConnection(cmd)
+	}
+	return c.handleChannel(cmd)
+}
+
+// waitUnblocked tells a client that publishes about an alarm and reads no more from it until that is over. Confirms
+// that were held back are sent before, as there is nothing more to hold them back for.
+func (c *connection) waitUnblocked() {
+	if c.broker.blocked == "" {
+		return
+	}
+	c.sendConfirms()
+	if c.can("connection.blocked") {
+		c.toldBlocked = true
+		c.send(0, connectionBlocked, encoder(nil).shortString(c.broker.blocked))
+	}
+	for c.broker.blocked != "" && !c.gone {
+		c.broker.unblocked.Wait()
+	}
+}
+
+// tellUnblocked tells a client that knows of an alarm about its end.
+func (c *connection) tellUnblocked() {
+	if c.toldBlocked {
+		c.toldBlocked = false
+		c.send(0, connectionUnblocked, nil)
+	}
+}
+
+// can says whether the client has a capability.
+func (c *connection) can(capability string) bool {
+	v, _ := c.capabilities.get(capability).plain().(bool)
+	return v
+}
+
+// fail answers what went wrong with a close of the connection when it is for the client to know. It returns an error
+// when there is nothing more to read.
+func (c *connection) fail(err error) error {
+	var e *exception
+	if !errors.As(err, &e) {
+		return err
+	}
+	if c.phase == phaseClosing {
+		return e
+	}
+	c.broker.config.Logger.Warn("an AMQP connection is closed for an error of its client", "error", err)
+	c.phase = phaseClosing
+	c.until = time.Now().Add(closeTimeout)
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	c.sendConfirms()
+	c.send(0, connectionClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(0))
+	c.releaseAll()
+	if e.code == codeFrameError {
+		return e // what follows cannot be made out any more
+	}
+	return nil
+}
+
+// sendConfirms sends the confirms that were held back to be sent together.
+func (c *connection) sendConfirms() {
+	for _, ch := range c.unconfirmed {
+		ch.sendConfirms()
+	}
+	c.unconfirmed = c.unconfirmed[:0]
+}
+
+// feed gives consumers what they could not be given while the client was behind with reading.
+func (c *connection) feed() {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	if !c.starved || c.out.congested() {
+		return
+	}
+	c.starved = false
+	for _, ch := range c.channels {
+		for _, k := range ch.consumers {
+			k.queue.pump()
+		}
+	}
+}
+
+// cut drops the connection without a word.
+func (c *connection) cut() {
+	c.gone = true
+	c.broker.unblocked.Broadcast()
+	// The reader and the writer find out by themselves, and close it once more.
+	_ = c.nc.Close()
+}
+
+// leave takes all traces of the connection out of the broker.
+func (c *connection) leave() {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	c.sendConfirms()
+	c.gone = true
+	delete(c.broker.connections, c)
+	c.releaseAll()
+}
+
+// releaseAll ends all channels and deletes the connection's exclusive queues. Every consumer goes before any message is
+// given back, or one channel would get what another one gives back.
+func (c *connection) releaseAll() {
+	for _, ch := range c.channels {
+		ch.dropConsumers()
+	}
+	for _, ch := range c.channels {
+		ch.release()
+	}
+	clear(c.channels)
+	for _, q := range c.broker.queues {
+		if q.owner == c {
+			q.delete()
+		}
+	}
+}

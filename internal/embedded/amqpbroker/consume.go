@@ -1,0 +1,273 @@
+package amqpbroker
+
+import (
+	"slices"
+	"sort"
+)
+
+// consumer is a client that wants what comes into a queue.
+type consumer struct {
+	tag      string
+	channel  *channel
+	queue    *queue
+	noAck    bool
+	prefetch int
+	unacked  int
+}
+
+// delivery is a message that a client holds and has not acknowledged. Its consumer is nil when the client fetched it.
+type delivery struct {
+	tag      uint64
+	message  *message
+	queue    *queue
+	consumer *consumer
+}
+
+// canTake says whether the consumer may get one more message now.
+func (k *consumer) canTake() bool {
+	ch := k.channel
+	if !k.noAck {
+		if k.prefetch > 0 && k.unacked >= k.prefetch || ch.limit > 0 && len(ch.unacked) >= ch.limit {
+			return false
+		}
+	}
+	if ch.conn.gone {
+		return false
+	}
+	if ch.conn.out.congested() {
+		ch.conn.starved = true
+		return false
+	}
+	return true
+}
+
+// deliver sends a message to the consumer.
+func (k *consumer) deliver(m *message) {
+	ch := k.channel
+	ch.deliveryTag++
+	if !k.noAck {
+		k.unacked++
+		ch.unacked = append(ch.unacked, delivery{ch.deliveryTag, m, k.queue, k})
+	}
+	arguments := encoder(nil).shortString(k.tag).u64(ch.deliveryTag).bit(m.redelivered).
+		shortString(m.exchange).shortString(m.key)
+	ch.conn.sendContent(ch.id, basicDeliver, arguments, m.encodedFor(k.queue), m.body)
+}
+
+// detach ends the consumer. An auto-delete queue goes with its last one.
+func (k *consumer) detach() {
+	delete(k.channel.consumers, k.tag)
+	k.queue.removeConsumer(k)
+}
+
+func (ch *channel) qos(d *decoder) error {
+	size, count, global := d.u32(), int(d.u16()), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	if size != 0 {
+		return connectionError(codeNotImplemented, "prefetch_size!=0 (%d)", size)
+	}
+	if global {
+		ch.limit = count
+		ch.pumpConsumers()
+	} else {
+		ch.prefetch = count
+	}
+	ch.send(basicQosOK, nil)
+	return nil
+}
+
+func (ch *channel) consume(d *decoder) error {
+	d.u16()
+	name, tag, flags := d.shortString(), d.shortString(), d.u8()
+	d.table()
+	if d.err != nil {
+		return d.err
+	}
+	q, err := ch.findQueue(name)
+	if err != nil {
+		return err
+	}
+	noAck, exclusive, noWait := flags&2 != 0, flags&4 != 0, flags&8 != 0
+	b := ch.conn.broker
+	if q.taken || exclusive && len(q.consumers) > 0 {
+		return channelError(codeAccessRefused, "queue '%s' in vhost '%s' in exclusive use", q.name, b.config.Vhost)
+	}
+	if tag == "" {
+		tag = b.newName("amq.ctag")
+	}
+	if ch.consumers[tag] != nil {
+		return connectionError(codeNotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	k := &consumer{tag: tag, channel: ch, queue: q, noAck: noAck, prefetch: ch.prefetch}
+	ch.consumers[tag] = k
+	q.taken = exclusive
+	q.addConsumer(k)
+	ch.answer(noWait, basicConsumeOK, encoder(nil).shortString(tag))
+	q.pump()
+	return nil
+}
+
+func (ch *channel) cancel(d *decoder) error {
+	tag, noWait := d.shortString(), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	if k := ch.consumers[tag]; k != nil {
+		k.detach()
+	}
+	ch.answer(noWait, basicCancelOK, encoder(nil).shortString(tag))
+	return nil
+}
+
+func (ch *channel) get(d *decoder) error {
+	d.u16()
+	name, noAck := d.shortString(), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	q, err := ch.findQueue(name)
+	if err != nil {
+		return err
+	}
+	m := q.fetch()
+	if m == nil {
+		ch.send(basicGetEmpty, encoder(nil).shortString(""))
+		return nil
+	}
+	ch.deliveryTag++
+	if !noAck {
+		ch.unacked = append(ch.unacked, delivery{tag: ch.deliveryTag, message: m, queue: q})
+	}
+	arguments := encoder(nil).u64(ch.deliveryTag).bit(m.redelivered).shortString(m.exchange).shortString(m.key).
+		u32(uint32(q.ready.len()))
+	ch.conn.sendContent(ch.id, basicGetOK, arguments, m.encodedFor(q), m.body)
+	return nil
+}
+
+func (ch *channel) ack(d *decoder) error {
+	tag, multiple := d.u64(), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	return ch.settle(tag, multiple, delivery.forget)
+}
+
+func (ch *channel) nack(d *decoder) error {
+	tag, flags := d.u64(), d.u8()
+	if d.err != nil {
+		return d.err
+	}
+	return ch.settle(tag, flags&1 != 0, refusal(flags&2 != 0))
+}
+
+func (ch *channel) reject(d *decoder) error {
+	tag, requeue := d.u64(), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	return ch.settle(tag, false, refusal(requeue))
+}
+
+func refusal(requeue bool) func(delivery) {
+	if requeue {
+		return delivery.giveBack
+	}
+	return delivery.deadLetter
+}
+
+// settle takes deliveries from the client's hands and does with them what the client said.
+func (ch *channel) settle(tag uint64, multiple bool, do func(delivery)) error {
+	settled, ok := ch.takeUnacked(tag, multiple)
+	if !ok {
+		return channelError(codePreconditionFailed, "unknown delivery tag %d", tag)
+	}
+	for _, d := range settled {
+		do(d)
+	}
+	pumpAll(settled)
+	if ch.limit > 0 {
+		ch.pumpConsumers()
+	}
+	return nil
+}
+
+// takeUnacked removes one delivery, or with multiple all up to it; then 0 means all that there are.
+func (ch *channel) takeUnacked(tag uint64, multiple bool) (taken []delivery, ok bool) {
+	i := sort.Search(len(ch.unacked), func(i int) bool { return ch.unacked[i].tag >= tag })
+	found := i < len(ch.unacked) && ch.unacked[i].tag == tag
+	switch {
+	case multiple && tag == 0:
+		taken, ch.unacked = ch.unacked, nil
+		return taken, true
+	case !found:
+		return nil, false
+	case multiple || i == 0:
+		taken = slices.Clone(ch.unacked[:i+1])
+		clear(ch.unacked[:i+1])
+		ch.unacked = ch.unacked[i+1:]
+	default:
+		taken = []delivery{ch.unacked[i]}
+		ch.unacked = slices.Delete(ch.unacked, i, i+1)
+	}
+	return taken, true
+}
+
+// forget is for a delivery that the client has done with.
+func (d delivery) forget() {
+	if d.consumer != nil {
+		d.consumer.unacked--
+	}
+}
+
+// giveBack puts a message back to where it stood in its queue, unless it has come back too often.
+func (d delivery) giveBack() {
+	d.forget()
+	d.queue.giveBack(d.message)
+}
+
+// deadLetter is for a message that the client does not want to see again.
+func (d delivery) deadLetter() {
+	d.forget()
+	d.queue.deadLetter(d.message, reasonRejected)
+}
+
+// pumpAll has the queues of deliveries look for consumers again.
+func pumpAll(deliveries []delivery) {
+	var last *queue
+	for _, d := range deliveries {
+		if d.queue != last {
+			d.queue.pump()
+			last = d.queue
+		}
+	}
+}
+
+// pumpConsumers has the queues of all the channel's consumers look for consumers again.
+func (ch *channel) pumpConsumers() {
+	for _, k := range ch.consumers {
+		k.queue.pump()
+	}
+}
+
+func (ch *channel) recoverSync(d *decoder) error {
+	if err := ch.recoverUnacked(d); err != nil {
+		return err
+	}
+	ch.send(basicRecoverOK, nil)
+	return nil
+}
+
+// recoverUnacked has everything delivered again that the client holds.
+func (ch *channel) recoverUnacked(d *decoder) error {
+	requeue := d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	if !requeue {
+		return connectionError(codeNotImplemented, "requeue=false")
+	}
+	ch.release()
+	return nil
+}

@@ -1,0 +1,105 @@
+package amqpbroker
+
+import (
+	"slices"
+	"time"
+)
+
+// Why a message was dead-lettered, as it stands in x-death.
+const (
+	reasonRejected      = "rejected"
+	reasonExpired       = "expired"
+	reasonMaxLength     = "maxlen"
+	reasonDeliveryLimit = "delivery_limit"
+)
+
+// deadLetter brings a message that leaves its queue unwanted to the queue's dead-letter exchange, if it has one.
+func (q *queue) deadLetter(m *message, reason string) {
+	b := q.broker
+	if !q.settings.hasDeadExchange || b.exchanges[q.settings.deadExchange] == nil {
+		return
+	}
+	dead := q.deadContent(m, reason)
+	deaths := dead.properties.headers().arrayOf("x-death")
+	for _, target := range b.route(dead) {
+		full := target.settings.refusing() && target.full(1, int64(len(dead.body)))
+		if full || reason != reasonRejected && circles(target.name, deaths) {
+			continue
+		}
+		target.enqueue(dead)
+	}
+}
+
+// deadContent gives the message with the headers that tell its story.
+func (q *queue) deadContent(m *message, reason string) *content {
+	dead := *m.content
+	dead.exchange = q.settings.deadExchange
+	if q.settings.hasDeadKey {
+		dead.key = q.settings.deadKey
+	}
+	headers := m.properties.headers()
+	if _, known := headers.stringOf("x-first-death-queue"); !known {
+		headers = headers.
+			set("x-first-death-exchange", stringValue(m.exchange)).
+			set("x-first-death-queue", stringValue(q.name)).
+			set("x-first-death-reason", stringValue(reason))
+	}
+	headers = headers.set("x-death", arrayValue(q.deathsOf(m, headers, reason)))
+	dead.properties = m.properties.withHeaders(headers)
+	// Or it would expire in the next queue too. x-death keeps it.
+	dead.properties[propertyExpiration] = nil
+	dead.expiration = noTTL
+	dead.encoded = dead.properties.encode()
+	return &dead
+}
+
+// deathsOf gives what x-death says from now on: one entry for each queue and reason, the latest first.
+func (q *queue) deathsOf(m *message, headers table, reason string) []value {
+	deaths := slices.Clone(headers.arrayOf("x-death"))
+	count := int64(1)
+	for i, v := range deaths {
+		d := deathTable(v)
+		if name, _ := d.stringOf("queue"); name != q.name {
+			continue
+		}
+		if why, _ := d.stringOf("reason"); why != reason {
+			continue
+		}
+		if before, ok := d.get("count").integer(); ok {
+			count += before
+		}
+		deaths = slices.Delete(deaths, i, i+1)
+		break
+	}
+	death := table{
+		{"count", intValue(count)},
+		{"exchange", stringValue(m.exchange)},
+		{"queue", stringValue(q.name)},
+		{"reason", stringValue(reason)},
+		{"routing-keys", arrayValue([]value{stringValue(m.key)})},
+		{"time", timeValue(time.Now())},
+	}
+	if expiration, ok := m.properties.text(propertyExpiration); ok {
+		death = append(death, field{"original-expiration", stringValue(expiration)})
+	}
+	return slices.Insert(deaths, 0, tableValue(death))
+}
+
+func deathTable(v value) table {
+	return table{{"", v}}.tableOf("")
+}
+
+// circles says whether a message with that x-death has been in a queue before without any client having rejected it
+// since: then it would go round for ever.
+func circles(queue string, deaths []value) bool {
+	for _, v := range deaths {
+		d := deathTable(v)
+		if reason, ok := d.stringOf("reason"); !ok || reason == reasonRejected {
+			return false
+		}
+		if name, _ := d.stringOf("queue"); name == queue {
+			return true
+		}
+	}
+	return false
+}

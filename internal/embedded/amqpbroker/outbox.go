@@ -1,0 +1,166 @@
+package amqpbroker
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// congestion is how many octets may wait for a client before it gets no more deliveries until it has read some.
+	congestion = 1 << 20
+	// outboxLimit is how many octets may wait for a client before the broker reads no more from it.
+	outboxLimit = 8 << 20
+	// writeTimeout ends connections whose clients take nothing at all.
+	writeTimeout = 30 * time.Second
+	// lastWriteTimeout is how long a connection that ends may take to send what it still has.
+	lastWriteTimeout = time.Second
+)
+
+// outbox gathers what goes to one client. What is added while a write is under way leaves with the next one.
+type outbox struct {
+	mu      sync.Mutex
+	pending []byte
+	spare   []byte
+	// heartbeat is how often something must be sent; 0 means never mind.
+	heartbeat time.Duration
+	finished  bool
+	broken    bool
+	room      *sync.Cond
+	wake      chan struct{}
+}
+
+func newOutbox() *outbox {
+	o := &outbox{wake: make(chan struct{}, 1)}
+	o.room = sync.NewCond(&o.mu)
+	return o
+}
+
+// add appends to what is sent. The function gets what is pending and returns it with its own appended.
+func (o *outbox) add(appendTo func([]byte) []byte) {
+	o.mu.Lock()
+	if !o.broken {
+		o.pending = appendTo(o.pending)
+	}
+	o.mu.Unlock()
+	o.notify()
+}
+
+func (o *outbox) notify() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// setHeartbeat has something sent at least that often.
+func (o *outbox) setHeartbeat(interval time.Duration) {
+	o.mu.Lock()
+	o.heartbeat = interval
+	o.mu.Unlock()
+	o.notify()
+}
+
+// congested says whether the client is behind with reading.
+func (o *outbox) congested() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.pending) > congestion
+}
+
+// waitForRoom blocks while too much waits for the client.
+func (o *outbox) waitForRoom() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.pending) > outboxLimit && !o.broken {
+		o.room.Wait()
+	}
+}
+
+// finish has the rest sent and then ends run.
+func (o *outbox) finish() {
+	o.mu.Lock()
+	o.finished = true
+	o.mu.Unlock()
+	o.notify()
+}
+
+// breakOff forgets what is pending and everything that is still added.
+func (o *outbox) breakOff() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.broken = true
+	o.pending = nil
+	o.room.Broadcast()
+}
+
+// take gives all that is pending, and what run must know besides.
+func (o *outbox) take() (out []byte, heartbeat time.Duration, finished bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out = o.pending
+	o.pending = o.spare[:0]
+	o.spare = nil
+	o.room.Broadcast()
+	return out, o.heartbeat, o.finished
+}
+
+// giveBack lets a buffer be used again, unless it has grown so large that it is better forgotten.
+func (o *outbox) giveBack(b []byte) {
+	if cap(b) > 2*congestion {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spare = b
+}
+
+// run writes until the outbox is finished or the client cannot be written to any more. sent is called after each write.
+func (o *outbox) run(nc net.Conn, sent func()) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		due := o.wait(timer)
+		out, heartbeat, finished := o.take()
+		if due && len(out) == 0 && heartbeat > 0 {
+			out = appendFrame(out, frameHeartbeat, 0, nil)
+		}
+		if err := writeAll(nc, out, finished); err != nil {
+			return err
+		}
+		o.giveBack(out)
+		if finished {
+			return nil
+		}
+		if heartbeat == 0 {
+			heartbeat = time.Hour
+		}
+		timer.Reset(heartbeat)
+		sent()
+	}
+}
+
+// wait blocks until there is something to do; due says that a heartbeat is what is to be done.
+func (o *outbox) wait(timer *time.Timer) (due bool) {
+	select {
+	case <-o.wake:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func writeAll(nc net.Conn, out []byte, last bool) error {
+	if len(out) == 0 {
+		return nil
+	}
+	timeout := writeTimeout
+	if last {
+		timeout = lastWriteTimeout
+	}
+	if err := nc.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	_, err := nc.Write(out)
+	return err
+}

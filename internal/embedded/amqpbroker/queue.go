@@ -1,0 +1,250 @@
+package amqpbroker
+
+import (
+	"slices"
+	"time"
+)
+
+// message is one queue's copy of a published message.
+type message struct {
+	*content
+	// position is where the message stands among those of its queue; it keeps it when it comes back.
+	position    uint64
+	redelivered bool
+	// returns is how often it has come back.
+	returns int
+	// expires is when it is dead-lettered; zero means never.
+	expires time.Time
+}
+
+// encodedFor gives the properties as they are sent to the clients of a queue.
+func (m *message) encodedFor(q *queue) []byte {
+	if !q.settings.quorum || m.returns == 0 {
+		return m.encoded
+	}
+	headers := m.properties.headers().set("x-delivery-count", intValue(int64(m.returns)))
+	return m.properties.withHeaders(headers).encode()
+}
+
+// queue is a queue with its consumers.
+type queue struct {
+	broker              *Broker
+	name                string
+	durable, autoDelete bool
+	// owner is the connection that an exclusive queue belongs to.
+	owner     *connection
+	arguments table
+	settings  settings
+
+	ready     backlog
+	positions uint64
+	consumers []*consumer
+	// turn is the consumer that is asked first for the next message.
+	turn int
+	// taken: one consumer has the queue for itself.
+	taken   bool
+	deleted bool
+
+	expiry, unused *time.Timer
+}
+
+// publish stores a message that a client has published. It is false when the queue is full and refuses it.
+func (q *queue) publish(c *content) bool {
+	if q.settings.refusing() && q.full(1, int64(len(c.body))) {
+		if q.settings.overflow == overflowRejectDeadLetter {
+			q.deadLetter(&message{content: c}, reasonMaxLength)
+		}
+		return false
+	}
+	q.enqueue(c)
+	return true
+}
+
+// enqueue stores a message, at the cost of older ones when the queue is full.
+func (q *queue) enqueue(c *content) {
+	q.positions++
+	m := &message{content: c, position: q.positions, expires: q.expiryOf(c)}
+	if q.ready.len() == 0 {
+		// Straight through, so that a time-to-live of 0 means: now or never.
+		if k := q.nextConsumer(); k != nil {
+			k.deliver(m)
+			return
+		}
+	}
+	q.ready.push(m)
+	for q.ready.len() > 0 && q.full(0, 0) {
+		q.deadLetter(q.ready.pop(), reasonMaxLength)
+	}
+	q.pump()
+}
+
+// full says whether the queue is over its limits with that much more in it.
+func (q *queue) full(messages int, octets int64) bool {
+	s := q.settings
+	return s.maxLength >= 0 && int64(q.ready.len()+messages) > s.maxLength ||
+		s.maxBytes >= 0 && q.ready.bytes+octets > s.maxBytes
+}
+
+func (q *queue) expiryOf(c *content) time.Time {
+	ttl := c.expiration
+	if q.settings.ttl >= 0 && (ttl < 0 || q.settings.ttl < ttl) {
+		ttl = q.settings.ttl
+	}
+	if ttl < 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(ttl)
+}
+
+// pump delivers what can be delivered, and dead-letters what has expired. As with RabbitMQ a message expires only once
+// it stands at the head.
+func (q *queue) pump() {
+	if q.deleted {
+		return
+	}
+	for q.dropExpired(); q.ready.len() > 0; q.dropExpired() {
+		k := q.nextConsumer()
+		if k == nil {
+			break
+		}
+		k.deliver(q.ready.pop())
+	}
+	q.watchExpiry()
+}
+
+func (q *queue) dropExpired() {
+	for q.ready.len() > 0 {
+		head := q.ready.front()
+		if head.expires.IsZero() || head.expires.After(time.Now()) {
+			return
+		}
+		q.deadLetter(q.ready.pop(), reasonExpired)
+	}
+}
+
+// watchExpiry has the queue wake up when its head expires.
+func (q *queue) watchExpiry() {
+	if q.ready.len() == 0 || q.ready.front().expires.IsZero() {
+		return
+	}
+	wait := time.Until(q.ready.front().expires)
+	if q.expiry == nil {
+		q.expiry = time.AfterFunc(wait, func() { q.broker.later(q, (*queue).pump) })
+		return
+	}
+	q.expiry.Reset(wait)
+}
+
+// later does something with a queue when its time has come, if the queue still is there.
+func (b *Broker) later(q *queue, do func(*queue)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed && !q.deleted {
+		do(q)
+	}
+}
+
+// fetch takes the first message, or gives nil.
+func (q *queue) fetch() *message {
+	q.touch()
+	q.dropExpired()
+	if q.ready.len() == 0 {
+		return nil
+	}
+	m := q.ready.pop()
+	q.watchExpiry()
+	return m
+}
+
+// giveBack takes a message back that a client has not acknowledged.
+func (q *queue) giveBack(m *message) {
+	if q.deleted {
+		return
+	}
+	m.redelivered = true
+	m.returns++
+	if limit := q.settings.deliveryLimit; limit >= 0 && m.returns > limit {
+		q.deadLetter(m, reasonDeliveryLimit)
+		return
+	}
+	q.ready.putBack(m)
+}
+
+// nextConsumer finds who gets the next message, in turn.
+func (q *queue) nextConsumer() *consumer {
+	n := len(q.consumers)
+	for i := range n {
+		at := (q.turn + i) % n
+		if k := q.consumers[at]; k.canTake() {
+			q.turn = at + 1
+			return k
+		}
+	}
+	return nil
+}
+
+func (q *queue) addConsumer(k *consumer) {
+	q.consumers = append(q.consumers, k)
+	if q.unused != nil {
+		q.unused.Stop()
+	}
+}
+
+func (q *queue) removeConsumer(k *consumer) {
+	at := slices.Index(q.consumers, k)
+	if at < 0 {
+		return
+	}
+	q.consumers = slices.Delete(q.consumers, at, at+1)
+	if len(q.consumers) > 0 {
+		return
+	}
+	q.taken = false
+	q.touch()
+	if q.autoDelete && !q.deleted {
+		q.delete()
+	}
+}
+
+// touch starts the time anew after which a queue that nobody uses is deleted.
+func (q *queue) touch() {
+	after := q.settings.unusedFor
+	if after == 0 || len(q.consumers) > 0 || q.deleted {
+		return
+	}
+	if q.unused == nil {
+		q.unused = time.AfterFunc(after, func() { q.broker.later(q, (*queue).deleteUnused) })
+		return
+	}
+	q.unused.Reset(after)
+}
+
+// deleteUnused deletes a queue whose time is over. A consumer may have come at the last moment.
+func (q *queue) deleteUnused() {
+	if len(q.consumers) == 0 {
+		q.delete()
+	}
+}
+
+// delete deletes the queue with all that is in it and tells its consumers.
+func (q *queue) delete() {
+	q.deleted = true
+	q.stopTimers()
+	delete(q.broker.queues, q.name)
+	q.broker.unbindAll(q)
+	for _, k := range slices.Clone(q.consumers) {
+		if k.channel.conn.can("consumer_cancel_notify") && !k.channel.conn.gone {
+			k.channel.send(basicCancel, encoder(nil).shortString(k.tag).bit(true))
+		}
+		k.detach()
+	}
+	q.ready = backlog{}
+}
+
+func (q *queue) stopTimers() {
+	for _, timer := range []*time.Timer{q.expiry, q.unused} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}

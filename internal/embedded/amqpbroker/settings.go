@@ -1,0 +1,142 @@
+package amqpbroker
+
+import (
+	"fmt"
+	"time"
+)
+
+// What a full queue does with what comes in.
+const (
+	overflowDropHead         = "drop-head"
+	overflowReject           = "reject-publish"
+	overflowRejectDeadLetter = "reject-publish-dlx"
+)
+
+// settings is what a queue's arguments ask for.
+type settings struct {
+	// ttl is how long messages live; negative means for ever.
+	ttl time.Duration
+	// unusedFor is after what time without any use the queue is deleted; 0 means never.
+	unusedFor time.Duration
+	// maxLength and maxBytes are limits of the messages that are ready; negative means none.
+	maxLength, maxBytes int64
+	overflow            string
+
+	deadExchange, deadKey       string
+	hasDeadExchange, hasDeadKey bool
+
+	quorum bool
+	// deliveryLimit is how often a message may come back; negative means always.
+	deliveryLimit int
+}
+
+// comparedArguments are those that a queue that is declared again must have the same.
+var comparedArguments = []string{
+	"x-queue-type", "x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow",
+	"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-max-priority", "x-queue-mode",
+	"x-single-active-consumer",
+}
+
+func (s settings) refusing() bool {
+	return s.overflow == overflowReject || s.overflow == overflowRejectDeadLetter
+}
+
+// parseSettings reads a queue's arguments. Those it does not know mean nothing, as with RabbitMQ.
+func parseSettings(arguments table) (settings, error) {
+	r := argumentReader{arguments: arguments}
+	s := settings{
+		ttl:           r.duration("x-message-ttl"),
+		maxLength:     r.number("x-max-length"),
+		maxBytes:      r.number("x-max-length-bytes"),
+		deliveryLimit: int(r.number("x-delivery-limit")),
+		overflow:      r.choice("x-overflow", overflowDropHead, overflowReject, overflowRejectDeadLetter),
+		quorum:        r.choice("x-queue-type", typeClassic, typeQuorum) == typeQuorum,
+	}
+	if s.unusedFor = r.duration("x-expires"); s.unusedFor == 0 {
+		r.fail("x-expires", "must be positive")
+	}
+	s.unusedFor = max(s.unusedFor, 0)
+	s.deadExchange, s.hasDeadExchange = r.text("x-dead-letter-exchange")
+	s.deadKey, s.hasDeadKey = r.text("x-dead-letter-routing-key")
+	if s.hasDeadKey && !s.hasDeadExchange {
+		r.fail("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
+	}
+	return s, r.err
+}
+
+// The types of queues.
+const (
+	typeClassic = "classic"
+	typeQuorum  = "quorum"
+)
+
+// argumentReader reads arguments and keeps the first error.
+type argumentReader struct {
+	arguments table
+	err       error
+}
+
+func (r *argumentReader) fail(name, why string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("invalid arg '%s': %s", name, why)
+	}
+}
+
+// number gives a number that is not negative, or -1 when there is none.
+func (r *argumentReader) number(name string) int64 {
+	v := r.arguments.get(name)
+	if v == nil {
+		return -1
+	}
+	n, ok := v.integer()
+	switch {
+	case !ok:
+		r.fail(name, "must be a number")
+	case n < 0:
+		r.fail(name, fmt.Sprintf("{value_negative,%d}", n))
+	}
+	return n
+}
+
+// duration gives a number of milliseconds as a duration, or a negative one when there is none.
+func (r *argumentReader) duration(name string) time.Duration {
+	n := r.number(name)
+	if n > maxMilliseconds {
+		r.fail(name, fmt.Sprintf("{value_too_big,%d}", n))
+		n = 0
+	}
+	if n < 0 {
+		return noTTL
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// maxMilliseconds is the longest time that arguments may ask for, as with RabbitMQ: 100 years.
+const maxMilliseconds = 3153600000000
+
+func (r *argumentReader) text(name string) (s string, ok bool) {
+	v := r.arguments.get(name)
+	if v == nil {
+		return "", false
+	}
+	s, ok = r.arguments.stringOf(name)
+	if !ok {
+		r.fail(name, "must be a string")
+	}
+	return s, ok
+}
+
+// choice gives one of several strings; the first is the default.
+func (r *argumentReader) choice(name string, choices ...string) string {
+	s, ok := r.text(name)
+	if !ok {
+		return choices[0]
+	}
+	for _, c := range choices {
+		if s == c {
+			return s
+		}
+	}
+	r.fail(name, fmt.Sprintf("unknown value '%s'", s))
+	return choices[0]
+}

@@ -1,0 +1,328 @@
+package amqpbroker
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// findExchange gives the exchange of that name, or the exception for a missing one.
+func (ch *channel) findExchange(name string) (*exchange, error) {
+	b := ch.conn.broker
+	e := b.exchanges[name]
+	if e == nil {
+		return nil, channelError(codeNotFound, "no exchange '%s' in vhost '%s'", name, b.config.Vhost)
+	}
+	return e, nil
+}
+
+// findQueue gives the queue of that name, or the exception for one that is missing or another connection's.
+func (ch *channel) findQueue(name string) (*queue, error) {
+	if name == "" {
+		name = ch.lastQueue
+	}
+	b := ch.conn.broker
+	q := b.queues[name]
+	if q == nil {
+		return nil, channelError(codeNotFound, "no queue '%s' in vhost '%s'", name, b.config.Vhost)
+	}
+	if q.owner != nil && q.owner != ch.conn {
+		return nil, channelError(codeResourceLocked,
+			"cannot obtain exclusive access to locked queue '%s' in vhost '%s'. It could be originally declared on "+
+				"another connection or the exclusive property value does not match that of the original declaration.",
+			name, b.config.Vhost)
+	}
+	return q, nil
+}
+
+// checkReserved is for names that only the broker may give.
+func checkReserved(what, name string) error {
+	if strings.HasPrefix(name, "amq.") {
+		return channelError(codeAccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", what, name)
+	}
+	return nil
+}
+
+// difference is what is not the same when something is declared again.
+func (ch *channel) difference(what, name, argument, got, have string) error {
+	return channelError(codePreconditionFailed, "inequivalent arg '%s' for %s '%s' in vhost '%s': "+
+		"received %s but current is %s", argument, what, name, ch.conn.broker.config.Vhost, got, have)
+}
+
+// compared is one thing that must be the same when something is declared again.
+type compared struct {
+	argument  string
+	got, have string
+}
+
+func flag(argument string, got, have bool) compared {
+	return compared{argument, quote(strconv.FormatBool(got)), quote(strconv.FormatBool(have))}
+}
+
+func quote(s string) string { return "'" + s + "'" }
+
+func (ch *channel) checkSame(what, name string, all []compared) error {
+	for _, c := range all {
+		if c.got != c.have {
+			return ch.difference(what, name, c.argument, c.got, c.have)
+		}
+	}
+	return nil
+}
+
+func (ch *channel) exchangeDeclare(d *decoder) error {
+	d.u16()
+	name, kind, flags := d.shortString(), d.shortString(), d.u8()
+	d.table()
+	if d.err != nil {
+		return d.err
+	}
+	passive, noWait := flags&1 != 0, flags&16 != 0
+	e := &exchange{
+		name: name, kind: kind,
+		durable: flags&2 != 0, autoDelete: flags&4 != 0, internal: flags&8 != 0,
+	}
+	if err := ch.declareExchange(e, passive); err != nil {
+		return err
+	}
+	ch.answer(noWait, exchangeDeclareOK, nil)
+	return nil
+}
+
+func (ch *channel) declareExchange(e *exchange, passive bool) error {
+	if passive {
+		_, err := ch.findExchange(e.name)
+		return err
+	}
+	if !slices.Contains([]string{kindDirect, kindFanout, kindTopic, kindHeaders}, e.kind) {
+		return connectionError(codeCommandInvalid, "unknown exchange type '%s'", e.kind)
+	}
+	if e.name == "" {
+		return errDefaultExchange
+	}
+	b := ch.conn.broker
+	if have := b.exchanges[e.name]; have != nil {
+		return ch.checkSame("exchange", e.name, []compared{
+			{"type", quote(e.kind), quote(have.kind)},
+			flag("durable", e.durable, have.durable),
+			flag("auto_delete", e.autoDelete, have.autoDelete),
+			flag("internal", e.internal, have.internal),
+		})
+	}
+	if err := checkReserved("exchange", e.name); err != nil {
+		return err
+	}
+	b.exchanges[e.name] = e
+	return nil
+}
+
+var errDefaultExchange = channelError(codeAccessRefused, "operation not permitted on the default exchange")
+
+func (ch *channel) exchangeDelete(d *decoder) error {
+	d.u16()
+	name, flags := d.shortString(), d.u8()
+	if d.err != nil {
+		return d.err
+	}
+	if name == "" {
+		return errDefaultExchange
+	}
+	if err := checkReserved("exchange", name); err != nil {
+		return err
+	}
+	b := ch.conn.broker
+	if e := b.exchanges[name]; e != nil && flags&1 != 0 && len(e.bindings) > 0 {
+		return channelError(codePreconditionFailed, "exchange '%s' in vhost '%s' in use", name, b.config.Vhost)
+	}
+	delete(b.exchanges, name)
+	ch.answer(flags&2 != 0, exchangeDeleteOK, nil)
+	return nil
+}
+
+func (ch *channel) queueDeclare(d *decoder) error {
+	d.u16()
+	name, flags := d.shortString(), d.u8()
+	arguments := d.table()
+	if d.err != nil {
+		return d.err
+	}
+	passive, exclusive, noWait := flags&1 != 0, flags&4 != 0, flags&16 != 0
+	q := &queue{
+		broker: ch.conn.broker, name: name, arguments: arguments,
+		durable: flags&2 != 0, autoDelete: flags&8 != 0,
+	}
+	if exclusive {
+		q.owner = ch.conn
+	}
+	q, err := ch.declareQueue(q, passive)
+	if err != nil {
+		return err
+	}
+	ch.lastQueue = q.name
+	q.touch()
+	ch.answer(noWait, queueDeclareOK,
+		encoder(nil).shortString(q.name).u32(uint32(q.ready.len())).u32(uint32(len(q.consumers))))
+	return nil
+}
+
+// declareQueue gives the queue of that name: one that is there already, or else this one.
+func (ch *channel) declareQueue(q *queue, passive bool) (*queue, error) {
+	b := ch.conn.broker
+	if err := checkReserved("queue", q.name); err != nil && !passive {
+		return nil, err
+	}
+	if b.queues[q.name] != nil || passive {
+		have, err := ch.findQueue(q.name)
+		if err != nil || passive {
+			return have, err
+		}
+		return have, ch.checkSameQueue(q, have)
+	}
+	var err error
+	if q.settings, err = parseSettings(q.arguments); err != nil {
+		return nil, channelError(codePreconditionFailed, "%v for queue '%s' in vhost '%s'", err, q.name, b.config.Vhost)
+	}
+	if bad := q.quorumMisfit(); bad != "" {
+		return nil, channelError(codePreconditionFailed, "invalid property '%s' for queue '%s' in vhost '%s'",
+			bad, q.name, b.config.Vhost)
+	}
+	if q.name == "" {
+		q.name = b.newName("amq.gen")
+	}
+	b.queues[q.name] = q
+	return q, nil
+}
+
+// quorumMisfit names the property that a quorum queue may not have.
+func (q *queue) quorumMisfit() string {
+	switch {
+	case !q.settings.quorum:
+		return ""
+	case !q.durable:
+		return "non-durable"
+	case q.autoDelete:
+		return "auto-delete"
+	case q.owner != nil:
+		return "exclusive-owner"
+	}
+	return ""
+}
+
+func (ch *channel) checkSameQueue(q, have *queue) error {
+	all := []compared{
+		flag("durable", q.durable, have.durable),
+		flag("auto_delete", q.autoDelete, have.autoDelete),
+		flag("exclusive", q.owner != nil, have.owner != nil),
+	}
+	for _, name := range comparedArguments {
+		all = append(all, compared{name, describe(q.arguments, name), describe(have.arguments, name)})
+	}
+	return ch.checkSame("queue", q.name, all)
+}
+
+// describe gives an argument for comparing and for a text.
+func describe(arguments table, name string) string {
+	v := arguments.get(name)
+	if s, ok := arguments.stringOf(name); ok {
+		if name == "x-queue-type" && s == typeClassic {
+			return "none"
+		}
+		return quote(s)
+	}
+	if n, ok := v.integer(); ok {
+		return quote(strconv.FormatInt(n, 10))
+	}
+	if v == nil {
+		return "none"
+	}
+	return quote(string(v))
+}
+
+func (ch *channel) queueBind(d *decoder) error {
+	d.u16()
+	queueName, exchangeName, key, flags := d.shortString(), d.shortString(), d.shortString(), d.u8()
+	arguments := d.table()
+	if d.err != nil {
+		return d.err
+	}
+	q, err := ch.findQueue(queueName)
+	if err != nil {
+		return err
+	}
+	if exchangeName == "" {
+		return errDefaultExchange
+	}
+	e, err := ch.findExchange(exchangeName)
+	if err != nil {
+		return err
+	}
+	x := binding{queue: q, key: key, arguments: arguments}
+	if !slices.ContainsFunc(e.bindings, x.equal) {
+		e.bindings = append(e.bindings, x)
+	}
+	ch.answer(flags&1 != 0, queueBindOK, nil)
+	return nil
+}
+
+// queueUnbind removes a binding. As with RabbitMQ it is no error when there is none.
+func (ch *channel) queueUnbind(d *decoder) error {
+	d.u16()
+	queueName, exchangeName, key := d.shortString(), d.shortString(), d.shortString()
+	arguments := d.table()
+	if d.err != nil {
+		return d.err
+	}
+	if exchangeName == "" {
+		return errDefaultExchange
+	}
+	b := ch.conn.broker
+	if e, q := b.exchanges[exchangeName], b.queues[queueName]; e != nil && q != nil {
+		b.unbind(e, binding{queue: q, key: key, arguments: arguments}.equal)
+	}
+	ch.send(queueUnbindOK, nil)
+	return nil
+}
+
+func (ch *channel) queuePurge(d *decoder) error {
+	d.u16()
+	name, noWait := d.shortString(), d.u8()&1 != 0
+	if d.err != nil {
+		return d.err
+	}
+	q, err := ch.findQueue(name)
+	if err != nil {
+		return err
+	}
+	purged := q.ready.len()
+	q.ready = backlog{}
+	ch.answer(noWait, queuePurgeOK, encoder(nil).u32(uint32(purged)))
+	return nil
+}
+
+// queueDelete deletes a queue. As with RabbitMQ it is no error when there is none.
+func (ch *channel) queueDelete(d *decoder) error {
+	d.u16()
+	name, flags := d.shortString(), d.u8()
+	if d.err != nil {
+		return d.err
+	}
+	ifUnused, ifEmpty, noWait := flags&1 != 0, flags&2 != 0, flags&4 != 0
+	b := ch.conn.broker
+	var deleted int
+	if name == "" || b.queues[name] != nil {
+		q, err := ch.findQueue(name)
+		if err != nil {
+			return err
+		}
+		if ifUnused && len(q.consumers) > 0 {
+			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' in use", q.name, b.config.Vhost)
+		}
+		if ifEmpty && q.ready.len() > 0 {
+			return channelError(codePreconditionFailed, "queue '%s' in vhost '%s' not empty", q.name, b.config.Vhost)
+		}
+		deleted = q.ready.len()
+		q.delete()
+	}
+	ch.answer(noWait, queueDeleteOK, encoder(nil).u32(uint32(deleted)))
+	return nil
+}

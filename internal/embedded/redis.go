@@ -1,0 +1,90 @@
+// Package embedded runs a Redis inside this process, for the demo and for trying things out.
+//
+// It is not durable: everything is in memory and gone when the process ends. It has no password, so it listens on
+// loopback only. Never run anything on it whose loss would matter. Its companion, a broker in this process, is package
+// amqpbroker.
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+const (
+	// ttlStep is how often TTLs run down; miniredis does not do it by itself. Its ClockTTL looks at every key with each
+	// command: with 5,000 keys a command took 0.6 ms in place of 5 µs. Looking at them five times a second takes less
+	// than one percent of a processor. The price: a key may expire that much too early.
+	ttlStep = 200 * time.Millisecond
+	// ttlShare keeps steps that take long, with very many keys, from taking more than this part of the time: one in 20.
+	ttlShare = 20
+)
+
+// Redis is a running Redis. Its methods may be called concurrently.
+type Redis struct {
+	server *miniredis.Miniredis
+	url    string
+	addr   string
+	stop   context.CancelFunc
+	// stopped is closed when TTLs no longer run.
+	stopped chan struct{}
+}
+
+// StartRedis starts a Redis at a loopback address such as 127.0.0.1:6379; empty means a free port of 127.0.0.1. Its
+// clock is this computer's. Close it in the end.
+func StartRedis(addr string) (*Redis, error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	if host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return nil, fmt.Errorf("start the embedded Redis at %q: only loopback addresses are allowed", addr)
+	}
+	server := miniredis.NewMiniRedis()
+	if err := server.StartAddr(addr); err != nil {
+		return nil, fmt.Errorf("start the embedded Redis: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Redis{
+		server:  server,
+		addr:    server.Addr(),
+		url:     "redis://" + server.Addr() + "/0",
+		stop:    cancel,
+		stopped: make(chan struct{}),
+	}
+	go r.runTTLs(ctx)
+	return r, nil
+}
+
+// Addr is the address it listens at, HOST:PORT.
+func (r *Redis) Addr() string { return r.addr }
+
+// URL is the address as a redis:// URL.
+func (r *Redis) URL() string { return r.url }
+
+// Close ends it, and everything in it is gone. It may be called again.
+func (r *Redis) Close() {
+	r.stop()
+	<-r.stopped
+	r.server.Close()
+}
+
+// runTTLs lets the TTLs of all keys run down as time goes by.
+func (r *Redis) runTTLs(ctx context.Context) {
+	defer close(r.stopped)
+	last, pause := time.Now(), ttlStep
+	for backoff.Sleep(ctx, pause) == nil {
+		now := time.Now()
+		r.server.FastForward(now.Sub(last))
+		last = now
+		pause = max(ttlStep, ttlShare*time.Since(now))
+	}
+}
