@@ -1,0 +1,22 @@
+# One image with the coordinator and both demos: static binaries, no shell, no root.
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=unknown
+RUN CGO_ENABLED=0 go build -trimpath \
+      -ldflags "-s -w -X github.com/msghandler/msghandler/internal/cli.version=${VERSION}" \
+      -o /out/ ./cmd/msghandler ./cmd/producer-demo ./cmd/consumer-demo && \
+    mkdir -m 700 /data
+
+FROM scratch
+# For rediss:// and amqps://.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/ /
+# The demos keep their ledgers here; a named volume takes its owner over.
+COPY --from=build --chown=65532:65532 /data /data
+USER 65532:65532
+EXPOSE 9090 9091
+ENTRYPOINT ["/msghandler"]
+CMD ["serve"]

@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# The same as docker-compose.yml on plain Debian, without Docker and without touching the machine's own services: a
+# private Redis and RabbitMQ, the coordinator and both demos, on 127.0.0.1 only, as the user who calls it.
+#
+#   scripts/debian-setup.sh start [servers]   all five, or Redis and RabbitMQ only
+#   scripts/debian-setup.sh status
+#   scripts/debian-setup.sh stop              the data stays; remove DIR to forget it
+#
+# Everything lives in DIR (default ./local). Ports: REDIS_PORT 16379, AMQP_PORT 15673, MANAGEMENT_PORT 15674,
+# EPMD_PORT 14369, DIST_PORT 15675, GRPC_PORT 9090, HTTP_PORT 9091, CALLBACK_PORT 7001, ORDERS_PORT 8080.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+DIR=$(realpath -m "${DIR:-local}")
+REDIS_PORT=${REDIS_PORT:-16379} AMQP_PORT=${AMQP_PORT:-15673} MANAGEMENT_PORT=${MANAGEMENT_PORT:-15674}
+EPMD_PORT=${EPMD_PORT:-14369} DIST_PORT=${DIST_PORT:-15675} GRPC_PORT=${GRPC_PORT:-9090} HTTP_PORT=${HTTP_PORT:-9091}
+CALLBACK_PORT=${CALLBACK_PORT:-7001} ORDERS_PORT=${ORDERS_PORT:-8080}
+parts=(redis epmd rabbitmq coordinator consumer-demo producer-demo)
+
+fail() { echo "debian-setup: $*" >&2; exit 1; }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# runs PART: the process that this script started is there; when it began tells it from a later one of the same pid.
+runs() {
+  local pid began
+  read -r pid began 2>/dev/null <"$DIR/$1.pid" && [ "$(began "$pid")" = "$began" ]
+}
+
+# began PID: when it began, in clock ticks since the machine did (see proc(5)); nothing for a zombie or no process.
+began() {
+  sed -nE 's/^.*\) [^ZX]( [^ ]+){18} ([0-9]+) .*$/\2/p' "/proc/$1/stat" 2>/dev/null || true
+}
+
+pid_of() { cut -d ' ' -f 1 "$DIR/$1.pid"; }
+
+# launch PART COMMAND...: in the background, in a session of its own, with its output in DIR/PART.log.
+launch() {
+  local part=$1
+  shift
+  setsid "$@" </dev/null >>"$DIR/$part.log" 2>&1 &
+  echo "$! $(began $!)" >"$DIR/$part.pid"
+}
+
+# wait_for PART PORT
+wait_for() {
+  for _ in $(seq 1200); do
+    if listens "$2"; then return; fi
+    runs "$1" || fail "$1 ended: $(tail -n 5 "$DIR/$1.log")"
+    sleep 0.1
+  done
+  fail "$1 does not listen on port $2; see $DIR/$1.log"
+}
+
+must_be_free() { ! listens "$2" || fail "port $2 is in use; choose another with $1=PORT"; }
+
+start_redis() {
+  ! runs redis || return 0
+  must_be_free REDIS_PORT "$REDIS_PORT"
+  mkdir -p "$DIR/redis"
+  launch redis redis-server --port "$REDIS_PORT" --bind 127.0.0.1 --dir "$DIR/redis" --save "" \
+    --appendonly yes --appendfsync everysec --maxmemory-policy noeviction
+  wait_for redis "$REDIS_PORT"
+}
+
+start_rabbitmq() {
+  ! runs rabbitmq || return 0
+  must_be_free AMQP_PORT "$AMQP_PORT"
+  must_be_free MANAGEMENT_PORT "$MANAGEMENT_PORT"
+  local home=$DIR/rabbitmq server=/usr/lib/rabbitmq/bin/rabbitmq-server
+  # The script in the PATH of Debian changes to another user.
+  [ -x "$server" ] || server=$(command -v rabbitmq-server)
+  mkdir -p "$home"
+  [ -f "$home/.erlang.cookie" ] ||
+    (umask 077 && od -An -N20 -tx1 /dev/urandom | tr -d ' \n' >"$home/.erlang.cookie")
+  : >"$home/rabbitmq-env.conf"
+  echo '[].' >"$home/advanced.config"
+  echo '[rabbitmq_management].' >"$home/enabled_plugins"
+  cat >"$home/rabbitmq.conf" <<CONF
+listeners.tcp.1 = 127.0.0.1:$AMQP_PORT
+management.tcp.ip = 127.0.0.1
+management.tcp.port = $MANAGEMENT_PORT
+CONF
+  if ! runs epmd; then
+    must_be_free EPMD_PORT "$EPMD_PORT"
+    launch epmd epmd -address 127.0.0.1 -port "$EPMD_PORT"
+    wait_for epmd "$EPMD_PORT"
+  fi
+  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its pid is the server's.
+  launch rabbitmq env HOME="$home" RUNNING_UNDER_SYSTEMD=true ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT="$EPMD_PORT" \
+    RABBITMQ_NODENAME=msghandler@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT="$AMQP_PORT" \
+    RABBITMQ_DIST_PORT="$DIST_PORT" RABBITMQ_MNESIA_BASE="$home/mnesia" RABBITMQ_LOG_BASE="$home/log" \
+    RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf" RABBITMQ_ADVANCED_CONFIG_FILE="$home/advanced.config" \
+    RABBITMQ_ENABLED_PLUGINS_FILE="$home/enabled_plugins" RABBITMQ_CONF_ENV_FILE="$home/rabbitmq-env.conf" \
+    RABBITMQ_GENERATED_CONFIG_DIR="$home/generated" RABBITMQ_SCHEMA_DIR="$home/schema" \
+    RABBITMQ_PID_FILE="$home/rabbit.pid" \
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" "$server"
+  wait_for rabbitmq "$AMQP_PORT"
+}
+
+start_programs() {
+  make --no-print-directory build
+  local amqp=amqp://guest:guest@127.0.0.1:$AMQP_PORT/
+  if ! runs coordinator; then
+    must_be_free GRPC_PORT "$GRPC_PORT"
+    must_be_free HTTP_PORT "$HTTP_PORT"
+    launch coordinator "$PWD/bin/msghandler" serve --config "$DIR/msghandler.yaml"
+    wait_for coordinator "$GRPC_PORT"
+  fi
+  if ! runs consumer-demo; then
+    mkdir -p "$DIR/payments"
+    launch consumer-demo "$PWD/bin/consumer-demo" --amqp="$amqp" --dir="$DIR/payments"
+  fi
+  if ! runs producer-demo; then
+    must_be_free CALLBACK_PORT "$CALLBACK_PORT"
+    must_be_free ORDERS_PORT "$ORDERS_PORT"
+    mkdir -p "$DIR/orders"
+    launch producer-demo "$PWD/bin/producer-demo" --coordinator="127.0.0.1:$GRPC_PORT" \
+      --listen="127.0.0.1:$CALLBACK_PORT" --http="127.0.0.1:$ORDERS_PORT" --dir="$DIR/orders" \
+      --markers="redis://127.0.0.1:$REDIS_PORT/1"
+    wait_for producer-demo "$ORDERS_PORT"
+  fi
+}
+
+write_config() {
+  cat >"$DIR/msghandler.yaml" <<CONF
+grpc: {addr: "127.0.0.1:$GRPC_PORT"}
+http: {addr: "127.0.0.1:$HTTP_PORT"}
+redis: {url: "redis://127.0.0.1:$REDIS_PORT/0"}
+amqp: {url: "amqp://guest:guest@127.0.0.1:$AMQP_PORT/"}
+callbacks: {allow: ["127.0.0.1:$CALLBACK_PORT"]}
+CONF
+}
+
+start() {
+  scripts/install-test-servers.sh servers
+  command -v redis-server >/dev/null || fail "redis-server is not installed"
+  command -v epmd >/dev/null || fail "rabbitmq-server is not installed"
+  mkdir -p "$DIR"
+  write_config
+  start_redis
+  start_rabbitmq
+  [ "${1:-all}" = servers ] || start_programs
+  status
+  echo
+  if [ "${1:-all}" = servers ]; then
+    echo "Coordinator:  bin/msghandler serve --config $DIR/msghandler.yaml"
+  else
+    echo "An order:     curl -d '{\"id\":\"1001\",\"amount_cents\":995}' http://127.0.0.1:$ORDERS_PORT/orders"
+    echo "Its payment:  cat $DIR/payments/payments.jsonl"
+    echo "Messages:     bin/msghandler stats --server 127.0.0.1:$GRPC_PORT"
+    echo "Console:      http://127.0.0.1:$HTTP_PORT"
+  fi
+  echo "RabbitMQ:     http://127.0.0.1:$MANAGEMENT_PORT (guest, guest)"
+  echo "Redis:        redis-cli -p $REDIS_PORT"
+  echo "Stop:         DIR=$DIR $0 stop"
+}
+
+status() {
+  for part in "${parts[@]}"; do
+    if runs "$part"; then echo "$part runs, pid $(pid_of "$part")"; else echo "$part does not run"; fi
+  done
+}
+
+# The programs first and Redis last, each with time to finish.
+stop() {
+  local i part pid
+  for ((i = ${#parts[@]} - 1; i >= 0; i--)); do
+    part=${parts[i]}
+    if runs "$part"; then
+      pid=$(pid_of "$part")
+      kill -TERM "$pid"
+      for _ in $(seq 600); do runs "$part" || break; sleep 0.1; done
+      ! runs "$part" || fail "$part, pid $pid, does not stop"
+      echo "$part stopped"
+    fi
+    rm -f "$DIR/$part.pid"
+  done
+}
+
+case ${1:-} in
+  start) start "${2:-all}" ;;
+  status) status ;;
+  stop) stop ;;
+  *)
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the tests need and is not there: redis-server, rabbitmq-server, spin (for docs/model) and a C compiler
+# (the race detector's and spin's). It changes nothing on a machine that has them, and starts no service. With the
+# argument "servers" neither spin nor a compiler.
+set -euo pipefail
+
+missing=()
+command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing+=(redis-server)
+[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || [ -x /opt/rabbitmq/sbin/rabbitmq-server ] ||
+  command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
+[ "${1:-}" = servers ] || command -v spin >/dev/null || missing+=(spin)
+[ "${1:-}" = servers ] || command -v "${CC:-gcc}" >/dev/null || command -v cc >/dev/null || missing+=(gcc libc6-dev)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+give_up() {
+  echo "Not installed: ${missing[*]}. $1" >&2
+  # Without a compiler there is no race detector. The rest is skipped on a laptop, with a reason each; CI must have it.
+  [[ "${CI:-}" != true && " ${missing[*]} " != *" gcc "* ]] || exit 1
+  echo "The tests that need them are skipped." >&2
+  exit 0
+}
+
+command -v apt-get >/dev/null || give_up "Install them with your package manager."
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  sudo -n true 2>/dev/null || give_up "Run: sudo apt-get install --no-install-recommends ${missing[*]}"
+  as_root=(sudo -n)
+fi
+
+# Debian starts a service when its package is installed, unless this file says no (101).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+  trap '"${as_root[@]}" rm -f "$policy"' EXIT
+fi
+echo "Installing ${missing[*]}" >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+  "${missing[@]}" </dev/null >&2

@@ -1,0 +1,171 @@
+package amqpconformance
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// exists says whether a queue is there, on a channel of its own, as a missing one closes it.
+func (f *fixture) exists(queue string) bool {
+	f.Helper()
+	ch := f.channel()
+	defer ch.Close()
+	_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	var e *amqp.Error
+	if errors.As(err, &e) && e.Code == amqp.NotFound {
+		return false
+	}
+	f.must(err)
+	return true
+}
+
+func (f *fixture) eventuallyGone(queue string) {
+	f.Helper()
+	servers.Eventually(f, patience, "the end of queue "+queue, func() bool { return !f.exists(queue) })
+}
+
+func unusedQueueExpires(f *fixture) {
+	f.queue("q", amqp.Table{"x-expires": int32(300)})
+	f.queue("used", amqp.Table{"x-expires": int32(300)})
+	f.consume(f.ch, "used")
+	servers.Eventually(f, patience, "the end of the queue", func() bool {
+		// A passive declaration would count as use.
+		ch := f.channel()
+		defer ch.Close()
+		return ch.QueueBind("q", "k", "amq.direct", false, nil) != nil
+	})
+	if !f.exists("used") {
+		f.Fatal("a queue with a consumer is gone")
+	}
+}
+
+func exclusiveQueue(f *fixture) {
+	conn := f.dial()
+	ch, err := conn.Channel()
+	f.must(err)
+	q, err := ch.QueueDeclare("", false, false, true, false, nil)
+	f.must(err)
+	if len(q.Name) <= len("amq.gen-") || q.Name[:8] != "amq.gen-" {
+		f.Errorf("named %q", q.Name)
+	}
+	c := exceptionCase{
+		"another connection's queue", 405,
+		"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '" + q.Name,
+		func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclarePassive(q.Name, false, false, true, false, nil)
+			return err
+		},
+	}
+	other := f.channel()
+	f.expectException(c, other, other.NotifyClose(make(chan *amqp.Error, 1)))
+	f.must(conn.Close())
+	f.eventuallyGone(q.Name)
+}
+
+func autoDeleteQueue(f *fixture) {
+	_, err := f.ch.QueueDeclare("q", true, true, false, false, nil)
+	f.must(err)
+	if !f.exists("q") {
+		f.Fatal("gone before it had a consumer")
+	}
+	_, err = f.ch.Consume("q", "tag", false, false, false, false, nil)
+	f.must(err)
+	f.must(f.ch.Cancel("tag", false))
+	f.eventuallyGone("q")
+}
+
+func purgeAndDelete(f *fixture) {
+	f.queue("q", nil)
+	f.send("q", "1", "2", "3")
+	n, err := f.ch.QueuePurge("q", false)
+	f.must(err)
+	f.expectEqual("purged", n, 3)
+	f.send("q", "4")
+	n, err = f.ch.QueueDelete("q", false, false, false)
+	f.must(err)
+	f.expectEqual("deleted", n, 1)
+	n, err = f.ch.QueueDelete("q", false, false, false)
+	f.must(err)
+	f.expectEqual("deleted again", n, 0)
+}
+
+func closeReopen(f *fixture) {
+	f.queue("q", nil)
+	for range 10 {
+		conn, err := amqp.Dial(f.url)
+		f.must(err)
+		ch, err := conn.Channel()
+		f.must(err)
+		f.must(ch.Confirm(false))
+		confirm, err := ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{})
+		f.must(err)
+		if !f.confirmed(confirm) {
+			f.Fatal("not acknowledged")
+		}
+		f.must(conn.Close())
+	}
+	f.eventuallyReady("q", 10)
+}
+
+// heartbeats: a client that only beats stays connected for longer than it may be silent.
+func heartbeats(f *fixture) {
+	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: time.Second, Dial: amqp.DefaultDial(patience)})
+	f.must(err)
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	select {
+	case e := <-closed:
+		f.Fatalf("closed: %v", e)
+	case <-time.After(4 * time.Second):
+	}
+	f.must(conn.Close())
+}
+
+// Blocked checks what a broker does under an alarm, which block starts and unblock ends.
+func Blocked(t *testing.T, url string, block, unblock func()) {
+	f := &fixture{T: t, url: url}
+	f.conn = f.dial()
+	f.ch = f.channel()
+	f.queue("q", nil)
+	f.must(f.ch.Confirm(false))
+	blocked := f.conn.NotifyBlocked(make(chan amqp.Blocking, 4))
+	silent := f.dial()
+	told := silent.NotifyBlocked(make(chan amqp.Blocking, 4))
+	publish := func() *amqp.DeferredConfirmation {
+		confirm, err := f.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{Body: []byte("x")})
+		f.must(err)
+		return confirm
+	}
+	f.confirmed(publish())
+
+	// The notice comes with the next publishing; that one is not taken any more.
+	block()
+	waiting := publish()
+	if b := next(f, "notice of the alarm", blocked); !b.Active || b.Reason == "" {
+		f.Errorf("got %+v", b)
+	}
+	// A connection that does not publish is served, and not told.
+	ch, err := silent.Channel()
+	f.must(err)
+	_, err = ch.QueueDeclarePassive("q", true, false, false, false, nil)
+	f.must(err)
+	select {
+	case b := <-told:
+		f.Errorf("a connection that does not publish was told %+v", b)
+	case <-waiting.Done():
+		f.Error("confirmed under an alarm")
+	default:
+	}
+
+	unblock()
+	if b := next(f, "notice of the end", blocked); b.Active {
+		f.Errorf("got %+v", b)
+	}
+	if !f.confirmed(waiting) {
+		f.Error("not acknowledged after the alarm")
+	}
+}

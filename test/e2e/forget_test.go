@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// Redis is started on files from a moment ago, as after a power cut that took its last writes with it.
+func TestARedisThatForgotIsToldOf(t *testing.T) {
+	files := t.TempDir()
+	w := &world{t: t, redis: servers.Redis(t, "--dir", files), amqp: servers.RabbitMQ(t).URL, dir: t.TempDir()}
+	w.startCoordinators(1)
+	c := w.coordinators[0]
+
+	w.redis.Stop()
+	earlier := t.TempDir()
+	copyFiles(t, files, earlier)
+	w.redis.Start()
+	w.ready(c)
+	counted := w.count()
+	servers.Eventually(t, patience, "it is counted on", func() bool { return w.count() > counted+2 })
+	if !tells(t, c, "/metrics", "msghandler_store_regressions_total 0") || tells(t, c, "/readyz", "went back") {
+		t.Fatal("a restart that lost nothing was told as a loss")
+	}
+
+	w.redis.Kill()
+	if err := os.RemoveAll(files); err != nil {
+		t.Fatal(err)
+	}
+	copyFiles(t, earlier, files)
+	w.redis.Start()
+	servers.Eventually(t, patience, "the loss is told", func() bool { return tells(t, c, "/readyz", "went back in time") })
+	if tells(t, c, "/metrics", "msghandler_store_regressions_total 0") {
+		t.Error("the loss is not in the metrics")
+	}
+	c.says("REDIS WENT BACK IN TIME", time.Minute)
+
+	// It is told, and the work goes on.
+	w.ready(c)
+	w.startPayments()
+	w.startOrders(w.writeOrders(20)).ends(patience)
+	w.paid(committed(20), patience)
+}
+
+// count is how far has been counted in the first shard.
+func (w *world) count() int {
+	n := 0
+	for _, digit := range strings.TrimSpace(w.redis.CLI("HGET", "msghandler:{00}:pulse", "count")) {
+		n = 10*n + int(digit-'0')
+	}
+	return n
+}
+
+// tells says whether a page of the coordinator holds a text.
+func tells(t *testing.T, c *coordinator, page, text string) bool {
+	t.Helper()
+	response, err := http.Get("http://" + c.http + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(body), text)
+}
+
+func copyFiles(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,123 @@
+// Package e2e runs the programs as their users do: real binaries, a real Redis, a real RabbitMQ, and processes that are
+// really killed.
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var (
+	orders = flag.Int("orders", 2000, "how many orders each run has; the acceptance run has 20,000")
+	outage = flag.Duration("outage", 4*time.Second, "how long Redis and RabbitMQ are away; the acceptance run has 20s")
+)
+
+// patience bounds every wait; it says when to give up, not how long things take.
+const patience = 4 * time.Minute
+
+// binaries is where TestMain has built the programs.
+var binaries string
+
+func TestMain(m *testing.M) { os.Exit(build(m)) }
+
+func build(m *testing.M) int {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "msghandler-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/...").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the programs: %v\n%s", err, out)
+		return 1
+	}
+	return servers.Stopping(m).Run()
+}
+
+// committed is how many of n orders commit: all but the tenth that rolls back.
+func committed(n int) int { return n - (n+6)/10 }
+
+func TestEveryCommittedOrderIsPaidExactlyOnce(t *testing.T) {
+	w := newWorld(t)
+	w.startCoordinators(1)
+	payments := w.startPayments()
+	w.startOrders(w.writeOrders(*orders)).ends(patience)
+	w.paid(committed(*orders), patience)
+	w.drained(patience)
+	w.balanced(committed(*orders))
+	if copies := w.copies(); len(copies) > 0 {
+		t.Errorf("without a fault there were %d copies, such as %+v", len(copies), copies[0])
+	}
+	w.onlyTraces()
+	payments.stop(20 * time.Second)
+	w.coordinators[0].stop(25 * time.Second)
+}
+
+// settled demands that everything ends well after a fault: the books balance, copies say so, and nothing is left.
+func (w *world) settled(ordersDone *process) {
+	w.t.Helper()
+	ordersDone.ends(patience)
+	w.paid(committed(*orders), patience)
+	w.drained(patience)
+	w.balanced(committed(*orders))
+	w.flagged()
+	w.onlyTraces()
+}
+
+func TestACoordinatorIsKilledTwiceWhileOthersRun(t *testing.T) {
+	w := newWorld(t)
+	w.startCoordinators(3)
+	w.startPayments()
+	ordersDone := w.startOrders(w.writeOrders(*orders))
+	for part := 1; part <= 2; part++ {
+		w.paid(part**orders/4, patience)
+		victim := w.coordinators[part]
+		victim.kill()
+		w.restart(victim)
+	}
+	w.settled(ordersDone)
+}
+
+func TestTheOnlyCoordinatorIsKilledTwice(t *testing.T) {
+	w := newWorld(t)
+	w.startCoordinators(1)
+	w.startPayments()
+	ordersDone := w.startOrders(w.writeOrders(*orders))
+	for part := 1; part <= 2; part++ {
+		w.paid(part**orders/4, patience)
+		w.coordinators[0].kill()
+		w.restart(w.coordinators[0])
+	}
+	w.settled(ordersDone)
+}
+
+func TestRedisAndRabbitMQAreAwayForAWhile(t *testing.T) {
+	rabbit := servers.PrivateRabbitMQ(t)
+	w := newWorldOn(t, rabbit.URL)
+	w.startCoordinators(1)
+	w.startPayments()
+	ordersDone := w.startOrders(w.writeOrders(*orders))
+
+	w.paid(*orders/4, patience)
+	w.redis.Kill()
+	<-time.After(*outage) // the length of the outage is what this test is about
+	w.redis.Start()
+
+	w.paid(*orders/2, patience)
+	// Stopped, not killed: a single node of RabbitMQ 3.10 may leave a quorum queue without a leader after a kill, for
+	// good, whoever its clients are.
+	rabbit.Stop()
+	<-time.After(*outage)
+	rabbit.Start()
+
+	w.settled(ordersDone)
+	w.coordinators[0].stop(25 * time.Second)
+}

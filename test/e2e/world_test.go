@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/demo/ledger"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// world is a set-up as a user has it: Redis, RabbitMQ, coordinators, an order service and a payment service.
+type world struct {
+	t            *testing.T
+	redis        *servers.RedisServer
+	amqp         string
+	dir          string
+	coordinators []*coordinator
+}
+
+type coordinator struct {
+	*process
+	grpc, http string
+}
+
+// newWorld has a Redis of its own and a vhost on the broker that the whole run shares.
+func newWorld(t *testing.T) *world {
+	return newWorldOn(t, servers.RabbitMQ(t).URL)
+}
+
+func newWorldOn(t *testing.T, amqp string) *world {
+	t.Helper()
+	return &world{t: t, redis: servers.Redis(t), amqp: amqp, dir: t.TempDir()}
+}
+
+// startCoordinators starts n of them and waits until they are ready.
+func (w *world) startCoordinators(n int, settings ...string) {
+	w.t.Helper()
+	for range n {
+		addresses := servers.Addresses(w.t, 2)
+		c := &coordinator{grpc: addresses[0], http: addresses[1]}
+		w.coordinators = append(w.coordinators, c)
+		w.restart(c, settings...)
+	}
+	for _, c := range w.coordinators {
+		w.ready(c)
+	}
+}
+
+// restart starts a coordinator, for the first time or after its process has ended.
+func (w *world) restart(c *coordinator, settings ...string) {
+	w.t.Helper()
+	env := []string{
+		"MSGHANDLER_GRPC_ADDR=" + c.grpc,
+		"MSGHANDLER_HTTP_ADDR=" + c.http,
+		"MSGHANDLER_REDIS_URL=" + w.redis.URL(),
+		"MSGHANDLER_AMQP_URL=" + w.amqp,
+		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		// Short times, so that what waits for the loops and for leases of the dead does not wait long.
+		"MSGHANDLER_CONFIRM_AFTER=1s",
+		"MSGHANDLER_CONFIRM_TIMEOUT=1s",
+		"MSGHANDLER_CONFIRM_LEASE=6s",
+		"MSGHANDLER_CONFIRM_BACKOFF=1s,2s",
+		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s",
+		"MSGHANDLER_SEND_LEASE=8s",
+	}
+	c.process = start(w.t, "msghandler", append(env, settings...), "serve")
+}
+
+func (w *world) ready(c *coordinator) {
+	w.t.Helper()
+	servers.Eventually(w.t, 30*time.Second, "the coordinator is ready", func() bool {
+		response, err := http.Get("http://" + c.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+// targets is where producers find the coordinators.
+func (w *world) targets() string {
+	var all []string
+	for _, c := range w.coordinators {
+		all = append(all, c.grpc)
+	}
+	return strings.Join(all, ",")
+}
+
+// startPayments starts the payment service and waits until its queue is there.
+func (w *world) startPayments() *process {
+	w.t.Helper()
+	p := start(w.t, "consumer-demo", nil, "--amqp", w.amqp, "--dir", w.dir, "--prefetch", "200")
+	p.says("waiting for orders", 20*time.Second)
+	return p
+}
+
+// startOrders starts the order service on a file of orders.
+func (w *world) startOrders(file string, args ...string) *process {
+	w.t.Helper()
+	listen := servers.Addresses(w.t, 1)[0]
+	return start(w.t, "producer-demo", nil, append([]string{
+		"--coordinator", w.targets(), "--listen", listen, "--dir", w.dir, "--orders", file, "--parallel", "256",
+	}, args...)...)
+}
+
+// writeOrders makes a file of n orders: of ten, one rolls back and one commits in silence.
+func (w *world) writeOrders(n int) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, "orders-in.jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := bufio.NewWriter(file)
+	for i := range n {
+		fail := ""
+		switch i % 10 {
+		case 3:
+			fail = `,"fail":"rollback"`
+		case 7:
+			fail = `,"fail":"silent"`
+		}
+		fmt.Fprintf(out, `{"id":"o-%06d","amount_cents":%d%s}`+"\n", i, 100+i, fail)
+	}
+	if err := out.Flush(); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// paid waits until as many orders are paid.
+func (w *world) paid(n int, within time.Duration) {
+	w.t.Helper()
+	servers.Eventually(w.t, within, fmt.Sprintf("%d orders are paid (there are %d)", n, len(w.payments())), func() bool {
+		return len(w.payments()) >= n
+	})
+}
+
+func (w *world) payments() map[string]ledger.Entry { return w.read("payments.jsonl") }
+
+func (w *world) read(name string) map[string]ledger.Entry {
+	w.t.Helper()
+	entries, err := ledger.Read(filepath.Join(w.dir, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return entries
+}
+
+// copies are the deliveries that the payment service recognised as copies and dropped.
+func (w *world) copies() []delivery {
+	w.t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.dir, "copies.jsonl"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []delivery
+	for line := range strings.Lines(string(data)) {
+		var d delivery
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+type delivery struct {
+	ID          string `json:"id"`
+	Attempt     int    `json:"attempt"`
+	Redelivered bool   `json:"redelivered"`
+}
+
+// balanced demands that the books balance: each committed order is paid once, and nothing else is.
+func (w *world) balanced(committed int) {
+	w.t.Helper()
+	books := ledger.Balance(w.read("orders.jsonl"), w.payments())
+	if !books.Balanced() || books.Orders != committed {
+		w.t.Fatalf("%d orders, want %d; %d payments; unpaid %v; paid but never ordered %v; wrong amount %v",
+			books.Orders, committed, books.Payments, first(books.Unpaid), first(books.Unordered), first(books.Wrong))
+	}
+}
+
+func first(ids []string) []string { return ids[:min(len(ids), 10)] }
+
+// flagged demands that every copy says that it is one.
+func (w *world) flagged() {
+	w.t.Helper()
+	for _, d := range w.copies() {
+		if d.Attempt <= 1 && !d.Redelivered {
+			w.t.Errorf("order %s came again and does not say so", d.ID)
+		}
+	}
+	w.t.Logf("%d copies, all flagged", len(w.copies()))
+}
+
+// onlyTraces demands that Redis holds nothing of ours but traces that expire, and what describes the store itself.
+func (w *world) onlyTraces() {
+	w.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
+	defer client.Close()
+	keys := client.Scan(w.t.Context(), 0, "*", 1000).Iterator()
+	traces := 0
+	for keys.Next(w.t.Context()) {
+		key := keys.Val()
+		if key == "msghandler:meta" {
+			continue
+		}
+		ttl, err := client.TTL(w.t.Context(), key).Result()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		const forever = -1
+		if ttl == forever {
+			w.t.Errorf("%s has been left in Redis", key)
+		}
+		traces++
+	}
+	if err := keys.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Logf("Redis holds %d traces and nothing else", traces)
+}
+
+// drained waits until no message is on its way.
+func (w *world) drained(within time.Duration) {
+	w.t.Helper()
+	servers.Eventually(w.t, within, "no message is on its way", func() bool {
+		out, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "stats", "--output", "json")
+		if status != 0 {
+			return false
+		}
+		var stats struct {
+			States []struct {
+				State string `json:"state"`
+				Count int64  `json:"count"`
+			} `json:"states"`
+		}
+		if err := json.Unmarshal([]byte(out), &stats); err != nil {
+			w.t.Fatalf("stats --output json: %v in %s", err, out)
+		}
+		for _, s := range stats.States {
+			if s.Count > 0 {
+				return false
+			}
+		}
+		return len(stats.States) > 0
+	})
+}

@@ -1,0 +1,215 @@
+package house
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The ground: what everybody may stand on.
+var (
+	ground = []string{"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff"}
+	loops  = []string{"internal/confirmloop", "internal/sendloop"}
+	sdks   = []string{"producer/...", "consumer/..."}
+	middle = []string{
+		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server", "internal/console", "internal/config/...",
+		"internal/embedded/...",
+	}
+)
+
+// rooms says what of ours a room's shipped code may import; the first line that matches a room counts. A room may
+// always import what lies in it.
+var rooms = []struct {
+	room []string
+	may  []string
+	why  string
+}{
+	{
+		[]string{"internal/backoff"},
+		nil,
+		"it is the lowest stone",
+	},
+	{
+		ground,
+		[]string{"internal/backoff"},
+		"the ground imports nothing of ours, so that everybody can stand on it",
+	},
+	{
+		[]string{"internal/halfmsg/owner"},
+		[]string{"internal/halfmsg", "internal/backoff"},
+		"it is what the two loops share, a step above the domain and below the loops",
+	},
+	{
+		[]string{"internal/halfmsg/memstore"},
+		[]string{"internal/halfmsg"},
+		"it keeps the store's promise without Redis, for tests of what stands on a store; nothing shipped imports it",
+	},
+	{
+		loops,
+		slices.Concat(ground, []string{"internal/halfmsg/owner"}),
+		"a loop knows the domain and the runner, not the other loop and no adapter",
+	},
+	{
+		middle, ground,
+		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
+	},
+	{
+		sdks,
+		[]string{"proto/...", "internal/batch", "internal/backoff"},
+		"an SDK is imported by other people's programs and knows nothing of the coordinator",
+	},
+	{
+		[]string{"internal/app/..."},
+		slices.Concat(ground, middle, loops),
+		"app puts the coordinator together; who uses the coordinator is above it",
+	},
+	{
+		[]string{"internal/cli/..."},
+		slices.Concat(ground, sdks, []string{"internal/app", "internal/config/...", "internal/embedded/...", "internal/demo/..."}),
+		"the command line starts an app or calls one; it knows no middle room, only app does",
+	},
+	{
+		[]string{"internal/demo/..."},
+		slices.Concat(sdks, []string{"proto/...", "internal/backoff"}),
+		"the demos show how the SDKs are used, with nothing up their sleeve",
+	},
+	{
+		[]string{"cmd/msghandler"},
+		[]string{"internal/cli"},
+		"a main knows one room",
+	},
+	{
+		[]string{"cmd/producer-demo", "cmd/consumer-demo"},
+		slices.Concat(sdks, []string{"internal/demo/..."}),
+		"a demo's main knows its room and the SDK it shows",
+	},
+	{
+		[]string{"test/..."},
+		[]string{"proto/...", "internal/...", "producer/...", "consumer/...", "test/..."},
+		"tests may know everything",
+	},
+}
+
+func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		room := p.room()
+		i := slices.IndexFunc(rooms, func(r struct {
+			room []string
+			may  []string
+			why  string
+		},
+		) bool {
+			return in(room, r.room)
+		})
+		if i < 0 {
+			t.Errorf("%s is in no line of the table rooms: enter it, with what it may import and why", room)
+			continue
+		}
+		for _, imported := range p.Imports {
+			other, ours := strings.CutPrefix(imported, module+"/")
+			if ours && !in(other, rooms[i].may) && !in(other, []string{room + "/..."}) && !sameRoom(room, other) {
+				t.Errorf("%s must not import %s: %s", room, other, rooms[i].why)
+			}
+		}
+	}
+}
+
+// sameRoom: rooms that are one thing in several packages, which may know each other.
+func sameRoom(a, b string) bool {
+	for _, room := range []string{"producer", "consumer", "internal/demo", "internal/embedded", "internal/cli"} {
+		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
+			return true
+		}
+	}
+	return false
+}
+
+// libraries says where a foreign library may be named.
+var libraries = []struct {
+	prefix string
+	in     []string
+	why    string
+}{
+	{
+		"github.com/redis/go-redis",
+		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/demo/..."},
+		"loops and server see halfmsg's small interfaces, never Redis",
+	},
+	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
+	{"github.com/rabbitmq/amqp091-go", []string{"internal/rabbitmq", "consumer/..."}, "loops and server never see AMQP"},
+	{
+		"google.golang.org/grpc",
+		[]string{
+			"proto/...", "internal/server", "internal/callback", "producer/...", "internal/app/...", "internal/cli/...",
+			"internal/demo/...",
+		},
+		"gRPC stays at the two edges: the services and the calls to producers",
+	},
+	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
+	{
+		"github.com/alecthomas/kong",
+		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
+		"a program's arguments are read in one place",
+	},
+	{"go.yaml.in/yaml", []string{"internal/config/..."}, "the file is read in one place"},
+}
+
+func TestForeignLibrariesStayInTheirRooms(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if in(p.room(), []string{"test/..."}) {
+			continue
+		}
+		for _, library := range libraries {
+			for _, imported := range p.Imports {
+				if under(imported, library.prefix) && !in(p.room(), library.in) {
+					t.Errorf("%s must not import %s: %s", p.room(), imported, library.why)
+				}
+			}
+		}
+	}
+}
+
+// free says what a package must not even reach through others.
+var free = []struct {
+	room, prefix, why string
+}{
+	{"producer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with a marker store that needs it"},
+	{"producer", "github.com/rabbitmq/amqp091-go", "a producer never talks to the broker"},
+	{"producer/marker/memory", "github.com/redis/go-redis", "a store in memory needs no server"},
+	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
+	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
+	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
+	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},
+	{"internal/halfmsg", "google.golang.org", "the domain is the standard library's and ours alone"},
+	{"internal/loop", module + "/internal/halfmsg", "a runner of loops does not know what they do"},
+	{"internal/confirmloop", "github.com/redis/go-redis", "the loops never see Redis"},
+	{"internal/confirmloop", "google.golang.org/grpc", "the loops see producers through halfmsg.Callbacks"},
+	{"internal/sendloop", "github.com/redis/go-redis", "the loops never see Redis"},
+	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
+	{"internal/server", "github.com/redis/go-redis", "the server sees the store through halfmsg's roles"},
+	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
+}
+
+func TestWhatIsKeptOutIsNotReachedThroughOthers(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, rule := range free {
+			if p.room() != rule.room {
+				continue
+			}
+			for _, dep := range p.Deps {
+				ours := under(dep, module) && !strings.HasPrefix(rule.prefix, module)
+				if under(dep, rule.prefix) && !ours {
+					t.Errorf("%s must not depend on %s, even through others: %s", rule.room, dep, rule.why)
+				}
+			}
+		}
+	}
+}
+
+// under says whether an import path is prefix, a package below it, or a major version of it.
+func under(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}

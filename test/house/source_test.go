@@ -1,0 +1,192 @@
+package house
+
+import (
+	"go/ast"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryPackageHasOnePackageComment(t *testing.T) {
+	t.Parallel()
+	comments := map[string][]string{}
+	shipped := map[string]bool{}
+	for _, f := range files(t) {
+		if f.generated {
+			continue
+		}
+		shipped[f.pkg.ImportPath] = shipped[f.pkg.ImportPath] || !f.test
+	}
+	for _, f := range files(t) {
+		// A package of nothing but tests carries its comment in one of them.
+		if ships, ours := shipped[f.pkg.ImportPath]; !ours || ships == f.test {
+			continue
+		}
+		comments[f.pkg.ImportPath] = append(comments[f.pkg.ImportPath], nil...)
+		if f.tree.Doc == nil {
+			continue
+		}
+		comments[f.pkg.ImportPath] = append(comments[f.pkg.ImportPath], f.path)
+		if text := f.tree.Doc.Text(); !strings.HasPrefix(text, "Package "+f.tree.Name.Name+" ") &&
+			!strings.HasPrefix(text, "Command "+filepath.Base(f.pkg.Dir)+" ") {
+			t.Errorf("%s: the package comment must begin with Package %s or Command %s: tools show its first sentence",
+				f.path, f.tree.Name.Name, filepath.Base(f.pkg.Dir))
+		}
+	}
+	for path, found := range comments {
+		if len(found) != 1 {
+			t.Errorf("%s has package comments in %q: there is one, in one file, so that it is found and kept true", path, found)
+		}
+	}
+}
+
+func TestPackagesAreNamedForWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	vague := []string{"util", "utils", "common", "helper", "helpers", "types", "misc", "shared", "base", "lib"}
+	for _, p := range packages(t) {
+		if slices.Contains(vague, p.Name) || slices.Contains(vague, filepath.Base(p.Dir)) {
+			t.Errorf("%s: the name says nothing about what is in it, so everything ends up there", p.room())
+		}
+	}
+}
+
+// reserved says where a call may stand in shipped code.
+var reserved = []struct {
+	path    string
+	members []string
+	in      []string
+	why     string
+}{
+	{
+		"os",
+		[]string{"Exit"},
+		[]string{"cmd/...", "test/withservers", "test/servers", "test/bench"},
+		"only a main ends the process: everywhere else it would jump over what must be closed",
+	},
+	{
+		"log",
+		[]string{"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf"},
+		nil,
+		"only a main ends the process, and log/slog is the logger",
+	},
+	{
+		"os/signal",
+		[]string{"Notify", "NotifyContext", "Ignore"},
+		[]string{"internal/cli/...", "cmd/producer-demo", "cmd/consumer-demo", "test/..."},
+		"signals are the command line's: whatever else runs ends with its context",
+	},
+	{
+		"context",
+		[]string{"TO" + "DO"},
+		nil,
+		"a call that can be waited for takes its caller's context",
+	},
+}
+
+func TestReservedCalls(t *testing.T) {
+	t.Parallel()
+	for _, f := range files(t) {
+		if f.test {
+			continue
+		}
+		for _, rule := range reserved {
+			if in(f.pkg.room(), rule.in) || isGenerator(f) {
+				continue
+			}
+			f.uses(rule.path, rule.members, func(line int, member string) {
+				t.Errorf("%s:%d: %s.%s does not belong here: %s", f.path, line, rule.path, member, rule.why)
+			})
+		}
+	}
+}
+
+// isGenerator: a program that only go generate runs is a main as well.
+func isGenerator(f file) bool {
+	return f.tree.Name.Name == "main" && strings.HasPrefix(f.pkg.room(), "internal/")
+}
+
+func TestTestsDoNotSleep(t *testing.T) {
+	t.Parallel()
+	for _, f := range files(t) {
+		// In a bubble of testing/synctest time is fake, and to sleep is to let it pass.
+		if !f.test || f.importedAs("testing/synctest") != "" {
+			continue
+		}
+		f.uses("time", []string{"Sleep"}, func(line int, _ string) {
+			t.Errorf("%s:%d: a test waits for what it needs (a channel, servers.Eventually), never for time to pass: "+
+				"a sleep is too short on a slow machine and too long on all others", f.path, line)
+		})
+	}
+}
+
+const (
+	longestFunction = 80
+	longestFile     = 400
+	usualFunction   = 40
+)
+
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	var lengths []int
+	for _, f := range files(t) {
+		if f.test || f.generated {
+			continue
+		}
+		if lines := f.set.File(f.tree.Pos()).LineCount(); lines > longestFile {
+			t.Errorf("%s has %d lines: a file over %d is a room that is crowded", f.path, lines, longestFile)
+		}
+		for _, declaration := range f.tree.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Body == nil {
+				continue
+			}
+			length := f.line(function.End()) - f.line(function.Pos()) + 1
+			lengths = append(lengths, length)
+			if length > longestFunction {
+				t.Errorf("%s:%d: %s has %d lines: a function over %d does several things",
+					f.path, f.line(function.Pos()), function.Name.Name, length, longestFunction)
+			}
+		}
+	}
+	slices.Sort(lengths)
+	at := func(percent int) int { return lengths[(len(lengths)-1)*percent/100] }
+	t.Logf("%d functions: median %d lines, 90 %% at most %d, longest %d", len(lengths), at(50), at(90), at(100))
+	if at(90) >= usualFunction {
+		t.Errorf("90 %% of the functions have up to %d lines; the house wants them under %d", at(90), usualFunction)
+	}
+}
+
+// words must not be in any committed file. They are written apart here, because this file is one.
+var words = []struct{ pattern, why string }{
+	{"(^|[^a-zA-Z0-9_./-])/(wor" + "k|farm|roo" + "t)/[a-z.]", "a path of one machine is of no use on another"},
+	{"\\b(TO" + "DO|FIX" + "ME|XX" + "X)\\b", "what is left to do is done or is an issue, where it is seen"},
+}
+
+func TestNoCommittedFileHoldsWordsThatDoNotBelong(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	cmd := exec.Command("git", "ls-files", "-z")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skip("this is not a git checkout, so there is no list of committed files")
+	}
+	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if filepath.Ext(name) == ".sum" || name == "LICENSE" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			continue // Deleted, and not committed yet.
+		}
+		for _, word := range words {
+			if found := regexp.MustCompile(word.pattern).Find(data); found != nil {
+				t.Errorf("%s holds %q: %s", name, found, word.why)
+			}
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package servers
+
+import "testing"
+
+// Addresses returns n different addresses of loopback that nobody listens on, for programs that a test starts.
+func Addresses(t testing.TB, n int) []string {
+	t.Helper()
+	ports, err := freePorts(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := make([]string, n)
+	for i, port := range ports {
+		addresses[i] = loopback(port)
+	}
+	return addresses
+}

@@ -1,0 +1,241 @@
+package servers
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Variable names the environment variable that tells tests of the broker they share: a Broker as JSON.
+const Variable = "TEST_RABBITMQ"
+
+// Broker says where a RabbitMQ is; the JSON form is what Variable holds.
+type Broker struct {
+	// URL is amqp://USER:PASSWORD@HOST:PORT/.
+	URL string `json:"url"`
+	// Management is http://USER:PASSWORD@HOST:PORT.
+	Management string `json:"management"`
+}
+
+// Vhost is a virtual host of a test's own: no exchange and no queue of another test is in it.
+type Vhost struct {
+	// URL is amqp://guest:guest@127.0.0.1:PORT/NAME.
+	URL string
+	// Name is the virtual host's name.
+	Name string
+
+	t          testing.TB
+	management *Management
+}
+
+// RabbitMQ makes a fresh virtual host on the broker that the run shares (Variable), or else on a private one that this
+// process starts at the first call and Main stops. The virtual host is deleted when the test ends.
+func RabbitMQ(t testing.TB) *Vhost {
+	t.Helper()
+	broker, err := sharedBroker()
+	if errors.Is(err, ErrNotInstalled) {
+		missing(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newVhost(t, broker)
+}
+
+func newVhost(t testing.TB, broker Broker) *Vhost {
+	t.Helper()
+	name := "test-" + strings.ToLower(rand.Text()[:12])
+	m := &Management{URL: broker.Management, Vhost: name}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(m.Call(http.MethodPut, "/api/vhosts/"+name, nil, nil))
+	t.Cleanup(func() { _ = m.Call(http.MethodDelete, "/api/vhosts/"+name, nil, nil) })
+	all := map[string]string{"configure": ".*", "write": ".*", "read": ".*"}
+	must(m.Call(http.MethodPut, "/api/permissions/"+name+"/guest", all, nil))
+	return &Vhost{URL: strings.TrimRight(broker.URL, "/") + "/" + name, Name: name, t: t, management: m}
+}
+
+// Management is the broker's HTTP API, for this virtual host.
+func (v *Vhost) Management() *Management {
+	return v.management
+}
+
+// CloseConnections cuts every client connection to the virtual host. It waits until there is one, because the
+// management API learns of connections a little late.
+func (v *Vhost) CloseConnections() {
+	v.t.Helper()
+	Eventually(v.t, 30*time.Second, "a connection to cut", func() bool {
+		n, err := v.management.CloseConnections()
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		return n > 0
+	})
+}
+
+// RabbitServer is a RabbitMQ node of a test's own, to be hurt. Its methods are for the test's own goroutine.
+type RabbitServer struct {
+	// URL is amqp://guest:guest@127.0.0.1:PORT/; it stays the same when it is started again.
+	URL string
+
+	t    testing.TB
+	node *Node
+}
+
+// PrivateRabbitMQ starts a node and stops it when the test ends. It takes about ten seconds: use RabbitMQ where the
+// broker itself is not hurt.
+func PrivateRabbitMQ(t testing.TB) *RabbitServer {
+	t.Helper()
+	node, err := LaunchNode(t.TempDir())
+	if errors.Is(err, ErrNotInstalled) {
+		missing(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("RabbitMQ wrote:\n%s", node.logs())
+		}
+		node.Close()
+	})
+	return &RabbitServer{URL: node.URL(), t: t, node: node}
+}
+
+// Vhost makes a fresh virtual host on this node.
+func (r *RabbitServer) Vhost() *Vhost {
+	r.t.Helper()
+	return newVhost(r.t, r.node.Broker())
+}
+
+// Management is the node's HTTP API, for the virtual host "/".
+func (r *RabbitServer) Management() *Management {
+	return &Management{URL: r.node.ManagementURL(), Vhost: "/"}
+}
+
+// Kill ends the node with SIGKILL and returns when it is gone.
+func (r *RabbitServer) Kill() {
+	r.t.Helper()
+	r.check(r.node.Kill())
+}
+
+// Stop ends the node with SIGTERM and returns when it is gone.
+func (r *RabbitServer) Stop() {
+	r.t.Helper()
+	r.check(r.node.Stop())
+}
+
+// Start runs the node again with the same ports and data and returns when it serves.
+func (r *RabbitServer) Start() {
+	r.t.Helper()
+	r.check(r.node.Start())
+}
+
+// Ctl runs rabbitmqctl against the node, such as Ctl("set_vm_memory_high_watermark", "0"), and returns what it printed.
+func (r *RabbitServer) Ctl(args ...string) string {
+	r.t.Helper()
+	out, err := r.node.Ctl(args...)
+	r.check(err)
+	return out
+}
+
+// Pid is the node's process id, for signals such as SIGSTOP; 0 while it does not run.
+func (r *RabbitServer) Pid() int {
+	return r.node.beam.number()
+}
+
+// Freeze stops the node's process without ending it (SIGSTOP), and Thaw lets it go on.
+func (r *RabbitServer) Freeze() {
+	r.t.Helper()
+	r.check(syscall.Kill(r.Pid(), syscall.SIGSTOP))
+}
+
+// Thaw undoes Freeze.
+func (r *RabbitServer) Thaw() {
+	r.t.Helper()
+	r.check(syscall.Kill(r.Pid(), syscall.SIGCONT))
+}
+
+func (r *RabbitServer) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// shared is the broker of this process, started at the first need.
+var shared struct {
+	sync.Mutex
+	dir  string
+	node *Node
+	err  error
+}
+
+func sharedBroker() (Broker, error) {
+	if text := os.Getenv(Variable); text != "" {
+		var broker Broker
+		if err := json.Unmarshal([]byte(text), &broker); err != nil {
+			return Broker{}, fmt.Errorf("%s is not a broker as JSON: %w", Variable, err)
+		}
+		return broker, nil
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.node == nil && shared.err == nil {
+		shared.dir, shared.err = os.MkdirTemp("", "msghandler-rabbitmq-")
+		if shared.err == nil {
+			shared.node, shared.err = LaunchNode(shared.dir)
+		}
+	}
+	if shared.err != nil {
+		return Broker{}, shared.err
+	}
+	return shared.node.Broker(), nil
+}
+
+// stopShared stops the broker of this process and removes its files.
+func stopShared() {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.node != nil {
+		shared.node.Close()
+	}
+	if shared.dir != "" {
+		_ = os.RemoveAll(shared.dir)
+	}
+	shared.dir, shared.node, shared.err = "", nil, nil
+}
+
+// Main is the TestMain of packages that use RabbitMQ: it runs the tests, stops the broker of this process and exits.
+//
+//	func TestMain(m *testing.M) { servers.Main(m) }
+func Main(m *testing.M) {
+	os.Exit(Stopping(m).Run())
+}
+
+// Stopping is m, with the broker of this process stopped after the tests:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+func Stopping(m *testing.M) interface{ Run() int } {
+	return stopping{m}
+}
+
+type stopping struct{ m *testing.M }
+
+// Run runs the tests and returns their exit status.
+func (s stopping) Run() int {
+	defer stopShared()
+	return s.m.Run()
+}

@@ -1,0 +1,215 @@
+package servers
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// nodeStartTimeout is long for a node that takes 10 s on two idle cores, because tests are not alone there.
+const nodeStartTimeout = 3 * time.Minute
+
+// ErrNotInstalled is what a machine without RabbitMQ gets.
+var ErrNotInstalled = errors.New("rabbitmq-server is not installed; scripts/install-test-servers.sh installs it")
+
+// Node is a private RabbitMQ node with the management plugin and an Erlang port mapper of its own. Its methods are safe
+// for concurrent use.
+type Node struct {
+	dir, scripts, name                 string
+	port, distPort, managePort, mapper int
+	epmd, beam                         *process
+}
+
+// LaunchNode starts a node with its files under dir and returns when clients and the management API are served. The
+// caller stops it with Close. Tests use RabbitMQ and PrivateRabbitMQ instead.
+func LaunchNode(dir string) (*Node, error) {
+	scripts, err := rabbitScripts()
+	if err != nil {
+		return nil, err
+	}
+	for try := range 3 { // Another process may take a port between the choice and the start.
+		var n *Node
+		if n, err = prepareNode(filepath.Join(dir, fmt.Sprintf("node%d", try)), scripts); err != nil {
+			return nil, err
+		}
+		if err = n.Start(); err == nil {
+			return n, nil
+		}
+		n.Close()
+	}
+	return nil, err
+}
+
+// rabbitScripts finds the scripts themselves: Debian's wrappers in the PATH change the user.
+func rabbitScripts() (string, error) {
+	for _, dir := range []string{"/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"} {
+		if _, err := os.Stat(filepath.Join(dir, "rabbitmq-server")); err == nil {
+			return dir, nil
+		}
+	}
+	path, err := exec.LookPath("rabbitmq-server")
+	if err != nil {
+		return "", ErrNotInstalled
+	}
+	return filepath.Dir(path), nil
+}
+
+func prepareNode(dir, scripts string) (*Node, error) {
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		dir: dir, scripts: scripts, name: "test" + strconv.Itoa(ports[0]) + "@localhost",
+		port: ports[0], distPort: ports[1], managePort: ports[2], mapper: ports[3],
+	}
+	epmd, err := exec.LookPath("epmd")
+	if err != nil {
+		return nil, fmt.Errorf("the Erlang port mapper is not installed: %w", err)
+	}
+	if err := n.writeFiles(); err != nil {
+		return nil, fmt.Errorf("prepare a RabbitMQ node: %w", err)
+	}
+	n.epmd = &process{path: epmd, args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(n.mapper)}, dir: dir}
+	n.beam = &process{path: filepath.Join(scripts, "rabbitmq-server"), dir: dir, env: n.environment()}
+	return n, nil
+}
+
+func (n *Node) writeFiles() error {
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return err
+	}
+	cookie := make([]byte, 20)
+	_, _ = rand.Read(cookie)
+	files := map[string]string{
+		// Erlang refuses a cookie that others may read.
+		".erlang.cookie":    hex.EncodeToString(cookie),
+		"rabbitmq-env.conf": "",
+		"advanced.config":   "[].\n",
+		"enabled_plugins":   "[rabbitmq_management].\n",
+		"rabbitmq.conf":     n.configuration(),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) configuration() string {
+	return fmt.Sprintf(`listeners.tcp.1 = 127.0.0.1:%d
+management.tcp.ip = 127.0.0.1
+management.tcp.port = %d
+default_user = guest
+default_pass = guest
+disk_free_limit.absolute = 100MB
+vm_memory_high_watermark.absolute = 1GB
+log.file.level = info
+log.console = false
+collect_statistics_interval = 500
+`, n.port, n.managePort)
+}
+
+// environment is all that the scripts see: what the machine's own RabbitMQ is told must not reach this one.
+func (n *Node) environment() []string {
+	file := func(name string) string { return filepath.Join(n.dir, name) }
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + n.dir,
+		"ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_PORT=" + strconv.Itoa(n.mapper),
+		// It makes the script become the node, instead of staying as its parent.
+		"RUNNING_UNDER_SYSTEMD=true",
+		"RABBITMQ_NODENAME=" + n.name, "RABBITMQ_USE_LONGNAME=false", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		"RABBITMQ_NODE_PORT=" + strconv.Itoa(n.port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(n.distPort),
+		"RABBITMQ_MNESIA_BASE=" + file("mnesia"), "RABBITMQ_LOG_BASE=" + file("log"),
+		"RABBITMQ_CONFIG_FILE=" + file("rabbitmq.conf"), "RABBITMQ_ADVANCED_CONFIG_FILE=" + file("advanced.config"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + file("enabled_plugins"), "RABBITMQ_CONF_ENV_FILE=" + file("rabbitmq-env.conf"),
+		"RABBITMQ_GENERATED_CONFIG_DIR=" + file("generated"), "RABBITMQ_SCHEMA_DIR=" + file("schema"),
+		"RABBITMQ_PID_FILE=" + file("rabbit.pid"),
+		// Two schedulers: a node for tests should leave the machine to the tests.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
+		"RABBITMQ_CTL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+	}
+}
+
+// Start runs the node, also again after Stop or Kill with the same ports and data, and returns when it serves.
+func (n *Node) Start() error {
+	if !n.epmd.running() {
+		if err := n.epmd.start(); err != nil {
+			return err
+		}
+		if err := poll(time.Minute, func() (bool, error) { return listening(n.mapper), nil }); err != nil {
+			return fmt.Errorf("the Erlang port mapper on port %d: %w\n%s", n.mapper, err, n.epmd.output())
+		}
+	}
+	if err := n.beam.start(); err != nil {
+		return err
+	}
+	err := poll(nodeStartTimeout, func() (bool, error) {
+		if !n.beam.running() {
+			return false, errors.New("it ended")
+		}
+		return n.serves(), nil
+	})
+	if err == nil {
+		return nil
+	}
+	_ = n.beam.end(syscall.SIGKILL)
+	return fmt.Errorf("rabbitmq-server on port %d: %w\n%s", n.port, err, n.logs())
+}
+
+// serves says whether clients are accepted and the management API answers.
+func (n *Node) serves() bool {
+	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/whoami", nil, nil) == nil
+}
+
+// Stop ends it with SIGTERM and returns when it is gone.
+func (n *Node) Stop() error { return n.beam.end(syscall.SIGTERM) }
+
+// Kill ends it with SIGKILL and returns when it is gone.
+func (n *Node) Kill() error { return n.beam.end(syscall.SIGKILL) }
+
+// Close ends it for good, and its port mapper. Its files stay.
+func (n *Node) Close() {
+	_ = n.beam.end(syscall.SIGKILL)
+	_ = n.epmd.end(syscall.SIGKILL)
+}
+
+// Ctl runs rabbitmqctl against it and returns what it printed.
+func (n *Node) Ctl(args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(n.scripts, "rabbitmqctl"), append([]string{"-n", n.name}, args...)...)
+	cmd.Env, cmd.Dir = n.environment(), n.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}
+
+// URL is where clients connect: amqp://guest:guest@127.0.0.1:PORT/.
+func (n *Node) URL() string { return "amqp://guest:guest@" + loopback(n.port) + "/" }
+
+// ManagementURL is where the management API is: http://guest:guest@127.0.0.1:PORT.
+func (n *Node) ManagementURL() string { return "http://guest:guest@" + loopback(n.managePort) }
+
+// Broker is what Variable tells tests of this node.
+func (n *Node) Broker() Broker { return Broker{URL: n.URL(), Management: n.ManagementURL()} }
+
+// logs is the end of all that it wrote.
+func (n *Node) logs() string {
+	text := n.beam.output()
+	files, _ := filepath.Glob(filepath.Join(n.dir, "log", "*.log"))
+	for _, file := range files {
+		text += "\n" + filepath.Base(file) + ":\n" + tail(file)
+	}
+	return text
+}

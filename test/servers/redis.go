@@ -1,0 +1,147 @@
+package servers
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// redisStartTimeout is long for a server that takes 50 ms, because tests share a few cores with each other.
+const redisStartTimeout = 60 * time.Second
+
+// RedisServer is a private redis-server. Its methods are for the test's own goroutine.
+type RedisServer struct {
+	// Addr is its host:port; it stays the same when it is started again.
+	Addr string
+
+	t    testing.TB
+	port int
+	proc *process
+}
+
+// Redis starts a private redis-server with an append-only file and debug commands, and stops it when the test ends.
+// args are added to its command line, such as "--maxmemory", "20mb".
+func Redis(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	path := Tool(t, "redis-server")
+	r := &RedisServer{t: t}
+	var err error
+	for range 3 { // Another process may take the port between the choice and the start.
+		if r.port, r.proc, err = launchRedis(path, t.TempDir(), args); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Addr = loopback(r.port)
+	t.Cleanup(func() { r.end(syscall.SIGKILL) })
+	return r
+}
+
+func launchRedis(path, dir string, args []string) (int, *process, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, nil, err
+	}
+	command := []string{
+		"--port", strconv.Itoa(ports[0]), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes",
+		"--enable-debug-command", "local",
+	}
+	proc := &process{path: path, args: append(command, args...), dir: dir}
+	return ports[0], proc, startRedis(proc, ports[0])
+}
+
+// startRedis starts it and waits until it serves its data.
+func startRedis(proc *process, port int) error {
+	if err := proc.start(); err != nil {
+		return err
+	}
+	err := poll(redisStartTimeout, func() (bool, error) {
+		if !proc.running() {
+			return false, fmt.Errorf("redis-server ended:\n%s", proc.output())
+		}
+		return answersPing(port), nil
+	})
+	if err == nil {
+		return nil
+	}
+	_ = proc.end(syscall.SIGKILL)
+	return fmt.Errorf("redis-server on port %d: %w\n%s", port, err, proc.output())
+}
+
+// answersPing is true once the server has loaded its data; before it answers with LOADING.
+func answersPing(port int) bool {
+	conn, err := net.DialTimeout("tcp", loopback(port), time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	// A server that wants a password is up as well.
+	return err == nil && (strings.HasPrefix(line, "+PONG") || strings.HasPrefix(line, "-NOAUTH"))
+}
+
+// URL is redis://HOST:PORT/0.
+func (r *RedisServer) URL() string {
+	return "redis://" + r.Addr + "/0"
+}
+
+// Kill ends it with SIGKILL and returns when it is gone.
+func (r *RedisServer) Kill() {
+	r.t.Helper()
+	r.end(syscall.SIGKILL)
+}
+
+// Stop ends it with SIGTERM and returns when it is gone.
+func (r *RedisServer) Stop() {
+	r.t.Helper()
+	r.end(syscall.SIGTERM)
+}
+
+func (r *RedisServer) end(signal syscall.Signal) {
+	r.t.Helper()
+	if err := r.proc.end(signal); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// Start runs it again after Kill or Stop, on the same port and data, and returns when it serves.
+func (r *RedisServer) Start() {
+	r.t.Helper()
+	if err := startRedis(r.proc, r.port); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Pid is its process id, for signals such as SIGSTOP; 0 while it does not run.
+func (r *RedisServer) Pid() int {
+	return r.proc.number()
+}
+
+// CLI runs redis-cli against it and returns what it printed, without the last line end. An error of the command ends
+// the test.
+func (r *RedisServer) CLI(args ...string) string {
+	r.t.Helper()
+	return redisCLI(r.t, r.port, args...)
+}
+
+func redisCLI(t testing.TB, port int, args ...string) string {
+	t.Helper()
+	command := append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(port)}, args...)
+	out, err := exec.Command(Tool(t, "redis-cli"), command...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("redis-cli %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimRight(string(out), "\n")
+}

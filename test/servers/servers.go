@@ -1,0 +1,95 @@
+// Package servers starts private Redis and RabbitMQ servers for tests, on loopback, and stops them again.
+//
+// Each server has its own ports and its own directory and dies with the test process, however that one ends. Nothing
+// here leaves a goroutine behind while a server runs, so tests may look for leaks of their own. A server program that
+// is not installed skips the test with a reason, and fails it where CI=true.
+package servers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Eventually polls cond until it holds. When it does not within that time the test fails and says what was waited for.
+// cond runs on the test's goroutine, so it may end the test itself.
+func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	if err := poll(within, func() (bool, error) { return cond(), nil }); err != nil {
+		t.Fatalf("not within %v: %s", within, what)
+	}
+}
+
+// Tool finds an installed program, such as redis-cli, and returns its path. Where it is missing the test is skipped, or
+// fails when CI=true.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
+	}
+	return path
+}
+
+// missing ends the test: a laptop may do without a server, CI may not.
+func missing(t testing.TB, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// poll calls cond every few milliseconds until it holds or fails; when the time is over it returns errTimeUp.
+func poll(within time.Duration, cond func() (bool, error)) error {
+	deadline := time.Now().Add(within)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		if ok, err := cond(); ok || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return errTimeUp
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Ports are picked below the range that the kernel hands out for outgoing connections, so that a server that was
+// stopped finds its port free when it is started again.
+const lowestPort, highestPort = 12000, 31999
+
+// freePorts returns n different ports of 127.0.0.1 that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for tries := 0; len(ports) < n; tries++ {
+		if tries > 1000 {
+			return nil, fmt.Errorf("no %d free ports between %d and %d", n, lowestPort, highestPort)
+		}
+		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
+		listener, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			continue
+		}
+		defer listener.Close() // Held until all are picked, so that none is picked twice.
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+func loopback(port int) string {
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+// listening says whether somebody accepts connections there.
+func listening(port int) bool {
+	conn, err := net.DialTimeout("tcp", loopback(port), time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

@@ -1,0 +1,141 @@
+package servers_test
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+
+func TestRedisKeepsItsDataOverKillAndStart(t *testing.T) {
+	t.Parallel()
+	r := servers.Redis(t, "--appendfsync", "always")
+	r.CLI("SET", "a", "1")
+	r.Kill()
+	if r.Pid() != 0 {
+		t.Error("killed, and still has a pid")
+	}
+	r.Start()
+	if got := r.CLI("GET", "a"); got != "1" {
+		t.Errorf("GET a = %q", got)
+	}
+	r.Stop()
+	r.Start()
+	if got := r.CLI("GET", "a"); got != "1" {
+		t.Errorf("GET a after a stop = %q", got)
+	}
+}
+
+func TestRedisEndsWithItsTest(t *testing.T) {
+	t.Parallel()
+	var pid int
+	t.Run("inner", func(t *testing.T) { pid = servers.Redis(t).Pid() })
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Errorf("redis-server %d still runs", pid)
+	}
+}
+
+func TestRedisClusterServesEverySlot(t *testing.T) {
+	t.Parallel()
+	addresses := servers.RedisCluster(t)
+	if len(addresses) != 3 {
+		t.Fatalf("addresses: %v", addresses)
+	}
+}
+
+func TestVhostsAreSeparateAndConnectionsCanBeCut(t *testing.T) {
+	t.Parallel()
+	one, two := servers.RabbitMQ(t), servers.RabbitMQ(t)
+	if one.URL == two.URL {
+		t.Fatalf("twice the same: %s", one.URL)
+	}
+	conn, err := amqp.Dial(one.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	one.CloseConnections()
+	if reason := <-closed; reason == nil || reason.Code != amqp.ConnectionForced {
+		t.Errorf("closed with %v", reason)
+	}
+	if n, err := two.Management().CloseConnections(); n != 0 || err != nil {
+		t.Errorf("the other vhost has %d connections, %v", n, err)
+	}
+}
+
+func TestPrivateNodeComesBackWithItsData(t *testing.T) {
+	t.Parallel()
+	r := servers.PrivateRabbitMQ(t)
+	declareDurable(t, r.URL)
+	r.Stop() // writes down what it has; a kill so soon may take the queue with it
+	r.Start()
+	r.Kill()
+	r.Start()
+	if got := r.Ctl("-q", "list_queues", "name"); !strings.Contains(got, "kept") {
+		t.Errorf("queues: %q", got)
+	}
+	if err := r.Management().Call(http.MethodGet, "/api/overview", nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func declareDurable(t *testing.T, url string) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("kept", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// failing records what a helper does to the test that calls it.
+type failing struct {
+	testing.TB
+	failed, skipped string
+}
+
+func (f *failing) Helper() {}
+
+func (f *failing) Fatal(args ...any)         { f.failed = args[0].(string); panic(f) }
+func (f *failing) Fatalf(s string, _ ...any) { f.failed = s; panic(f) }
+func (f *failing) Skip(args ...any)          { f.skipped = args[0].(string); panic(f) }
+
+func (f *failing) watch(do func()) {
+	defer func() { _ = recover() }()
+	do()
+}
+
+func TestAMissingToolSkipsOnALaptopAndFailsInCI(t *testing.T) {
+	for value, inCI := range map[string]bool{"": false, "true": true} {
+		t.Setenv("CI", value)
+		f := &failing{}
+		f.watch(func() { servers.Tool(f, "no-such-program") })
+		if (f.failed != "") != inCI || (f.skipped != "") == inCI {
+			t.Errorf("CI=%q: failed %q, skipped %q", value, f.failed, f.skipped)
+		}
+	}
+}
+
+func TestEventuallyFailsWhenTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	f.watch(func() { servers.Eventually(f, time.Millisecond, "never", func() bool { return false }) })
+	if f.failed == "" {
+		t.Error("did not fail")
+	}
+}
