@@ -1,0 +1,108 @@
+package faults
+
+import "fmt"
+
+// Verdict names what went wrong with a message.
+type Verdict string
+
+// The verdicts.
+const (
+	// Lost: committed and accepted, never delivered, and not set aside where an operator sees it.
+	Lost Verdict = "LOST"
+	// Ghost: delivered though not committed.
+	Ghost Verdict = "GHOST"
+	// Alien: an id nobody sent, or other content than its first SendHalfMessage had.
+	Alien Verdict = "ALIEN"
+	// Dup: a further copy that no fault explains, or one that is not flagged.
+	Dup Verdict = "DUP"
+	// Stuck: still on its way when the time for draining is over.
+	Stuck Verdict = "STUCK"
+	// Contradiction: the producer was heard to say both committed and rolled back.
+	Contradiction Verdict = "CONTRADICTION"
+	// Leftover: something in Redis besides traces that expire.
+	Leftover Verdict = "LEFTOVER"
+	// Account: the coordinators' counts disagree with the ledger.
+	Account Verdict = "ACCOUNT"
+)
+
+// Finding is one thing that went wrong. Key is empty when it is about no single message.
+type Finding struct {
+	Verdict Verdict
+	Key     string
+	Words   string
+}
+
+// End is how the system stood when it had been given the time to drain.
+type End struct {
+	// Underway holds the messages that stand as PENDING or SENDABLE.
+	Underway map[string]bool
+	// SetAside holds those that stand as ABANDONED or DEAD.
+	SetAside map[string]bool
+	// Left holds what is in Redis and does not expire, besides what the messages of Underway and SetAside need.
+	Left []string
+	// Counted is how many messages the coordinators say they published, all copies; -1 where they do not know, as
+	// after a crash.
+	Counted int
+	// CopiesExplained says that a fault of the run can make further copies. Without it there must be none.
+	CopiesExplained bool
+}
+
+// Check judges a ledger by how the system ended, ordered by id.
+func Check(l *Ledger, end End) []Finding {
+	_, _, copies := l.Totals()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []Finding
+	for _, key := range l.keys() {
+		for _, f := range judge(l.entries[key], end, key) {
+			all = append(all, Finding{f.Verdict, key, f.Words})
+		}
+	}
+	for key := range end.Underway {
+		if l.entries[key] == nil {
+			all = append(all, Finding{Stuck, key, "nobody sent it, and it is on its way"})
+		}
+	}
+	for _, left := range end.Left {
+		all = append(all, Finding{Verdict: Leftover, Words: left})
+	}
+	if end.Counted >= 0 && end.Counted != copies {
+		words := fmt.Sprintf("the coordinators count %d published, consumers got %d", end.Counted, copies)
+		all = append(all, Finding{Verdict: Account, Words: words})
+	}
+	return all
+}
+
+func judge(e *Entry, end End, key string) (found []Finding) {
+	say := func(v Verdict, format string, args ...any) {
+		found = append(found, Finding{Verdict: v, Words: fmt.Sprintf(format, args...)})
+	}
+	underway, aside := end.Underway[key], end.SetAside[key]
+	if underway {
+		say(Stuck, "still on its way; its business is %v", e.Fate)
+	}
+	if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 && !underway && !aside {
+		say(Lost, "committed, and never delivered")
+	}
+	if len(e.Copies) > 0 && e.Sent && e.Fate != Committed {
+		say(Ghost, "delivered, and its business is %v", e.Fate)
+	}
+	if e.Said[Committed] && e.Said[RolledBack] {
+		say(Contradiction, "the producer said both committed and rolled back")
+	}
+	for i, c := range e.Copies {
+		switch {
+		case !e.Sent:
+			say(Alien, "delivered, and nobody sent it")
+		case c.Content != e.Content:
+			say(Alien, "delivered with other content than was sent first")
+		}
+		switch {
+		case i > 0 && !end.CopiesExplained:
+			say(Dup, "copy %d, and nothing was broken", i+1)
+		case i > 0 && !c.flagged():
+			say(Dup, "copy %d does not say that it is one", i+1)
+		}
+	}
+	return found
+}

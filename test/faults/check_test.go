@@ -1,0 +1,95 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+)
+
+// Each made-up ledger has one thing wrong, and the checker says exactly that.
+func TestTheCheckerFindsEachVerdict(t *testing.T) {
+	t.Parallel()
+	content := NewContent("orders", "paid", []byte("body"))
+	got := func(attempt int, redelivered bool) func(*Ledger) {
+		return func(l *Ledger) { l.Got("p/1", Copy{content, attempt, redelivered}) }
+	}
+	as := func(key, body string) func(*Ledger) {
+		return func(l *Ledger) { l.Got("p/1", Copy{NewContent("orders", key, []byte(body)), 1, false}) }
+	}
+	sent := func(l *Ledger) { l.Sending("p/1", content) }
+	accepted := func(l *Ledger) { l.Accepted("p/1") }
+	committed := func(l *Ledger) { l.Decide("p/1", Committed) }
+	rolledBack := func(l *Ledger) { l.Decide("p/1", RolledBack) }
+	again := func(l *Ledger) { l.Sending("p/1", NewContent("orders", "paid", []byte("second"))) }
+	unknown := func(l *Ledger) { l.Got("p/2", Copy{content, 1, false}) }
+	both := func(l *Ledger) { l.Said("p/1", Committed); l.Said("p/1", RolledBack) }
+	type steps []func(*Ledger)
+	clean := steps{sent, accepted, committed}
+	delivered := steps{sent, accepted, committed, got(1, false)}
+	one, some := map[string]bool{"p/1": true}, map[string]bool{"p/9": true}
+	broken := End{Counted: -1, CopiesExplained: true}
+	for name, row := range map[string]struct {
+		want Verdict
+		end  End
+		done steps
+	}{
+		"clean":             {"", End{Counted: 1}, delivered},
+		"never committed":   {"", End{}, steps{sent, accepted}},
+		"never accepted":    {"", End{}, steps{sent, committed}},
+		"set aside":         {"", End{SetAside: one}, clean},
+		"flagged copy":      {"", broken, append(delivered[:4:4], got(2, false))},
+		"redelivered copy":  {"", broken, append(delivered[:4:4], got(1, true))},
+		"lost":              {Lost, End{}, clean},
+		"rolled back":       {Ghost, End{Counted: 1}, steps{sent, rolledBack, got(1, false)}},
+		"undecided":         {Ghost, End{Counted: 1}, steps{sent, got(1, false)}},
+		"nobody sent it":    {Alien, End{Counted: 1}, steps{unknown}},
+		"other body":        {Alien, End{Counted: 1}, append(clean[:3:3], as("paid", "other"))},
+		"other key":         {Alien, End{Counted: 1}, append(clean[:3:3], as("other", "body"))},
+		"overwritten":       {Alien, End{Counted: 1}, append(clean[:3:3], again, as("paid", "second"))},
+		"without a fault":   {Dup, End{Counted: 2}, append(delivered[:4:4], got(2, false))},
+		"not flagged":       {Dup, broken, append(delivered[:4:4], got(1, false))},
+		"on its way":        {Stuck, End{Underway: one}, clean},
+		"on its way, alien": {Stuck, End{Counted: 1, Underway: some}, delivered},
+		"both verdicts":     {Contradiction, End{Counted: 1}, append(delivered[:4:4], both)},
+		"left in Redis":     {Leftover, End{Counted: 1, Left: []string{"msghandler:{00}:p:m:1"}}, delivered},
+		"miscounted":        {Account, End{Counted: 2}, delivered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLedger()
+			for _, step := range row.done {
+				step(l)
+			}
+			found := Check(l, row.end)
+			switch {
+			case row.want == "" && len(found) > 0:
+				t.Errorf("found %v in a clean ledger", found)
+			case row.want != "" && (len(found) != 1 || found[0].Verdict != row.want):
+				t.Errorf("found %v, want one %s", found, row.want)
+			}
+		})
+	}
+}
+
+func TestTheFirstEndOfATransactionStays(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	if ended := l.Decide("p/1", RolledBack); ended != RolledBack {
+		t.Errorf("the tombstone gave %v", ended)
+	}
+	if ended := l.Decide("p/1", Committed); ended != RolledBack {
+		t.Errorf("a commit after the tombstone gave %v", ended)
+	}
+}
+
+func TestAHistoryMergesTheFaults(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	l.Sending("p/1", Content{})
+	l.Fault("the coordinator is killed")
+	l.Accepted("p/1")
+	l.Noted("p/2", "producer", "something else")
+	h := l.History("p/1")
+	sent, killed, accepted := strings.Index(h, "sends"), strings.Index(h, "killed"), strings.Index(h, "accepted")
+	if sent < 0 || killed < sent || accepted < killed || strings.Contains(h, "something else") {
+		t.Errorf("the history is\n%s", h)
+	}
+}

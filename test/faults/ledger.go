@@ -1,0 +1,206 @@
+// Package faults breaks things under load and judges what came of it: a ledger outside the system holds what producers
+// did and consumers got, and a checker says what was lost, invented, doubled or left behind.
+package faults
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Fate is what a producer's own data say about a business. It is the only truth about whether it committed.
+type Fate int
+
+// The fates of a business. Undecided is one whose transaction never came to an end.
+const (
+	Undecided Fate = iota
+	Committed
+	RolledBack
+)
+
+// Content is what a message says and where it goes.
+type Content struct {
+	Exchange, RoutingKey string
+	Digest               [sha256.Size]byte
+}
+
+// NewContent is the content of a message with a body.
+func NewContent(exchange, key string, body []byte) Content {
+	return Content{Exchange: exchange, RoutingKey: key, Digest: sha256.Sum256(body)}
+}
+
+// Copy is one delivery that a consumer got.
+type Copy struct {
+	Content
+	Attempt     int
+	Redelivered bool
+}
+
+// flagged says whether the copy tells that another one may be out.
+func (c Copy) flagged() bool { return c.Attempt > 1 || c.Redelivered }
+
+// Entry is all that is known about one message, PRODUCER/ID.
+type Entry struct {
+	// Content is that of the first SendHalfMessage; Sent says that there was one.
+	Content Content
+	Sent    bool
+	// Accepted says that SendHalfMessage was answered with OK.
+	Accepted bool
+	Fate     Fate
+	// Said holds the definite verdicts that the producer gave when it was asked.
+	Said map[Fate]bool
+	// Copies are in the order in which consumers got them.
+	Copies  []Copy
+	history []event
+}
+
+type event struct {
+	at         time.Time
+	who, words string
+}
+
+// Ledger is what happened, as those outside the system saw it. It is safe for concurrent use.
+type Ledger struct {
+	mu      sync.Mutex
+	entries map[string]*Entry
+	faults  []event
+}
+
+// NewLedger is an empty ledger.
+func NewLedger() *Ledger { return &Ledger{entries: map[string]*Entry{}} }
+
+func (l *Ledger) change(key, who, words string, how func(*Entry)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[key]
+	if e == nil {
+		e = &Entry{Said: map[Fate]bool{}}
+		l.entries[key] = e
+	}
+	e.history = append(e.history, event{time.Now(), who, words})
+	how(e)
+}
+
+// Sending is noted before a SendHalfMessage. The first content under an id counts.
+func (l *Ledger) Sending(key string, content Content) {
+	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x", content.Digest[:4]), func(e *Entry) {
+		if !e.Sent {
+			e.Sent, e.Content = true, content
+		}
+	})
+}
+
+// Accepted is noted once SendHalfMessage has been answered with OK.
+func (l *Ledger) Accepted(key string) {
+	l.change(key, "producer", "the half message is accepted", func(e *Entry) { e.Accepted = true })
+}
+
+// Decide ends a business's transaction, unless it has ended before, and returns how it ended. It is the primary key of
+// the producer's database: a commit after a tombstone fails, and a tombstone after a commit does too.
+func (l *Ledger) Decide(key string, fate Fate) (ended Fate) {
+	l.change(key, "producer", fmt.Sprintf("the transaction is to end as %v", fate), func(e *Entry) {
+		if e.Fate == Undecided {
+			e.Fate = fate
+		}
+		ended = e.Fate
+	})
+	return ended
+}
+
+// Fate is how a business's transaction ended, so far.
+func (l *Ledger) Fate(key string) Fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[key]; e != nil {
+		return e.Fate
+	}
+	return Undecided
+}
+
+// Said is noted when the producer answers the coordinator with a definite verdict.
+func (l *Ledger) Said(key string, fate Fate) {
+	l.change(key, "producer", fmt.Sprintf("answers %v", fate), func(e *Entry) { e.Said[fate] = true })
+}
+
+// Noted adds words to an id's history.
+func (l *Ledger) Noted(key, who, words string) { l.change(key, who, words, func(*Entry) {}) }
+
+// Got is noted for every copy that a consumer gets.
+func (l *Ledger) Got(key string, c Copy) {
+	words := fmt.Sprintf("gets attempt %d, redelivered %t, digest %x", c.Attempt, c.Redelivered, c.Digest[:4])
+	l.change(key, "consumer", words, func(e *Entry) { e.Copies = append(e.Copies, c) })
+}
+
+// Fault is noted when something is broken or mended; it is part of the history of every id.
+func (l *Ledger) Fault(words string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, event{time.Now(), "nemesis", words})
+}
+
+// Totals counts the ids, those that committed after their half message was accepted, and all copies delivered.
+func (l *Ledger) Totals() (ids, committed, copies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if e.Accepted && e.Fate == Committed {
+			committed++
+		}
+		copies += len(e.Copies)
+	}
+	return len(l.entries), committed, copies
+}
+
+// Undelivered counts the committed and accepted ids that no consumer has got yet.
+func (l *Ledger) Undelivered() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether
+// a fault hit anything.
+func (l *Ledger) Flagged() (copies, faults int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		for _, c := range e.Copies {
+			if c.flagged() {
+				copies++
+			}
+		}
+	}
+	return copies, len(l.faults)
+}
+
+// History is what happened to one id, and to the world meanwhile, in order.
+func (l *Ledger) History(key string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := slices.Clone(l.faults)
+	if e := l.entries[key]; e != nil {
+		events = append(events, e.history...)
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
+	var out strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&out, "%s  %-8s  %s\n", e.at.Format("15:04:05.000000"), e.who, e.words)
+	}
+	return out.String()
+}
+
+func (l *Ledger) keys() []string { return slices.Sorted(maps.Keys(l.entries)) }
+
+// String names the fate.
+func (f Fate) String() string {
+	return [...]string{"undecided", "committed", "rolled back"}[f]
+}

@@ -1,0 +1,253 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// patience bounds every wait.
+const patience = 2 * time.Minute
+
+// binary is the coordinator that TestMain has built.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(build(m)) }
+
+func build(m *testing.M) int {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "msghandler-faults-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "msghandler")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/msghandler").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the coordinator: %v\n%s", err, out)
+		return 1
+	}
+	return servers.Stopping(m).Run()
+}
+
+// world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
+type world struct {
+	t            *testing.T
+	ledger       *Ledger
+	redis        *servers.RedisServer
+	broker       *servers.Vhost
+	coordinators []*coordinator
+}
+
+// coordinator is one address at which a process comes and goes.
+type coordinator struct {
+	grpc, http, log string
+	cmd             *exec.Cmd
+	done            chan struct{}
+	err             error // how it ended, once done is closed
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, ledger: NewLedger(), redis: servers.Redis(t), broker: servers.RabbitMQ(t)}
+	for i := range 3 {
+		addresses := servers.Addresses(t, 2)
+		log := filepath.Join(t.TempDir(), fmt.Sprint("coordinator-", i))
+		c := &coordinator{grpc: addresses[0], http: addresses[1], log: log}
+		w.coordinators = append(w.coordinators, c)
+		w.start(c)
+		t.Cleanup(func() { w.end(c, syscall.SIGKILL) })
+	}
+	for _, c := range w.coordinators {
+		w.ready(c)
+	}
+	return w
+}
+
+// start starts a coordinator's process with short times.
+func (w *world) start(c *coordinator) {
+	w.t.Helper()
+	out, err := os.OpenFile(c.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer out.Close()
+	c.cmd = exec.Command(binary, "serve")
+	c.cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.log),
+		"MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
+		"MSGHANDLER_REDIS_URL=" + w.redis.URL(), "MSGHANDLER_AMQP_URL=" + w.broker.URL,
+		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"MSGHANDLER_CONFIRM_AFTER=1s", "MSGHANDLER_CONFIRM_TIMEOUT=1s", "MSGHANDLER_CONFIRM_LEASE=6s",
+		"MSGHANDLER_CONFIRM_BACKOFF=500ms,1s", "MSGHANDLER_CONFIRM_ATTEMPTS=4",
+		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s", "MSGHANDLER_SEND_LEASE=8s",
+		// Longer than any fault lasts: what the broker refuses meanwhile must not end as DEAD.
+		"MSGHANDLER_SEND_BACKOFF=200ms,500ms" + strings.Repeat(",1s", 60),
+	}
+	c.cmd.Stdout, c.cmd.Stderr = out, out
+	if err := c.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	c.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		c.err = cmd.Wait()
+		close(done)
+	}(c.cmd, c.done)
+}
+
+// end sends a signal and waits for the process to be gone. It says how it ended.
+func (w *world) end(c *coordinator, signal syscall.Signal) error {
+	w.t.Helper()
+	_ = c.cmd.Process.Signal(signal) // it may have ended by itself, which done says
+	select {
+	case <-c.done:
+		return c.err
+	case <-time.After(patience):
+		_ = c.cmd.Process.Kill()
+		return fmt.Errorf("the coordinator has not ended within %v of %v", patience, signal)
+	}
+}
+
+func (w *world) ready(c *coordinator) {
+	w.t.Helper()
+	servers.Eventually(w.t, patience, "the coordinator is ready", func() bool {
+		response, err := http.Get("http://" + c.http + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+func (w *world) targets() string {
+	var all []string
+	for _, c := range w.coordinators {
+		all = append(all, c.grpc)
+	}
+	return strings.Join(all, ",")
+}
+
+// standing lists the messages that stand in some states; ok says that the coordinator could tell.
+func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
+	conn, err := grpc.NewClient(w.coordinators[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	keys = map[string]bool{}
+	for _, state := range states {
+		request := &pb.ListMessagesRequest{State: state, PageSize: 1000}
+		for more := true; more; more = request.PageToken != "" {
+			page, err := pb.NewAdminServiceClient(conn).ListMessages(ctx, request)
+			if err != nil {
+				return nil, false
+			}
+			for _, r := range page.GetRecords() {
+				keys[r.GetProducer()+"/"+r.GetMessage().GetId()] = true
+			}
+			request.PageToken = page.GetNextPageToken()
+		}
+	}
+	return keys, true
+}
+
+// drain waits until nothing is on its way, for as long as the world may take, and says how it stands then.
+func (w *world) drain(within time.Duration) (end End) {
+	w.t.Helper()
+	for deadline := time.Now().Add(within); ; {
+		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE)
+		aside, okToo := w.standing(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
+		end = End{Underway: underway, SetAside: aside, Counted: -1}
+		over := time.Now().After(deadline)
+		if over && (!ok || !okToo) {
+			w.t.Fatal("the coordinators do not say what is on its way")
+		}
+		// What was published may still be on its way to a consumer.
+		if over || ok && okToo && len(underway) == 0 && (w.ledger.Undelivered() <= len(aside)) {
+			break
+		}
+		poll := time.NewTimer(200 * time.Millisecond)
+		<-poll.C
+	}
+	if len(end.Underway)+len(end.SetAside) == 0 {
+		end.Left = w.left()
+	}
+	return end
+}
+
+// left lists the keys in Redis that do not expire, but those that describe the store itself.
+func (w *world) left() (keys []string) {
+	w.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
+	defer client.Close()
+	const forever = -1
+	all := client.Scan(w.t.Context(), 0, "msghandler*", 1000).Iterator()
+	for all.Next(w.t.Context()) {
+		key := all.Val()
+		ttl, err := client.TTL(w.t.Context(), key).Result()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if ttl == forever && key != "msghandler:meta" && !strings.HasSuffix(key, ":pulse") {
+			keys = append(keys, key)
+		}
+	}
+	if err := all.Err(); err != nil {
+		w.t.Fatal(err)
+	}
+	return keys
+}
+
+// published sums up how many publishings the coordinators counted as acknowledged since they started.
+func (w *world) published() (n int) {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		response, err := http.Get("http://" + c.http + "/metrics")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		lines := bufio.NewScanner(response.Body)
+		for lines.Scan() {
+			if count, ok := strings.CutPrefix(lines.Text(), `msghandler_publishes_total{outcome="acked"} `); ok {
+				counted, err := strconv.ParseFloat(count, 64)
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				n += int(counted)
+			}
+		}
+		response.Body.Close()
+	}
+	return n
+}
+
+// tails is the end of what each coordinator wrote.
+func (w *world) tails() string {
+	var out strings.Builder
+	for _, c := range w.coordinators {
+		text, _ := os.ReadFile(c.log) // for a failure's output only
+		const most = 3000
+		fmt.Fprintf(&out, "%s:\n%s\n", filepath.Base(c.log), text[max(0, len(text)-most):])
+	}
+	return out.String()
+}

@@ -1,0 +1,128 @@
+package random
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// most is how many sequences a known defect may survive.
+const most = 1000
+
+// defects are what systems of this kind have had, each with the words by which it must be found.
+var defects = map[string]struct {
+	defect
+	found string
+}{
+	"a return taken as acknowledged": {
+		defect{publisher: func(p halfmsg.Publisher) halfmsg.Publisher { return returnsIgnored{p} }},
+		"the broker has not acknowledged it",
+	},
+	"no attempt in the header": {
+		defect{publisher: func(p halfmsg.Publisher) halfmsg.Publisher { return noAttempt{p} }},
+		"attempt 1 is published after attempt 1",
+	},
+	"UNKNOWN at the limit taken as ROLLED_BACK": {
+		defect{store: func(_ *miniredis.Miniredis, s store) store { return impatient{s} }},
+		"given_up leads to rolled_back",
+	},
+	"no token on writes": {
+		defect{store: func(server *miniredis.Miniredis, s store) store { return noToken{s, server} }},
+		"which has no right to it",
+	},
+	"a repeated SendHalfMessage overwrites": {
+		defect{store: func(_ *miniredis.Miniredis, s store) store { return overwrites{s} }},
+		"other content is answered with pending, <nil>",
+	},
+	"a Submit believed without Confirm": {
+		defect{trusted: true},
+		"COMMITTED is stored and nobody said so",
+	},
+}
+
+// TestKnownDefectsAreFound tests the tests: each defect, switched in, must be found for what it is.
+func TestKnownDefectsAreFound(t *testing.T) {
+	for name, d := range defects {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lab, examples := newLab(t, d.defect), sequences()
+			for seed := range most {
+				if wrong := lab.run(t, examples.Example(seed), seed%2 == 1); strings.Contains(wrong, d.found) {
+					t.Logf("found by sequence %d: %s", seed, wrong)
+					return
+				}
+			}
+			t.Errorf("not found in %d sequences", most)
+		})
+	}
+}
+
+// returnsIgnored takes a refusal for an acknowledgement.
+type returnsIgnored struct{ halfmsg.Publisher }
+
+func (p returnsIgnored) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+	results := p.Publisher.Publish(ctx, batch)
+	for i := range results {
+		if results[i].Outcome == halfmsg.Refused {
+			results[i] = halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}
+	}
+	return results
+}
+
+// noAttempt publishes every copy as if it were the first.
+type noAttempt struct{ halfmsg.Publisher }
+
+func (p noAttempt) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+	for i := range batch {
+		batch[i].Attempt = 1
+	}
+	return p.Publisher.Publish(ctx, batch)
+}
+
+// impatient removes what no verdict came for.
+type impatient struct{ store }
+
+func (s impatient) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	changed := append([]halfmsg.Settlement(nil), settlements...)
+	for i := range changed {
+		if changed[i].Event == halfmsg.EventGivenUp {
+			changed[i].Event = halfmsg.EventRolledBack
+		}
+	}
+	return s.store.Settle(ctx, changed)
+}
+
+// noToken lets anybody settle what somebody holds.
+type noToken struct {
+	store
+	server *miniredis.Miniredis
+}
+
+func (s noToken) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	changed := append([]halfmsg.Settlement(nil), settlements...)
+	for i := range changed {
+		holder := s.server.HGet(shard+changed[i].Name.Producer+":leases", changed[i].Name.ID)
+		changed[i].Token = halfmsg.Token(holder)
+	}
+	return s.store.Settle(ctx, changed)
+}
+
+// overwrites keeps the last content rather than the first.
+type overwrites struct{ store }
+
+func (s overwrites) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	results := s.store.Create(ctx, messages)
+	for i, m := range messages {
+		if errors.Is(results[i].Err, halfmsg.ErrExists) && results[i].State == halfmsg.Pending {
+			s.Discard(ctx, []halfmsg.Name{m.Name}, halfmsg.Pending)
+			results[i] = s.store.Create(ctx, []halfmsg.Message{m})[0]
+		}
+	}
+	return results
+}

@@ -1,0 +1,289 @@
+package random
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/sendloop"
+)
+
+const lease = 10 * time.Second
+
+var errAway = errors.New("out of reach")
+
+// store is all that a store does.
+type store interface {
+	halfmsg.Intake
+	halfmsg.ConfirmStore
+	halfmsg.SendStore
+	halfmsg.Inspector
+}
+
+// effect is something an instance is about to do, waiting at the gate.
+type effect struct {
+	owner  *instance
+	what   string
+	answer chan int
+}
+
+// instance is one coordinator: both loops on a store whose effects stop at the gate. It is the ConfirmStore, SendStore,
+// Callbacks and Publisher of its loops.
+type instance struct {
+	w     *world
+	index int
+	store store
+	// dead says that nothing it does has an effect any more.
+	dead                bool
+	confirming, sending bool
+	confirmer           *confirmloop.Confirmer
+	sender              *sendloop.Sender
+}
+
+func (w *world) start(index int) *instance {
+	n := &instance{w: w, index: index, store: w.stores[index]}
+	var publisher halfmsg.Publisher = n
+	if w.defect.publisher != nil {
+		publisher = w.defect.publisher(n)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	n.sender = sendloop.New(sendloop.Config{
+		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease, Logger: quiet,
+		AfterAck: func(claims []halfmsg.Claim) {
+			if w.afterAck {
+				n.confirmer.DeleteMarkers(claims)
+			}
+		},
+	})
+	when := confirmloop.BeforePublish
+	if w.afterAck {
+		when = confirmloop.AfterAck
+	}
+	n.confirmer = confirmloop.New(confirmloop.Config{
+		Store: n, Callbacks: n, Send: n.sender.Offer, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
+		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: 3, QueuePerProducer: 1,
+		Trusted: func(string) bool { return w.defect.trusted }, Logger: quiet,
+	})
+	return n
+}
+
+// die ends an instance between two effects, and starts another in its place. Claims and all it knows are lost.
+func (n *instance) die() {
+	n.w.mu.Lock()
+	n.dead = true
+	for _, e := range n.w.parked {
+		if e.owner == n {
+			e.answer <- 0
+		}
+	}
+	n.w.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = n.confirmer.Close(ctx)
+	_ = n.sender.Close(ctx)
+	n.w.instances[n.index] = n.w.start(n.index)
+}
+
+// gate waits until the sequence lets an effect go on, and returns its answer. It returns false when the effect must not
+// happen: the instance is dead, or the context has ended. When it returns, w.mu is held.
+func (n *instance) gate(ctx context.Context, what string) (answer int, goOn bool) {
+	e := &effect{owner: n, what: what, answer: make(chan int, 1)}
+	n.w.mu.Lock()
+	if n.dead {
+		return 0, false
+	}
+	n.w.parked = append(n.w.parked, e)
+	n.w.mu.Unlock()
+	ended := false
+	select {
+	case answer = <-e.answer:
+	case <-ctx.Done():
+		ended = true
+	}
+	n.w.mu.Lock()
+	n.w.unpark(e)
+	return answer, !ended && !n.dead
+}
+
+func listing(names []halfmsg.Name) string {
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = name.String()
+	}
+	return strings.Join(parts, " ")
+}
+
+// PendingProducers implements halfmsg.ConfirmStore.
+func (n *instance) PendingProducers(ctx context.Context) ([]string, error) {
+	return n.store.PendingProducers(ctx)
+}
+
+// ClaimPending implements halfmsg.ConfirmStore.
+func (n *instance) ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return n.claim(lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimPending(ctx, quota, lease) })
+}
+
+// ClaimSendable implements halfmsg.SendStore.
+func (n *instance) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return n.claim(lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimSendable(ctx, limit, lease) })
+}
+
+func (n *instance) claim(lease time.Duration, ask func() ([]halfmsg.Claim, error)) ([]halfmsg.Claim, error) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	if n.dead {
+		return nil, halfmsg.ErrUnavailable
+	}
+	claims, err := ask()
+	if err != nil {
+		n.w.model.failf("claiming: %v", err)
+	}
+	for i := range claims {
+		it := n.w.model.items[claims[i].Name]
+		if it.state == halfmsg.Sendable && it.token != "" {
+			it.copies++ // its owner is gone, and may have published it
+		}
+		n.w.model.claimed(&claims[i], lease.Milliseconds())
+	}
+	return claims, err
+}
+
+// Settle implements halfmsg.Settler. Answers: made, made but the answer is lost, out of reach.
+func (n *instance) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	if len(settlements) == 0 {
+		return nil
+	}
+	what := "settle"
+	for i := range settlements {
+		what += fmt.Sprintf(" %s %s", settlements[i].Name, settlements[i].Event)
+	}
+	answer, goOn := n.gate(ctx, what)
+	defer n.w.mu.Unlock()
+	failed := make([]halfmsg.Result, len(settlements))
+	for i := range failed {
+		failed[i].Err = halfmsg.ErrUncertain
+	}
+	if answer%4 == 3 || !goOn {
+		return failed
+	}
+	results := n.store.Settle(context.WithoutCancel(ctx), settlements)
+	for i := range settlements {
+		n.w.model.settled(&settlements[i], results[i])
+	}
+	if answer%4 == 2 {
+		return failed
+	}
+	return results
+}
+
+// Confirm implements halfmsg.Callbacks. Answers: the truth, all UNKNOWN, out of reach, garbage, half of the truth.
+func (n *instance) Confirm(
+	ctx context.Context, target halfmsg.Target, ids []string, final bool,
+) (map[string]halfmsg.Verdict, error) {
+	answer, goOn := n.gate(ctx, fmt.Sprintf("confirm %s %v %v", target.Producer, ids, final))
+	defer n.w.mu.Unlock()
+	if !goOn {
+		return nil, errAway
+	}
+	verdicts := map[string]halfmsg.Verdict{}
+	switch answer % 6 {
+	case 2:
+		return verdicts, nil
+	case 3:
+		return nil, errAway
+	case 4:
+		for _, id := range ids {
+			verdicts[id] = halfmsg.Verdict(9)
+		}
+		return verdicts, nil
+	case 5:
+		ids = ids[:1]
+	}
+	for _, id := range ids {
+		verdicts[id] = n.w.model.items[halfmsg.Name{Producer: target.Producer, ID: id}].verdict(final)
+	}
+	return verdicts, nil
+}
+
+// verdict is an honest producer's answer. The final question plants a tombstone, after which the business fails.
+func (it *item) verdict(final bool) halfmsg.Verdict {
+	if it.truth == running && final {
+		it.truth = rolledBack
+	}
+	switch it.truth {
+	case committed:
+		it.saidCommitted = true
+		return halfmsg.VerdictCommitted
+	case rolledBack:
+		it.saidRolledBack = true
+		return halfmsg.VerdictRolledBack
+	default:
+		return halfmsg.VerdictUnknown
+	}
+}
+
+// DeleteBusiness implements halfmsg.Callbacks. Answers: done, out of reach.
+func (n *instance) DeleteBusiness(ctx context.Context, target halfmsg.Target, ids []string) error {
+	n.w.mu.Lock()
+	for _, id := range ids {
+		if !n.dead {
+			n.w.model.deleted(halfmsg.Name{Producer: target.Producer, ID: id}, n.w.afterAck)
+		}
+	}
+	n.w.mu.Unlock()
+	answer, goOn := n.gate(ctx, fmt.Sprintf("delete %s %v", target.Producer, ids))
+	defer n.w.mu.Unlock()
+	if !goOn || answer%3 == 2 {
+		return errAway
+	}
+	return nil
+}
+
+// Publish implements halfmsg.Publisher. The answer has two bits for each message.
+func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+	names := make([]halfmsg.Name, len(batch))
+	n.w.mu.Lock()
+	for i := range batch {
+		names[i] = batch[i].Name
+		if !n.dead {
+			n.w.model.published(&batch[i])
+		}
+	}
+	n.w.mu.Unlock()
+	answer, goOn := n.gate(context.Background(), "publish "+listing(names))
+	defer n.w.mu.Unlock()
+	results := make([]halfmsg.PublishResult, len(batch))
+	for i := range batch {
+		results[i].Outcome = halfmsg.Acked + halfmsg.Outcome(answer>>(2*i)&3)
+		if !goOn {
+			results[i].Outcome = halfmsg.Unsure
+		}
+		it := n.w.model.items[batch[i].Name]
+		switch results[i].Outcome {
+		case halfmsg.Acked:
+			it.acked = true
+		case halfmsg.Unsent:
+			delete(it.attempts, batch[i].Attempt)
+			results[i].Cause = errAway
+		default:
+			results[i].Cause = errors.New("no route")
+		}
+	}
+	return results
+}
+
+// Ready implements halfmsg.Publisher.
+func (n *instance) Ready() error {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	if n.w.brokerAway || n.dead {
+		return errAway
+	}
+	return nil
+}

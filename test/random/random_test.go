@@ -1,0 +1,51 @@
+package random
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// few says that somebody chose how many sequences there are, and they may be too few to reach everything.
+var few bool
+
+// TestMain plays more sequences than rapid does by itself, unless -rapid.checks says how many.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { few = few || f.Name == "rapid.checks" })
+	if !few {
+		_ = flag.Set("rapid.checks", "300")
+	}
+	os.Exit(m.Run())
+}
+
+// usual are the owners' words that any number of sequences brings about; the others are seen less often than always.
+var usual = map[halfmsg.Event]bool{
+	halfmsg.EventCommitted: true, halfmsg.EventRolledBack: true, halfmsg.EventUnknown: true,
+	halfmsg.EventUnreachable: true, halfmsg.EventGivenUp: true, halfmsg.EventAcked: true, halfmsg.EventRefused: true,
+	halfmsg.EventUnsure: true,
+}
+
+func TestNothingIsLostInAnyOrder(t *testing.T) {
+	for name, afterAck := range map[string]bool{"before_publish": false, "after_ack": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lab := newLab(t, defect{})
+			rapid.Check(t, func(rt *rapid.T) {
+				if wrong := lab.run(t, sequences().Draw(rt, "steps"), afterAck); wrong != "" {
+					rt.Fatal(wrong)
+				}
+			})
+			t.Logf("moves made: %v", lab.made)
+			for _, move := range halfmsg.Moves() {
+				if !few && usual[move.Event] && lab.made[move] == 0 && !t.Failed() {
+					t.Errorf("the sequences reach too little: none has made the move %v", move)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package random
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+const (
+	prefix = "r"
+	shard  = prefix + ":{00}:"
+)
+
+// compare wants the keys in Redis to be exactly what the model says: each message in one index and the same one by
+// creation time, whole and without expiry while it is kept, a trace that expires afterwards.
+func (w *world) compare() {
+	expected := map[string]bool{prefix + ":meta": true}
+	busy := map[string]bool{}
+	for _, name := range w.names {
+		it := w.model.items[name]
+		base := shard + name.Producer + ":"
+		w.compareIndexes(name, it)
+		w.compareLease(name, it)
+		record := base + "m:" + name.ID
+		text, _ := w.server.Get(record)
+		kind, _, _ := strings.Cut(text, " ")
+		ttl := w.server.TTL(record)
+		switch {
+		case it.state == halfmsg.None:
+			continue
+		case it.state.Final():
+			if kind != it.state.String() || ttl <= 0 {
+				w.model.failf("%s is %v, its trace is %q and expires in %v", name, it.state, text, ttl)
+			}
+		default:
+			busy[name.Producer] = true
+			expected[base+"x:"+name.ID] = true
+			if kind != "half" || ttl != 0 || !strings.HasSuffix(text, "\n"+string(it.content.Body)) {
+				w.model.failf("%s is %v, its record is %q and expires in %v", name, it.state, text, ttl)
+			}
+		}
+		expected[record] = true
+		expected[base+"leases"] = true
+		for _, state := range halfmsg.Kept() {
+			expected[base+state.String()] = true
+			expected[base+state.String()+":created"] = true
+		}
+	}
+	listed, _ := w.server.SMembers(shard + "producers")
+	for producer := range busy {
+		if !slices.Contains(listed, producer) {
+			w.model.failf("producer %s has messages and is not listed", producer)
+		}
+	}
+	expected[shard+"producers"] = len(busy) > 0
+	for _, key := range w.server.Keys() {
+		if !expected[key] {
+			w.model.failf("%s is left over", key)
+		}
+	}
+}
+
+func (w *world) compareIndexes(name halfmsg.Name, it *item) {
+	for _, state := range halfmsg.Kept() {
+		key := shard + name.Producer + ":" + state.String()
+		for _, index := range []string{key, key + ":created"} {
+			if in := w.indexed(index, name.ID); in != (state == it.state) {
+				w.model.failf("%s is %v; that it is in %s is %v", name, it.state, index, in)
+			}
+		}
+	}
+}
+
+func (w *world) indexed(index, id string) bool {
+	if !w.server.Exists(index) {
+		return false
+	}
+	members, err := w.server.ZMembers(index)
+	return err == nil && slices.Contains(members, id)
+}
+
+func (w *world) compareLease(name halfmsg.Name, it *item) {
+	if got := w.server.HGet(shard+name.Producer+":leases", name.ID); got != string(it.token) {
+		w.model.failf("%s is leased to %q, want %q", name, got, it.token)
+	}
+}
