@@ -1,0 +1,81 @@
+# Every target works on a clean clone. `make help` lists them.
+SHELL := /bin/bash
+BIN := .cache/bin
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/msghandler/msghandler/internal/cli.version=$(VERSION)
+GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
+# How long one package's tests may take, on two slow cores with the race detector.
+TEST_TIMEOUT ?= 15m
+PACKAGES ?= ./...
+FUZZTIME ?= 60s
+FUZZ ?= ^Fuzz
+
+.PHONY: help build test acceptance faults fuzz model lint generate fresh bench demo tools clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the static binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
+test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/...)
+	scripts/install-test-servers.sh
+	go build -o $(BIN)/withservers ./test/withservers
+	$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
+		-race -count=1 -p 2 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+
+# The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
+fuzz: ## Let every fuzz target look for a minute (FUZZTIME=60s)
+	FUZZTIME=$(FUZZTIME) FUZZ='$(FUZZ)' scripts/fuzz.sh
+
+acceptance: ## Run test/e2e at full size: 20,000 orders, outages of 20 s
+	scripts/install-test-servers.sh
+	go test ./test/e2e -count=1 -timeout 40m -v -args -orders 20000 -outage 20s
+
+ROW ?=
+SEED ?= 1
+LOAD ?= 12s
+faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 LOAD=12s; all rows without ROW)
+	scripts/install-test-servers.sh
+	go test ./test/faults -count=1 -v -timeout 60m -run 'TestRows/^$(ROW)' -every -seed $(SEED) -load $(LOAD)
+
+lint: tools ## Check format, code and API
+	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \
+		[ -z "$$unformatted" ] || { echo "run gofumpt -w on:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	$(BIN)/golangci-lint run
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
+	scripts/buf-breaking.sh $(BIN)/buf
+
+generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
+	$(BIN)/buf generate
+	go generate ./...
+
+fresh: $(BIN)/buf ## Fail when generated files or go.mod are stale
+	scripts/fresh.sh
+
+bench: ## Measure a coordinator next to the raw ceilings of Redis and RabbitMQ
+	scripts/install-test-servers.sh
+	go test ./test/bench -run "^$$" -bench . -benchtime 1x -timeout 30m
+
+model: ## Search the large instances of the protocol's model (minutes)
+	scripts/install-test-servers.sh
+	docs/model/check.sh large
+
+demo: build ## The whole story on this terminal, with nothing installed
+	bin/msghandler demo
+
+# Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
+tools: $(addprefix $(BIN)/,buf golangci-lint gofumpt)
+
+$(BIN)/buf: tool := github.com/bufbuild/buf/cmd/buf
+$(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/gofumpt: tool := mvdan.cc/gofumpt
+$(BIN)/gotestsum: tool := gotest.tools/gotestsum
+$(BIN)/buf $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/gotestsum: internal/tools/go.mod internal/tools/go.sum
+	go build -modfile=internal/tools/go.mod -o $@ $(tool)
+
+clean: ## Remove what was built
+	rm -rf bin .cache dist
