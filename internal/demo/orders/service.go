@@ -211,19 +211,33 @@ func (s *Service) Open() int { return s.markers.count() }
 func (s *Service) Settle(ctx context.Context) (open int, err error) {
 	var stored []string
 	for _, id := range s.markers.ids() {
-		if !s.ledger.Has(id) {
-			continue // rolled back, and the coordinator will ask
-		}
-		state, err := s.producer.Submit(ctx, id)
-		if err != nil && !errors.Is(err, producer.ErrNotFound) {
+		known, err := s.known(ctx, id)
+		if err != nil {
 			return s.Open(), err
 		}
-		if err != nil || state == producer.StateSendable || state == producer.StateDone {
+		if known {
 			stored = append(stored, id)
 		}
 	}
 	err = s.markers.Delete(ctx, stored)
 	return s.Open(), err
+}
+
+// known says whether the coordinator has stored the fate of an order, and tells it that fate.
+func (s *Service) known(ctx context.Context, id string) (bool, error) {
+	if !s.ledger.Has(id) {
+		// Its marker says rolled back. The answer to that Rollback may have been lost, and then nobody would ask.
+		err := s.producer.Rollback(ctx, id, "rolled back")
+		if err == nil || errors.Is(err, producer.ErrNotFound) {
+			return true, nil
+		}
+		return false, err
+	}
+	state, err := s.producer.Submit(ctx, id)
+	if errors.Is(err, producer.ErrNotFound) {
+		return true, nil
+	}
+	return state == producer.StateSendable || state == producer.StateDone, err
 }
 
 // Committed is how many orders the ledger holds.
