@@ -47,12 +47,29 @@ func build(m *testing.M) int {
 	return servers.Stopping(m).Run()
 }
 
+// options are what a row's world has that others do not.
+type options struct {
+	// settings of the coordinators, as MSGHANDLER_KEY=VALUE, after those that every row has.
+	settings []string
+	// redis are arguments for redis-server.
+	redis []string
+	// ownBroker gives the row a RabbitMQ of its own, that it may stop.
+	ownBroker bool
+	// url is the Redis that the coordinators are told of; nil names the server itself.
+	url func(w *world) string
+	// amqp is the broker that the coordinators are told of; nil names the broker itself.
+	amqp func(w *world) string
+}
+
 // world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
 type world struct {
-	t            *testing.T
-	ledger       *Ledger
-	redis        *servers.RedisServer
-	broker       *servers.Vhost
+	t       *testing.T
+	options options
+	ledger  *Ledger
+	redis   *servers.RedisServer
+	broker  *servers.Vhost
+	// node is the row's own RabbitMQ, where it has one.
+	node         *servers.RabbitServer
 	coordinators []*coordinator
 }
 
@@ -64,9 +81,15 @@ type coordinator struct {
 	err             error // how it ended, once done is closed
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, o options) *world {
 	t.Helper()
-	w := &world{t: t, ledger: NewLedger(), redis: servers.Redis(t), broker: servers.RabbitMQ(t)}
+	w := &world{t: t, options: o, ledger: NewLedger(), redis: servers.Redis(t, o.redis...)}
+	if o.ownBroker {
+		w.node = servers.PrivateRabbitMQ(t)
+		w.broker = w.node.Vhost()
+	} else {
+		w.broker = servers.RabbitMQ(t)
+	}
 	for i := range 3 {
 		addresses := servers.Addresses(t, 2)
 		log := filepath.Join(t.TempDir(), fmt.Sprint("coordinator-", i))
@@ -90,17 +113,24 @@ func (w *world) start(c *coordinator) {
 	}
 	defer out.Close()
 	c.cmd = exec.Command(binary, "serve")
-	c.cmd.Env = []string{
+	redisURL, amqpURL := w.redis.URL(), w.broker.URL
+	if w.options.url != nil {
+		redisURL = w.options.url(w)
+	}
+	if w.options.amqp != nil {
+		amqpURL = w.options.amqp(w)
+	}
+	c.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.log),
 		"MSGHANDLER_GRPC_ADDR=" + c.grpc, "MSGHANDLER_HTTP_ADDR=" + c.http,
-		"MSGHANDLER_REDIS_URL=" + w.redis.URL(), "MSGHANDLER_AMQP_URL=" + w.broker.URL,
+		"MSGHANDLER_REDIS_URL=" + redisURL, "MSGHANDLER_AMQP_URL=" + amqpURL,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
 		"MSGHANDLER_CONFIRM_AFTER=1s", "MSGHANDLER_CONFIRM_TIMEOUT=1s", "MSGHANDLER_CONFIRM_LEASE=6s",
 		"MSGHANDLER_CONFIRM_BACKOFF=500ms,1s", "MSGHANDLER_CONFIRM_ATTEMPTS=4",
 		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s", "MSGHANDLER_SEND_LEASE=8s",
 		// Longer than any fault lasts: what the broker refuses meanwhile must not end as DEAD.
 		"MSGHANDLER_SEND_BACKOFF=200ms,500ms" + strings.Repeat(",1s", 60),
-	}
+	}, w.options.settings...)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	if err := c.cmd.Start(); err != nil {
 		w.t.Fatal(err)

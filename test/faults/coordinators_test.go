@@ -1,0 +1,58 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"time"
+)
+
+// What happens to coordinators.
+var coordinatorRows = []row{
+	{name: "F03", short: true, copies: true, fault: killCoordinators},
+	{name: "F04", fault: rollCoordinators},
+	{name: "F16", copies: true, fault: stopOwner},
+}
+
+// killCoordinators kills one after the other at moments that are drawn.
+func killCoordinators(ctx context.Context, w *world, random *rand.Rand) {
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(100+random.IntN(900))*time.Millisecond)
+		c := w.coordinators[random.IntN(len(w.coordinators))]
+		w.ledger.Fault("kill -9 of " + c.grpc)
+		_ = w.end(c, syscall.SIGKILL) // it was killed, and says so
+		w.start(c)
+	}
+	for _, c := range w.coordinators {
+		w.ready(c)
+	}
+}
+
+func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {
+	for _, c := range w.coordinators {
+		pause(ctx, time.Second)
+		w.ledger.Fault("SIGTERM to " + c.grpc)
+		if err := w.end(c, syscall.SIGTERM); err != nil {
+			w.t.Errorf("a coordinator that was asked to stop: %v", err)
+		}
+		w.start(c)
+		w.ready(c)
+		w.ledger.Fault("ready again: " + c.grpc)
+	}
+}
+
+// stopOwner stops one for more than its leases, which another takes over, and lets it go on.
+func stopOwner(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	c := w.coordinators[0]
+	w.ledger.Fault("SIGSTOP to " + c.grpc)
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	wait(20 * time.Second)
+	w.ledger.Fault("SIGCONT to " + c.grpc)
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		w.t.Fatal(err)
+	}
+	w.ready(c)
+}
