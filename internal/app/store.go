@@ -107,7 +107,7 @@ type UnsafeError struct {
 func (e *UnsafeError) Error() string {
 	text := "redis breaks the promises as it is set up"
 	for _, f := range e.Findings {
-		text += "; " + f.What + ": " + f.Remedy
+		text += "; " + f.What + ": " + f.Why + "; " + f.Remedy
 	}
 	return text + " (redis.allow_unsafe: true starts all the same)"
 }
@@ -119,7 +119,7 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 		return fmt.Errorf("redis: its settings cannot be read: %w", err)
 	}
 	for _, f := range findings {
-		a.logger.Warn("finding about Redis: "+f.What, "remedy", f.Remedy, "severity", f.Severity.String())
+		a.logger.Warn("finding about Redis: "+f.What, "why", f.Why, "remedy", f.Remedy, "severity", f.Severity.String())
 	}
 	if breaking := breaking(findings); len(breaking) > 0 && !a.settings.Redis.AllowUnsafe {
 		return &UnsafeError{breaking}

@@ -43,6 +43,7 @@ type commands struct {
 	Show    showCommand    `cmd:"" help:"Show one message."`
 	Retry   retryCommand   `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
 	Discard discardCommand `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
+	Doctor  doctorCommand  `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
 	Version versionCommand `cmd:"" help:"Say what this is."`
 }
 
@@ -55,7 +56,7 @@ type usageError struct{ error }
 // Run runs what was typed and returns the exit status. When the context ends, a command that serves stops as it does on
 // SIGTERM.
 func Run(ctx context.Context, p Process) int {
-	typed := &commands{Serve: newServeCommand()}
+	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand()}
 	helped := false
 	parser, err := kong.New(typed,
 		kong.Name("msghandler"), kong.Description(description), kong.Writers(p.Out, p.Err),

@@ -85,13 +85,7 @@ type Publisher struct {
 // New returns a publisher and does not wait for the broker: it connects in the background, and Ready tells. An error
 // says which URL cannot be one; it never holds the URL.
 func New(config Config) (*Publisher, error) {
-	setDefault(&config.ConfirmTimeout, 10*time.Second)
-	setDefault(&config.Window, 1000)
-	setDefault(&config.Heartbeat, 5*time.Second)
-	setDefault(&config.WriteTimeout, 3*time.Second)
-	if config.Logger == nil {
-		config.Logger = slog.Default()
-	}
+	config = config.complete()
 	endpoints, err := parseEndpoints(config.URLs)
 	if err != nil {
 		return nil, err
@@ -113,6 +107,17 @@ func New(config Config) (*Publisher, error) {
 	}
 	go p.run(ctx)
 	return p, nil
+}
+
+func (c Config) complete() Config {
+	setDefault(&c.ConfirmTimeout, 10*time.Second)
+	setDefault(&c.Window, 1000)
+	setDefault(&c.Heartbeat, 5*time.Second)
+	setDefault(&c.WriteTimeout, 3*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
 }
 
 func setDefault[T comparable](value *T, standard T) {

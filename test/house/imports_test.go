@@ -65,7 +65,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli/..."},
-		slices.Concat(ground, sdks, []string{"internal/app", "internal/config/...", "internal/embedded/...", "internal/demo/..."}),
+		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/demo/..."}),
 		"the command line starts an app or calls one; it knows no middle room, only app does",
 	},
 	{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type Finding struct {
 	Severity Severity
 	// What is wrong, with the server's address.
 	What string
+	// Why it matters.
+	Why string
 	// Remedy says what to do about it.
 	Remedy string
 }
@@ -60,28 +63,35 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 }
 
 func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
-	info, err := serverInfo(ctx, master)
+	info, err := serverInfo(ctx, master, "server", "replication")
 	if err != nil {
 		return nil, err
 	}
-	settings := map[string]string{}
-	for _, name := range []string{"maxmemory-policy", "appendonly", "save"} {
-		got, err := master.ConfigGet(ctx, name).Result()
-		if unknown, err := refused(err); err != nil {
-			return nil, err
-		} else if !unknown {
-			for key, value := range got {
-				settings[key] = value
-			}
-		}
+	settings, err := serverSettings(ctx, master, "maxmemory-policy", "appendonly", "save")
+	if err != nil {
+		return nil, err
 	}
 	return judge(master.Options().Addr, info, settings), nil
 }
 
-// serverInfo reads INFO's lines, as far as the server tells.
-func serverInfo(ctx context.Context, master *redis.Client) (map[string]string, error) {
+// serverSettings reads what CONFIG tells, as far as the server tells.
+func serverSettings(ctx context.Context, master *redis.Client, names ...string) (map[string]string, error) {
+	settings := map[string]string{}
+	for _, name := range names {
+		got, err := master.ConfigGet(ctx, name).Result()
+		if unknown, err := refused(err); err != nil {
+			return nil, err
+		} else if !unknown {
+			maps.Copy(settings, got)
+		}
+	}
+	return settings, nil
+}
+
+// serverInfo reads the lines of sections of INFO, as far as the server tells.
+func serverInfo(ctx context.Context, master *redis.Client, sections ...string) (map[string]string, error) {
 	info := map[string]string{}
-	for _, section := range []string{"server", "replication", "cluster", "persistence"} {
+	for _, section := range sections {
 		text, err := master.Info(ctx, section).Result()
 		unknown, err := refused(err)
 		if err != nil {
@@ -111,24 +121,32 @@ func refused(err error) (bool, error) {
 	return false, err
 }
 
+// found collects what is found about one server.
+type found struct {
+	addr string
+	all  []Finding
+}
+
+func (f *found) add(severity Severity, what, why, remedy string) {
+	f.all = append(f.all, Finding{Severity: severity, What: "Redis " + f.addr + " " + what, Why: why, Remedy: remedy})
+}
+
 func judge(addr string, info, settings map[string]string) []Finding {
-	var found []Finding
-	add := func(severity Severity, what, remedy string) {
-		found = append(found, Finding{Severity: severity, What: "Redis " + addr + " " + what, Remedy: remedy})
-	}
+	f := found{addr: addr}
 	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
-		add(Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")", "set maxmemory-policy noeviction")
+		f.add(Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")",
+			"messages that nobody has delivered yet would be thrown away", "set maxmemory-policy noeviction")
 	}
 	if info["role"] == "slave" {
-		add(Refuse, "is a replica", "point redis.url to the master, or to the Sentinels with ?master=NAME")
+		f.add(Refuse, "is a replica", "it takes no writes", "point redis.url to the master, or to the Sentinels with ?master=NAME")
 	}
 	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
-		add(Warning, "keeps nothing on disk: a restart forgets every message", "set appendonly yes")
+		f.add(Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")
 	}
 	major, _, _ := strings.Cut(info["redis_version"], ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldestMajor {
-		add(Warning, fmt.Sprintf("has version %s: when memory is full it also stops the work that would free some", info["redis_version"]),
+		f.add(Warning, "has version "+info["redis_version"], "when memory is full it also stops the work that would free some",
 			fmt.Sprintf("upgrade to Redis %d or later", oldestMajor))
 	}
-	return found
+	return f.all
 }

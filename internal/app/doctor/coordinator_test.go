@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestWhatWaitsForSomebodyIsFound(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		state pb.State
+		count int64
+		age   time.Duration
+		want  string
+	}{
+		{pb.State_STATE_DEAD, 3, 0, "3 messages are dead"},
+		{pb.State_STATE_ABANDONED, 1, 0, "1 messages are abandoned"},
+		{pb.State_STATE_SENDABLE, 9, 90 * time.Second, "of 9 sendable messages the oldest was stored 1m30s ago"},
+		{pb.State_STATE_SENDABLE, 9, 30 * time.Second, ""},
+		{pb.State_STATE_SENDABLE, 0, 0, ""},
+		{pb.State_STATE_PENDING, 5, time.Hour, ""},
+		{pb.State_STATE_DEAD, 0, 0, ""},
+	} {
+		stat := &pb.StateStats{State: c.state, Count: c.count, OldestCreateTime: timestamppb.New(now.Add(-c.age))}
+		found := waiting([]*pb.StateStats{stat}, now)
+		switch {
+		case c.want == "" && len(found) > 0:
+			t.Errorf("%v: found %+v", stat, found)
+		case c.want != "" && (len(found) != 1 || !strings.Contains(found[0].What, c.want)):
+			t.Errorf("%v: found %+v, want %s", stat, found, c.want)
+		}
+	}
+}

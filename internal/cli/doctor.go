@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/app/doctor"
+)
+
+type doctorCommand struct {
+	Producer map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
+	Server   string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
+	Timeout  time.Duration     `default:"10s" help:"How long one part may be looked at."`
+	Output   string            `default:"table" enum:"table,json" help:"table for people, json for programs."`
+
+	kong.Plugins
+	flags *configFlags
+}
+
+func newDoctorCommand() doctorCommand {
+	flags := newConfigFlags()
+	return doctorCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+}
+
+// errTrouble is the end of an examination that found trouble.
+var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
+
+// Run examines everything and fails when there is trouble. Warnings alone are no failure.
+func (c *doctorCommand) Run(ctx context.Context, s *session) error {
+	settings, err := s.load(c.flags.given())
+	if err != nil {
+		return usageError{err}
+	}
+	server, err := s.server(c.Server)
+	if err != nil {
+		return usageError{err}
+	}
+	found := doctor.Examine(ctx, doctor.Examination{
+		Settings: settings, Server: server, Producers: c.Producer, Timeout: c.Timeout,
+	})
+	if err := s.printFindings(found, c.Output); err != nil {
+		return err
+	}
+	if doctor.Worst(found) == doctor.Trouble {
+		return errTrouble
+	}
+	return nil
+}
+
+// finding is one finding for programs.
+type finding struct {
+	Area     string `json:"area"`
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Why      string `json:"why,omitempty"`
+	Remedy   string `json:"remedy,omitempty"`
+}
+
+func (s *session) printFindings(found []doctor.Finding, output string) error {
+	if output == outputJSON {
+		all := make([]finding, len(found))
+		for i, f := range found {
+			all[i] = finding{f.Area, f.Severity.String(), f.What, f.Why, f.Remedy}
+		}
+		return s.printJSON(all)
+	}
+	var rows [][]string
+	for _, f := range found {
+		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
+		if f.Severity != doctor.OK {
+			rows = append(rows, []string{"", "", "why: " + f.Why}, []string{"", "", "do:  " + f.Remedy})
+		}
+	}
+	if err := s.printTable(rows); err != nil {
+		return fmt.Errorf("print findings: %w", err)
+	}
+	return nil
+}

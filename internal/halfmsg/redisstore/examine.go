@@ -1,0 +1,140 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// fullFrom is the share of maxmemory from which Redis counts as nearly full.
+const fullFrom = 0.9
+
+// Examine looks at Redis for somebody who wants to know what is wrong, and writes nothing there. It finds what Check
+// finds, and more: how much of the last second a power cut may take, memory that runs out, replicas that are missing,
+// data of another layout, and data that went back in time. Its errors are those of New.
+func Examine(ctx context.Context, config Config) ([]Finding, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	where, err := parseURL(config.URL)
+	if err != nil {
+		return nil, fmt.Errorf("redis URL: %w", err)
+	}
+	client := where.connect(nil)
+	defer func() { _ = client.Close() }() // it was only read from
+	var mu sync.Mutex
+	var all []Finding
+	err = eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
+		found, err := examineServer(ctx, master, config.MinReplicas)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	})
+	if err != nil {
+		return nil, translate(err)
+	}
+	ofData, err := examineData(ctx, client, newKeys(config.Prefix, config.Shards), config)
+	return append(all, ofData...), translate(err)
+}
+
+func examineServer(ctx context.Context, master *redis.Client, minReplicas int) ([]Finding, error) {
+	all, err := checkServer(ctx, master)
+	if err != nil {
+		return nil, err
+	}
+	info, err := serverInfo(ctx, master, "replication", "persistence", "memory")
+	if err != nil {
+		return nil, err
+	}
+	settings, err := serverSettings(ctx, master, "appendonly", "appendfsync", "maxmemory")
+	if err != nil {
+		return nil, err
+	}
+	f := found{addr: master.Options().Addr, all: all}
+	f.durability(info, settings)
+	f.memory(info, settings)
+	if connected, err := strconv.Atoi(info["connected_slaves"]); err == nil && connected < minReplicas {
+		f.add(Refuse, fmt.Sprintf("has %d replicas", connected),
+			fmt.Sprintf("redis.min_replicas is %d, so no half message is accepted", minReplicas),
+			"start the missing replicas, or lower redis.min_replicas")
+	}
+	return f.all, nil
+}
+
+func (f *found) durability(info, settings map[string]string) {
+	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
+		if said := info[status]; said != "" && said != "ok" {
+			f.add(Refuse, "cannot write to its disk ("+status+" is "+said+")", "it refuses every write, so no message is accepted",
+				"make room on its disk and look into its log")
+			return
+		}
+	}
+	if settings["appendonly"] == "yes" && settings["appendfsync"] != "" && settings["appendfsync"] != "always" {
+		f.add(Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
+			"a power cut may take the last second, and half messages that were accepted in it",
+			"set appendfsync always, or delete_business.when: after_ack, or live with it")
+	}
+}
+
+func (f *found) memory(info, settings map[string]string) {
+	limit, err := strconv.ParseFloat(settings["maxmemory"], 64)
+	used, errUsed := strconv.ParseFloat(info["used_memory"], 64)
+	if err != nil || errUsed != nil || limit == 0 {
+		return
+	}
+	if used > fullFrom*limit {
+		f.add(Warning, fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit),
+			"when it is full, half messages are refused with RESOURCE_EXHAUSTED", "raise maxmemory, or let the backlog shrink")
+	}
+}
+
+// examineData looks at what the coordinators wrote about the data.
+func examineData(ctx context.Context, client redis.UniversalClient, k keys, config Config) ([]Finding, error) {
+	meta, err := client.HGetAll(ctx, k.meta()).Result()
+	if err != nil {
+		return nil, err
+	}
+	f := found{addr: config.Prefix}
+	if shards := meta["shards"]; shards != "" && shards != strconv.Itoa(config.Shards) {
+		f.add(Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, config.Shards),
+			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
+		return f.all, nil
+	}
+	if layout := meta["layout"]; layout != "" && layout != strconv.Itoa(layoutVersion) {
+		f.add(Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layout %d", layout, layoutVersion),
+			"the coordinator does not start", "run the version that wrote them")
+		return f.all, nil
+	}
+	return f.all, f.regressions(ctx, client, k)
+}
+
+// regressions tells when shards were found to have gone back in time.
+func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k keys) error {
+	var last int64
+	shards := 0
+	for _, shard := range k.shards {
+		at, err := client.Get(ctx, suspectKey(shard)).Int64()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		shards++
+		last = max(last, at)
+	}
+	if shards > 0 {
+		f.add(Warning, fmt.Sprintf("went back in time: %d of %d shards, last noticed at %s", shards, len(k.shards),
+			time.UnixMilli(last).UTC().Format(time.RFC3339)),
+			"half messages that were accepted shortly before may be gone, and copies of others may be out (they are flagged)",
+			"compare what producers committed about that time with what was delivered; see docs/guarantees.md")
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// examineTimeout is how long a broker is given to acknowledge one publishing.
+const examineTimeout = 3 * time.Second
+
+// Health is how a broker looks to a publisher.
+type Health struct {
+	// Server is the product and its version, as it says itself.
+	Server string
+	// Host is the host:port that was connected to.
+	Host string
+	// Trouble is why a message could not be published now; nil: it could.
+	Trouble error
+	// Exchanges holds, of the exchanges that were asked about, those that are missing or out of reach, and why.
+	Exchanges map[string]error
+}
+
+// Examine connects to the first broker that answers, as a Publisher does, publishes one message that no queue can get, and
+// looks whether exchanges are there. It fails when no broker can be connected to; the error has the last one's reason.
+func Examine(ctx context.Context, config Config, exchanges ...string) (Health, error) {
+	endpoints, err := parseEndpoints(config.URLs)
+	if err != nil {
+		return Health{}, err
+	}
+	config = config.complete()
+	var k *link
+	for _, end := range endpoints {
+		if k, err = dial(ctx, end, config); err == nil {
+			defer k.close()
+			return k.examine(ctx, end, exchanges), nil
+		}
+		err = fmt.Errorf("%s: %w", end.host, err)
+	}
+	return Health{}, err
+}
+
+func (k *link) examine(ctx context.Context, end endpoint, exchanges []string) Health {
+	about := k.connection.Properties
+	h := Health{Server: fmt.Sprint(about["product"], " ", about["version"]), Host: end.host, Exchanges: map[string]error{}}
+	h.Trouble = k.probe(ctx)
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
+		if err := k.find(name); err != nil {
+			h.Exchanges[name] = err
+		}
+	}
+	return h
+}
+
+// probe publishes to the default exchange, with a routing key that is no queue's name: an alarm holds it up, and nobody
+// gets it.
+func (k *link) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
+	defer cancel()
+	channel, err := k.channel()
+	if err != nil {
+		return err
+	}
+	if err := channel.Confirm(false); err != nil {
+		return fmt.Errorf("confirms: %w", err)
+	}
+	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", "msghandler.doctor."+rand.Text(), false, false,
+		amqp.Publishing{})
+	if err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	select {
+	case <-confirmed.Done():
+		if !confirmed.Acked() {
+			return errors.New("the broker refused a message")
+		}
+		return nil
+	case alarm := <-k.blocked:
+		return fmt.Errorf("%w: %s", ErrBlocked, alarm.Reason)
+	case <-k.done:
+		return k.lost
+	case <-ctx.Done():
+		return fmt.Errorf("no acknowledgement within %v", examineTimeout)
+	}
+}
+
+// find looks for an exchange, on a channel of its own: the broker closes it when there is none.
+func (k *link) find(exchange string) error {
+	channel, err := k.channel()
+	if err != nil {
+		return err
+	}
+	err = channel.ExchangeDeclarePassive(exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+	if err == nil {
+		err = channel.Close()
+	}
+	return err
+}
+
+// channel opens a channel within openTimeout.
+func (k *link) channel() (*amqp.Channel, error) {
+	guard := time.AfterFunc(openTimeout, func() { _ = k.raw.Close() })
+	defer guard.Stop()
+	channel, err := k.connection.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	return channel, nil
+}
