@@ -13,7 +13,8 @@ const (
 	Ghost Verdict = "GHOST"
 	// Alien: an id nobody sent, or other content than its first SendHalfMessage had.
 	Alien Verdict = "ALIEN"
-	// Dup: a further copy that no fault explains, or one that is not flagged.
+	// Dup: a further copy that no fault explains, or a second one with attempt 1 that was not delivered before. In which
+	// order copies come says nothing: an owner that was stopped sends its attempt 1 after another's attempt 2.
 	Dup Verdict = "DUP"
 	// Stuck: still on its way when the time for draining is over.
 	Stuck Verdict = "STUCK"
@@ -90,6 +91,7 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	if e.Said[Committed] && e.Said[RolledBack] {
 		say(Contradiction, "the producer said both committed and rolled back")
 	}
+	unflagged := 0
 	for i, c := range e.Copies {
 		switch {
 		case !e.Sent:
@@ -97,11 +99,14 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 		case c.Content != e.Content:
 			say(Alien, "delivered with other content than was sent first")
 		}
+		if !c.flagged() {
+			unflagged++
+		}
 		switch {
 		case i > 0 && !end.CopiesExplained:
 			say(Dup, "copy %d, and nothing was broken", i+1)
-		case i > 0 && !c.flagged():
-			say(Dup, "copy %d does not say that it is one", i+1)
+		case unflagged > 1 && !c.flagged():
+			say(Dup, "copy %d is the second with attempt 1 that was not delivered before", i+1)
 		}
 	}
 	return found
