@@ -63,13 +63,16 @@ func calls(t *testing.T) (*wire.Calls, *coordinator, pb.MessageHandlerServiceCli
 
 func TestCallsPassWithAllThatBelongsToThem(t *testing.T) {
 	t.Parallel()
-	_, c, client := calls(t)
+	p, c, client := calls(t)
+	var heard notes
+	p.On(heard.hear)
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), patience)
 	defer cancel()
 	response, err := client.Submit(ctx, &pb.SubmitRequest{Producer: "orders", Id: "1"})
 	if err != nil || response.GetState() != pb.State_STATE_DONE || c.token.Load() != "Bearer x" {
 		t.Errorf("%v, %v, token %q", response, err, c.token.Load())
 	}
+	want(t, "call", heard.of("Submit"), "Submit before [{orders/1 }]", "Submit after [{orders/1 }]")
 	_, err = client.Submit(ctx, &pb.SubmitRequest{Producer: "orders", Id: "unknown"})
 	if s := status.Convert(err); s.Code() != codes.NotFound || len(s.Details()) != 1 {
 		t.Errorf("%v with %v", err, s.Details())
@@ -102,4 +105,24 @@ func TestALostCallReachedTheServerOrNot(t *testing.T) {
 			t.Errorf("%+v: the next call: %v", c, err)
 		}
 	}
+}
+
+func TestCallsTellWhichMessagesTheyAreAbout(t *testing.T) {
+	t.Parallel()
+	p, _, client := calls(t)
+	var heard notes
+	p.On(heard.hear)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	one, two := &pb.Message{Id: "1"}, &pb.Message{Id: "2"}
+	// Nobody serves these methods here, which is not the proxy's business.
+	_, _ = client.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{Producer: "orders", Message: one})
+	_, _ = client.SendHalfMessages(ctx, &pb.SendHalfMessagesRequest{Producer: "orders", Messages: []*pb.Message{one, two}})
+	_, _ = client.SubmitAll(ctx, &pb.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
+	_, _ = client.Rollback(ctx, &pb.RollbackRequest{Producer: "orders", Id: "1", Reason: "refused"})
+	want(t, "calls", heard.of("SendHalfMessage", "SendHalfMessages", "SubmitAll", "Rollback"),
+		"SendHalfMessage before [{orders/1 }]", "SendHalfMessage after [{orders/1 }]",
+		"SendHalfMessages before [{orders/1 } {orders/2 }]", "SendHalfMessages after [{orders/1 } {orders/2 }]",
+		"SubmitAll before [{orders/1 } {orders/2 }]", "SubmitAll after [{orders/1 } {orders/2 }]",
+		"Rollback before [{orders/1 }]", "Rollback after [{orders/1 }]")
 }

@@ -42,7 +42,7 @@ func (x *respTap) request(value any) Event {
 	return event
 }
 
-// reply is the event of the request that has waited longest. Of a claim only the reply tells the messages.
+// reply is the event of the request that has waited longest. Only the reply tells what was claimed.
 func (x *respTap) reply(value any) Event {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -52,7 +52,7 @@ func (x *respTap) reply(value any) Event {
 	event := x.asked[0]
 	x.asked = x.asked[1:]
 	event.Phase = Reply
-	if event.Name == "claim" {
+	if event.Name == "claim" || event.Name == "submit" {
 		event.Messages = claimed(value)
 	}
 	return event

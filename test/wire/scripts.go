@@ -125,7 +125,7 @@ func listed(args []string, each int, rules []string) (all []Message) {
 	return all
 }
 
-// claimed reads claim.lua's reply: lists that begin with producer and id.
+// claimed reads what claim.lua and submit.lua reply: of a message that was claimed a list that begins with its name.
 func claimed(reply any) (all []Message) {
 	claims, _ := reply.([]any)
 	for _, claim := range claims {

@@ -26,7 +26,8 @@ type Event struct {
 	// as basic.publish, or its number where it has no name here; a gRPC method, such as Submit.
 	Name  string
 	Phase Phase
-	// Messages are those it is about, as far as the protocol tells: of scripts, of basic.publish and of its ack or nack.
+	// Messages are those it is about, as far as the protocol tells: of create, submit and move, of basic.publish and of
+	// its ack or nack, and of calls. Of claim and submit a reply tells those that were claimed.
 	Messages []Message
 }
 
