@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// tap reads one direction of one connection, piece by piece. The two directions have a goroutine each.
+type tap interface {
+	// next returns the next piece as it came, and the event it makes; an event without a name is of no interest.
+	next(phase Phase, from *bufio.Reader) (raw []byte, event Event, err error)
+}
+
+// blind is a tap that sees bytes.
+type blind struct{}
+
+func (blind) next(_ Phase, from *bufio.Reader) ([]byte, Event, error) {
+	if _, err := from.Peek(1); err != nil {
+		return nil, Event{}, err
+	}
+	raw := make([]byte, from.Buffered())
+	_, err := io.ReadFull(from, raw)
+	return raw, Event{}, err
+}
+
+// link is one connection through a proxy.
+type link struct {
+	proxy          *Proxy
+	client, server net.Conn
+	tap            tap
+	muted          atomic.Bool
+}
+
+// mute lets nothing pass any more, and closes nothing.
+func (l *link) mute() { l.muted.Store(true) }
+
+func (l *link) close() {
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// pump passes on what comes in one direction until the connection ends.
+func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
+	defer l.close()
+	reader := bufio.NewReaderSize(from, 64<<10)
+	for {
+		raw, event, err := l.tap.next(phase, reader)
+		if err != nil {
+			l.complain(err)
+			return
+		}
+		if l.decide(event) == Cut {
+			return
+		}
+		if !l.admit() {
+			continue
+		}
+		if _, err := to.Write(raw); err != nil {
+			return
+		}
+	}
+}
+
+// complain fails the test when the tap did not understand what passed.
+func (l *link) complain(err error) {
+	var strange *strangeError
+	if errors.As(err, &strange) {
+		l.proxy.t.Errorf("a proxy in front of %s: %v", l.proxy.target, err)
+	}
+}
+
+// decide asks the hook.
+func (l *link) decide(event Event) Act {
+	l.proxy.mu.Lock()
+	hook := l.proxy.hook
+	l.proxy.mu.Unlock()
+	if hook == nil || event.Name == "" || l.muted.Load() {
+		return Pass
+	}
+	act := hook(event)
+	if act == Silence {
+		l.mute()
+	}
+	return act
+}
+
+// admit waits for as long as things are held back, and says whether to pass this on at all.
+func (l *link) admit() bool {
+	for {
+		l.proxy.mu.Lock()
+		held, changed, delay := l.proxy.mode == holding, l.proxy.changed, l.proxy.delay
+		l.proxy.mu.Unlock()
+		if held {
+			<-changed
+			continue
+		}
+		if delay > 0 {
+			time.Sleep(delay)
+		}
+		return !l.muted.Load()
+	}
+}
+
+// strangeError is what a tap does not understand.
+type strangeError struct{ what string }
+
+// Error implements error.
+func (e *strangeError) Error() string { return "not understood: " + e.what }

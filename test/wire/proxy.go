@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands in front of a server that speaks over TCP. Its methods are safe for concurrent use.
+type Proxy struct {
+	// Addr is where it listens: HOST:PORT.
+	Addr string
+
+	t      testing.TB
+	target string
+	newTap func() tap
+	group  sync.WaitGroup
+
+	mu       sync.Mutex
+	listener net.Listener // nil while it refuses connections
+	links    map[*link]bool
+	mode     mode
+	changed  chan struct{} // closed with every change of mode
+	delay    time.Duration
+	hook     Hook
+	closed   bool
+}
+
+// mode is how a proxy treats all that passes.
+type mode int
+
+const (
+	passing mode = iota
+	cutOff
+	silent
+	holding
+)
+
+// TCP stands in front of any server and understands nothing of what passes.
+func TCP(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, func() tap { return blind{} })
+}
+
+// Redis stands in front of a redis-server whose clients speak RESP 2 and do not subscribe.
+func Redis(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	known, err := readScripts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return start(t, addr, func() tap { return &respTap{scripts: known} })
+}
+
+// RabbitMQ stands in front of a broker that speaks AMQP 0-9-1.
+func RabbitMQ(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, func() tap { return newAMQPTap() })
+}
+
+func start(t testing.TB, target string, newTap func() tap) *Proxy {
+	t.Helper()
+	p := &Proxy{t: t, target: target, newTap: newTap, links: map[*link]bool{}, changed: make(chan struct{})}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Addr = listener.Addr().String()
+	p.serve(listener)
+	t.Cleanup(p.close)
+	return p
+}
+
+// URL is the server's URL with the proxy's address in it.
+func (p *Proxy) URL(server string) string {
+	p.t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.Replace(server, u.Host, p.Addr, 1)
+}
+
+// Host is the HOST:PORT in a server's URL.
+func Host(t testing.TB, server string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// On has a hook decide about everything from now on; nil lets it all pass.
+func (p *Proxy) On(hook Hook) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hook = hook
+}
+
+// Cut closes all connections and refuses new ones.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(cutOff)
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	for l := range p.links {
+		l.close()
+	}
+}
+
+// Silence swallows all that is sent, in both directions, and closes nothing: the connections are half-open. Those that
+// are open stay dead after Mend, as with a router that has forgotten them.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(silent)
+	for l := range p.links {
+		l.mute()
+	}
+}
+
+// Hold keeps back all that is sent, in both directions. It arrives after Mend, however late that is and whether anybody
+// still waits for it, as with a network that comes back.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(holding)
+}
+
+// Delay makes everything take so much longer, one thing after the other on each connection.
+func (p *Proxy) Delay(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = by
+}
+
+// Mend ends Cut, Silence, Hold and Delay. The hook stays.
+func (p *Proxy) Mend() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(passing)
+	p.delay = 0
+	if p.listener != nil || p.closed {
+		return
+	}
+	listener, err := net.Listen("tcp", p.Addr)
+	if err != nil {
+		p.t.Errorf("the proxy cannot listen again: %v", err)
+		return
+	}
+	p.serve(listener)
+}
+
+// turn changes the mode; p.mu is held.
+func (p *Proxy) turn(to mode) {
+	p.mode = to
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// serve accepts on a listener until it is closed.
+func (p *Proxy) serve(listener net.Listener) {
+	p.listener = listener
+	p.group.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.group.Go(func() { p.connect(client) })
+		}
+	})
+}
+
+// connect joins a client with a connection to the server, until either of them ends.
+func (p *Proxy) connect(client net.Conn) {
+	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	l := &link{proxy: p, client: client, server: server, tap: p.newTap()}
+	if !p.enter(l) {
+		l.close()
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { l.pump(Request, client, server) })
+	both.Go(func() { l.pump(Reply, server, client) })
+	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+func (p *Proxy) enter(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.mode == cutOff {
+		return false
+	}
+	if p.mode == silent {
+		l.mute()
+	}
+	p.links[l] = true
+	return true
+}
+
+// close ends the proxy and everything in it.
+func (p *Proxy) close() {
+	p.Cut()
+	p.mu.Lock()
+	p.closed = true
+	p.turn(passing) // whoever is held back finds the connection closed
+	p.mu.Unlock()
+	p.group.Wait()
+}

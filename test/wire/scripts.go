@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// luaFiles are the store's scripts as seen from a package of test/.
+const luaFiles = "../../internal/halfmsg/redisstore/lua/*.lua"
+
+// scripts knows the store's scripts. What their hashes are it learns from the clients, which load them when they start.
+type scripts struct {
+	bodies map[string]string // by name, without the first line
+
+	mu    sync.Mutex
+	names map[string]string // by hash
+}
+
+func readScripts() (*scripts, error) {
+	paths, err := filepath.Glob(luaFiles)
+	if err != nil {
+		return nil, err
+	}
+	s := &scripts{bodies: map[string]string{}, names: map[string]string{}}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		_, body, _ := strings.Cut(string(text), "\n")
+		s.bodies[strings.TrimSuffix(filepath.Base(path), ".lua")] = body
+	}
+	if len(s.bodies) == 0 {
+		return nil, fmt.Errorf("no scripts at %s", luaFiles)
+	}
+	return s, nil
+}
+
+// learn names a script by the file that it ends with, and remembers its hash.
+func (s *scripts) learn(source string) string {
+	sum := sha1.Sum([]byte(source)) // Redis' own way of naming scripts
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, body := range s.bodies {
+		if strings.HasSuffix(source, body) {
+			s.names[hex.EncodeToString(sum[:])] = name
+			return name
+		}
+	}
+	return ""
+}
+
+func (s *scripts) named(sha string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[sha]
+}
+
+// command is the event of a Redis command.
+func (s *scripts) command(args []string) Event {
+	if len(args) == 0 {
+		return Event{}
+	}
+	event := Event{Name: strings.ToUpper(args[0])}
+	name := ""
+	switch {
+	case event.Name == "SCRIPT" && len(args) > 2:
+		s.learn(args[2])
+	case event.Name == "EVAL" && len(args) > 2:
+		name = s.learn(args[1])
+	case event.Name == "EVALSHA" && len(args) > 2:
+		name = s.named(strings.ToLower(args[1]))
+	}
+	if name != "" {
+		const own = 4 // EVALSHA, hash, number of keys, key
+		event.Name, event.Messages = name, messagesOf(name, args[own:])
+	}
+	return event
+}
+
+// messagesOf reads which messages a call of a script is about, as the script's own head describes it.
+func messagesOf(name string, args []string) []Message {
+	switch name {
+	case "create":
+		return listed(args, 4, nil)
+	case "submit":
+		return listed(args[4:], 1, nil)
+	case "move":
+		rules, err := strconv.Atoi(args[0])
+		if err != nil || rules >= len(args) {
+			return nil
+		}
+		return listed(args[1+rules:], 6, args[1:1+rules])
+	}
+	return nil
+}
+
+// listed reads for each producer its name, a count, and for each message so many arguments: the id first, then, where
+// there are rules, the number of its own.
+func listed(args []string, each int, rules []string) (all []Message) {
+	for len(args) > 2 {
+		producer := args[0]
+		n, err := strconv.Atoi(args[1])
+		args = args[2:]
+		if err != nil || n*each > len(args) {
+			return all
+		}
+		for i := 0; i < n*each; i += each {
+			m := Message{Key: producer + "/" + args[i]}
+			if rules != nil {
+				m.Word = wordOf(rules, args[i+1])
+			}
+			all = append(all, m)
+		}
+		args = args[n*each:]
+	}
+	return all
+}
+
+// claimed reads what claim.lua and submit.lua reply: of a message that was claimed a list that begins with its name.
+func claimed(reply any) (all []Message) {
+	claims, _ := reply.([]any)
+	for _, claim := range claims {
+		if fields, _ := claim.([]any); len(fields) > 3 {
+			all = append(all, Message{Key: fmt.Sprint(fields[0], "/", fields[1])})
+		}
+	}
+	return all
+}
+
+// wordOf is the event whose rule it is, told by where it leads and whether only an owner may say it.
+func wordOf(rules []string, number string) string {
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > len(rules) {
+		return ""
+	}
+	rule, kept := rules[n-1], len(halfmsg.Kept())
+	for _, event := range halfmsg.Events() {
+		if strings.HasPrefix(rule, leads(event)) && event.Owned() == strings.Contains(rule[2*kept:], "o") {
+			return event.String()
+		}
+	}
+	return ""
+}
+
+// leads says where an event leads from each kept state, as the store writes it in its rules.
+func leads(event halfmsg.Event) string {
+	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
+	var text strings.Builder
+	for _, from := range halfmsg.Kept() {
+		digit := "-"
+		if to, legal := halfmsg.Next(from, event); legal {
+			for code, state := range codes {
+				if state == to {
+					digit = strconv.Itoa(code)
+				}
+			}
+		}
+		text.WriteString(digit)
+	}
+	return text.String()
+}

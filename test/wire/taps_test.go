@@ -1,0 +1,237 @@
+package wire_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// notes are events in words, in their order.
+type notes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (n *notes) hear(e wire.Event) wire.Act {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, fmt.Sprint(e.Name, " ", e.Phase, " ", e.Messages))
+	return wire.Pass
+}
+
+// of returns what was heard of these names, and forgets everything.
+func (n *notes) of(names ...string) (heard []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, words := range n.all {
+		name, _, _ := strings.Cut(words, " ")
+		if slices.Contains(names, name) {
+			heard = append(heard, words)
+		}
+	}
+	n.all = nil
+	return heard
+}
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: heard %q, want %q", what, got, want)
+	}
+}
+
+// at is a hook that acts once, when an event of that name and phase comes.
+func at(name string, phase wire.Phase, act wire.Act) wire.Hook {
+	var once sync.Once
+	return func(e wire.Event) wire.Act {
+		result := wire.Pass
+		if e.Name == name && e.Phase == phase {
+			once.Do(func() { result = act })
+		}
+		return result
+	}
+}
+
+// behind is a store on a private server, through a proxy.
+func behind(t *testing.T) (*wire.Proxy, *redisstore.Store, *servers.RedisServer) {
+	t.Helper()
+	server := servers.Redis(t)
+	p := wire.Redis(t, server.Addr)
+	store, err := redisstore.New(t.Context(), redisstore.Config{URL: p.URL(server.URL()), Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return p, store, server
+}
+
+func half(id string) halfmsg.Message {
+	return halfmsg.Message{Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders", Body: []byte("body\r\nof " + id)}
+}
+
+// The scripts, the messages and the words are told as they pass, those of a claim by its reply.
+func TestScriptsAreTold(t *testing.T) {
+	t.Parallel()
+	p, store, server := behind(t)
+	var heard notes
+	p.On(heard.hear)
+	two := []halfmsg.Message{half("1"), half("2")}
+	store.Create(t.Context(), two)
+	want(t, "create", heard.of("create"), "create before [{orders/1 } {orders/2 }]", "create after [{orders/1 } {orders/2 }]")
+
+	submitted := store.Submit(t.Context(), []halfmsg.Name{two[0].Name}, time.Minute)
+	want(t, "submit", heard.of("submit"), "submit before [{orders/1 }]", "submit after [{orders/1 }]")
+	if _, err := store.ClaimPending(t.Context(), map[string]int{"orders": 10}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "claim", heard.of("claim"), "claim before []", "claim after [{orders/2 }]")
+
+	settle(t, store, submitted[0].Claim, halfmsg.EventCommitted, time.Minute)
+	want(t, "verdict", heard.of("move"), "move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
+	settle(t, store, submitted[0].Claim, halfmsg.EventAcked, 0)
+	want(t, "done", heard.of("move"), "move before [{orders/1 acked}]", "move after [{orders/1 acked}]")
+	server.CLI("SCRIPT", "FLUSH")
+	store.Rollback(t.Context(), []halfmsg.Name{two[1].Name})
+	want(t, "a forgotten script is sent again", heard.of("move"), "move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]",
+		"move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]")
+}
+
+func settle(t *testing.T, store *redisstore.Store, claim *halfmsg.Claim, event halfmsg.Event, hold time.Duration) {
+	t.Helper()
+	result := store.Settle(t.Context(), []halfmsg.Settlement{
+		{Name: claim.Name, Token: claim.Token, Event: event, Hold: hold},
+	})
+	if result[0].Err != nil {
+		t.Fatalf("%v: %v", event, result[0].Err)
+	}
+}
+
+// A request that is cut has had no effect, and a reply that is cut has had it.
+func TestCutAtAScript(t *testing.T) {
+	t.Parallel()
+	p, store, server := behind(t)
+	for phase, stored := range map[wire.Phase]string{wire.Request: "0", wire.Reply: "1"} {
+		m := half(phase.String())
+		p.On(at("create", phase, wire.Cut))
+		if result := store.Create(t.Context(), []halfmsg.Message{m}); result[0].Err == nil {
+			t.Errorf("%v: no error", phase)
+		}
+		if got := server.CLI("EXISTS", "msghandler:{00}:orders:m:"+m.ID); got != stored {
+			t.Errorf("%v: %s records, want %s", phase, got, stored)
+		}
+	}
+}
+
+func TestSilenceAtAScript(t *testing.T) {
+	t.Parallel()
+	p, store, _ := behind(t)
+	p.On(at("create", wire.Reply, wire.Silence))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if result := store.Create(ctx, []halfmsg.Message{half("1")}); result[0].Err == nil {
+		t.Error("an answer came")
+	}
+	if result := store.Create(t.Context(), []halfmsg.Message{half("1")}); result[0].Err != nil {
+		t.Errorf("on another connection: %v", result[0].Err)
+	}
+}
+
+const queue = "inbox"
+
+// channel is a broker with a queue, and a confirming channel through a proxy.
+func channel(t *testing.T) (*servers.Vhost, *wire.Proxy, *amqp.Channel) {
+	t.Helper()
+	broker := servers.RabbitMQ(t)
+	p := wire.RabbitMQ(t, wire.Host(t, broker.URL))
+	ch := open(t, p.URL(broker.URL))
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return broker, p, ch
+}
+
+func open(t *testing.T, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// publish sends a message to a queue of that name and waits for the answer.
+func publish(t *testing.T, ch *amqp.Channel, to, id string) (acked bool, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	confirmation, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", to, true, false, amqp.Publishing{
+		ContentType: "text/plain", Headers: amqp.Table{"msghandler-attempt": int64(1)}, DeliveryMode: amqp.Persistent,
+		Priority: 1, CorrelationId: "c", Timestamp: time.Now(), MessageId: id, AppId: "orders", Body: []byte("body of " + id),
+	})
+	if err != nil {
+		return false, err
+	}
+	return confirmation.WaitContext(ctx)
+}
+
+func TestPublishingsAndTheirAnswersAreTold(t *testing.T) {
+	t.Parallel()
+	_, p, ch := channel(t)
+	var heard notes
+	p.On(heard.hear)
+	for _, id := range []string{"1", "2"} {
+		if acked, err := publish(t, ch, queue, id); !acked || err != nil {
+			t.Fatalf("acked %v, %v", acked, err)
+		}
+	}
+	want(t, "publish", heard.of("basic.publish", "basic.ack"), "basic.publish before [{orders/1 }]", "basic.ack after [{orders/1 }]",
+		"basic.publish before [{orders/2 }]", "basic.ack after [{orders/2 }]")
+	if acked, err := publish(t, ch, "nobody", "3"); !acked || err != nil {
+		t.Fatalf("acked %v, %v", acked, err)
+	}
+	want(t, "unroutable", heard.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]", "basic.ack after [{orders/3 }]")
+}
+
+// A publishing that is cut never reached the broker; when its ack is cut, it did.
+func TestCutAtAPublishing(t *testing.T) {
+	t.Parallel()
+	for name, phase := range map[string]wire.Phase{"basic.publish": wire.Request, "basic.ack": wire.Reply} {
+		broker, p, ch := channel(t)
+		p.On(at(name, phase, wire.Cut))
+		if acked, _ := publish(t, ch, queue, "1"); acked {
+			t.Errorf("%s: acked", name)
+		}
+		if got := taken(t, broker.URL); got != (phase == wire.Reply) {
+			t.Errorf("cut at %s: in the queue %v", name, got)
+		}
+	}
+}
+
+// taken takes a message from the queue, if there is one, on a connection of its own.
+func taken(t *testing.T, url string) bool {
+	t.Helper()
+	_, ok, err := open(t, url).Get(queue, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
