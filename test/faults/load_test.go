@@ -47,6 +47,8 @@ type user interface {
 type witness struct {
 	name   string
 	ledger *Ledger
+	// open says that it cannot make a transaction fail, so that its last answer may be UNKNOWN.
+	open bool
 
 	mu   sync.Mutex
 	seen []string
@@ -70,10 +72,10 @@ func (w *witness) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, nex
 	return out, err
 }
 
-// fate looks at the business data; the last question plants the tombstone.
+// fate looks at the business data; the last question plants the tombstone, unless it is open.
 func (w *witness) fate(id string, final bool) Fate {
 	fate := w.ledger.Fate(w.key(id))
-	if fate == Undecided && final {
+	if fate == Undecided && final && !w.open {
 		fate = w.ledger.Decide(w.key(id), RolledBack)
 	}
 	return fate

@@ -27,13 +27,42 @@ type plain struct {
 	coordinators []pb.MessageHandlerServiceClient
 
 	forgotten sync.Map // ids whose markers are deleted
+	answers   tally
 }
 
-// newPlain serves its callbacks until the test ends.
+// tally counts what the coordinators answered, by "CALL CODE".
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (t *tally) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.counts[what]++
+}
+
+func (t *tally) of(what string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[what]
+}
+
+// newPlain answers for itself.
 func newPlain(w *world, name string) *plain {
 	w.t.Helper()
-	listener := listen(w.t)
-	p := &plain{witness: witness{name: name, ledger: w.ledger}, target: listener.Addr().String()}
+	p := connectPlain(w, name)
+	p.answerWith(w, p, grpc.UnaryInterceptor(p.hear))
+	return p
+}
+
+// connectPlain gives it a connection to each coordinator.
+func connectPlain(w *world, name string) *plain {
+	w.t.Helper()
+	p := &plain{witness: witness{name: name, ledger: w.ledger}}
 	for _, c := range w.coordinators {
 		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -42,10 +71,17 @@ func newPlain(w *world, name string) *plain {
 		w.t.Cleanup(func() { conn.Close() })
 		p.coordinators = append(p.coordinators, pb.NewMessageHandlerServiceClient(conn))
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(p.hear))
-	pb.RegisterProducerServiceServer(server, p)
-	serve(w.t, server, listener)
 	return p
+}
+
+// answerWith serves its callbacks until the test ends.
+func (p *plain) answerWith(w *world, callbacks pb.ProducerServiceServer, options ...grpc.ServerOption) {
+	w.t.Helper()
+	listener := listen(w.t)
+	p.target = listener.Addr().String()
+	server := grpc.NewServer(options...)
+	pb.RegisterProducerServiceServer(server, callbacks)
+	serve(w.t, server, listener)
 }
 
 // Confirm answers from the business data alone, so it knows no more and no less after a marker is gone.
@@ -110,17 +146,19 @@ func (p *plain) once(
 	return status.Code(call(ctx, p.coordinators[at%len(p.coordinators)]))
 }
 
-// sendHalf notes what it sends and whether that was accepted.
+// sendHalf notes what it sends.
 func (p *plain) sendHalf(ctx context.Context, at int, d deed) codes.Code {
 	p.ledger.Sending(d.key, NewContent(exchange, p.name, d.body))
-	return p.note(d.key, "SendHalfMessage", p.call(ctx, at,
-		func(ctx context.Context, at pb.MessageHandlerServiceClient) error {
-			_, err := at.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
-				Producer: p.name, CallbackTarget: p.target,
-				Message: &pb.Message{Id: d.id, Exchange: exchange, RoutingKey: p.name, Body: d.body},
-			})
-			return err
-		}))
+	return p.send(ctx, at, &pb.Message{Id: d.id, Exchange: exchange, RoutingKey: p.name, Body: d.body})
+}
+
+func (p *plain) send(ctx context.Context, at int, m *pb.Message) codes.Code {
+	request := &pb.SendHalfMessageRequest{Producer: p.name, CallbackTarget: p.target, Message: m}
+	code := p.call(ctx, at, func(ctx context.Context, at pb.MessageHandlerServiceClient) error {
+		_, err := at.SendHalfMessage(ctx, request)
+		return err
+	})
+	return p.note(p.key(m.GetId()), "SendHalfMessage", code)
 }
 
 func (p *plain) submit(ctx context.Context, at int, d deed, wait pb.Wait) codes.Code {
@@ -144,6 +182,7 @@ func (p *plain) rollback(ctx context.Context, at int, d deed) codes.Code {
 
 func (p *plain) note(key, call string, code codes.Code) codes.Code {
 	p.ledger.Noted(key, "producer", fmt.Sprintf("%s returns %v", call, code))
+	p.answers.add(fmt.Sprint(call, " ", code))
 	return code
 }
 
@@ -270,3 +309,5 @@ func (p *plain) rollbackAfterCommit(ctx context.Context, at int, d deed) {
 	p.want(d, "Submit", p.submit(ctx, at+1, d, pb.Wait_WAIT_SENDABLE), codes.OK)
 	p.want(d, "Rollback of what is committed", p.rollback(ctx, at+2, d), codes.FailedPrecondition)
 }
+
+func (p *plain) answered(what string) int { return p.answers.of(what) }

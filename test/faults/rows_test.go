@@ -35,6 +35,8 @@ type row struct {
 	setAside bool
 	// world is what the row needs that others do not.
 	world options
+	// users are producers that the load has besides the usual ones; nil adds none.
+	users func(w *world) []user
 	// fault breaks the world and mends it again, once or until the context ends. It returns with the world mended.
 	fault func(ctx context.Context, w *world, random *rand.Rand)
 	// judge adds to what is demanded of every row; nil adds nothing.
@@ -42,11 +44,14 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows)
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows)
 
 var calmRows = []row{
-	{name: "F00", short: true, fault: func(ctx context.Context, _ *world, _ *rand.Rand) { <-ctx.Done() }},
+	{name: "F00", short: true, fault: nothing},
 }
+
+// nothing breaks. Where the row has users of its own, they are the fault.
+func nothing(ctx context.Context, _ *world, _ *rand.Rand) { <-ctx.Done() }
 
 // Under load something breaks and is mended. Then every committed message is delivered, nothing else is, every further
 // copy says that it is one, and nothing stays behind.
@@ -61,6 +66,9 @@ func TestRows(t *testing.T) {
 func (r row) run(t *testing.T) {
 	w := newWorld(t, r.world)
 	l := newLoad(w)
+	if r.users != nil {
+		l.users = append(l.users, r.users(w)...)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), *length)
 	defer cancel()
 	loaded := make(chan struct{})
