@@ -168,6 +168,33 @@ func TestATargetThatIsNotAllowedIsToldAtOnce(t *testing.T) {
 	}
 }
 
+// A late Submit after a rollback is to be seen, also by those who submit many at once, as the SDK does.
+func TestEachMessageOfABatchIsCounted(t *testing.T) {
+	r := start(t, settings())
+	r.awaitReady(t)
+	p := startOrders(t)
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	if _, err := client.SendHalfMessage(t.Context(), half(p, "1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	many := &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "unheard-of"}}
+	if _, err := client.SubmitAll(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	metrics := r.get(t, "/metrics")
+	for _, want := range []string{
+		`msghandler_outcomes_total{code="FailedPrecondition",method="SubmitAll"} 1`,
+		`msghandler_outcomes_total{code="NotFound",method="SubmitAll"} 1`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
 func TestStopMayBeCalledAnyTime(t *testing.T) {
 	never, err := app.New(t.Context(), settings(), app.Deps{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

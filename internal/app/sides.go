@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/callback"
@@ -18,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/rabbitmq"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // How much of the grace the parts that wait for producers and clients may take of what is left.
@@ -186,7 +188,15 @@ func (a *App) countCalls(
 ) (any, error) {
 	began := time.Now()
 	response, err := handler(ctx, request)
-	a.metrics.Called(path.Base(info.FullMethod), status.Code(err).String(), time.Since(began))
+	method := path.Base(info.FullMethod)
+	a.metrics.Called(method, status.Code(err).String(), time.Since(began))
+	if batch, ok := response.(interface {
+		GetOutcomes() []*msghandlerv1.Outcome
+	}); ok && err == nil {
+		for _, outcome := range batch.GetOutcomes() {
+			a.metrics.Answered(method, codes.Code(outcome.GetCode()).String()) //nolint:gosec // codes are small
+		}
+	}
 	return response, err
 }
 

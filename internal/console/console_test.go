@@ -147,6 +147,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r.metrics.Littered("orders", 7)
 	r.metrics.Paused("orders", true)
 	r.metrics.Called("Submit", "OK", time.Millisecond)
+	r.metrics.Answered("SubmitAll", "NotFound")
 	r.metrics.Loop("confirm", func() float64 { return 42 }, func() float64 { return 3 })
 	var body string
 	for range 5 {
@@ -163,7 +164,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 		`msghandler_publishes_total{outcome="refused"} 3`, `msghandler_confirms_total{result="answered"} 4`,
 		`msghandler_confirms_total{result="unreachable"} 5`, `msghandler_marker_deletions_total{result="deleted"} 6`,
 		`msghandler_marker_deletions_total{result="left"} 7`, "msghandler_callback_targets_paused 1",
-		`msghandler_calls_total{code="OK",method="Submit"} 1`,
+		`msghandler_calls_total{code="OK",method="Submit"} 1`, `msghandler_outcomes_total{code="NotFound",method="SubmitAll"} 1`,
 		`msghandler_loop_passes_total{loop="confirm"} 42`, `msghandler_loop_failures{loop="confirm"} 3`,
 		`version="v1.2.3"`, "go_goroutines", "process_resident_memory_bytes",
 	} {

@@ -25,6 +25,7 @@ type Metrics struct {
 	targetsAside prometheus.Gauge
 	regressions  prometheus.Counter
 	calls        *prometheus.CounterVec
+	outcomes     *prometheus.CounterVec
 	callTime     *prometheus.HistogramVec
 }
 
@@ -50,12 +51,15 @@ func NewMetrics() *Metrics {
 			Name: "msghandler_store_regressions_total",
 			Help: "Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.",
 		}),
+		outcomes: counters("msghandler_outcomes_total",
+			"Messages of calls that bring a whole batch, by method and gRPC code: the batch's own code says nothing of them.",
+			"method", "code"),
 		calls: counters("msghandler_calls_total", "Calls of the API by method and gRPC code.", "method", "code"),
 		callTime: prometheus.NewHistogramVec(
 			secondsOpts("msghandler_call_seconds", "How long calls of the API took, waits for a fate included."), []string{"method"}),
 	}
 	m.registry.MustRegister(
-		m.calls, m.callTime, m.moves, m.publishes, m.publishTime, m.confirms, m.confirmTime, m.deletions, m.targetsAside,
+		m.calls, m.outcomes, m.callTime, m.moves, m.publishes, m.publishTime, m.confirms, m.confirmTime, m.deletions, m.targetsAside,
 		m.regressions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -110,6 +114,9 @@ func (m *Metrics) Called(method, code string, took time.Duration) {
 	m.calls.WithLabelValues(method, code).Inc()
 	m.callTime.WithLabelValues(method).Observe(took.Seconds())
 }
+
+// Answered counts one message of a call that brought a whole batch.
+func (m *Metrics) Answered(method, code string) { m.outcomes.WithLabelValues(method, code).Inc() }
 
 // Settled counts messages to which an event happened.
 func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {

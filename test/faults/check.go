@@ -20,7 +20,7 @@ const (
 	Stuck Verdict = "STUCK"
 	// Contradiction: the producer was heard to say both committed and rolled back.
 	Contradiction Verdict = "CONTRADICTION"
-	// Leftover: something in Redis besides traces that expire.
+	// Leftover: something in Redis besides traces that expire, or a marker that nobody deleted.
 	Leftover Verdict = "LEFTOVER"
 	// Account: the coordinators' counts disagree with the ledger.
 	Account Verdict = "ACCOUNT"
@@ -41,6 +41,8 @@ type End struct {
 	SetAside map[string]bool
 	// Left holds what is in Redis and does not expire, besides what the messages of Underway and SetAside need.
 	Left []string
+	// Markers holds the messages whose markers are still there though their fate is known.
+	Markers []string
 	// Counted is how many messages the coordinators say they published, all copies; -1 where they do not know, as
 	// after a crash.
 	Counted int
@@ -66,6 +68,9 @@ func Check(l *Ledger, end End) []Finding {
 	}
 	for _, left := range end.Left {
 		all = append(all, Finding{Verdict: Leftover, Words: left})
+	}
+	for _, key := range end.Markers {
+		all = append(all, Finding{Leftover, key, "its marker is still there"})
 	}
 	if end.Counted >= 0 && end.Counted != copies {
 		words := fmt.Sprintf("the coordinators count %d published, consumers got %d", end.Counted, copies)

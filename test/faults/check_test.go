@@ -54,6 +54,7 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		"on its way, alien": {Stuck, End{Counted: 1, Underway: some}, delivered},
 		"both verdicts":     {Contradiction, End{Counted: 1}, append(delivered[:4:4], both)},
 		"left in Redis":     {Leftover, End{Counted: 1, Left: []string{"msghandler:{00}:p:m:1"}}, delivered},
+		"undeleted marker":  {Leftover, End{Counted: 1, Markers: []string{"p/1"}}, delivered},
 		"miscounted":        {Account, End{Counted: 2}, delivered},
 	} {
 		t.Run(name, func(t *testing.T) {

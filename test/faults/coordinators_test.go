@@ -9,7 +9,7 @@ import (
 
 // What happens to coordinators.
 var coordinatorRows = []row{
-	{name: "F03", short: true, copies: true, fault: killCoordinators},
+	{name: "F03", short: true, copies: true, litters: true, fault: killCoordinators},
 	{name: "F04", fault: rollCoordinators},
 	{name: "F16", copies: true, fault: stopOwner},
 }

@@ -198,6 +198,26 @@ func (l *Ledger) History(key string) string {
 	return out.String()
 }
 
+// IDs lists the ids of a producer's messages.
+func (l *Ledger) IDs(producer string) (ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range l.keys() {
+		if id, its := strings.CutPrefix(key, producer+"/"); its {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// HasSaid says whether the producer has given a definite verdict about a message.
+func (l *Ledger) HasSaid(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[key]
+	return e != nil && len(e.Said) > 0
+}
+
 func (l *Ledger) keys() []string { return slices.Sorted(maps.Keys(l.entries)) }
 
 // String names the fate.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,14 +33,115 @@ const (
 // errRefused is a business that is certain not to have committed.
 var errRefused = errors.New("the business refuses")
 
-// service is a producer of the load, with a truth of its own in the ledger.
-type service struct {
+// user is somebody who sends half messages in the load, and has a truth of his own in the ledger.
+type user interface {
+	// act does one business in one of the ways in which businesses go.
+	act(ctx context.Context, id string, random *rand.Rand)
+	// surprises are what it saw and did not expect.
+	surprises() []string
+	// marked lists the messages whose markers are still there.
+	marked(ctx context.Context) ([]string, error)
+}
+
+// witness notes what its producer does, says and sees.
+type witness struct {
 	name   string
 	ledger *Ledger
-	sdk    *producer.Producer
+	// open says that it cannot make a transaction fail, so that its last answer may be UNKNOWN.
+	open bool
 
 	mu   sync.Mutex
-	seen []string // errors of the SDK that its user saw and did not expect
+	seen []string
+}
+
+func (w *witness) key(id string) string { return w.name + "/" + id }
+
+// hear notes every definite verdict that leaves this producer.
+func (w *witness) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	out, err := next(ctx, in)
+	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
+		for _, c := range r.GetConfirmations() {
+			switch c.GetVerdict() {
+			case pb.Verdict_VERDICT_COMMITTED:
+				w.ledger.Said(w.key(c.GetId()), Committed)
+			case pb.Verdict_VERDICT_ROLLED_BACK:
+				w.ledger.Said(w.key(c.GetId()), RolledBack)
+			}
+		}
+	}
+	return out, err
+}
+
+// fate looks at the business data; the last question plants the tombstone, unless it is open.
+func (w *witness) fate(id string, final bool) Fate {
+	fate := w.ledger.Fate(w.key(id))
+	if fate == Undecided && final && !w.open {
+		fate = w.ledger.Decide(w.key(id), RolledBack)
+	}
+	return fate
+}
+
+func (w *witness) surprised(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, fmt.Sprintf(format, args...))
+}
+
+func (w *witness) surprises() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.seen)
+}
+
+// deed is one business, and the way in which it goes.
+type deed struct {
+	id, key string
+	body    []byte
+	way     int // of a hundred
+	slow    time.Duration
+}
+
+func (w *witness) draw(id string, random *rand.Rand) deed {
+	size := 1 << 10
+	if random.IntN(20) == 0 {
+		size = 64 << 10
+	}
+	return deed{
+		id: id, key: w.key(id), body: bytes.Repeat([]byte(id+" "), size/(len(id)+1)),
+		way: random.IntN(100), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
+	}
+}
+
+// repeats says whether the business is sent again, conflicts whether another one is sent under its id.
+func (d deed) repeats() bool   { return d.way >= 94 && d.way < 97 }
+func (d deed) conflicts() bool { return d.way >= 97 }
+
+// transact is the local transaction of an accepted half message.
+func (w *witness) transact(d deed) error {
+	w.ledger.Accepted(d.key)
+	switch {
+	case d.way >= 60 && d.way < 72: // commits in silence
+		w.ledger.Decide(d.key, Committed)
+		return producer.ErrOutcomeUnknown
+	case d.way >= 72 && d.way < 84:
+		w.ledger.Decide(d.key, RolledBack)
+		return errRefused
+	case d.way >= 84 && d.way < 89: // breaks off before the commit
+		return producer.ErrOutcomeUnknown
+	case d.way >= 89 && d.way < 94:
+		wait(d.slow)
+	}
+	if w.ledger.Decide(d.key, Committed) != Committed {
+		return errRefused // the tombstone was there first
+	}
+	return nil
+}
+
+// service is a user of the SDK.
+type service struct {
+	witness
+	sdk     *producer.Producer
+	markers marker.Store
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -47,11 +149,9 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // newService serves its callbacks until the test ends.
 func newService(w *world, name string, markers marker.Store) *service {
 	w.t.Helper()
-	s := &service{name: name, ledger: w.ledger}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := &service{witness: witness{name: name, ledger: w.ledger}, markers: markers}
+	listener := listen(w.t)
+	var err error
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: w.targets(), CallbackTarget: listener.Addr().String(), Markers: markers,
 		Resolve: s.resolve, SendTimeout: patience, Logger: quiet(),
@@ -61,86 +161,54 @@ func newService(w *world, name string, markers marker.Store) *service {
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(s.hear))
 	s.sdk.Register(server)
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
+	serve(w.t, server, listener)
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = s.sdk.Close(ctx)
-		server.Stop()
-		serving.Wait()
 	})
 	return s
 }
 
-func (s *service) key(id string) string { return s.name + "/" + id }
-
-// hear notes every definite verdict that leaves this producer.
-func (s *service) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	out, err := next(ctx, in)
-	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
-		for _, c := range r.GetConfirmations() {
-			switch c.GetVerdict() {
-			case pb.Verdict_VERDICT_COMMITTED:
-				s.ledger.Said(s.key(c.GetId()), Committed)
-			case pb.Verdict_VERDICT_ROLLED_BACK:
-				s.ledger.Said(s.key(c.GetId()), RolledBack)
-			}
-		}
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out, err
+	return listener
 }
 
-// resolve looks at the business data; the last question plants the tombstone.
+// serve serves until the test ends.
+func serve(t *testing.T, server *grpc.Server, listener net.Listener) {
+	t.Helper()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		server.Stop()
+		serving.Wait()
+	})
+}
+
 func (s *service) resolve(_ context.Context, id string, final bool) (marker.Verdict, error) {
-	fate := s.ledger.Fate(s.key(id))
-	if fate == Undecided && final {
-		fate = s.ledger.Decide(s.key(id), RolledBack)
-	}
 	return map[Fate]marker.Verdict{
 		Undecided: marker.Unknown, Committed: marker.Committed, RolledBack: marker.RolledBack,
-	}[fate], nil
+	}[s.fate(id, final)], nil
 }
 
-// act does one business in one of the ways in which businesses go.
 func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
-	size := 1 << 10
-	if random.IntN(20) == 0 {
-		size = 64 << 10
-	}
-	body := bytes.Repeat([]byte(id+" "), size/(len(id)+1))
-	way, slow := random.IntN(100), time.Duration(1000+random.IntN(2000))*time.Millisecond
-	key := s.key(id)
-	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: body}
-	business := func(context.Context) error {
-		s.ledger.Accepted(key)
-		switch {
-		case way >= 60 && way < 72: // commits in silence
-			s.ledger.Decide(key, Committed)
-			return producer.ErrOutcomeUnknown
-		case way >= 72 && way < 84:
-			s.ledger.Decide(key, RolledBack)
-			return errRefused
-		case way >= 84 && way < 89: // breaks off before the commit
-			return producer.ErrOutcomeUnknown
-		case way >= 89 && way < 94:
-			pause := time.NewTimer(slow)
-			<-pause.C
-		}
-		if s.ledger.Decide(key, Committed) != Committed {
-			return errRefused // the tombstone was there first
-		}
-		return nil
-	}
-	s.ledger.Sending(key, NewContent(exchange, s.name, body))
-	s.expect(key, s.sdk.Send(ctx, m, business), nil, errRefused, producer.ErrOutcomeUnknown)
+	d := s.draw(id, random)
+	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: d.body}
+	business := func(context.Context) error { return s.transact(d) }
+	s.ledger.Sending(d.key, NewContent(exchange, s.name, d.body))
+	s.expect(d.key, s.sdk.Send(ctx, m, business), nil, errRefused, producer.ErrOutcomeUnknown)
 	switch {
-	case way >= 94 && way < 97: // repeated
-		s.expect(key, s.sdk.Send(ctx, m, business), producer.ErrAlreadyCommitted)
-	case way >= 97: // another message under the same id
+	case d.repeats():
+		s.expect(d.key, s.sdk.Send(ctx, m, business), producer.ErrAlreadyCommitted)
+	case d.conflicts():
 		m.Body = []byte("another")
-		s.ledger.Noted(key, "producer", "sends other content under the same id")
-		s.expect(key, s.sdk.Send(ctx, m, business), producer.ErrExists, producer.ErrAlreadyCommitted)
+		s.ledger.Noted(d.key, "producer", "sends other content under the same id")
+		s.expect(d.key, s.sdk.Send(ctx, m, business), producer.ErrExists, producer.ErrAlreadyCommitted)
 	}
 }
 
@@ -152,15 +220,26 @@ func (s *service) expect(key string, got error, wanted ...error) {
 			return
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = append(s.seen, fmt.Sprintf("%s: %v", key, got))
+	s.surprised("%s: %v", key, got)
+}
+
+func (s *service) marked(ctx context.Context) (keys []string, err error) {
+	for ids := range slices.Chunk(s.ledger.IDs(s.name), 1000) {
+		found, err := s.markers.Lookup(ctx, ids, false)
+		if err != nil {
+			return nil, err
+		}
+		for id := range found {
+			keys = append(keys, s.key(id))
+		}
+	}
+	return keys, nil
 }
 
 // load is the producers and consumers of a row.
 type load struct {
-	services []*service
-	running  sync.WaitGroup
+	users   []user
+	running sync.WaitGroup
 }
 
 // newLoad starts the consumers and makes the producers.
@@ -175,7 +254,9 @@ func newLoad(w *world) *load {
 	for range 2 {
 		consume(w)
 	}
-	return &load{services: []*service{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
+	return &load{users: []user{
+		newService(w, "forgetful", memory.New()), newService(w, "kept", kept), newPlain(w, "plain"),
+	}}
 }
 
 // consume notes every copy that comes, until the test ends.
@@ -214,12 +295,30 @@ func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64
 	defer tick.Stop()
 	random := rand.New(rand.NewPCG(seed, seed))
 	for n := 0; ctx.Err() == nil; n++ {
-		s, own := l.services[n%len(l.services)], rand.New(rand.NewPCG(seed, random.Uint64()))
-		l.running.Go(func() { s.act(t.Context(), fmt.Sprintf("%06d", n), own) })
+		u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
+		l.running.Go(func() { u.act(t.Context(), fmt.Sprintf("%06d", n), own) })
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
 	l.running.Wait()
+}
+
+// litter waits until no marker is left, for as long as deleting them may take, and lists those that are.
+func (l *load) litter(t *testing.T, within time.Duration) (keys []string) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; wait(200 * time.Millisecond) {
+		keys = nil
+		for _, u := range l.users {
+			marked, err := u.marked(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, marked...)
+		}
+		if len(keys) == 0 || time.Now().After(deadline) {
+			return keys
+		}
+	}
 }

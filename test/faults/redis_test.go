@@ -8,9 +8,9 @@ import (
 
 // What happens to Redis.
 var redisRows = []row{
-	{name: "F13_1s", short: true, copies: true, fault: killRedis(time.Second)},
-	{name: "F13_5s", copies: true, fault: killRedis(5 * time.Second)},
-	{name: "F13_20s", copies: true, fault: killRedis(20 * time.Second)},
+	{name: "F13_1s", short: true, copies: true, litters: true, fault: killRedis(time.Second)},
+	{name: "F13_5s", copies: true, litters: true, fault: killRedis(5 * time.Second)},
+	{name: "F13_20s", copies: true, litters: true, fault: killRedis(20 * time.Second)},
 	{name: "F18", copies: true, fault: flushScripts},
 }
 

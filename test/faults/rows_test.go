@@ -17,6 +17,9 @@ var (
 	seed   = flag.Uint64("seed", 1, "what the run draws from; a row with the same seed draws the same load")
 )
 
+// deletion is how long deleting a marker may take: five tries with pauses between them.
+const deletion = 40 * time.Second
+
 // row is one line of docs/faults.md.
 type row struct {
 	name string
@@ -26,10 +29,14 @@ type row struct {
 	copies bool
 	// shows says that a user of the SDK may see errors of the fault.
 	shows bool
+	// litters says that markers may stay: what was to delete them ended, or could not reach them.
+	litters bool
 	// setAside says that messages may end as ABANDONED or DEAD.
 	setAside bool
 	// world is what the row needs that others do not.
 	world options
+	// users are producers that the load has besides the usual ones; nil adds none.
+	users func(w *world) []user
 	// fault breaks the world and mends it again, once or until the context ends. It returns with the world mended.
 	fault func(ctx context.Context, w *world, random *rand.Rand)
 	// judge adds to what is demanded of every row; nil adds nothing.
@@ -37,11 +44,14 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows)
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows)
 
 var calmRows = []row{
-	{name: "F00", short: true, fault: func(ctx context.Context, _ *world, _ *rand.Rand) { <-ctx.Done() }},
+	{name: "F00", short: true, fault: nothing},
 }
+
+// nothing breaks. Where the row has users of its own, they are the fault.
+func nothing(ctx context.Context, _ *world, _ *rand.Rand) { <-ctx.Done() }
 
 // Under load something breaks and is mended. Then every committed message is delivered, nothing else is, every further
 // copy says that it is one, and nothing stays behind.
@@ -56,6 +66,9 @@ func TestRows(t *testing.T) {
 func (r row) run(t *testing.T) {
 	w := newWorld(t, r.world)
 	l := newLoad(w)
+	if r.users != nil {
+		l.users = append(l.users, r.users(w)...)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), *length)
 	defer cancel()
 	loaded := make(chan struct{})
@@ -73,6 +86,9 @@ func (r row) run(t *testing.T) {
 	mended := time.Now()
 	end := w.drain(patience)
 	end.CopiesExplained = r.copies
+	if !r.litters && len(end.Underway)+len(end.SetAside) == 0 {
+		end.Markers = l.litter(t, deletion)
+	}
 	if r.name == "F00" { // a process that ended takes its counts along
 		end.Counted = w.published()
 	}
@@ -108,12 +124,10 @@ func (r row) verdict(t *testing.T, w *world, l *load, end End) {
 	if len(found) > 0 {
 		t.Logf("all about %s:\n%s\n%s", found[0].Key, w.ledger.History(found[0].Key), w.tails())
 	}
-	for _, s := range l.services {
-		s.mu.Lock()
-		if !r.shows && len(s.seen) > 0 {
-			t.Errorf("%d errors reached the user of the SDK, the first: %s", len(s.seen), s.seen[0])
+	for _, u := range l.users {
+		if seen := u.surprises(); !r.shows && len(seen) > 0 {
+			t.Errorf("%d surprises of a producer, the first: %s", len(seen), seen[0])
 		}
-		s.mu.Unlock()
 	}
 }
 

@@ -249,7 +249,13 @@ func (w *world) left() (keys []string) {
 }
 
 // published sums up how many publishings the coordinators counted as acknowledged since they started.
-func (w *world) published() (n int) {
+func (w *world) published() int {
+	w.t.Helper()
+	return w.counted(`msghandler_publishes_total{outcome="acked"}`)
+}
+
+// counted sums up one metric of all coordinators, since they started.
+func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
 		response, err := http.Get("http://" + c.http + "/metrics")
@@ -258,7 +264,7 @@ func (w *world) published() (n int) {
 		}
 		lines := bufio.NewScanner(response.Body)
 		for lines.Scan() {
-			if count, ok := strings.CutPrefix(lines.Text(), `msghandler_publishes_total{outcome="acked"} `); ok {
+			if count, ok := strings.CutPrefix(lines.Text(), metric+" "); ok {
 				counted, err := strconv.ParseFloat(count, 64)
 				if err != nil {
 					w.t.Fatal(err)

@@ -1,0 +1,56 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What producers do, and what happens to them.
+var producerRows = []row{
+	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
+	{name: "F08", users: racingUsers, fault: nothing, judge: bothRacesWereWon},
+	{name: "F20", users: stormingUsers, fault: nothing, judge: countedAsAnswered},
+}
+
+// refusals are the answers by which a caller learns that its call came at the wrong time.
+var refusals = []struct{ call, code string }{
+	{"Submit", "NotFound"},
+	{"Submit", "FailedPrecondition"},
+	{"Rollback", "FailedPrecondition"},
+	{"SendHalfMessage", "AlreadyExists"},
+}
+
+// countedAsAnswered demands that the coordinators count every refusal that those without the SDK got. The users of the
+// row must have got some.
+func countedAsAnswered(t *testing.T, w *world, l *load, _ End) {
+	t.Helper()
+	all := 0
+	for _, r := range refusals {
+		got := 0
+		for _, u := range l.users {
+			if p, ok := u.(interface{ answered(what string) int }); ok {
+				got += p.answered(r.call + " " + r.code)
+			}
+		}
+		counted := w.counted(fmt.Sprintf("msghandler_calls_total{code=%q,method=%q}", r.code, r.call))
+		t.Logf("%s was answered %s %d times", r.call, r.code, got)
+		if counted != got {
+			t.Errorf("the coordinators count %d times that %s was answered %s, its callers %d", counted, r.call, r.code, got)
+		}
+		all += got
+	}
+	if all < 20 {
+		t.Errorf("only %d calls were refused: the row proves little", all)
+	}
+}
+
+// sdkWasEarly demands that Submits of the SDK came before their half messages too.
+func sdkWasEarly(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	countedAsAnswered(t, w, l, end)
+	early := w.counted(`msghandler_outcomes_total{code="NotFound",method="SubmitAll"}`)
+	t.Logf("Submits of the SDK were answered NotFound %d times", early)
+	if early == 0 {
+		t.Error("no Submit of the SDK came before its half message")
+	}
+}
