@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,6 +57,8 @@ func launchRedis(path, dir string, args []string) (int, *process, error) {
 		"--port", strconv.Itoa(ports[0]), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes",
 		"--enable-debug-command", "local",
 	}
+	// FillDisk's limit is to be an error for Redis, not its end; what is ignored here is ignored by a child too.
+	signal.Ignore(syscall.SIGXFSZ)
 	proc := &process{path: path, args: append(command, args...), dir: dir}
 	return ports[0], proc, startRedis(proc, ports[0])
 }
@@ -122,6 +127,67 @@ func (r *RedisServer) Start() {
 	if err := startRedis(r.proc, r.port); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// Copy copies its append-only files as they are, and returns where to. All that it had acknowledged before is in them:
+// while its disk is slow a Redis that syncs once a second acknowledges what it has not even written.
+func (r *RedisServer) Copy() (earlier string) {
+	r.t.Helper()
+	Eventually(r.t, redisStartTimeout, "all is written", func() bool {
+		return strings.Contains(r.CLI("INFO", "persistence"), "aof_buffer_length:0")
+	})
+	earlier = r.t.TempDir()
+	r.copyFiles(r.appendOnly(), earlier)
+	return earlier
+}
+
+// PutBack kills it and starts it on files from an earlier time, as after a power cut that took its last writes with it.
+func (r *RedisServer) PutBack(earlier string) {
+	r.t.Helper()
+	r.Kill()
+	if err := os.RemoveAll(r.appendOnly()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.copyFiles(earlier, r.appendOnly())
+	r.Start()
+}
+
+func (r *RedisServer) copyFiles(from, to string) {
+	r.t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// appendOnly is where its append-only files are.
+func (r *RedisServer) appendOnly() string {
+	return filepath.Join(r.proc.dir, "appendonlydir")
+}
+
+// FillDisk makes every write to the append-only file fail, as on a full disk, until FreeDisk: the file may not grow.
+func (r *RedisServer) FillDisk() {
+	r.t.Helper()
+	files, err := filepath.Glob(filepath.Join(r.appendOnly(), "*.incr.aof"))
+	if err != nil || len(files) != 1 {
+		r.t.Fatalf("the append-only files of Redis are %q, %v: one was expected", files, err)
+	}
+	file, err := os.Stat(files[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.limitFiles(strconv.FormatInt(file.Size(), 10))
+}
+
+// FreeDisk undoes FillDisk.
+func (r *RedisServer) FreeDisk() {
+	r.t.Helper()
+	r.limitFiles("unlimited")
+}
+
+// limitFiles says how large the files of the process may become. Its hard limit stays, so that this can be undone.
+func (r *RedisServer) limitFiles(size string) {
+	r.t.Helper()
+	run(r.t, Tool(r.t, "prlimit"), "--pid", strconv.Itoa(r.Pid()), "--fsize="+size+":")
 }
 
 // Pid is its process id, for signals such as SIGSTOP; 0 while it does not run.

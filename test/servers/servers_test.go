@@ -43,6 +43,39 @@ func TestRedisEndsWithItsTest(t *testing.T) {
 	}
 }
 
+func TestAFullDiskStopsRedisFromWriting(t *testing.T) {
+	t.Parallel()
+	r := servers.Redis(t)
+	r.CLI("SET", "a", "1")
+	r.FillDisk()
+	r.CLI("SET", "a", "2") // the file is written after the answer
+	servers.Eventually(t, time.Minute, "it says so", func() bool {
+		return strings.Contains(r.CLI("INFO", "persistence"), "aof_last_write_status:err")
+	})
+	r.FreeDisk()
+	servers.Eventually(t, time.Minute, "it writes again", func() bool {
+		return strings.Contains(r.CLI("INFO", "persistence"), "aof_last_write_status:ok")
+	})
+	r.Kill()
+	r.Start()
+	if got := r.CLI("GET", "a"); got != "2" {
+		t.Errorf("GET a = %q", got)
+	}
+}
+
+func TestSentinelPutsAReplicaInCharge(t *testing.T) {
+	t.Parallel()
+	master := servers.Redis(t)
+	replica := servers.Replica(t, master)
+	servers.Sentinel(t, master, replica)
+	master.Kill()
+	servers.Eventually(t, time.Minute, "the replica is the master", func() bool {
+		return strings.HasPrefix(replica.CLI("ROLE"), "master")
+	})
+	master.Start()
+	master.Follow(replica)
+}
+
 func TestRedisClusterServesEverySlot(t *testing.T) {
 	t.Parallel()
 	addresses := servers.RedisCluster(t)

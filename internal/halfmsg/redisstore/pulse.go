@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +30,8 @@ type pulses struct {
 	mu    sync.Mutex
 	last  map[int]pulse
 	found []Regression
+	// owed are the shards that went back and that could not be written down as suspect yet.
+	owed map[int]bool
 }
 
 // pulse is a count that every coordinator counts on. The generation is written once, with the first count, so a shard
@@ -44,37 +45,32 @@ type pulse struct {
 // forgotten something since this store's last call. It notices what is lost up to the time of that call: what was written
 // after it and lost alone leaves no mark. With an error the shards that could be reached were counted all the same.
 func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
-	type answer struct {
-		generation *redis.StringCmd
-		count      *redis.IntCmd
-	}
 	before := s.pulses.snapshot()
-	answers := make([]answer, len(s.keys.shards))
-	pipe := s.loops.Pipeline()
+	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		key := pulseKey(shard)
-		pipe.HSetNX(ctx, key, "generation", rand.Text())
-		answers[i] = answer{count: pipe.HIncrBy(ctx, key, "count", 1), generation: pipe.HGet(ctx, key, "generation")}
-		pipe.PExpire(ctx, key, pulseRetention)
+		calls[i] = newCall(s.scripts.pulse, pulseKey(shard), 2)
+		calls[i].args = append(calls[i].args, rand.Text(), pulseRetention.Milliseconds())
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	run(ctx, s.loops, s.scripts.pulse, calls)
 	var suspects []int
 	var failed error
-	for i, a := range answers {
-		if err := errors.Join(a.count.Err(), a.generation.Err()); err != nil {
-			failed = err
+	for i, c := range calls {
+		if c.err != nil {
+			failed = c.err
 			continue
 		}
-		now := pulse{generation: a.generation.Val(), count: a.count.Val()}
+		generation, _ := c.answer(0).(string)
+		count, _ := c.answer(1).(int64)
+		now := pulse{generation: generation, count: count}
 		// Counted on by one, it must be beyond where it was.
 		if s.pulses.judge(i, before[i], now, now.count-1) {
 			suspects = append(suspects, i)
 		}
 	}
 	if err := s.suspect(ctx, s.loops, suspects); err != nil {
-		failed = err
+		failed = translate(err)
 	}
-	return s.pulses.take(), translate(failed)
+	return s.pulses.take(), failed
 }
 
 // look is made with each new connection, before anything else goes over it: a Redis that has lost something was away
@@ -120,16 +116,23 @@ func (s *Store) suspect(ctx context.Context, client redis.Cmdable, shards []int)
 	if len(shards) == 0 {
 		return nil
 	}
-	now, err := client.Time(ctx).Result()
-	if err != nil {
-		return err
-	}
 	pipe := client.Pipeline()
 	for _, i := range shards {
-		pipe.Set(ctx, suspectKey(s.keys.shards[i]), now.UnixMilli(), pulseRetention)
+		pipe.Eval(ctx, s.scripts.suspect.source, []string{suspectKey(s.keys.shards[i])}, pulseRetention.Milliseconds())
 	}
-	_, err = pipe.Exec(ctx)
+	_, err := pipe.Exec(ctx)
+	if err == nil {
+		s.pulses.paid(shards)
+	}
 	return err
+}
+
+func (p *pulses) paid(shards []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, shard := range shards {
+		delete(p.owed, shard)
+	}
 }
 
 func (p *pulses) snapshot() map[int]pulse {
@@ -139,8 +142,9 @@ func (p *pulses) snapshot() map[int]pulse {
 }
 
 // judge compares a shard's count with the one from before it was asked for, which counts read meanwhile do not change,
-// and remembers the latest. It says whether the shard went back.
-func (p *pulses) judge(shard int, before, now pulse, reached int64) (back bool) {
+// and remembers the latest. It says whether the shard is to be written down as suspect: it went back now, or that could
+// not be written before.
+func (p *pulses) judge(shard int, before, now pulse, reached int64) (suspect bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	what := ""
@@ -151,6 +155,9 @@ func (p *pulses) judge(shard int, before, now pulse, reached int64) (back bool) 
 	case reached < before.count:
 		what = fmt.Sprintf("its data are from an earlier time: the count was %d and is %d", before.count, reached)
 	}
+	if what != "" {
+		p.owed[shard] = true
+	}
 	last := p.last[shard]
 	switch {
 	case what == "" && (last.generation != now.generation || last.count < now.count):
@@ -159,7 +166,7 @@ func (p *pulses) judge(shard int, before, now pulse, reached int64) (back bool) 
 		p.last[shard] = now
 		p.found = append(p.found, Regression{Shard: shard, What: what})
 	}
-	return what != ""
+	return p.owed[shard]
 }
 
 // take returns what was found since the last call, each shard once.

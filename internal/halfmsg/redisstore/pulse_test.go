@@ -1,13 +1,13 @@
 package redisstore_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
@@ -47,7 +47,7 @@ func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
 
 func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 	t.Parallel()
-	store, client, server := fresh(t, redisstore.Config{Shards: 2})
+	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always") // or a kill may lose something
 	pulse(t, store)
 	server.Kill()
 	if found, err := store.Pulse(t.Context()); err == nil || len(found) > 0 {
@@ -69,14 +69,11 @@ func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 // that it is one; the messages of afterwards are first copies.
 func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	t.Parallel()
-	files, earlier := t.TempDir(), t.TempDir()
-	store, _, server := fresh(t, redisstore.Config{Shards: 2}, "--dir", files)
+	store, client, server := fresh(t, redisstore.Config{Shards: 2})
 	create(t, store, half("1"), half("2"))
 	pulse(t, store)
+	earlier := server.Copy()
 	server.Stop()
-	if err := os.CopyFS(earlier, os.DirFS(files)); err != nil {
-		t.Fatal(err)
-	}
 	server.Start()
 	claims := submit(t, store, half("1").Name)
 	if claims[0].Copies != 0 {
@@ -85,14 +82,13 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	settle(t, store, halfmsg.EventAcked, 0, claims...)
 	pulse(t, store)
-	server.Kill()
-	if err := os.RemoveAll(files); err != nil {
-		t.Fatal(err)
+	server.PutBack(earlier)
+	limit := func(memory string) {
+		if err := client.ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.CopyFS(files, os.DirFS(earlier)); err != nil {
-		t.Fatal(err)
-	}
-	server.Start()
+	limit("1mb") // it is full as well, and that must be in nobody's way
 
 	// No Pulse comes between: the connection itself is looked at.
 	for _, claim := range submit(t, store, half("1").Name, half("2").Name) {
@@ -103,8 +99,35 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	if found := pulse(t, store); len(found) != 2 {
 		t.Errorf("two shards went back, and told is %+v", found)
 	}
+	limit("0")
 	create(t, store, half("3"))
 	if claim := submit(t, store, half("3").Name)[0]; claim.Copies != 0 {
 		t.Errorf("a new message is claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// A Redis that lost something and whose disk is full takes no note of it. That is made up for once it can write.
+func TestALossThatCouldNotBeWrittenDownIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	earlier := server.Copy()
+	pulse(t, store)
+	server.PutBack(earlier)
+	server.FillDisk()
+	servers.Eventually(t, time.Minute, "nothing can be written", func() bool {
+		return client.Set(t.Context(), "a", "", 0).Err() != nil
+	})
+	name := half("1").Name
+	if r := store.Submit(t.Context(), []halfmsg.Name{name}, time.Minute)[0]; r.Err == nil {
+		t.Fatal("submitted on a full disk")
+	}
+	server.FreeDisk()
+	servers.Eventually(t, time.Minute, "it can be written again", func() bool {
+		return client.Set(t.Context(), "a", "", 0).Err() == nil
+	})
+	if claim := submit(t, store, name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
 	}
 }

@@ -87,7 +87,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 		nonce: hex.EncodeToString(nonce[:]),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.pulses.last = map[int]pulse{}
+	s.pulses.last, s.pulses.owed = map[int]pulse{}, map[int]bool{}
 	s.intake, s.loops = where.connect(s.look), where.connect(s.look)
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -123,17 +123,23 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.agreeOnLayout(ctx)
 }
 
-// agreeOnLayout writes down how the data are laid out when nobody has yet, and compares.
+// agreeOnLayout writes down how the data are laid out when nobody has yet, and compares. Where it is written nothing is
+// changed, so a coordinator can start while Redis is full, and help to empty it.
 func (s *Store) agreeOnLayout(ctx context.Context) error {
 	key := s.keys.meta()
-	pipe := s.intake.Pipeline()
-	pipe.HSetNX(ctx, key, "layout", layoutVersion)
-	pipe.HSetNX(ctx, key, "shards", s.config.Shards)
-	got := pipe.HGetAll(ctx, key)
-	if _, err := pipe.Exec(ctx); err != nil {
+	got, err := s.intake.HGetAll(ctx, key).Result()
+	if err == nil && (got["layout"] == "" || got["shards"] == "") {
+		pipe := s.intake.Pipeline()
+		pipe.HSetNX(ctx, key, "layout", layoutVersion)
+		pipe.HSetNX(ctx, key, "shards", s.config.Shards)
+		written := pipe.HGetAll(ctx, key)
+		_, err = pipe.Exec(ctx)
+		got = written.Val()
+	}
+	if err != nil {
 		return fmt.Errorf("reading %s: %w", key, translate(err))
 	}
-	layout, shards := got.Val()["layout"], got.Val()["shards"]
+	layout, shards := got["layout"], got["shards"]
 	if layout != strconv.Itoa(layoutVersion) {
 		return fmt.Errorf("the data under %s have layout %s, and this version knows layout %d: run the version that wrote them",
 			s.config.Prefix, layout, layoutVersion)
