@@ -77,6 +77,7 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 			Instance:    a.instance,
 			Retention:   a.settings.Done.Retention,
 			MinReplicas: a.settings.Redis.MinReplicas,
+			Quota:       a.settings.Limits.Unfinished,
 			Logger:      a.logger,
 		})
 		if err == nil {

@@ -115,8 +115,9 @@ type Sweep struct {
 
 // Limits bounds what callers may send.
 type Limits struct {
-	Body    Size
-	Waiting int
+	Body       Size
+	Waiting    int
+	Unfinished int
 }
 
 // Shutdown is the end of the process.

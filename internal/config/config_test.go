@@ -35,7 +35,7 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 		DeleteBusiness: config.DeleteBusiness{When: config.BeforePublish},
 		Done:           config.Done{Retention: 10 * time.Minute},
 		Sweep:          config.Sweep{Schedule: "@every 10s"},
-		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000},
+		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000, Unfinished: 1000000},
 		Shutdown:       config.Shutdown{Grace: 20 * time.Second},
 		Log:            config.Log{Level: "info", Format: "text"},
 		Producers:      map[string]config.Producer{},

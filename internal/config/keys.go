@@ -265,6 +265,11 @@ func (l *Limits) keys() []Key {
 			Name: "limits.waiting", Default: "10000", value: whole(&l.Waiting, 1, 1000000),
 			Meaning: "How many calls of a kind may wait for Redis. Past it callers get RESOURCE_EXHAUSTED.",
 		},
+		{
+			Name: "limits.unfinished", Default: "1000000", value: whole(&l.Unfinished, 1, 1_000_000_000),
+			Meaning: "How many unfinished messages (PENDING, SENDABLE, ABANDONED and DEAD) one producer may have in Redis, " +
+				"counted by shard and so roughly. Past it its SendHalfMessage gets RESOURCE_EXHAUSTED.",
+		},
 	}
 }
 

@@ -112,9 +112,11 @@ func (c *Confirmer) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	defer c.cancel()
 	if err := waitFor(ctx, &c.work); err != nil {
+		c.litter.close() // or it would go on trying when nobody minds it any more
 		return fmt.Errorf("confirm calls are still under way: %w", err)
 	}
-	if err := c.litter.close(ctx); err != nil {
+	c.litter.close()
+	if err := waitFor(ctx, &c.litter.work); err != nil {
 		return fmt.Errorf("markers are still being deleted: %w", err)
 	}
 	return nil

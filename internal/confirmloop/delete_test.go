@@ -110,3 +110,35 @@ func TestCloseTriesWaitingDeletionsOnceMore(t *testing.T) {
 		}
 	})
 }
+
+func TestACloseThatCannotWaitEndsTheDeletionsToo(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return errAway
+		})
+		h.submit(h.have("orders", "1")...)
+		synctest.Wait() // its marker waits to be tried again
+		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		h.submit(h.have("stock", "2")...)
+		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := h.Close(ctx); err == nil {
+			t.Error("a confirm call hangs, and Close says that all is closed")
+		}
+		synctest.Wait()
+		tried := len(look(h, func() []string { return h.notes }))
+		time.Sleep(time.Hour)
+		if still := len(look(h, func() []string { return h.notes })); still != tried {
+			t.Errorf("after Close %d more deletions were tried", still-tried)
+		}
+		if h.litters() != 1 {
+			t.Errorf("%d markers are left to the producer, want 1", h.litters())
+		}
+	})
+}

@@ -1,7 +1,6 @@
 package confirmloop
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -134,13 +133,12 @@ func (l *litter) pause(d time.Duration) {
 	}
 }
 
-// close tries what waits once more, without any pause, and returns when that is done or the context has ended.
-func (l *litter) close(ctx context.Context) error {
+// close has what waits tried once more, without any pause; work tells when that is done.
+func (l *litter) close() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
 		close(l.closing)
 	}
-	l.mu.Unlock()
-	return waitFor(ctx, &l.work)
 }

@@ -11,6 +11,8 @@ var (
 	ErrUncertain = errors.New("store did not answer")
 	// ErrFull: the store is out of room for new messages. Nothing happened; try again later.
 	ErrFull = errors.New("store is full")
+	// ErrOverQuota: the producer has as many unfinished messages as it may have. Nothing happened; try again later.
+	ErrOverQuota = errors.New("producer is over its quota")
 	// ErrNotFound: no message of that name, nor a trace of one.
 	ErrNotFound = errors.New("no such message")
 	// ErrExists: another message stands under that name.

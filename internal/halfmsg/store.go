@@ -33,6 +33,7 @@ type Submitted struct {
 type Intake interface {
 	// Create stores messages as PENDING, due ConfirmAfter from now. A name that is taken: the same content answers with
 	// the state it has by now and no error, other content with ErrExists.
+	// A store may bound how many unfinished messages a producer has; more of them get ErrOverQuota.
 	Create(ctx context.Context, messages []Message) []Result
 	// Submit makes messages due now and claims for lease those that nobody holds; ABANDONED ones become PENDING with
 	// their attempts back at zero. SENDABLE, DEAD and final ones answer with their state and no error, but ROLLED_BACK

@@ -47,6 +47,10 @@ var (
 var faultTable = []fault{
 	{halfmsg.ErrUnavailable, codes.Unavailable, "STORE_UNAVAILABLE", "the store is out of reach; nothing was done", true},
 	{halfmsg.ErrFull, codes.ResourceExhausted, "STORE_FULL", "the store has no more room; nothing was stored", true},
+	{
+		halfmsg.ErrOverQuota, codes.ResourceExhausted, "PRODUCER_QUOTA",
+		"the producer has as many unfinished messages as it may have; nothing was stored", true,
+	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{errTooMany, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are under way; nothing was done", true},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,4 +185,45 @@ func TestURLs(t *testing.T) {
 	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}); err == nil || strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("a wrong password: %v", err)
 	}
+}
+
+// TestAProducerKeepsToItsQuota has one producer send more than it may leave unfinished, beside one that does not.
+func TestAProducerKeepsToItsQuota(t *testing.T) {
+	t.Parallel()
+	const quota = 1600
+	store, _, _ := fresh(t, redisstore.Config{Shards: 16, Quota: quota})
+	messages, names := numbered(2*quota, 10)
+	var kept, over []int
+	for i, r := range store.Create(t.Context(), messages) {
+		switch {
+		case r.Err == nil && r.State == halfmsg.Pending:
+			kept = append(kept, i)
+		case errors.Is(r.Err, halfmsg.ErrOverQuota):
+			over = append(over, i)
+		default:
+			t.Fatalf("message %d: %v, %v", i, r.State, r.Err)
+		}
+	}
+	if len(kept) != quota {
+		t.Errorf("%d of %d were stored, want %d", len(kept), len(messages), quota)
+	}
+	other := half("1")
+	other.Producer = "other"
+	create(t, store, other)
+	// What is stored is told so however full it is, in whatever state it has by now.
+	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, names[kept[0]])...)
+	again := []halfmsg.Message{messages[kept[0]], messages[kept[1]], messages[over[0]]}
+	for i, r := range store.Create(t.Context(), again) {
+		state, wrong := []halfmsg.State{halfmsg.Sendable, halfmsg.Pending, halfmsg.None}[i], i < 2 && r.Err != nil
+		if r.State != state || wrong || i == 2 && !errors.Is(r.Err, halfmsg.ErrOverQuota) {
+			t.Errorf("repeated, message %d: %v, %v", i, r.State, r.Err)
+		}
+	}
+	// What ends makes room.
+	for _, i := range kept[1:] {
+		if r := store.Rollback(t.Context(), []halfmsg.Name{names[i]})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	create(t, store, messages[over[0]])
 }

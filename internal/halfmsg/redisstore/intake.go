@@ -27,7 +27,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 		}
 	}
 	p := plan{
-		store: s, room: 4,
+		store: s, room: 4, head: []any{s.perShard(s.config.Quota)},
 		each: func(args []any, i int) []any {
 			m := &messages[i]
 			return append(args, m.ID, m.Digest(), clamp(m.ConfirmAfter, maxDue).Milliseconds(), rests[i])
@@ -43,6 +43,12 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 		}
 	}
 	return results
+}
+
+// perShard is a shard's part of a limit; that of none is none.
+func (s *Store) perShard(limit int) int {
+	shards := len(s.keys.shards)
+	return (max(0, limit) + shards - 1) / shards
 }
 
 // runReplicated makes calls of create.lua and, where replicas are asked for, waits for them.

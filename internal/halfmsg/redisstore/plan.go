@@ -90,11 +90,12 @@ const (
 	verdictLost    = 20
 	verdictExists  = 30
 	verdictMissing = 40
+	verdictOver    = 50
 )
 
 var verdicts = map[int64]error{
 	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
-	verdictMissing: halfmsg.ErrNotFound,
+	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota,
 }
 
 // result reads the reply about one message.

@@ -39,6 +39,9 @@ type Config struct {
 	Retention time.Duration
 	// MinReplicas is how many replicas must have a new message before Create says so. Defaults to none.
 	MinReplicas int
+	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
+	// counts its own part, so it is kept to about that many. Defaults to no limit.
+	Quota int
 	// Logger is told of what was mended and set aside. Defaults to slog.Default.
 	Logger *slog.Logger
 }

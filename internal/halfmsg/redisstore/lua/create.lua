@@ -1,14 +1,32 @@
 #!lua
 -- Purpose: stores new messages, or tells the state of those that are there.
 -- KEYS: 1 the shard's prefix
--- ARGV: for each producer: name, number of messages, and for each message: id, digest, milliseconds until it is due, the
---   rest of the record
+-- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; then for each producer: name, number of
+--   messages, and for each message: id, digest, milliseconds until it is due, the rest of the record
 -- Returns: for each message verdict + state
+local most = tonumber(ARGV[1])
+
+-- room is how many more messages a producer may have here. An index that cannot be counted is no reason to refuse any: it
+-- fails those that it concerns.
+local function room(g)
+  local left = most > 0 and most or math.huge
+  for s = 1, most > 0 and #KEPT or 0 do
+    local count = redis.pcall('ZCARD', g[s])
+    left = left - (type(count) == 'number' and count or 0)
+  end
+  return left
+end
+
 local function create(g, id, digest, after, rest)
+  -- One that is there already is told its state, however full it is.
+  if g.room <= 0 and call('EXISTS', g.record .. id) == 0 then
+    return OVER
+  end
   local record = 'half ' .. string.format('%.0f', now) .. ' ' .. digest .. ' ' .. rest
   if call('SET', g.record .. id, record, 'NX') then
     enter(g, FIRST, id, now, now + after)
     g.stored = true
+    g.room = g.room - 1
     return OK + FIRST
   end
   local _, _, theirs = head(g, id)
@@ -20,9 +38,10 @@ local function create(g, id, digest, after, rest)
 end
 
 local out = {}
-local at = 1
+local at = 2
 while ARGV[at] do
   local g = open(ARGV[at], ARGV[at + 1])
+  g.room = room(g)
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
   local last = at + 1 + 4 * ARGV[at + 1]
   for i = at + 2, last, 4 do

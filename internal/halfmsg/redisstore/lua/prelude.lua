@@ -7,7 +7,7 @@
 --     CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT   parts of key names
 --     MAXDUE, MAXLEASE, RETENTION                 milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
-local OK, ILLEGAL, LOST, EXISTS, MISSING = 0, 10, 20, 30, 40
+local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER = 0, 10, 20, 30, 40, 50
 
 local call = redis.call
 local time = call('TIME')
