@@ -90,7 +90,7 @@ func (s *scripts) command(args []string) Event {
 func messagesOf(name string, args []string) []Message {
 	switch name {
 	case "create":
-		return listed(args, 4, nil)
+		return listed(args[1:], 4, nil)
 	case "submit":
 		return listed(args[4:], 1, nil)
 	case "move":
