@@ -9,6 +9,9 @@ import (
 var producerRows = []row{
 	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
 	{name: "F08", users: racingUsers, fault: nothing, judge: bothRacesWereWon},
+	{name: "F09", users: lateUsers, fault: nothing, judge: wereSetAside},
+	{name: "F10", users: lyingUsers, fault: nothing, judge: liesWereHeard},
+	{name: "F12", users: hoardingUsers, fault: nothing, judge: litterIsCounted},
 	{name: "F20", users: stormingUsers, fault: nothing, judge: countedAsAnswered},
 }
 
