@@ -33,7 +33,7 @@ func newOperator(w *world) operator {
 
 // sees waits until a message stands in that state; without one it waits until there is no such message.
 func (o operator) sees(ctx context.Context, producer, id string, state pb.State) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, patience/2) // so that the load ends, and says what was seen
 	defer cancel()
 	for {
 		answer, err := o.GetMessage(ctx, &pb.GetMessageRequest{Producer: producer, Id: id})
