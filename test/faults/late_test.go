@@ -205,7 +205,7 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 // wereSetAside demands that the coordinators count what was set aside as often as its producers saw it.
 func wereSetAside(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
-	plain, strict, sdk := l.users[3].(*late), l.users[4].(*tooLateToCommit), l.users[5].(*lateSDK)
+	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
 	seen := int(plain.aside.Load() + sdk.aside.Load())
 	counted := w.counted(`msghandler_moves_total{event="given_up",fate="stored"}`)
 	t.Logf("%d were set aside (%d of the SDK), %d counted; %d stopped by a tombstone", seen, sdk.aside.Load(), counted,

@@ -245,7 +245,7 @@ func liesWereHeard(t *testing.T, w *world, l *load, _ End) {
 			t.Errorf("%s is 0: no lie was heard", metric)
 		}
 	}
-	flapped := int(l.users[3].(*flapper).flapped.Load())
+	flapped := int(userOf[*flapper](t, l).flapped.Load())
 	contradictions := w.counted(`msghandler_moves_total{event="committed",fate="contradiction"}`)
 	t.Logf("%d contradictions were counted, %d made", contradictions, flapped)
 	// An answer that came after the coordinator's patience was not heard, and contradicts nothing.

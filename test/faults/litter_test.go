@@ -66,7 +66,7 @@ const deletionTries = 5
 // litterIsCounted waits until the coordinators have given the first markers up, after the tries that they have.
 func litterIsCounted(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
-	h := l.users[3].(*hoarder)
+	h := userOf[*hoarder](t, l)
 	left := func() int { return w.counted(`msghandler_marker_deletions_total{result="left"}`) }
 	servers.Eventually(t, patience, "markers are tried often enough, and left to their producer", func() bool {
 		return left() > 0 && h.most() >= deletionTries
