@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -95,5 +96,31 @@ func TestAHistoryMergesTheFaults(t *testing.T) {
 	sent, killed, accepted := strings.Index(h, "sends"), strings.Index(h, "killed"), strings.Index(h, "accepted")
 	if sent < 0 || killed < sent || accepted < killed || strings.Contains(h, "something else") {
 		t.Errorf("the history is\n%s", h)
+	}
+}
+
+func TestWhatAProcessWasWritingDidNotHappen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal")
+	j, err := openJournal(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.ended("1", Committed)
+	j.end("2", Committed, func() {
+		again, err := openJournal(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.fate("1") != Committed || again.fate("2") != Undecided {
+			t.Errorf("after a death: %v and %v", again.fate("1"), again.fate("2"))
+		}
+		if again.ended("2", RolledBack) != RolledBack || again.ended("2", Committed) != RolledBack {
+			t.Error("the first end of a transaction does not stay")
+		}
+	})
+	lines, _, err := readJournal(path)
+	if err != nil || len(lines) < 2 || lines[1] != (entry{lineEnded, "2", wordRolledBack}) {
+		t.Errorf("the journal holds %v, %v", lines, err)
 	}
 }

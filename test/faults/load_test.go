@@ -242,6 +242,18 @@ type load struct {
 	running sync.WaitGroup
 }
 
+// userOf is the load's user of a kind.
+func userOf[T user](t *testing.T, l *load) (found T) {
+	t.Helper()
+	for _, u := range l.users {
+		if is, ok := u.(T); ok {
+			return is
+		}
+	}
+	t.Fatalf("the load has no %T", found)
+	return found
+}
+
 // newLoad starts the consumers and makes the producers.
 func newLoad(w *world) *load {
 	w.t.Helper()

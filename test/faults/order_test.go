@@ -178,14 +178,11 @@ func (r *racer) compete(ctx context.Context, at, to int, d deed) {
 func bothRacesWereWon(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	countedAsAnswered(t, w, l, end)
-	for _, u := range l.users {
-		if r, ok := u.(*racer); ok {
-			submit, rollback := r.submitFirst.Load(), r.rollbackFirst.Load()
-			t.Logf("of the races Submit came first in %d, Rollback in %d", submit, rollback)
-			if submit == 0 || rollback == 0 {
-				t.Error("one side has won all races: they were none")
-			}
-		}
+	r := userOf[*racer](t, l)
+	submit, rollback := r.submitFirst.Load(), r.rollbackFirst.Load()
+	t.Logf("of the races Submit came first in %d, Rollback in %d", submit, rollback)
+	if submit == 0 || rollback == 0 {
+		t.Error("one side has won all races: they were none")
 	}
 }
 

@@ -29,7 +29,16 @@ const patience = 2 * time.Minute
 // binary is the coordinator that TestMain has built.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) {
+	if config, is := os.LookupEnv(mortalVariable); is {
+		if err := liveAs(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(build(m))
+}
 
 func build(m *testing.M) int {
 	flag.Parse()
@@ -71,6 +80,8 @@ type world struct {
 	// node is the row's own RabbitMQ, where it has one.
 	node         *servers.RabbitServer
 	coordinators []*coordinator
+	// processes are producers that are processes of their own, where a row has some.
+	processes []*producerProcess
 }
 
 // coordinator is one address at which a process comes and goes.

@@ -1,0 +1,169 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+// journal is the database of a producer that is a process of its own: a file of lines, one for each thing that is known
+// for good. The line of a transaction's end is its business data and its marker at once. What was being written when the
+// process died is no line, and did not happen.
+type journal struct {
+	mu    sync.Mutex
+	file  *os.File
+	fates map[string]Fate
+	lines []entry
+}
+
+// entry is one line.
+type entry struct{ what, id, more string }
+
+// What the lines say.
+const (
+	lineSending    = "sending"
+	lineAccepted   = "accepted"
+	lineEnded      = "ended" // as committed or rolled back
+	lineSaid       = "said"
+	lineForgotten  = "forgotten"
+	lineSurprised  = "surprised"
+	lineSettled    = "settled"
+	wordCommitted  = "committed"
+	wordRolledBack = "rolled-back"
+)
+
+var fateOf = map[string]Fate{wordCommitted: Committed, wordRolledBack: RolledBack}
+
+func wordOf(fate Fate) string {
+	if fate == Committed {
+		return wordCommitted
+	}
+	return wordRolledBack
+}
+
+// readJournal reads whole lines, and says how many bytes they are.
+func readJournal(path string) (lines []entry, size int64, err error) {
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, 0, nil
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	for line := range strings.Lines(string(data)) {
+		what, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		id, more, _ := strings.Cut(rest, " ")
+		lines = append(lines, entry{what, id, more})
+	}
+	return lines, int64(len(data)), err
+}
+
+// openJournal recovers what an earlier process left.
+func openJournal(path string) (*journal, error) {
+	lines, size, err := readJournal(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{file: file, fates: map[string]Fate{}, lines: lines}
+	for _, l := range lines {
+		if l.what == lineEnded {
+			j.fates[l.id] = fateOf[l.more]
+		}
+	}
+	return j, file.Truncate(size)
+}
+
+// note writes a line. A process that cannot is of no use.
+func (j *journal) note(what, id, more string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.write(what, id, more)
+}
+
+func (j *journal) write(what, id, more string) {
+	line := strings.TrimRight(strings.Join([]string{what, id, more}, " "), " ") + "\n"
+	if _, err := j.file.WriteString(line); err != nil {
+		panic(err)
+	}
+}
+
+func (j *journal) fate(id string) Fate {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fates[id]
+}
+
+// end ends a transaction, unless it has ended before, and returns how it ended. inside is called when half of it is
+// written.
+func (j *journal) end(id string, fate Fate, inside func()) Fate {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if ended := j.fates[id]; ended != Undecided {
+		return ended
+	}
+	if _, err := fmt.Fprint(j.file, lineEnded, " ", id); err != nil {
+		panic(err)
+	}
+	inside()
+	if _, err := fmt.Fprint(j.file, " ", wordOf(fate), "\n"); err != nil {
+		panic(err)
+	}
+	if err := j.file.Sync(); err != nil {
+		panic(err)
+	}
+	j.fates[id] = fate
+	return fate
+}
+
+// ended ends a transaction, or learns how it ended.
+func (j *journal) ended(id string, fate Fate) Fate { return j.end(id, fate, func() {}) }
+
+// Put implements marker.Store.
+func (j *journal) Put(_ context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
+	standing := map[string]marker.Verdict{}
+	for _, id := range ids {
+		standing[id] = verdictOf(j.ended(id, map[bool]Fate{true: Committed, false: RolledBack}[v == marker.Committed]))
+	}
+	return standing, nil
+}
+
+// Lookup implements marker.Store. The last question plants the tombstone.
+func (j *journal) Lookup(_ context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+	found := map[string]marker.Verdict{}
+	for _, id := range ids {
+		fate := j.fate(id)
+		if fate == Undecided && final {
+			fate = j.ended(id, RolledBack)
+		}
+		if fate != Undecided {
+			found[id] = verdictOf(fate)
+		}
+	}
+	return found, nil
+}
+
+// Delete implements marker.Store. What is known stays known; only the note that somebody waits for it goes.
+func (j *journal) Delete(_ context.Context, ids []string) error {
+	for _, id := range ids {
+		j.note(lineForgotten, id, "")
+	}
+	return nil
+}
+
+// Capabilities implements marker.Store.
+func (j *journal) Capabilities() marker.Capabilities {
+	return marker.Capabilities{SurvivesRestart: true, DecidesFinal: true}
+}
+
+func verdictOf(fate Fate) marker.Verdict {
+	return map[Fate]marker.Verdict{
+		Undecided: marker.Unknown, Committed: marker.Committed, RolledBack: marker.RolledBack,
+	}[fate]
+}

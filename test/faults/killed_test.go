@@ -1,0 +1,176 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// producerProcess is a producer that is killed and started again, at the same address and with the same journal.
+type producerProcess struct {
+	mortal
+	ledger *Ledger
+	deaths int
+	stop   func()
+}
+
+func newProducerProcess(w *world, name, redis string) *producerProcess {
+	w.t.Helper()
+	p := &producerProcess{ledger: w.ledger, stop: func() {}, mortal: mortal{
+		Name: name, Redis: redis, Journal: filepath.Join(w.t.TempDir(), name), Listen: servers.Addresses(w.t, 1)[0],
+		Coordinators: w.targets(),
+	}}
+	w.t.Cleanup(func() { p.stop() })
+	return p
+}
+
+// start begins a life; ended is how it ends.
+func (p *producerProcess) start() (ended <-chan error, err error) {
+	config, err := json.Marshal(&p.mortal)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), mortalVariable+"="+string(config))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // it ends with this one
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	gone := make(chan struct{})
+	go func() {
+		done <- cmd.Wait()
+		close(gone)
+	}()
+	p.stop = func() {
+		stdin.Close()
+		_ = cmd.Process.Kill() // it may be gone
+		<-gone
+	}
+	return done, nil
+}
+
+// dieAt lives until it has died at a step.
+func (p *producerProcess) dieAt(step string, n int) error {
+	p.Step, p.N = step, n
+	ended, err := p.start()
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-ended:
+	case <-time.After(patience):
+		return fmt.Errorf("%s has not come %s", p.Name, step)
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		return fmt.Errorf("%s was to be killed %s: %w", p.Name, step, err)
+	}
+	p.ledger.Fault(fmt.Sprintf("kill -9 of producer %s, %s", p.Name, step))
+	p.deaths++
+	return nil
+}
+
+// liveOn begins a life without an end, and returns when it begins nothing new any more.
+func (p *producerProcess) liveOn() error {
+	p.Step = ""
+	if _, err := p.start(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); wait(50 * time.Millisecond) {
+		lines, _, err := readJournal(p.Journal)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(lines, entry{what: lineSettled}) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not come to an end with what it has begun", p.Name)
+}
+
+// tell brings what its database says into the ledger. It may be told again: the first word stands there too.
+func (p *producerProcess) tell(t *testing.T) (surprises []string) {
+	t.Helper()
+	lines, _, err := readJournal(p.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		key := p.Name + "/" + l.id
+		switch l.what {
+		case lineSending:
+			p.ledger.Sending(key, NewContent(exchange, p.Name, mortalBody(l.id)))
+		case lineAccepted:
+			p.ledger.Accepted(key)
+		case lineEnded:
+			p.ledger.Decide(key, fateOf[l.more])
+		case lineSaid:
+			p.ledger.Said(key, fateOf[l.more])
+		case lineSurprised:
+			surprises = append(surprises, key+": "+l.more)
+		}
+	}
+	return surprises
+}
+
+// killProducers lets two producers die at each step of their life, in an order that is drawn: one whose markers are part
+// of its transactions, and one whose markers are in Redis.
+func killProducers(_ context.Context, w *world, random *rand.Rand) {
+	w.processes = []*producerProcess{
+		newProducerProcess(w, "mortal", ""), newProducerProcess(w, "mortal-redis", servers.Redis(w.t).Addr),
+	}
+	lives := make(chan error)
+	for _, p := range w.processes {
+		own := rand.New(rand.NewPCG(random.Uint64(), 0))
+		go func() {
+			var err error
+			for _, i := range own.Perm(len(steps)) {
+				if err == nil {
+					err = p.dieAt(steps[i], 1+own.IntN(8))
+				}
+			}
+			lives <- errors.Join(err, p.liveOn())
+		}()
+	}
+	for range w.processes {
+		if err := <-lives; err != nil {
+			w.t.Error(err)
+		}
+	}
+	for _, p := range w.processes {
+		p.tell(w.t)
+	}
+}
+
+// diedEverywhere judges again by what the producers' databases say in the end.
+func diedEverywhere(t *testing.T, w *world, _ *load, end End) {
+	t.Helper()
+	for _, p := range w.processes {
+		if p.deaths != len(steps) {
+			t.Errorf("%s has died %d times", p.Name, p.deaths)
+		}
+		for _, s := range p.tell(t) {
+			t.Errorf("a surprise of its user: %s", s)
+		}
+		t.Logf("%s: %d ids, killed %d times", p.Name, len(w.ledger.IDs(p.Name)), p.deaths)
+	}
+	for _, f := range Check(w.ledger, end) {
+		t.Errorf("%s %s: %s\n%s", f.Verdict, f.Key, f.Words, w.ledger.History(f.Key))
+	}
+}

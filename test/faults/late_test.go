@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// operator looks at messages and decides about those that are set aside.
+type operator struct{ pb.AdminServiceClient }
+
+func newOperator(w *world) operator {
+	w.t.Helper()
+	conn, err := grpc.NewClient(w.coordinators[1].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	return operator{pb.NewAdminServiceClient(conn)}
+}
+
+// sees waits until a message stands in that state; without one it waits until there is no such message.
+func (o operator) sees(ctx context.Context, producer, id string, state pb.State) error {
+	ctx, cancel := context.WithTimeout(ctx, patience/2) // so that the load ends, and says what was seen
+	defer cancel()
+	for {
+		answer, err := o.GetMessage(ctx, &pb.GetMessageRequest{Producer: producer, Id: id})
+		if status.Code(err) == codes.NotFound && state == pb.State_STATE_UNSPECIFIED {
+			return nil
+		}
+		if err == nil && answer.GetRecord().GetState() == state {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s/%s is %v (%v), not %v", producer, id, answer.GetRecord().GetState(),
+				status.Code(err), state)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// lists says whether a message is on the list of a state, as an operator pages through it.
+func (o operator) lists(ctx context.Context, producer, id string, state pb.State) (bool, error) {
+	request := &pb.ListMessagesRequest{State: state, Producer: producer, PageSize: 50}
+	for more := true; more; more = request.PageToken != "" {
+		page, err := o.ListMessages(ctx, request)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range page.GetRecords() {
+			if r.GetMessage().GetId() == id {
+				return true, nil
+			}
+		}
+		request.PageToken = page.GetNextPageToken()
+	}
+	return false, nil
+}
+
+func named(producer, id string) []*pb.MessageName {
+	return []*pb.MessageName{{Producer: producer, Id: id}}
+}
+
+func (o operator) retry(ctx context.Context, producer, id string) error {
+	_, err := o.RetryMessages(ctx, &pb.RetryMessagesRequest{Names: named(producer, id), Reason: "a person has looked"})
+	return err
+}
+
+func (o operator) discard(ctx context.Context, producer, id string) error {
+	_, err := o.DiscardMessages(ctx, &pb.DiscardMessagesRequest{Names: named(producer, id), Reason: "a person has looked"})
+	return err
+}
+
+func lateUsers(w *world) []user {
+	hesitant := &late{plain: newPlain(w, "hesitant"), operator: newOperator(w)}
+	hesitant.open = true
+	strict := &tooLateToCommit{plain: newPlain(w, "strict"), operator: newOperator(w)}
+	sdk := &lateSDK{service: newService(w, "hesitant-sdk", memory.New()), operator: newOperator(w)}
+	sdk.open = true
+	return []user{hesitant, strict, sdk}
+}
+
+// late ends its transactions when the coordinators have stopped asking. It has no tombstone, so its messages are set
+// aside where an operator sees them.
+type late struct {
+	*plain
+	operator operator
+	aside    atomic.Int64
+}
+
+func (l *late) act(ctx context.Context, id string, random *rand.Rand) {
+	d, at := l.draw(id, random), random.IntN(len(l.coordinators))
+	l.want(d, "SendHalfMessage", l.sendHalf(ctx, at, d), codes.OK)
+	l.ledger.Accepted(d.key)
+	err := l.operator.sees(ctx, l.name, id, pb.State_STATE_ABANDONED)
+	if listed, failed := l.operator.lists(ctx, l.name, id, pb.State_STATE_ABANDONED); err != nil || failed != nil || !listed {
+		l.surprised("%s: listed as abandoned: %t: %v, %v", d.key, listed, err, failed)
+		return
+	}
+	l.aside.Add(1)
+	ends := []func(context.Context, int, deed){l.submits, l.isRetried, l.rollsBack, l.isDiscarded}
+	ends[d.way%len(ends)](ctx, at, d)
+}
+
+// submits late: the message comes back, and is delivered.
+func (l *late) submits(ctx context.Context, at int, d deed) {
+	l.ledger.Decide(d.key, Committed)
+	l.want(d, "the late Submit", l.submit(ctx, at+1, d, pb.Wait_WAIT_DONE), codes.OK)
+}
+
+// isRetried: it commits in silence, and an operator asks again.
+func (l *late) isRetried(ctx context.Context, _ int, d deed) {
+	l.ledger.Decide(d.key, Committed)
+	l.must(d, l.operator.retry(ctx, l.name, d.id))
+}
+
+// rollsBack late: that is refused, as a message that is set aside is an operator's. He asks again, and it is gone.
+func (l *late) rollsBack(ctx context.Context, at int, d deed) {
+	l.ledger.Decide(d.key, RolledBack)
+	l.want(d, "the late Rollback", l.rollback(ctx, at+1, d), codes.FailedPrecondition)
+	l.must(d, l.operator.retry(ctx, l.name, d.id))
+	l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ROLLED_BACK))
+	l.want(d, "Submit after that", l.submit(ctx, at+2, d, pb.Wait_WAIT_UNSPECIFIED), codes.FailedPrecondition)
+}
+
+// isDiscarded by an operator; nobody asks any more, and the producer clears its marker away itself.
+func (l *late) isDiscarded(ctx context.Context, at int, d deed) {
+	l.ledger.Decide(d.key, RolledBack)
+	l.must(d, l.operator.discard(ctx, l.name, d.id))
+	l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_UNSPECIFIED))
+	l.want(d, "Submit of what is discarded", l.submit(ctx, at+1, d, pb.Wait_WAIT_UNSPECIFIED), codes.NotFound)
+	l.forgotten.Store(d.id, true)
+}
+
+func (w *witness) must(d deed, err error) {
+	if err != nil {
+		w.surprised("%s: %v", d.key, err)
+	}
+}
+
+// tooLateToCommit plants a tombstone when it is asked for the last time, and tries to end its transactions after that.
+type tooLateToCommit struct {
+	*plain
+	operator operator
+	refused  atomic.Int64
+}
+
+func (l *tooLateToCommit) act(ctx context.Context, id string, random *rand.Rand) {
+	d, at := l.draw(id, random), random.IntN(len(l.coordinators))
+	l.want(d, "SendHalfMessage", l.sendHalf(ctx, at, d), codes.OK)
+	l.ledger.Accepted(d.key)
+	l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ROLLED_BACK))
+	if l.ledger.Decide(d.key, Committed) != RolledBack {
+		l.surprised("%s: it is rolled back, and its transaction commits", d.key)
+	}
+	l.want(d, "the late Submit", l.submit(ctx, at+1, d, pb.Wait_WAIT_UNSPECIFIED), codes.FailedPrecondition)
+	l.want(d, "the late Rollback", l.rollback(ctx, at+2, d), codes.OK)
+	l.refused.Add(1)
+}
+
+// lateSDK has a business that takes longer than the coordinators ask. Its Send knows nothing of that.
+type lateSDK struct {
+	*service
+	operator operator
+	aside    atomic.Int64
+}
+
+func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
+	d := l.draw(id, random)
+	commits := d.way%3 > 0
+	l.ledger.Sending(d.key, NewContent(exchange, l.name, d.body))
+	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: l.name, Body: d.body}
+	err := l.sdk.Send(ctx, m, func(ctx context.Context) error {
+		l.ledger.Accepted(d.key)
+		l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ABANDONED))
+		l.aside.Add(1)
+		if !commits {
+			l.ledger.Decide(d.key, RolledBack)
+			return errRefused
+		}
+		l.ledger.Decide(d.key, Committed)
+		return nil
+	})
+	if commits {
+		l.expect(d.key, err, nil)
+		return
+	}
+	l.expect(d.key, err, errRefused)
+	l.must(d, l.operator.retry(ctx, l.name, id))
+	l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ROLLED_BACK))
+}
+
+// wereSetAside demands that the coordinators count what was set aside as often as its producers saw it.
+func wereSetAside(t *testing.T, w *world, l *load, _ End) {
+	t.Helper()
+	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
+	seen := int(plain.aside.Load() + sdk.aside.Load())
+	counted := w.counted(`msghandler_moves_total{event="given_up",fate="stored"}`)
+	t.Logf("%d were set aside (%d of the SDK), %d counted; %d stopped by a tombstone", seen, sdk.aside.Load(), counted,
+		strict.refused.Load())
+	if counted != seen || plain.aside.Load() == 0 || sdk.aside.Load() == 0 || strict.refused.Load() == 0 {
+		t.Errorf("%d were seen set aside, %d are counted", seen, counted)
+	}
+}
