@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// SentinelServer is a private Sentinel that watches one master, under the name "main". Its methods are for the test's own
-// goroutine.
+// SentinelServer is a private Sentinel that watches one master, under the name "main". Its methods are for the test's
+// own goroutine.
 type SentinelServer struct {
 	// Addr is its host:port.
 	Addr string
