@@ -25,12 +25,13 @@ const (
 // Content is what a message says and where it goes.
 type Content struct {
 	Exchange, RoutingKey string
+	Size                 int
 	Digest               [sha256.Size]byte
 }
 
 // NewContent is the content of a message with a body.
 func NewContent(exchange, key string, body []byte) Content {
-	return Content{Exchange: exchange, RoutingKey: key, Digest: sha256.Sum256(body)}
+	return Content{Exchange: exchange, RoutingKey: key, Size: len(body), Digest: sha256.Sum256(body)}
 }
 
 // Copy is one delivery that a consumer got.
@@ -48,9 +49,10 @@ type Entry struct {
 	// Content is that of the first SendHalfMessage; Sent says that there was one.
 	Content Content
 	Sent    bool
-	// Accepted says that SendHalfMessage was answered with OK.
-	Accepted bool
-	Fate     Fate
+	// Accepted says that SendHalfMessage was answered with OK, first at AcceptedAt.
+	Accepted   bool
+	AcceptedAt time.Time
+	Fate       Fate
 	// Said holds the definite verdicts that the producer gave when it was asked.
 	Said map[Fate]bool
 	// Copies are in the order in which consumers got them.
@@ -96,7 +98,11 @@ func (l *Ledger) Sending(key string, content Content) {
 
 // Accepted is noted once SendHalfMessage has been answered with OK.
 func (l *Ledger) Accepted(key string) {
-	l.change(key, "producer", "the half message is accepted", func(e *Entry) { e.Accepted = true })
+	l.change(key, "producer", "the half message is accepted", func(e *Entry) {
+		if !e.Accepted {
+			e.Accepted, e.AcceptedAt = true, time.Now()
+		}
+	})
 }
 
 // Decide ends a business's transaction, unless it has ended before, and returns how it ended. It is the primary key of
@@ -155,16 +161,17 @@ func (l *Ledger) Totals() (ids, committed, copies int) {
 	return len(l.entries), committed, copies
 }
 
-// Undelivered counts the committed and accepted ids that no consumer has got yet.
-func (l *Ledger) Undelivered() (n int) {
+// Undelivered are the committed and accepted ids that no consumer has got yet.
+func (l *Ledger) Undelivered() map[string]Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.entries {
+	missing := map[string]Entry{}
+	for key, e := range l.entries {
 		if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 {
-			n++
+			missing[key] = *e
 		}
 	}
-	return n
+	return missing
 }
 
 // Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether

@@ -49,6 +49,8 @@ type witness struct {
 	ledger *Ledger
 	// open says that it cannot make a transaction fail, so that its last answer may be UNKNOWN.
 	open bool
+	// once says that it repeats no id.
+	once bool
 
 	mu   sync.Mutex
 	seen []string
@@ -102,18 +104,27 @@ type deed struct {
 }
 
 func (w *witness) draw(id string, random *rand.Rand) deed {
-	size := 1 << 10
+	size, ways := 1<<10, 100
 	if random.IntN(20) == 0 {
 		size = 64 << 10
 	}
+	if w.once {
+		ways = repeated
+	}
 	return deed{
-		id: id, key: w.key(id), body: bytes.Repeat([]byte(id+" "), size/(len(id)+1)),
-		way: random.IntN(100), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
+		id: id, key: w.key(id), body: bodyOf(id, size),
+		way: random.IntN(ways), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
 	}
 }
 
+// bodyOf is the body of an id's message, of that size or a little less.
+func bodyOf(id string, size int) []byte { return bytes.Repeat([]byte(id+" "), size/(len(id)+1)) }
+
+// repeated is the first of the ways that use an id more than once.
+const repeated = 94
+
 // repeats says whether the business is sent again, conflicts whether another one is sent under its id.
-func (d deed) repeats() bool   { return d.way >= 94 && d.way < 97 }
+func (d deed) repeats() bool   { return d.way >= repeated && d.way < 97 }
 func (d deed) conflicts() bool { return d.way >= 97 }
 
 // transact is the local transaction of an accepted half message.
@@ -142,6 +153,8 @@ type service struct {
 	witness
 	sdk     *producer.Producer
 	markers marker.Store
+	// told are the ids whose Send said that the business has committed, and so left a marker.
+	told sync.Map
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -149,7 +162,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // newService serves its callbacks until the test ends.
 func newService(w *world, name string, markers marker.Store) *service {
 	w.t.Helper()
-	s := &service{witness: witness{name: name, ledger: w.ledger}, markers: markers}
+	s := &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once}, markers: markers}
 	listener := listen(w.t)
 	var err error
 	s.sdk, err = producer.New(producer.Config{
@@ -215,6 +228,9 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 // expect notes an error that is none of those that the load asked for.
 func (s *service) expect(key string, got error, wanted ...error) {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
+	if got == nil {
+		s.told.Store(key, true)
+	}
 	for _, want := range wanted {
 		if errors.Is(got, want) {
 			return
@@ -266,9 +282,11 @@ func newLoad(w *world) *load {
 	for range 2 {
 		consume(w)
 	}
-	return &load{users: []user{
-		newService(w, "forgetful", memory.New()), newService(w, "kept", kept), newPlain(w, "plain"),
-	}}
+	l := &load{users: []user{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
+	if !w.options.once {
+		l.users = append(l.users, newPlain(w, "plain"))
+	}
+	return l
 }
 
 // consume notes every copy that comes, until the test ends.

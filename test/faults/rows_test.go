@@ -39,12 +39,15 @@ type row struct {
 	users func(w *world) []user
 	// fault breaks the world and mends it again, once or until the context ends. It returns with the world mended.
 	fault func(ctx context.Context, w *world, random *rand.Rand)
+	// heal is what people do about damage that the world cannot mend by itself, after the load. Nil does nothing.
+	heal func(t *testing.T, w *world, l *load)
 	// judge adds to what is demanded of every row; nil adds nothing.
 	judge func(t *testing.T, w *world, l *load, end End)
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows)
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, brokerRows,
+	producerRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},
@@ -82,6 +85,9 @@ func (r row) run(t *testing.T) {
 	case <-loaded:
 	case <-time.After(patience):
 		t.Fatalf("the producers' calls have not ended\n%s", w.tails())
+	}
+	if r.heal != nil {
+		r.heal(t, w, l)
 	}
 	mended := time.Now()
 	end := w.drain(patience)

@@ -2,9 +2,11 @@ package faults
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -62,6 +64,10 @@ type options struct {
 	settings []string
 	// redis are arguments for redis-server.
 	redis []string
+	// replica gives Redis one, and a Sentinel that the coordinators ask for the master.
+	replica bool
+	// once makes a load of the SDK's users alone, who repeat no id.
+	once bool
 	// ownBroker gives the row a RabbitMQ of its own, that it may stop.
 	ownBroker bool
 	// url is the Redis that the coordinators are told of; nil names the server itself.
@@ -76,7 +82,12 @@ type world struct {
 	options options
 	ledger  *Ledger
 	redis   *servers.RedisServer
-	broker  *servers.Vhost
+	// replica is that of redis, and sentinel the URL of what watches both, where the row has them.
+	replica  *servers.RedisServer
+	sentinel string
+	// forgot is what a fault made Redis forget.
+	forgot forgotten
+	broker *servers.Vhost
 	// node is the row's own RabbitMQ, where it has one.
 	node         *servers.RabbitServer
 	coordinators []*coordinator
@@ -95,6 +106,9 @@ type coordinator struct {
 func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{t: t, options: o, ledger: NewLedger(), redis: servers.Redis(t, o.redis...)}
+	if o.replica {
+		w.replicate()
+	}
 	if o.ownBroker {
 		w.node = servers.PrivateRabbitMQ(t)
 		w.broker = w.node.Vhost()
@@ -124,7 +138,7 @@ func (w *world) start(c *coordinator) {
 	}
 	defer out.Close()
 	c.cmd = exec.Command(binary, "serve")
-	redisURL, amqpURL := w.redis.URL(), w.broker.URL
+	redisURL, amqpURL := cmp.Or(w.sentinel, w.redis.URL()), w.broker.URL
 	if w.options.url != nil {
 		redisURL = w.options.url(w)
 	}
@@ -169,13 +183,34 @@ func (w *world) end(c *coordinator, signal syscall.Signal) error {
 func (w *world) ready(c *coordinator) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, "the coordinator is ready", func() bool {
-		response, err := http.Get("http://" + c.http + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		status, _ := c.page("/readyz")
+		return status == http.StatusOK
 	})
+}
+
+// unready waits until each coordinator says that it is not ready, and why.
+func (w *world) unready(why string) {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		servers.Eventually(w.t, patience, "a coordinator is not ready: "+why, func() bool {
+			status, text := c.page("/readyz")
+			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
+		})
+	}
+}
+
+// page reads a page of the coordinator; the status is 0 when there is no answer.
+func (c *coordinator) page(path string) (status int, text string) {
+	response, err := http.Get("http://" + c.http + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return response.StatusCode, string(body)
 }
 
 func (w *world) targets() string {
@@ -224,7 +259,7 @@ func (w *world) drain(within time.Duration) (end End) {
 			w.t.Fatal("the coordinators do not say what is on its way")
 		}
 		// What was published may still be on its way to a consumer.
-		if over || ok && okToo && len(underway) == 0 && (w.ledger.Undelivered() <= len(aside)) {
+		if over || ok && okToo && len(underway) == 0 && (len(w.ledger.Undelivered()) <= len(aside)) {
 			break
 		}
 		poll := time.NewTimer(200 * time.Millisecond)

@@ -10,10 +10,20 @@ import (
 	"testing"
 )
 
-// SentinelServer is a private Sentinel that watches one master, under the name "main".
+// SentinelServer is a private Sentinel that watches one master, under the name "main". Its methods are for the test's
+// own goroutine.
 type SentinelServer struct {
 	// Addr is its host:port.
 	Addr string
+
+	t    testing.TB
+	port int
+}
+
+// CLI runs redis-cli against it and returns what it printed. An error of the command ends the test.
+func (s *SentinelServer) CLI(args ...string) string {
+	s.t.Helper()
+	return redisCLI(s.t, s.port, args...)
 }
 
 // URL is redis://HOST:PORT/0?master=main.
@@ -35,8 +45,9 @@ func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *Sent
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &SentinelServer{Addr: loopback(port), t: t, port: port}
 	Eventually(t, redisStartTimeout, "the Sentinel knows the replicas", func() bool {
-		known := redisCLI(t, port, "SENTINEL", "REPLICAS", "main")
+		known := s.CLI("SENTINEL", "REPLICAS", "main")
 		for _, r := range replicas {
 			if !strings.Contains(known, r.Addr) {
 				return false
@@ -44,7 +55,7 @@ func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *Sent
 		}
 		return strings.Count(known, "master-link-status\nok") == len(replicas)
 	})
-	return &SentinelServer{Addr: loopback(port)}
+	return s
 }
 
 func launchSentinel(t testing.TB, path string, master int) (port int, err error) {

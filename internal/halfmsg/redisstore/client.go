@@ -130,13 +130,17 @@ func (a address) connect(look func(context.Context, *redis.Conn) error) redis.Un
 			MaintNotificationsConfig: quiet, ClusterStateReloadInterval: clusterReload,
 		})
 	case a.master != "":
-		return redis.NewFailoverClient(&redis.FailoverOptions{
+		client := redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: a.master, SentinelAddrs: a.addrs,
 			SentinelUsername: a.sentinel.user, SentinelPassword: a.sentinel.password,
 			Username: a.options.Username, Password: a.options.Password, DB: a.options.DB, TLSConfig: a.options.TLSConfig,
-			OnConnect: look, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
+			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, DisableIdentity: true,
 		})
+		// Set here it is for the master alone: the driver looks with the other one at connections to Sentinels as well,
+		// which hold no data and would never pass.
+		client.Options().OnConnect = look
+		return client
 	}
 	o := *a.options
 	o.Addr = a.addrs[0]

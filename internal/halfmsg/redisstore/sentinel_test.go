@@ -27,3 +27,24 @@ func TestBySentinel(t *testing.T) {
 		t.Errorf("on the master: %q", keys)
 	}
 }
+
+// New connections to the Sentinels are needed as well: the master is not all that goes away.
+func TestAFailoverIsFollowed(t *testing.T) {
+	t.Parallel()
+	master := servers.Redis(t)
+	replica := servers.Replica(t, master)
+	sentinel := servers.Sentinel(t, master, replica)
+	store := open(t, redisstore.Config{URL: sentinel.URL(), MinReplicas: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	sentinel.CLI("CLIENT", "KILL", "TYPE", "normal")
+	master.Kill()
+	servers.Eventually(t, 20*time.Second, "the store answers again", func() bool { return store.Ping(t.Context()) == nil })
+	submit(t, store, half("1").Name)
+	if !strings.HasPrefix(replica.CLI("ROLE"), "master") {
+		t.Error("it answers, and the replica is not the master")
+	}
+	master.Start()
+	master.Follow(replica)
+	create(t, store, half("2"))
+}

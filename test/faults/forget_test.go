@@ -1,0 +1,262 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/producer"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// What happens when Redis forgets what it has acknowledged: its last second in a power cut, or what a replica that
+// lagged never got. Nobody can promise the messages whose only record went with it. So their producers send them again,
+// as docs/guarantees.md says, and then nothing may be missing. No id is repeated under load: a Send that is repeated
+// after its record went makes a new message, and its copies cannot know of each other.
+var forgetRows = []row{
+	{
+		name: "F14", copies: true, litters: true, fault: powerCut(routed), heal: sendAgain, judge: copiesFlagged,
+		world: options{once: true},
+	},
+	{
+		name: "F14_unrouted", copies: true, litters: true, fault: powerCut(unrouted), heal: sendAgain,
+		judge: markersGone, world: options{once: true},
+	},
+	{
+		name: "F14_after_ack", copies: true, litters: true, fault: powerCut(unrouted), heal: sendAgain,
+		judge: markersKept, world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
+	},
+	{
+		name: "F15", copies: true, litters: true, fault: failOver, heal: sendAgain, judge: copiesFlagged,
+		world: options{once: true, replica: true},
+	},
+	{
+		name: "F15_wait", copies: true, litters: true, fault: failOverInStep, judge: copiesFlagged,
+		world: options{once: true, replica: true, settings: []string{"MSGHANDLER_REDIS_MIN_REPLICAS=1"}},
+	},
+}
+
+// forgotten is what Redis lost of what it had acknowledged.
+type forgotten struct {
+	// from and to bound when that was.
+	from, to time.Time
+	// messages counts those that were not delivered by then; unmarked those of them whose markers were deleted.
+	messages, unmarked int
+}
+
+// during says whether something acknowledged at that time may be forgotten.
+func (f forgotten) during(at time.Time) bool { return at.After(f.from) && at.Before(f.to) }
+
+const routed, unrouted = true, false
+
+// powerCut puts Redis back to where it was a second ago. Messages that cannot be routed meanwhile have their verdict,
+// and wait, which is where the order of publishing and deleting markers matters.
+func powerCut(routed bool) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, _ *rand.Rand) {
+		pause(ctx, time.Second)
+		if !routed {
+			w.bind(false)
+			defer w.bind(true)
+		}
+		w.forgot.from = time.Now()
+		earlier := w.redis.Copy()
+		w.ledger.Fault("what comes now is forgotten")
+		wait(time.Second)
+		w.redis.PutBack(earlier)
+		w.ledger.Fault("Redis is back as it was a second ago")
+		w.regressed()
+		w.allReady()
+	}
+}
+
+// bind gives the queue its binding, or takes it away.
+func (w *world) bind(bound bool) {
+	w.t.Helper()
+	conn, err := amqp.Dial(w.broker.URL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	channel, err := conn.Channel()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if bound {
+		err = channel.QueueBind(queue, "#", exchange, false, nil)
+	} else {
+		err = channel.QueueUnbind(queue, "#", exchange, nil)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.ledger.Fault(fmt.Sprintf("the queue is bound: %t", bound))
+}
+
+// replicate gives Redis a replica and a Sentinel.
+func (w *world) replicate() {
+	w.t.Helper()
+	w.replica = servers.Replica(w.t, w.redis)
+	w.sentinel = servers.Sentinel(w.t, w.redis, w.replica).URL()
+}
+
+// failOver cuts the replica off for a second; then the master dies, and the Sentinel puts the replica in charge.
+func failOver(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.cutReplica()
+	w.redis.Kill()
+	w.promoted()
+	w.regressed()
+	w.allReady()
+}
+
+// failOverInStep does the same where a half message is acknowledged only when a replica has it. While there is none,
+// its outcome is unknown; nothing that was acknowledged is forgotten.
+func failOverInStep(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.cutReplica()
+	w.refuses(codes.Unknown, "OUTCOME_UNKNOWN")
+	w.redis.Kill()
+	w.promoted()
+	w.regressed()
+	w.replica.Start()
+	w.replica.Follow(w.redis)
+	w.ledger.Fault("the former master is its replica")
+	w.allReady()
+}
+
+// cutReplica ends the replication for a second, after all that was acknowledged until then has arrived.
+func (w *world) cutReplica() {
+	w.t.Helper()
+	w.forgot.from = time.Now()
+	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr})
+	defer client.Close()
+	pipe := client.Pipeline() // WAIT is about what its own connection has written
+	pipe.Set(w.t.Context(), "in step", "", time.Minute)
+	have := pipe.Do(w.t.Context(), "wait", 1, patience.Milliseconds())
+	if _, err := pipe.Exec(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	if n, err := have.Int(); err != nil || n != 1 {
+		w.t.Fatalf("%d replicas are in step, %v", n, err)
+	}
+	w.replica.CLI("REPLICAOF", "127.0.0.1", "1") // where nobody is
+	w.ledger.Fault("the replica gets nothing any more")
+	wait(time.Second)
+}
+
+// promoted waits until the replica is the master. The former master counts as its replica from now on.
+func (w *world) promoted() {
+	w.t.Helper()
+	w.ledger.Fault("the master is dead")
+	servers.Eventually(w.t, patience, "the Sentinel puts the replica in charge", func() bool {
+		return strings.HasPrefix(w.replica.CLI("ROLE"), "master")
+	})
+	w.redis, w.replica = w.replica, w.redis
+	w.ledger.Fault("the replica is the master")
+}
+
+// regressed demands that every coordinator notices that Redis went back, and says so in all the ways it has.
+func (w *world) regressed() {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		servers.Eventually(w.t, patience, "a coordinator says that Redis went back", func() bool {
+			_, ready := c.page("/readyz")
+			_, metrics := c.page("/metrics")
+			log, err := os.ReadFile(c.log)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return strings.Contains(ready, "went back in time") && strings.Contains(string(log), "REDIS WENT BACK IN TIME") &&
+				!strings.Contains(metrics, "msghandler_store_regressions_total 0")
+		})
+	}
+	// By now every answer of before has reached its producer, who notes when.
+	w.forgot.to = time.Now()
+}
+
+// sendAgain is what producers do about messages that were forgotten: they compare what they committed in those moments
+// with what was delivered, and send the rest again. Before that nothing may be left in Redis, or in a coordinator's
+// memory. What was acknowledged at another time may not be missing at all.
+func sendAgain(t *testing.T, w *world, l *load) {
+	t.Helper()
+	servers.Eventually(t, patience, "nothing is on its way", func() bool {
+		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE)
+		return ok && len(underway) == 0
+	})
+	for _, c := range w.coordinators {
+		if err := w.end(c, syscall.SIGTERM); err != nil {
+			t.Errorf("a coordinator that was asked to stop: %v", err)
+		}
+		w.start(c)
+		w.ready(c)
+	}
+	missing := w.ledger.Undelivered()
+	for key, e := range missing {
+		if !w.forgot.during(e.AcceptedAt) {
+			t.Errorf("%s is missing, and Redis had not forgotten it:\n%s", key, w.ledger.History(key))
+		}
+		name, id, _ := strings.Cut(key, "/")
+		for _, u := range l.users {
+			if s, is := u.(*service); is && s.name == name && s.repeat(t, id, e) {
+				w.forgot.unmarked++
+			}
+		}
+	}
+	w.forgot.messages = len(missing)
+	t.Logf("%d messages were forgotten and not delivered, %d of them without their marker",
+		len(missing), w.forgot.unmarked)
+}
+
+// repeat sends a message of earlier again. It says whether the marker that its Send had left is gone, so that the
+// business was run again, and found its own data.
+func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
+	t.Helper()
+	key := s.key(id)
+	_, marked := s.told.Load(key)
+	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
+	err := s.sdk.Send(t.Context(), m, func(context.Context) error {
+		unmarked = marked
+		s.ledger.Decide(key, Committed)
+		return nil
+	})
+	if err != nil && !errors.Is(err, producer.ErrAlreadyCommitted) {
+		t.Errorf("%s sent again: %v", key, err)
+	}
+	s.ledger.Noted(key, "producer", "has sent it again")
+	return unmarked
+}
+
+// copiesFlagged demands that messages were sent a second time: they were done, and Redis forgot it.
+func copiesFlagged(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	if flagged, _ := w.ledger.Flagged(); flagged == 0 {
+		t.Error("no message was sent again that Redis had forgotten to be done")
+	}
+}
+
+// markersGone demands that messages were forgotten after their markers had been deleted: the fault of before_publish.
+func markersGone(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	if w.forgot.unmarked == 0 {
+		t.Errorf("of %d forgotten messages none had lost its marker", w.forgot.messages)
+	}
+}
+
+// markersKept demands that the producers still had the markers of all that was forgotten.
+func markersKept(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	if w.forgot.messages == 0 || w.forgot.unmarked > 0 {
+		t.Errorf("%d messages were forgotten, %d of them without their marker", w.forgot.messages, w.forgot.unmarked)
+	}
+}
