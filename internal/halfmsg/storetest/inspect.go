@@ -108,8 +108,11 @@ func stats(s *suite) {
 		s.Fatal(err)
 	}
 	want := []halfmsg.Stat{
-		{State: halfmsg.Pending, Count: 3}, {State: halfmsg.Sendable, Count: 2}, {State: halfmsg.Abandoned, Count: 1},
-		{State: halfmsg.Dead, Count: 4}, {State: halfmsg.Acknowledged, Count: 2},
+		{State: halfmsg.Pending, Count: 3},
+		{State: halfmsg.Sendable, Count: 2},
+		{State: halfmsg.Abandoned, Count: 1},
+		{State: halfmsg.Dead, Count: 4},
+		{State: halfmsg.Acknowledged, Count: 2},
 	}
 	if len(got) != len(want) {
 		s.Fatalf("got %+v", got)
