@@ -87,7 +87,7 @@ func TestTheCoordinatorDiesBetweenTheAcknowledgementAndTheDeletion(t *testing.T)
 	w.drained(patience)
 	w.onlyTraces()
 	w.get(channel, "bills")
-	if queue, err := channel.QueueInspect("bills"); err != nil || queue.Messages != 0 {
+	if queue, err := channel.QueueDeclarePassive("bills", true, false, false, false, nil); err != nil || queue.Messages != 0 {
 		t.Errorf("%d copies more, %v", queue.Messages, err)
 	}
 }
