@@ -109,14 +109,19 @@ func (c *Confirmer) Waiting() int {
 // Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
 // still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
 // leases; then the context's error is returned. Offer hands everything back from now on. It may be called repeatedly.
-func (c *Confirmer) Close(ctx context.Context) error {
+func (c *Confirmer) Close(ctx context.Context) (err error) {
+	// Only then: the send side, which closes later, may still have markers to be deleted.
+	defer func() {
+		if err != nil {
+			c.cancel()
+		}
+	}()
 	c.mu.Lock()
 	c.closing = true
 	for _, p := range c.producers {
 		c.dispatch(p)
 	}
 	c.mu.Unlock()
-	defer c.cancel()
 	if err := waitFor(ctx, &c.work); err != nil {
 		c.litter.close() // or it would go on trying when nobody minds it any more
 		return fmt.Errorf("confirm calls are still under way: %w", err)

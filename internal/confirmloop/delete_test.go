@@ -133,3 +133,20 @@ func TestACloseThatCannotWaitEndsTheDeletionsToo(t *testing.T) {
 		}
 	})
 }
+
+// The send side closes after the confirm side, and may still learn of markers that are left over.
+func TestAfterCloseADeletionIsStillTriedOnce(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { return ctx.Err() })
+		h.submit(h.have("orders", "1")...)
+		synctest.Wait()
+		if err := h.Close(h.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.DeleteMarkers(h.sent)
+		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")
+		if h.litters() != 0 {
+			t.Errorf("%d markers were given up, after Close", h.litters())
+		}
+	})
+}
