@@ -147,6 +147,7 @@ func TestAfterCloseAcknowledgedMessagesAreHandedBack(t *testing.T) {
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
 		claims := h.acknowledged("orders", "1", "2", "3")
 		h.OfferAcknowledged(claims[:2], time.Now().Add(held))
+		synctest.Wait() // the first is under way
 		closed := make(chan error, 1)
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
