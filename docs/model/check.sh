@@ -12,7 +12,7 @@ failed=0
 # What names an assertion in the checker's report.
 declare -A assertion=(
   [P1]='half_ok' [P2]='&&fate)&&' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [ALIEN]='content==1'
-  [CONTRADICTION]='said_committed&&said_rolled_back'
+  [CONTRADICTION]='said_committed&&said_rolled_back' [LITTER]='!(left)'
 )
 
 # search makes the checker for a set of switches, runs it and leaves its report in $work/report.
@@ -66,6 +66,7 @@ small() {
   found DUP -DCOPIES_FORGOTTEN
   found P5 -DUNREACHABLE_COUNTS
   found P2 -DSUBMIT_TOO_EARLY -DTRUST=1
+  found LITTER -DMARKER_IN_MEMORY -DAFTER_ACK=1
 }
 
 large() {

@@ -3,10 +3,11 @@
 
    The first part is the vocabulary and the table of moves; test/model compares it with internal/halfmsg/state.go. */
 
-mtype = { s_none, s_pending, s_sendable, s_done, s_rolled_back, s_abandoned, s_dead };
+mtype = { s_none, s_pending, s_sendable, s_done, s_rolled_back, s_abandoned, s_dead, s_acknowledged };
 
 mtype = { e_send, e_submit, e_rollback, e_committed, e_rolled_back, e_unknown, e_unreachable, e_given_up,
-          e_acked, e_refused, e_unsure, e_exhausted, e_released, e_retry, e_discard };
+          e_acked, e_acked_marked, e_refused, e_unsure, e_exhausted, e_marker_deleted, e_marker_kept, e_marker_left,
+          e_released, e_retry, e_discard };
 
 mtype = { b_idle, b_running, b_committed, b_aborted };    /* the business: the only truth about "committed" */
 mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
@@ -44,6 +45,9 @@ mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 #ifndef AFTER_ACK
 #define AFTER_ACK 0 /* delete_business.when: after_ack */
 #endif
+#ifndef DELETES
+#define DELETES 1   /* failed deletions of the marker of an acknowledged message before the last one */
+#endif
 #ifndef TRUST
 #define TRUST 0     /* submit.trust */
 #endif
@@ -66,11 +70,11 @@ byte content = 0;           /* 1 is what the first SendHalfMessage said */
 byte holder = 0;            /* whose token is kept with the record; 0 is nobody's */
 bool live = false;          /* the lease has not ended, by the store's clock */
 bool hurry = false;         /* somebody submitted or retried it while its owner was busy */
-byte confirms = 0, publishes = 0, copies = 0;
+byte confirms = 0, publishes = 0, copies = 0, deletes = 0;
 /* what Redis falls back to */
 bool have_snap = false, sn_live = false, sn_hurry = false;
 mtype sn_rec = s_none;
-byte sn_holder = 0, sn_confirms = 0, sn_publishes = 0, sn_copies = 0;
+byte sn_holder = 0, sn_confirms = 0, sn_publishes = 0, sn_copies = 0, sn_deletes = 0;
 
 /* ---- the producer and the network ------------------------------------------------------------------------------- */
 mtype biz = b_idle, marker = m_none;
@@ -86,6 +90,7 @@ bool done = false;          /* the broker has acknowledged and routed a copy */
 bool fate = false;          /* a verdict is stored */
 bool said_committed = false, said_rolled_back = false;
 bool discarded = false, forgot = false;
+bool left = false;          /* a marker was left to the producer's own clean-up */
 byte unknowns = 0;          /* UNKNOWN answers that a producer really gave, up to ATTEMPTS + 1 */
 
 byte faults = FAULTS;       /* what is left in the purse */
@@ -113,17 +118,24 @@ inline next(state, event) {
   :: state == s_abandoned && event == e_retry -> to = s_pending
   :: state == s_abandoned && event == e_discard -> to = s_none
   :: state == s_sendable && event == e_acked -> to = s_done
+  :: state == s_sendable && event == e_acked_marked -> to = s_acknowledged
   :: state == s_sendable && event == e_refused -> to = s_sendable
   :: state == s_sendable && event == e_unsure -> to = s_sendable
   :: state == s_sendable && event == e_exhausted -> to = s_dead
   :: state == s_sendable && event == e_released -> to = s_sendable
   :: state == s_sendable && event == e_retry -> to = s_sendable
+  :: state == s_acknowledged && event == e_marker_deleted -> to = s_done
+  :: state == s_acknowledged && event == e_marker_kept -> to = s_acknowledged
+  :: state == s_acknowledged && event == e_marker_left -> to = s_done
+  :: state == s_acknowledged && event == e_released -> to = s_acknowledged
+  :: state == s_acknowledged && event == e_retry -> to = s_acknowledged
   :: state == s_dead && event == e_retry -> to = s_sendable
   :: state == s_dead && event == e_discard -> to = s_none
   :: else -> moved = false; to = s_none
   fi
 }
 
+/* kept whole: what is acknowledged has no content any more, and must be out */
 #define KEPT (rec == s_pending || rec == s_sendable || rec == s_abandoned || rec == s_dead)
 
 /* P1, in every state: what has committed is kept, or out. */
@@ -137,7 +149,7 @@ inline snapshot() {
   if
   :: faults > 0 && !have_snap && !forgot && (REGRESS == 2 || rec != s_none) ->
      have_snap = true; sn_rec = rec; sn_holder = holder; sn_live = live; sn_hurry = hurry;
-     sn_confirms = confirms; sn_publishes = publishes; sn_copies = copies
+     sn_confirms = confirms; sn_publishes = publishes; sn_copies = copies; sn_deletes = deletes
   :: true
   fi
 #else
@@ -145,7 +157,7 @@ inline snapshot() {
 #endif
 }
 
-inline drop_notes() { holder = 0; live = false; hurry = false; confirms = 0; publishes = 0; copies = 0 }
+inline drop_notes() { holder = 0; live = false; hurry = false; confirms = 0; publishes = 0; copies = 0; deletes = 0 }
 
 /* create.lua */
 inline r_send(what) {
@@ -172,7 +184,9 @@ inline take(me, counts) {
 }
 
 /* what an owner knows of a message that it has claimed */
-inline remember(me) { attempt = copies + 1; final = (confirms >= ATTEMPTS); last = (publishes >= STEPS) }
+inline remember(me) {
+  attempt = copies + 1; final = (confirms >= ATTEMPTS); last = (publishes >= STEPS); spent = (deletes >= DELETES)
+}
 
 /* submit.lua: ok says that it was claimed */
 inline r_submit(me, ok) {
@@ -198,7 +212,7 @@ inline r_bring(event) {
         if :: to == s_none -> discarded = true :: else -> fate = true fi;
         rec = to; drop_notes()
      :: else ->
-        if :: event == e_retry -> confirms = 0; publishes = 0 :: else fi;
+        if :: event == e_retry -> confirms = 0; publishes = 0; deletes = 0 :: else fi;
         if
         :: to == rec && live -> hurry = true
         :: else -> rec = to; live = false
@@ -211,20 +225,26 @@ inline r_bring(event) {
 
 inline apply(me, event, hold) {
   if
-  :: to == s_done -> rec = to; drop_notes()
+  :: to == s_done ->
+     assert(!(event == e_marker_deleted && marker == m_committed));  /* LITTER */
+     left = (left || event == e_marker_left);
+     rec = to; drop_notes()
+  :: to == s_acknowledged && rec != to -> rec = to; drop_notes(); holder = me; live = true
   :: to == s_rolled_back -> rec = to; fate = true; drop_notes()
   :: else ->
      if
      :: event == e_unknown || event == e_given_up -> confirms++
      :: event == e_refused || event == e_exhausted -> publishes++; copies++
      :: event == e_unsure -> copies++
+     :: event == e_marker_kept -> deletes++
 #ifdef UNREACHABLE_COUNTS   /* defect: a producer out of reach uses up an attempt */
      :: event == e_unreachable -> confirms++
 #endif
      :: else
      fi;
      if
-     :: hurry && (event == e_unknown || event == e_given_up || event == e_refused || event == e_exhausted) ->
+     :: hurry && (event == e_unknown || event == e_given_up || event == e_refused || event == e_exhausted ||
+                 event == e_marker_kept) ->
         hurry = false;
         if
         :: to == s_abandoned -> next(to, e_retry); confirms = 0; publishes = 0
@@ -259,7 +279,8 @@ inline r_settle(me, event, hold, ok) {
   :: else
 #else
   :: rec == s_none ->                                       /* ErrLeaseLost */
-  :: rec == s_done -> ok = (event == e_acked)               /* the same word, said before */
+  :: rec == s_done ->                                       /* the same word, said before */
+     ok = (event == e_acked || event == e_marker_deleted || event == e_marker_left)
   :: rec == s_rolled_back -> ok = (event == e_rolled_back)
   :: else ->
      if
@@ -267,7 +288,8 @@ inline r_settle(me, event, hold, ok) {
      :: else ->
         next(rec, event);
         if
-        :: !moved -> ok = (event == e_committed && rec == s_sendable)  /* made before, by an owner that kept its lease */
+        :: !moved ->                                        /* made before, by an owner that kept its lease */
+           ok = (event == e_committed && rec == s_sendable || event == e_acked_marked && rec == s_acknowledged)
         :: else -> snapshot(); apply(me, event, hold); ok = true
         fi
      fi
@@ -297,6 +319,7 @@ inline confirm(final, ans) {
 
 inline delete_business() {
   assert(fate || forgot);                                   /* P3 */
+  assert(!AFTER_ACK || marker != m_committed || done);      /* P3 */
   if
   :: marker == m_committed && MARKER == 2 && ROW_KEPT -> marker = m_cleaned
   :: marker == m_committed && !(MARKER == 2 && ROW_KEPT) -> marker = m_none
@@ -356,7 +379,7 @@ inline arrive(n) {
 inline let_go(me) {
   if :: holder == me -> holder = GONE :: else fi;
   if :: sn_holder == me -> sn_holder = GONE :: else fi;
-  attempt = 0; final = false; last = false; hold = false; ok = false; word = e_released
+  attempt = 0; final = false; last = false; spent = false; hold = false; ok = false; word = e_released
 }
 
 /* it dies: its token stays behind, and nobody answers for it */
@@ -364,12 +387,13 @@ inline let_go(me) {
 
 proctype Owner(byte me) {
   byte attempt = 0;
-  bool final = false, last = false, hold = false, ok = false;
+  bool final = false, last = false, spent = false, hold = false, ok = false;
   mtype word = e_released;
 end_idle:
   if
   :: atomic { rec == s_pending && !live -> snapshot(); take(me, false); remember(me) }
   :: atomic { rec == s_sendable && !live -> snapshot(); take(me, true); remember(me) }; goto publish
+  :: atomic { rec == s_acknowledged && !live -> snapshot(); take(me, false); remember(me) }; goto forget
   :: atomic { net_submit > 0 -> net_submit--; r_submit(me, ok);
        if :: ok -> ok = false; remember(me) :: else -> goto end_idle fi };
      if
@@ -417,16 +441,22 @@ settle_verdict:
 publish:
   if
   :: DIES; goto end_idle
-  :: atomic { word = e_released }                           /* no room, broker away, stopping, lease nearly over */
+  :: atomic { word = e_released; hold = false }             /* no room, broker away, stopping, lease nearly over */
   :: atomic {                                               /* an owner that is stopped right before goes on all the same */
+       hold = false;
        assert(biz == b_committed && fate && (!said_rolled_back || (REGRESS && !ROW_KEPT)));  /* P2 */
        assert(content == 1);                                /* ALIEN */
        if
-       :: word = e_acked; arrive(attempt); done = true
+       :: arrive(attempt); done = true;
+#ifdef MARKER_IN_MEMORY     /* defect: DONE at once, and only this owner knows that the marker is still there */
+          word = e_acked
+#else
+          word = (AFTER_ACK -> e_acked_marked : e_acked); hold = AFTER_ACK
+#endif
        :: faults > 0 -> faults--; word = e_unsure; if :: arrive(attempt) :: true fi
        :: faults > 0 -> faults--; if :: arrive(attempt) :: true fi;
 #ifdef RETURNS_IGNORED      /* defect: a returned message is acknowledged as well, and only that is looked at */
-          word = e_acked
+          word = (AFTER_ACK -> e_acked_marked : e_acked); hold = AFTER_ACK
 #else
           word = (last -> e_exhausted : e_refused)
 #endif
@@ -436,15 +466,35 @@ publish:
 settle_outcome:
   if
   :: DIES; goto end_idle
-  :: atomic { r_settle(me, word, false, ok) }
-  :: atomic { faults > 0 -> faults--; r_settle(me, word, false, ok); goto settle_outcome }  /* the answer is lost */
+  :: atomic { r_settle(me, word, hold, ok) }
+  :: atomic { faults > 0 -> faults--; r_settle(me, word, hold, ok); goto settle_outcome }  /* the answer is lost */
   fi;
   if
   :: DIES; goto end_idle
+  :: atomic { ok && word == e_acked_marked -> ok = false }
   :: atomic { ok && word == e_acked && (AFTER_ACK || attempt > 1) -> if :: delete_business() :: true fi;
        let_go(me); goto end_idle }
-  :: atomic { !(ok && word == e_acked && (AFTER_ACK || attempt > 1)) -> let_go(me); goto end_idle }
-  fi
+  :: atomic { !(ok && (word == e_acked_marked || word == e_acked && (AFTER_ACK || attempt > 1))) ->
+       let_go(me); goto end_idle }
+  fi;
+
+forget:
+  hold = false;
+  if
+  :: DIES; goto end_idle
+  :: atomic { word = e_released }                           /* no room, its target is left alone, stopping */
+  :: atomic { delete_business(); word = e_marker_deleted }
+  :: atomic { if :: delete_business() :: true fi;           /* it failed, or nobody heard that it did not */
+       word = (spent -> e_marker_left : e_marker_kept) }
+  fi;
+
+settle_marker:
+  if
+  :: DIES
+  :: atomic { r_settle(me, word, false, ok); let_go(me) }
+  :: atomic { faults > 0 -> faults--; r_settle(me, word, false, ok); goto settle_marker }  /* the answer is lost */
+  fi;
+  goto end_idle
 }
 
 /* ---- everything else that happens -------------------------------------------------------------------------------- */
@@ -463,7 +513,7 @@ end:
   :: atomic { live && holder == GONE -> live = false }      /* a dead owner's lease always ends */
   :: atomic { live && holder != GONE && faults > 0 -> faults--; stalled = true; live = false }
   /* operators */
-  :: atomic { faults > 0 && KEPT -> faults--; r_bring(e_retry) }
+  :: atomic { faults > 0 && (KEPT || rec == s_acknowledged) -> faults--; r_bring(e_retry) }
   :: atomic { faults > 0 && KEPT && rec != s_sendable -> faults--; r_bring(e_discard) }
   /* a restart of the producer with markers in memory */
   :: atomic { MARKER == 0 && faults > 0 && producer_done -> faults--; marker = m_none }
@@ -474,11 +524,15 @@ end:
 #if REGRESS > 0
   :: atomic { faults > 0 && have_snap -> faults--; have_snap = false; forgot = true;
        rec = sn_rec; holder = sn_holder; live = sn_live; hurry = sn_hurry;
-       confirms = sn_confirms; publishes = sn_publishes; copies = sn_copies; p1();
-       sn_rec = s_none; sn_holder = 0; sn_live = false; sn_hurry = false; sn_confirms = 0; sn_publishes = 0; sn_copies = 0 }
+       confirms = sn_confirms; publishes = sn_publishes; copies = sn_copies; deletes = sn_deletes; p1();
+       sn_rec = s_none; sn_holder = 0; sn_live = false; sn_hurry = false; sn_confirms = 0; sn_publishes = 0; sn_copies = 0;
+       sn_deletes = 0 }
 #endif
-  /* STUCK: when nothing can happen any more, the message's story has come to an end that somebody sees */
-  :: atomic { timeout -> assert(rec != s_pending && rec != s_sendable && !live && producer_done); break }
+  /* STUCK: when nothing can happen any more, the message's story has come to an end that somebody sees.
+     LITTER: deleted after the acknowledgement, the marker of what is done is gone, unless it was left after the last try */
+  :: atomic { timeout ->
+       assert(rec != s_pending && rec != s_sendable && rec != s_acknowledged && !live && producer_done);
+       assert(!(AFTER_ACK && rec == s_done && marker == m_committed && !left)); break }
   od
 }
 

@@ -37,6 +37,7 @@ type sides struct {
 	server      *server.Server
 	sendLoop    *loop.Loop
 	confirmLoop *loop.Loop
+	deleteLoop  *loop.Loop
 }
 
 // openSides opens the send side, the confirm side and the server, in this order: each is there before anything is handed
@@ -53,6 +54,7 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	}
 	s.sendLoop.Start()
 	s.confirmLoop.Start()
+	s.deleteLoop.Start()
 	a.serve("grpc", func() error { return s.server.Serve(a.grpcDoor) })
 	s.server.SetServing(true)
 	return nil
@@ -95,11 +97,10 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 		Logger:             a.logger,
 		Metrics:            a.metrics,
 	}
-	c.AfterAck = func(claims []halfmsg.Claim) {
-		if a.settings.DeleteBusiness.When != config.AfterAck {
-			claims = markersLeft(claims)
-		}
-		s.confirmer.DeleteMarkers(claims)
+	if a.settings.DeleteBusiness.When == config.AfterAck {
+		c.Forget = func(claims []halfmsg.Claim, until time.Time) { s.confirmer.OfferAcknowledged(claims, until) }
+	} else {
+		c.AfterAck = func(claims []halfmsg.Claim) { s.confirmer.DeleteMarkers(markersLeft(claims)) }
 	}
 	s.sender = sendloop.New(c)
 	a.closeWith(closer{name: "send side", close: s.sender.Close})
@@ -145,12 +146,23 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 	a.closeWith(closer{name: "confirm side", share: confirmShare, close: s.confirmer.Close})
 }
 
+// leftSchedule is when messages are looked for that wait for the end of their markers although those are deleted before
+// publishing: left from a time when the configuration said otherwise, or of a coordinator that it says otherwise.
+const leftSchedule = "@every 30s"
+
 // openLoops builds the loops of both sides; they are started when all is there.
 func (a *App) openLoops(s *sides) (err error) {
 	if s.sendLoop, err = a.newLoop("send", a.settings.Send.Schedule, s.sender.Pass); err != nil {
 		return err
 	}
 	if s.confirmLoop, err = a.newLoop("confirm", a.settings.Confirm.Schedule, s.confirmer.Pass); err != nil {
+		return err
+	}
+	schedule := leftSchedule
+	if a.settings.DeleteBusiness.When == config.AfterAck {
+		schedule = a.settings.Confirm.Schedule
+	}
+	if s.deleteLoop, err = a.newLoop("delete", schedule, s.confirmer.PassAcknowledged); err != nil {
 		return err
 	}
 	a.checks.set(checkSend, healthy(s.sendLoop))
@@ -210,5 +222,7 @@ func (s *sides) wake(state halfmsg.State) {
 		s.confirmLoop.Wake()
 	case halfmsg.Sendable, halfmsg.Dead:
 		s.sendLoop.Wake()
+	case halfmsg.Acknowledged:
+		s.deleteLoop.Wake()
 	}
 }

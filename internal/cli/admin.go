@@ -115,7 +115,7 @@ func parseState(name string) (halfmsg.State, error) {
 		}
 	}
 	return halfmsg.None, usageError{fmt.Errorf("--state=%s names no state in which messages stand; "+
-		"write pending, sendable, abandoned or dead", name)}
+		"write pending, sendable, abandoned, dead or acknowledged", name)}
 }
 
 func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {

@@ -336,7 +336,7 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run(nil, "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "list", "--nonsense").want(t, 2, "", "unknown flag --nonsense")
 	run(nil, "list", "--limit=0", server).want(t, 2, "", "at least one")
-	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned or dead")
+	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned, dead or acknowledged")
 	run(nil, "list", "--output=xml", server).want(t, 2, "", "table")
 	run(nil, "show", "1001", server).want(t, 2, "", "PRODUCER/ID")
 	run(nil, "show", "orders/9", server).want(t, 3, "", "orders/9: no such message")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,7 +52,7 @@ func (c *statsCommand) Run(ctx context.Context, s *session) error {
 
 type listCommand struct {
 	adminFlags
-	State    string `help:"Only messages in this state: pending, sendable, abandoned or dead." placeholder:"STATE"`
+	State    string `help:"Only messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
 	Producer string `help:"Only messages of this producer." placeholder:"NAME"`
 	Limit    int    `default:"100" help:"How many at most."`
 }
@@ -61,7 +62,8 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	states := []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Abandoned, halfmsg.Dead}
+	states := halfmsg.Kept()
+	slices.Sort(states)
 	if c.State != "" {
 		state, err := parseState(c.State)
 		if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -32,6 +33,7 @@ type record struct {
 	DueAt           *time.Time        `json:"due_at,omitempty"`
 	ConfirmAttempts int32             `json:"confirm_attempts"`
 	PublishAttempts int32             `json:"publish_attempts"`
+	DeleteAttempts  int32             `json:"delete_attempts,omitempty"`
 	LastError       string            `json:"last_error,omitempty"`
 	LeaseOwner      string            `json:"lease_owner,omitempty"`
 	LeaseUntil      *time.Time        `json:"lease_until,omitempty"`
@@ -49,7 +51,7 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
-		LastError: r.GetLastError(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
 	}
 	if d := m.GetDelay().AsDuration(); d > 0 {
 		out.Delay = d.String()
@@ -75,30 +77,38 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	if r.final() {
 		return append(lines, []string{"since", ageOf(m.GetUpdateTime(), now)}, []string{"kept", "only this trace, for done.retention"})
 	}
-	exchange := r.Exchange
-	if exchange == "" {
-		exchange = "(the default exchange)"
-	}
-	lines = append(lines, []string{"exchange", exchange}, []string{"routing key", r.RoutingKey})
 	add := func(name, value string) {
 		if value != "" && value != "-" {
 			lines = append(lines, []string{name, value})
 		}
+	}
+	stripped := r.State == halfmsg.Acknowledged.String()
+	if stripped {
+		add("kept", "what it takes to delete its marker; the broker has the message")
+	} else {
+		lines = append(lines, []string{"exchange", cmp.Or(r.Exchange, "(the default exchange)")}, []string{"routing key", r.RoutingKey})
 	}
 	add("content type", r.ContentType)
 	add("delay", r.Delay)
 	add("callback target", r.CallbackTarget)
 	add("created", ageOf(m.GetCreateTime(), now))
 	add("due", ageOf(m.GetDueTime(), now))
-	add("confirm attempts", strconv.Itoa(int(r.ConfirmAttempts)))
-	add("publish attempts", strconv.Itoa(int(r.PublishAttempts)))
+	if stripped {
+		add("deletion attempts", strconv.Itoa(int(r.DeleteAttempts)))
+	} else {
+		add("confirm attempts", strconv.Itoa(int(r.ConfirmAttempts)))
+		add("publish attempts", strconv.Itoa(int(r.PublishAttempts)))
+	}
 	add("last error", r.LastError)
 	add("owner", r.LeaseOwner)
 	add("lease ends", ageOf(m.GetLeaseUntil(), now))
 	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
 		add("header "+key, r.Headers[key])
 	}
-	return append(lines, []string{"body", fmt.Sprintf("%d bytes", len(m.GetMessage().GetBody()))})
+	if !stripped {
+		add("body", fmt.Sprintf("%d bytes", len(m.GetMessage().GetBody())))
+	}
+	return lines
 }
 
 // How much of a body show prints; --output json has it all.

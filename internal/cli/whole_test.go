@@ -89,7 +89,7 @@ func TestTheCommandsOnARealCoordinator(t *testing.T) {
 		}
 	}
 	env := []string{"MSGHANDLER_SERVER=" + addr}
-	run(env, "stats").want(t, 0, "pending     3 ", "")
+	run(env, "stats").want(t, 0, "pending        3 ", "")
 	run(env, "list", "--state=pending", "--producer=orders").want(t, 0, "orders/2 ", "")
 	run(env, "show", "orders/1").want(t, 0, "order 1\n", "")
 	run(env, "show", "orders/9").want(t, 3, "", "orders/9")

@@ -237,7 +237,7 @@ func (d *DeleteBusiness) keys() []Key {
 	return []Key{{
 		Name: "delete_business.when", Default: BeforePublish, value: oneOf(&d.When, BeforePublish, AfterAck),
 		Meaning: "When producers are told to drop their markers. after_ack is for a Redis that may forget its last second: " +
-			"the marker then outlives the publishing.",
+			"the marker then outlives the publishing, and the message stands as ACKNOWLEDGED until it is gone.",
 	}}
 }
 

@@ -16,7 +16,7 @@ type DeleteWhen uint8
 const (
 	// BeforePublish deletes a marker once the verdict is stored, before the message is published.
 	BeforePublish DeleteWhen = iota
-	// AfterAck deletes a marker when the broker has acknowledged the message; whoever hears that calls DeleteMarkers.
+	// AfterAck deletes a marker when the broker has acknowledged the message; whoever hears that calls OfferAcknowledged.
 	AfterAck
 )
 
@@ -70,7 +70,8 @@ type Config struct {
 	// DeleteTries is how often the deletion of a marker is tried. Default 5.
 	DeleteTries int
 	// DeleteBacklog is how many markers may wait to be tried again; those of one target may be a quarter of them. What
-	// does not fit is left to the producer's own clean-up. Default 20,000.
+	// does not fit is left to the producer's own clean-up, or, of acknowledged messages, waits in the store. Default
+	// 20,000.
 	DeleteBacklog int
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().

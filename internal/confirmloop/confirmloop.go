@@ -4,6 +4,9 @@
 // There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
 // the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
 // producer, and from there a batch goes: Confirm, store the verdicts, DeleteBusiness, on to the send side (batch.go).
+// Where markers are deleted after the broker's acknowledgement, a second pair of ways is open for that: PassAcknowledged
+// and OfferAcknowledged (acknowledged.go).
+//
 // Each producer has its own bounded queue, its own few calls under way and a circuit breaker for each target, so one
 // that hangs or is down costs the others nothing.
 package confirmloop
@@ -23,6 +26,8 @@ type Confirmer struct {
 	config Config
 	keeper owner.Keeper
 	litter *litter
+	// forgetter minds the messages whose markers are deleted after the acknowledgement.
+	forgetter *forgetter
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -48,6 +53,7 @@ func New(config Config) *Confirmer {
 	}
 	c.calls, c.cancel = context.WithCancel(context.Background())
 	c.litter = newLitter(config, c.deleteBusiness)
+	c.forgetter = newForgetter(c)
 	return c
 }
 
@@ -80,8 +86,8 @@ func (c *Confirmer) Offer(claims []halfmsg.Claim) {
 	c.handBack(c.admit(owner.Hold(claims, until), true), true)
 }
 
-// DeleteMarkers deletes the markers of messages that the broker has acknowledged, for Config.DeleteWhen AfterAck. It
-// does not wait for the producers, except after Close, when each is tried once before it returns.
+// DeleteMarkers deletes the markers of messages whose fate is stored and that are left over, such as by an owner that
+// died. It does not wait for the producers, except after Close, when each is tried once before it returns.
 func (c *Confirmer) DeleteMarkers(claims []halfmsg.Claim) {
 	byTarget := map[halfmsg.Target][]string{}
 	for i := range claims {
@@ -103,14 +109,19 @@ func (c *Confirmer) Waiting() int {
 // Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
 // still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
 // leases; then the context's error is returned. Offer hands everything back from now on. It may be called repeatedly.
-func (c *Confirmer) Close(ctx context.Context) error {
+func (c *Confirmer) Close(ctx context.Context) (err error) {
+	// Only then: the send side, which closes later, may still have markers to be deleted.
+	defer func() {
+		if err != nil {
+			c.cancel()
+		}
+	}()
 	c.mu.Lock()
 	c.closing = true
 	for _, p := range c.producers {
 		c.dispatch(p)
 	}
 	c.mu.Unlock()
-	defer c.cancel()
 	if err := waitFor(ctx, &c.work); err != nil {
 		c.litter.close() // or it would go on trying when nobody minds it any more
 		return fmt.Errorf("confirm calls are still under way: %w", err)
@@ -118,6 +129,9 @@ func (c *Confirmer) Close(ctx context.Context) error {
 	c.litter.close()
 	if err := waitFor(ctx, &c.litter.work); err != nil {
 		return fmt.Errorf("markers are still being deleted: %w", err)
+	}
+	if err := c.forgetter.close(ctx); err != nil {
+		return fmt.Errorf("markers of acknowledged messages are still being deleted: %w", err)
 	}
 	return nil
 }

@@ -84,11 +84,14 @@ type Claim struct {
 	// Copies counts how many copies may have reached the broker already: refused, unsure, or in the hands of an owner
 	// whose lease ended. The next one is copy number Copies+1 and says so in its header.
 	Copies int
+	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
+	DeleteAttempts int
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
 }
 
-// Record is a message as an operator sees it. Of one in a final state only Name, State and UpdatedAt are known.
+// Record is a message as an operator sees it. Of one in a final state only Name, State and UpdatedAt are known; of an
+// ACKNOWLEDGED one the content is gone but for the callback target.
 type Record struct {
 	Message
 	State           State
@@ -97,6 +100,7 @@ type Record struct {
 	DueAt           time.Time
 	ConfirmAttempts int
 	PublishAttempts int
+	DeleteAttempts  int
 	LastError       string
 	LeaseOwner      string
 	LeaseUntil      time.Time

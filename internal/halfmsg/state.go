@@ -14,20 +14,25 @@ const (
 	RolledBack
 	Abandoned
 	Dead
+	// Acknowledged is where a message waits that the broker has, until its producer has deleted its business marker. It
+	// is only used where markers are deleted after the acknowledgement.
+	Acknowledged
 )
 
-var stateNames = [...]string{"none", "pending", "sendable", "done", "rolled_back", "abandoned", "dead"}
+var stateNames = [...]string{
+	"none", "pending", "sendable", "done", "rolled_back", "abandoned", "dead", "acknowledged",
+}
 
 // States lists every state, None included.
 func States() []State {
-	return []State{None, Pending, Sendable, Done, RolledBack, Abandoned, Dead}
+	return []State{None, Pending, Sendable, Done, RolledBack, Abandoned, Dead, Acknowledged}
 }
 
-// Kept lists the states in which a store holds the whole message, without any expiry. The order is that of precedence:
-// a record that a half-finished write has left in two of them stands in the one that comes first, which is never the one
-// that could lose a committed message.
+// Kept lists the states in which a store holds a message without any expiry: whole, but for an ACKNOWLEDGED one, whose
+// content is the broker's by then. The order is that of precedence: a record that a half-finished write has left in two
+// of them stands in the one that comes first, which is never the one that could lose a committed message.
 func Kept() []State {
-	return []State{Sendable, Dead, Pending, Abandoned}
+	return []State{Sendable, Dead, Pending, Abandoned, Acknowledged}
 }
 
 // String gives the name that logs, Redis keys and the command line use.
@@ -55,7 +60,8 @@ func (s State) Final() bool { return s == Done || s == RolledBack }
 type Event uint8
 
 // The events. Those from EventCommitted to EventGivenUp are an owner's words on a pending message, those from EventAcked
-// to EventExhausted an owner's words on a sendable one; an owner holds the message's lease. The others need no lease.
+// to EventExhausted on a sendable one, those from EventMarkerDeleted to EventMarkerLeft on an acknowledged one; an owner
+// holds the message's lease. The others need no lease.
 const (
 	// EventSend is SendHalfMessage.
 	EventSend Event = iota
@@ -75,12 +81,20 @@ const (
 	EventGivenUp
 	// EventAcked is the broker's acknowledgement of a message that it routed.
 	EventAcked
+	// EventAckedMarked is the same where the message's marker is deleted only now.
+	EventAckedMarked
 	// EventRefused is a nack, a return or a refusal; it uses up a publish attempt.
 	EventRefused
 	// EventUnsure is a publish whose outcome nobody learned: a copy may be out; it uses up nothing.
 	EventUnsure
 	// EventExhausted is the last refusal.
 	EventExhausted
+	// EventMarkerDeleted is the producer's answer that its marker is gone.
+	EventMarkerDeleted
+	// EventMarkerKept is a DeleteBusiness that failed; it uses up a deletion attempt.
+	EventMarkerKept
+	// EventMarkerLeft is the last one that failed: the marker is left to the producer's own clean-up.
+	EventMarkerLeft
 	// EventReleased hands a message back that nothing was done with.
 	EventReleased
 	// EventRetry is an operator's retry: due now, attempts back at zero.
@@ -91,7 +105,8 @@ const (
 
 var eventNames = [...]string{
 	"send", "submit", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
-	"acked", "refused", "unsure", "exhausted", "released", "retry", "discard",
+	"acked", "acked_marked", "refused", "unsure", "exhausted", "marker_deleted", "marker_kept", "marker_left",
+	"released", "retry", "discard",
 }
 
 // Events lists every event.
@@ -141,11 +156,18 @@ var moves = []Move{
 	{Abandoned, EventDiscard, None},
 
 	{Sendable, EventAcked, Done},
+	{Sendable, EventAckedMarked, Acknowledged},
 	{Sendable, EventRefused, Sendable},
 	{Sendable, EventUnsure, Sendable},
 	{Sendable, EventExhausted, Dead},
 	{Sendable, EventReleased, Sendable},
 	{Sendable, EventRetry, Sendable},
+
+	{Acknowledged, EventMarkerDeleted, Done},
+	{Acknowledged, EventMarkerKept, Acknowledged},
+	{Acknowledged, EventMarkerLeft, Done},
+	{Acknowledged, EventReleased, Acknowledged},
+	{Acknowledged, EventRetry, Acknowledged},
 
 	{Dead, EventRetry, Sendable},
 	{Dead, EventDiscard, None},

@@ -30,8 +30,21 @@ func TestOnlyACommittedVerdictMakesSendable(t *testing.T) {
 
 func TestACommittedMessageIsNeverForgottenUnsent(t *testing.T) {
 	for _, m := range halfmsg.Moves() {
-		if m.From == halfmsg.Sendable && m.To != halfmsg.Sendable && m.To != halfmsg.Dead && m.Event != halfmsg.EventAcked {
+		acked := m.Event == halfmsg.EventAcked || m.Event == halfmsg.EventAckedMarked
+		if m.From == halfmsg.Sendable && m.To != halfmsg.Sendable && m.To != halfmsg.Dead && !acked {
 			t.Errorf("%s takes a sendable message to %s", m.Event, m.To)
+		}
+	}
+}
+
+// An acknowledged message has no content any more, so there is no way back to where it would be published.
+func TestAnAcknowledgedMessageIsNotPublishedAgain(t *testing.T) {
+	for _, m := range halfmsg.Moves() {
+		if m.From == halfmsg.Acknowledged && m.To != halfmsg.Acknowledged && m.To != halfmsg.Done {
+			t.Errorf("%s takes an acknowledged message to %s", m.Event, m.To)
+		}
+		if m.To == halfmsg.Acknowledged && m.From != halfmsg.Acknowledged && m.Event != halfmsg.EventAckedMarked {
+			t.Errorf("%s takes a %s message to acknowledged", m.Event, m.From)
 		}
 	}
 }

@@ -36,8 +36,8 @@ type Intake interface {
 	// A store may bound how many unfinished messages a producer has; more of them get ErrOverQuota.
 	Create(ctx context.Context, messages []Message) []Result
 	// Submit makes messages due now and claims for lease those that nobody holds; ABANDONED ones become PENDING with
-	// their attempts back at zero. SENDABLE, DEAD and final ones answer with their state and no error, but ROLLED_BACK
-	// with ErrIllegal. One that another owner holds is confirmed again at once when that owner hears UNKNOWN.
+	// their attempts back at zero. SENDABLE, ACKNOWLEDGED, DEAD and final ones answer with their state and no error, but
+	// ROLLED_BACK with ErrIllegal. One that another owner holds is confirmed again at once when that owner hears UNKNOWN.
 	Submit(ctx context.Context, names []Name, lease time.Duration) []Submitted
 	// Rollback removes PENDING messages, whoever holds them. ROLLED_BACK ones answer with no error, others with
 	// ErrIllegal and their state.
@@ -52,6 +52,9 @@ type ConfirmStore interface {
 	// ClaimPending claims due PENDING messages for lease, of each producer at most what quota grants it, those due
 	// longest first. Producers that quota does not name are left alone.
 	ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]Claim, error)
+	// ClaimAcknowledged claims at most limit due ACKNOWLEDGED messages for lease, those due longest first, sharing the
+	// limit fairly among producers. Of their content only the name and the callback target are known.
+	ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]Claim, error)
 }
 
 // SendStore is the store as the send loop uses it.
@@ -75,10 +78,10 @@ type Settlement struct {
 	Token Token
 	// Event must be one that Owned allows.
 	Event Event
-	// After is how long from now the message is due next, where it stays or becomes PENDING or SENDABLE.
+	// After is how long from now the message is due next, where it is not final then.
 	After time.Duration
 	// Hold keeps the lease that long from now rather than handing the message back, so that the owner can go on with
-	// the next step. Zero hands it back. Only for moves to PENDING or SENDABLE.
+	// the next step. Zero hands it back. Only for moves to PENDING, SENDABLE or ACKNOWLEDGED.
 	Hold time.Duration
 	// Cause is kept as the last error, cut at MaxCause characters; empty leaves the last one standing.
 	Cause string
@@ -94,7 +97,7 @@ type Inspector interface {
 	// Stats counts the messages of each state that Kept lists, in the order of State.
 	Stats(ctx context.Context) ([]Stat, error)
 	// Retry makes messages due now with their attempts back at zero: ABANDONED becomes PENDING, DEAD becomes SENDABLE,
-	// PENDING and SENDABLE stay what they are. Final ones get ErrIllegal.
+	// PENDING, SENDABLE and ACKNOWLEDGED stay what they are. Final ones get ErrIllegal.
 	Retry(ctx context.Context, names []Name) []Result
 	// Discard removes PENDING, ABANDONED and DEAD messages without a trace; others get ErrIllegal. Only those that stand
 	// in the state from are removed; None is any of the three. Whoever discards what he saw ABANDONED must not remove

@@ -40,12 +40,13 @@ func (s *Sender) send(held []owner.Held) {
 	s.handBack(ending)
 	words := s.publish(lasting)
 	s.copyDead(words)
-	s.keeper.Settle(s.calls, words, s.stored)
+	until := time.Now().Add(s.config.Lease)
+	s.keeper.Settle(s.calls, words, func(words []owner.Word, results []halfmsg.Result) { s.stored(words, results, until) })
 }
 
-// stored tells of what the store has taken.
-func (s *Sender) stored(words []owner.Word, results []halfmsg.Result) {
-	var acked []halfmsg.Claim
+// stored tells of what the store has taken. Acknowledged messages that are not done yet are held until then.
+func (s *Sender) stored(words []owner.Word, results []halfmsg.Result, until time.Time) {
+	var acked, marked []halfmsg.Claim
 	for i := range words {
 		w := &words[i]
 		if results[i].Err != nil {
@@ -54,6 +55,8 @@ func (s *Sender) stored(words []owner.Word, results []halfmsg.Result) {
 		switch w.Event {
 		case halfmsg.EventAcked:
 			acked = append(acked, w.Claim)
+		case halfmsg.EventAckedMarked:
+			marked = append(marked, acknowledged(w.Claim))
 		case halfmsg.EventExhausted:
 			s.config.Logger.Warn("a message is dead: the broker refused it too often", "message", w.Name,
 				"attempts", w.PublishAttempts+1, "reason", w.Cause)
@@ -63,6 +66,15 @@ func (s *Sender) stored(words []owner.Word, results []halfmsg.Result) {
 	if len(acked) > 0 {
 		s.config.AfterAck(acked)
 	}
+	if len(marked) > 0 {
+		s.config.Forget(marked, until)
+	}
+}
+
+// acknowledged is a claim after the acknowledgement was stored under it.
+func acknowledged(claim halfmsg.Claim) halfmsg.Claim {
+	claim.State = halfmsg.Acknowledged
+	return claim
 }
 
 // publish publishes messages and turns the outcomes into words for the store, one for each message. When a batch brings
@@ -128,6 +140,9 @@ func (s *Sender) word(h owner.Held, result halfmsg.PublishResult) owner.Word {
 	switch result.Outcome {
 	case halfmsg.Acked:
 		w.Event, w.Cause = halfmsg.EventAcked, ""
+		if s.config.Forget != nil {
+			w.Event, w.Hold = halfmsg.EventAckedMarked, s.config.Lease
+		}
 	case halfmsg.Refused:
 		w.Event, w.After = halfmsg.EventRefused, s.config.Backoff.Delay(h.PublishAttempts)
 		if h.PublishAttempts >= len(s.config.Backoff) {
@@ -214,7 +229,7 @@ func (s *Sender) postpone(held []owner.Held) {
 func (s *Sender) giveUp(words []owner.Word) {
 	ctx, cancel := context.WithTimeout(s.calls, handBackPatience)
 	defer cancel()
-	s.keeper.Settle(ctx, words, s.stored)
+	s.keeper.Settle(ctx, words, func([]owner.Word, []halfmsg.Result) {})
 }
 
 func (s *Sender) unsent(held []owner.Held, cause string) []owner.Word {

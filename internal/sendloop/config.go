@@ -21,6 +21,10 @@ type Config struct {
 	// AfterAck takes messages that the broker has acknowledged, once that is stored; it must not block for long. May be
 	// nil.
 	AfterAck func(claims []halfmsg.Claim)
+	// Forget takes messages whose markers are deleted after the acknowledgement, once that is stored, with when their
+	// leases end; it must not block for long. Where it is set such messages become ACKNOWLEDGED; where it is nil they are
+	// DONE at once.
+	Forget func(claims []halfmsg.Claim, until time.Time)
 	// Wake is called when more may be waiting in the store and there is room again; it should bring about a Pass soon
 	// and must not block. May be nil.
 	Wake func()
@@ -34,7 +38,7 @@ type Config struct {
 	Batch int
 	// Parallel is how many batches may be under way at once. Default 4.
 	Parallel int
-	// Lease is for how long Pass claims messages. Default 30s.
+	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for Forget. Default 30s.
 	Lease time.Duration
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
 	// may take. Default a third of Lease.

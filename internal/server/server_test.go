@@ -47,6 +47,39 @@ func TestARepeatedSendLearnsTheTrueState(t *testing.T) {
 	}
 }
 
+// To its producer an acknowledged message is done, whatever is left to do; an operator sees where it stands.
+func TestAnAcknowledgedMessageIsDoneToItsProducer(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	if _, err := h.producers.SendHalfMessage(t.Context(), good("1")); err != nil {
+		t.Fatal(err)
+	}
+	name := halfmsg.Name{Producer: "orders", ID: "1"}
+	h.store.mu.Lock()
+	record := h.store.records[name]
+	record.State = halfmsg.Acknowledged
+	h.store.records[name] = record
+	h.store.mu.Unlock()
+
+	sent, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+	if err != nil || sent.GetState() != msghandlerv1.State_STATE_DONE {
+		t.Errorf("sent again: %v, %v", sent, err)
+	}
+	submitted, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1"}})
+	if err != nil || submitted.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_DONE {
+		t.Errorf("submitted: %v, %v", submitted, err)
+	}
+	_, err = h.producers.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "orders", Id: "1"})
+	wantCode(t, err, codes.FailedPrecondition)
+	if info, _ := reason(err); info.GetMetadata()["state"] != "done" {
+		t.Errorf("rolled back: %v", info)
+	}
+	got, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	if err != nil || got.GetRecord().GetState() != msghandlerv1.State_STATE_ACKNOWLEDGED {
+		t.Errorf("an operator sees %v, %v", got, err)
+	}
+}
+
 func TestErrorsAreTranslatedOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "dial tcp 10.9.8.7:6379: WRONGPASS"

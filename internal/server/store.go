@@ -12,12 +12,12 @@ import (
 
 func (s *Server) create(ctx context.Context, messages []halfmsg.Message) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(messages))
-	return s.config.Intake.Create(ctx, messages)
+	return tellable(s.config.Intake.Create(ctx, messages))
 }
 
 func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(names))
-	return s.config.Intake.Rollback(ctx, names)
+	return tellable(s.config.Intake.Rollback(ctx, names))
 }
 
 // submit makes messages due and sets those going that it could claim.
@@ -33,6 +33,7 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
+		submitted[i].State = told(submitted[i].State)
 		if claim := submitted[i].Claim; claim != nil {
 			claims = append(claims, *claim)
 		}
@@ -41,6 +42,23 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 		s.config.Submitted(claims)
 	}
 	return submitted
+}
+
+// told is a state as producers are told of it. All that they wait for is done with an acknowledged message: that its
+// marker is still there is nothing they could act on, and they learn it when they are called.
+func told(state halfmsg.State) halfmsg.State {
+	if state == halfmsg.Acknowledged {
+		return halfmsg.Done
+	}
+	return state
+}
+
+// tellable are results as producers are told of them.
+func tellable(results []halfmsg.Result) []halfmsg.Result {
+	for i := range results {
+		results[i].State = told(results[i].State)
+	}
+	return results
 }
 
 // answerPanic gives every item of a batch the panic that ended it.

@@ -82,6 +82,7 @@ func (w *waiting) learn(i int, state halfmsg.State) {
 	if _, open := w.open[i]; !open {
 		return
 	}
+	state = told(state)
 	w.results[i].State = state
 	if reached(w.wait, state) {
 		delete(w.open, i)

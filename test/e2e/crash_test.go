@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -40,5 +43,51 @@ func TestTheOrderServiceDiesAtEachStep(t *testing.T) {
 	w.onlyTraces()
 	if _, paid := w.payments()["crash_before_commit"]; paid {
 		t.Error("an order that was never committed is paid")
+	}
+}
+
+// With after_ack a coordinator dies between the broker's acknowledgement and the deletion of the marker. To the producer
+// the message is done; the marker is deleted all the same, and the message is not published again.
+func TestTheCoordinatorDiesBetweenTheAcknowledgementAndTheDeletion(t *testing.T) {
+	const afterAck = "MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"
+	w := newWorld(t)
+	w.startCoordinators(1, afterAck)
+	c := w.coordinators[0]
+	channel := w.channel()
+	if _, err := channel.QueueDeclare("bills", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlainProducer(t, "billing", c.grpc)
+	var alive atomic.Bool
+	deleted := make(chan []string, 10)
+	p.drop = func(ctx context.Context, ids []string) error {
+		if !alive.Load() {
+			<-ctx.Done() // its caller is dead by then
+			return ctx.Err()
+		}
+		deleted <- ids
+		return nil
+	}
+	p.sendHalves(time.Minute, &pb.Message{Id: "1", RoutingKey: "bills", Body: []byte("one")})
+	if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
+		t.Fatalf("acknowledged, it is %v to its producer", state)
+	}
+	c.kill()
+	alive.Store(true)
+	w.restart(c, afterAck)
+	w.ready(c)
+	select {
+	case ids := <-deleted:
+		if len(ids) != 1 || ids[0] != "1" {
+			t.Errorf("deleted %v", ids)
+		}
+	case <-time.After(patience):
+		t.Fatal("the marker is still there")
+	}
+	w.drained(patience)
+	w.onlyTraces()
+	w.get(channel, "bills")
+	if queue, err := channel.QueueDeclarePassive("bills", true, false, false, false, nil); err != nil || queue.Messages != 0 {
+		t.Errorf("%d copies more, %v", queue.Messages, err)
 	}
 }

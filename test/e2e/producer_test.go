@@ -22,6 +22,8 @@ type plainProducer struct {
 	api     pb.MessageHandlerServiceClient
 	target  string
 	confirm func(ctx context.Context, ids []string) (*pb.ConfirmResponse, error)
+	// drop is told to delete markers; nil deletes them.
+	drop func(ctx context.Context, ids []string) error
 
 	mu    sync.Mutex
 	asked map[string]time.Time
@@ -74,7 +76,12 @@ func (p *plainProducer) committed(_ context.Context, ids []string) (*pb.ConfirmR
 	return response, nil
 }
 
-func (p *plainProducer) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+func (p *plainProducer) DeleteBusiness(ctx context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+	if p.drop != nil {
+		if err := p.drop(ctx, r.GetIds()); err != nil {
+			return nil, err
+		}
+	}
 	return &pb.DeleteBusinessResponse{}, nil
 }
 

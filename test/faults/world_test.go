@@ -251,7 +251,7 @@ func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
 func (w *world) drain(within time.Duration) (end End) {
 	w.t.Helper()
 	for deadline := time.Now().Add(within); ; {
-		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE)
+		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
 		aside, okToo := w.standing(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
 		end = End{Underway: underway, SetAside: aside, Counted: -1}
 		over := time.Now().After(deadline)

@@ -14,7 +14,11 @@ import (
 	"github.com/msghandler/msghandler/internal/sendloop"
 )
 
-const lease = 10 * time.Second
+const (
+	lease = 10 * time.Second
+	// deleteTries is how often the deletion of a marker is tried.
+	deleteTries = 3
+)
 
 var errAway = errors.New("out of reach")
 
@@ -40,10 +44,10 @@ type instance struct {
 	index int
 	store store
 	// dead says that nothing it does has an effect any more.
-	dead                bool
-	confirming, sending bool
-	confirmer           *confirmloop.Confirmer
-	sender              *sendloop.Sender
+	dead                          bool
+	confirming, sending, deleting bool
+	confirmer                     *confirmloop.Confirmer
+	sender                        *sendloop.Sender
 }
 
 func (w *world) start(index int) *instance {
@@ -53,21 +57,18 @@ func (w *world) start(index int) *instance {
 		publisher = w.defect.publisher(n)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	n.sender = sendloop.New(sendloop.Config{
+	sending := sendloop.Config{
 		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease, Logger: quiet,
-		AfterAck: func(claims []halfmsg.Claim) {
-			if w.afterAck {
-				n.confirmer.DeleteMarkers(claims)
-			}
-		},
-	})
+	}
 	when := confirmloop.BeforePublish
 	if w.afterAck {
 		when = confirmloop.AfterAck
+		sending.Forget = func(claims []halfmsg.Claim, until time.Time) { n.confirmer.OfferAcknowledged(claims, until) }
 	}
+	n.sender = sendloop.New(sending)
 	n.confirmer = confirmloop.New(confirmloop.Config{
 		Store: n, Callbacks: n, Send: n.sender.Offer, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
-		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: 3, QueuePerProducer: 1,
+		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: deleteTries, QueuePerProducer: 1,
 		Trusted: func(string) bool { return w.defect.trusted }, Logger: quiet,
 	})
 	return n
@@ -132,6 +133,11 @@ func (n *instance) ClaimPending(ctx context.Context, quota map[string]int, lease
 // ClaimSendable implements halfmsg.SendStore.
 func (n *instance) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	return n.claim(lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimSendable(ctx, limit, lease) })
+}
+
+// ClaimAcknowledged implements halfmsg.ConfirmStore.
+func (n *instance) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return n.claim(lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimAcknowledged(ctx, limit, lease) })
 }
 
 func (n *instance) claim(lease time.Duration, ask func() ([]halfmsg.Claim, error)) ([]halfmsg.Claim, error) {
@@ -240,7 +246,11 @@ func (n *instance) DeleteBusiness(ctx context.Context, target halfmsg.Target, id
 	answer, goOn := n.gate(ctx, fmt.Sprintf("delete %s %v", target.Producer, ids))
 	defer n.w.mu.Unlock()
 	if !goOn || answer%3 == 2 {
+		n.w.model.notDeleted(target.Producer, ids)
 		return errAway
+	}
+	for _, id := range ids {
+		n.w.model.items[halfmsg.Name{Producer: target.Producer, ID: id}].markerGone = true
 	}
 	return nil
 }

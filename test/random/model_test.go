@@ -39,10 +39,14 @@ type item struct {
 	confirms  int
 	publishes int
 	copies    int
+	deletes   int
 
 	// fateStored and ackStored say that the store has the verdict, and the acknowledgement.
 	fateStored, ackStored bool
 	acked, discarded      bool
+	// markerGone says that the producer has deleted its marker, and refusals how often it has failed to.
+	markerGone bool
+	refusals   int
 	// attempts are those of the copies that may have reached the broker.
 	attempts map[int]bool
 }
@@ -136,7 +140,7 @@ func (m *model) asked(name halfmsg.Name, event halfmsg.Event, r halfmsg.Result) 
 	it.state = to
 	switch event {
 	case halfmsg.EventRetry:
-		it.confirms, it.publishes = 0, 0
+		it.confirms, it.publishes, it.deletes = 0, 0, 0
 	case halfmsg.EventDiscard:
 		it.discarded, it.token = true, ""
 	default:
@@ -155,8 +159,15 @@ func (m *model) claimed(c *halfmsg.Claim, lease int64) {
 	case c.ConfirmAttempts != it.confirms || c.PublishAttempts != it.publishes || c.Copies != it.copies:
 		m.failf("%s: claimed with %d confirms, %d publishes, %d copies; want %d, %d, %d", c.Name,
 			c.ConfirmAttempts, c.PublishAttempts, c.Copies, it.confirms, it.publishes, it.copies)
+	case c.DeleteAttempts != it.deletes:
+		m.failf("%s: claimed with %d deletions, want %d", c.Name, c.DeleteAttempts, it.deletes)
 	}
-	m.same(c.Name, c.Exchange, c.RoutingKey, c.Headers, c.Body)
+	if c.CallbackTarget != it.content.CallbackTarget {
+		m.failf("%s: claimed with the target %q, want %q", c.Name, c.CallbackTarget, it.content.CallbackTarget)
+	}
+	if it.state != halfmsg.Acknowledged {
+		m.same(c.Name, c.Exchange, c.RoutingKey, c.Headers, c.Body)
+	}
 	it.token, it.leaseEnd = c.Token, m.now+lease
 }
 
@@ -231,11 +242,19 @@ func (m *model) grounds(s *halfmsg.Settlement, it *item) {
 			m.failf("%s: ROLLED_BACK is stored and nobody said so", s.Name)
 		}
 		it.fateStored = true
-	case halfmsg.EventAcked:
+	case halfmsg.EventAcked, halfmsg.EventAckedMarked:
 		if !it.acked {
-			m.failf("%s: DONE is stored and the broker has not acknowledged it", s.Name)
+			m.failf("%s: its acknowledgement is stored and the broker has not acknowledged it", s.Name)
 		}
 		it.ackStored = true
+	case halfmsg.EventMarkerDeleted:
+		if !it.markerGone {
+			m.failf("%s: DONE is stored and its marker is still there", s.Name)
+		}
+	case halfmsg.EventMarkerLeft:
+		if it.deletes+1 != deleteTries || it.refusals < deleteTries {
+			m.failf("%s: its marker is left after %d tries, and %d failures", s.Name, it.deletes+1, it.refusals)
+		}
 	default:
 	}
 }
@@ -249,6 +268,10 @@ func (m *model) count(event halfmsg.Event, it *item) {
 		it.copies++
 	case halfmsg.EventUnsure:
 		it.copies++
+	case halfmsg.EventAckedMarked: // what is left of it has nothing to do with how it came here
+		it.confirms, it.publishes, it.copies = 0, 0, 0
+	case halfmsg.EventMarkerKept:
+		it.deletes++
 	default:
 	}
 }
@@ -283,5 +306,12 @@ func (m *model) deleted(name halfmsg.Name, afterAck bool) {
 	it := m.items[name]
 	if !it.fateStored || afterAck && it.saidCommitted && !it.ackStored {
 		m.failf("%s: its marker is deleted before its fate is stored", name)
+	}
+}
+
+// notDeleted hears that a producer has failed to delete markers.
+func (m *model) notDeleted(producer string, ids []string) {
+	for _, id := range ids {
+		m.items[halfmsg.Name{Producer: producer, ID: id}].refusals++
 	}
 }

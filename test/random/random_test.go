@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 var usual = map[halfmsg.Event]bool{
 	halfmsg.EventCommitted: true, halfmsg.EventRolledBack: true, halfmsg.EventUnknown: true,
 	halfmsg.EventUnreachable: true, halfmsg.EventGivenUp: true, halfmsg.EventAcked: true, halfmsg.EventRefused: true,
-	halfmsg.EventUnsure: true,
+	halfmsg.EventUnsure: true, halfmsg.EventAckedMarked: true, halfmsg.EventMarkerDeleted: true, halfmsg.EventMarkerKept: true,
 }
 
 func TestNothingIsLostInAnyOrder(t *testing.T) {
@@ -42,10 +42,16 @@ func TestNothingIsLostInAnyOrder(t *testing.T) {
 			})
 			t.Logf("moves made: %v", lab.made)
 			for _, move := range halfmsg.Moves() {
-				if !few && usual[move.Event] && lab.made[move] == 0 && !t.Failed() {
+				if !few && usual[move.Event] && !other(move, afterAck) && lab.made[move] == 0 && !t.Failed() {
 					t.Errorf("the sequences reach too little: none has made the move %v", move)
 				}
 			}
 		})
 	}
+}
+
+// other says that a move belongs to the other value of delete_business.when.
+func other(move halfmsg.Move, afterAck bool) bool {
+	return afterAck && move.Event == halfmsg.EventAcked ||
+		!afterAck && (move.From == halfmsg.Acknowledged || move.To == halfmsg.Acknowledged)
 }

@@ -20,7 +20,7 @@ var deeds = []string{
 	"go on", "go on", "go on", "go on", "all go on", "all go on", "all go on", "all go on",
 	"send", "send", "send", "send other", "commit", "commit", "roll back",
 	"submit", "submit", "submit", "rollback",
-	"confirm pass", "confirm pass", "confirm pass", "send pass", "send pass", "send pass",
+	"confirm pass", "confirm pass", "confirm pass", "send pass", "send pass", "send pass", "delete pass", "delete pass",
 	"wait a moment", "wait a little", "wait a little", "wait for a lease", "wait for a lease", "wait long",
 	"die", "broker", "retry", "discard",
 }
@@ -59,6 +59,8 @@ func (w *world) do(s step) {
 		n.pass(&n.confirming, n.confirmer.Pass)
 	case "send pass":
 		n.pass(&n.sending, n.sender.Pass)
+	case "delete pass":
+		n.pass(&n.deleting, n.confirmer.PassAcknowledged)
 	case "die":
 		n.die()
 	case "broker":
@@ -126,7 +128,8 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 		}
 	case "rollback":
 		// A producer says it of what it has rolled back, or too late.
-		if it.truth == rolledBack || it.state == halfmsg.Sendable || it.state == halfmsg.Dead || it.state.Final() {
+		if it.truth == rolledBack || it.state == halfmsg.Sendable || it.state == halfmsg.Dead ||
+			it.state == halfmsg.Acknowledged || it.state.Final() {
 			w.model.asked(name, halfmsg.EventRollback, n.store.Rollback(ctx, names)[0])
 		}
 	case "retry":

@@ -192,6 +192,8 @@ func (w *world) drain(steps []step) {
 			w.settle()
 			w.do(step{Do: "send pass", A: i})
 			w.settle()
+			w.do(step{Do: "delete pass", A: i})
+			w.settle()
 		}
 		for i, e := range w.waiting() {
 			answer := 0

@@ -52,7 +52,7 @@ func (s *Store) Peek(name halfmsg.Name) halfmsg.Record {
 	}
 	return halfmsg.Record{
 		Message: e.Message, State: e.State, DueAt: e.due, ConfirmAttempts: e.ConfirmAttempts,
-		PublishAttempts: e.PublishAttempts, LastError: e.cause, LeaseOwner: string(e.Token), LeaseUntil: e.lease,
+		PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts, LastError: e.cause, LeaseOwner: string(e.Token), LeaseUntil: e.lease,
 	}
 }
 
@@ -192,13 +192,22 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 
 // ClaimSendable implements halfmsg.SendStore, without the fair shares.
 func (s *Store) ClaimSendable(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared("ClaimSendable", halfmsg.Sendable, limit, lease)
+}
+
+// ClaimAcknowledged implements halfmsg.ConfirmStore, without the fair shares.
+func (s *Store) ClaimAcknowledged(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared("ClaimAcknowledged", halfmsg.Acknowledged, limit, lease)
+}
+
+func (s *Store) claimShared(call string, state halfmsg.State, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.broken("ClaimSendable"); err != nil {
+	if err := s.broken(call); err != nil {
 		return nil, err
 	}
 	var claims []halfmsg.Claim
-	for _, e := range s.claimable(halfmsg.Sendable) {
+	for _, e := range s.claimable(state) {
 		if len(claims) < limit {
 			claims = append(claims, s.claim(e, lease))
 		}
@@ -275,6 +284,10 @@ func (s *Store) settle(w halfmsg.Settlement) halfmsg.Result {
 		e.Copies++
 	case halfmsg.EventUnsure:
 		e.Copies++
+	case halfmsg.EventAckedMarked:
+		e.Message = halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}
+	case halfmsg.EventMarkerKept:
+		e.DeleteAttempts++
 	default: // counts nothing
 	}
 	if w.Hold > 0 {

@@ -188,8 +188,11 @@ func contradicts(verdict halfmsg.Event, state halfmsg.State) bool {
 	if verdict == halfmsg.EventCommitted {
 		return state == halfmsg.RolledBack
 	}
-	committed := state == halfmsg.Sendable || state == halfmsg.Done || state == halfmsg.Dead
-	return verdict == halfmsg.EventRolledBack && committed
+	switch state {
+	case halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Done, halfmsg.Dead:
+		return verdict == halfmsg.EventRolledBack
+	}
+	return false
 }
 
 // CauseOf is an error as it may be kept with a message: its text, cut at halfmsg.MaxCause characters.

@@ -70,12 +70,24 @@ func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease ti
 
 // ClaimSendable implements halfmsg.SendStore. When it fails in part it returns both claims and an error.
 func (s *Store) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared(ctx, halfmsg.Sendable, limit, lease)
+}
+
+// ClaimAcknowledged implements halfmsg.ConfirmStore. When it fails in part it returns both claims and an error.
+func (s *Store) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared(ctx, halfmsg.Acknowledged, limit, lease)
+}
+
+// claimShared claims at most limit due messages of a state, of all producers.
+func (s *Store) claimShared(
+	ctx context.Context, state halfmsg.State, limit int, lease time.Duration,
+) ([]halfmsg.Claim, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	turn := int(s.claims.Load())
 	return s.claimDue(ctx, claiming{
-		state: halfmsg.Sendable, lease: lease,
+		state: state, lease: lease,
 		wanted: func() map[string]int { return map[string]int{"": limit} },
 		shares: func(groups []dueGroup) map[string]int { return fairShares(groups, limit, turn) },
 		took:   func(_ string, n int) { limit -= n },
@@ -330,9 +342,9 @@ func (s *Store) reportUnclaimed(fields []any) {
 }
 
 // claimFields is how many fields a claim has in a script's reply.
-const claimFields = 8
+const claimFields = 9
 
-// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, due. When its record cannot be read the
+// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. When its record cannot be read the
 // claim holds at least its name and token.
 func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {
 	claim := halfmsg.Claim{State: state, Token: halfmsg.Token(token)}
@@ -342,8 +354,9 @@ func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.
 	claim.PublishAttempts = int(number(fields[4]))
 	claim.Copies = int(number(fields[5]))
 	claim.SendableAt = timeAt(number(fields[6]))
+	claim.DeleteAttempts = int(number(fields[7]))
 	record, _ := fields[2].(string)
-	if _, err := decode([]byte(record), &claim.Message); err != nil {
+	if _, err := decode([]byte(record), state, &claim.Message); err != nil {
 		return claim, corrupt(s.keys.record(claim.Name), err.Error())
 	}
 	return claim, nil

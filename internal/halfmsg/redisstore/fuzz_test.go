@@ -44,7 +44,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, record []byte) {
 		var first, second halfmsg.Message
-		created, err := decode(record, &first)
+		created, err := decode(record, halfmsg.Pending, &first)
 		if err != nil {
 			return
 		}
@@ -52,7 +52,7 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%q has the delay %s and is confirmed after %s", record, first.Delay, first.ConfirmAfter)
 		}
 		written := write(t, created, &first)
-		again, err := decode(written, &second)
+		again, err := decode(written, halfmsg.Pending, &second)
 		if err != nil {
 			t.Fatalf("%q, written again as %q: %v", record, written, err)
 		}
@@ -86,7 +86,7 @@ func FuzzMessage(f *testing.F) {
 		at := time.UnixMilli(1_700_000_000_000)
 		record := write(t, at, &m)
 		var read halfmsg.Message
-		created, err := decode(record, &read)
+		created, err := decode(record, halfmsg.Pending, &read)
 		if err != nil {
 			t.Fatalf("%q: %v", record, err)
 		}

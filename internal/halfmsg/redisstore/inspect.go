@@ -66,7 +66,7 @@ func (s *Store) shown(c *call, n int, name halfmsg.Name) (halfmsg.Record, error)
 		record.LeaseOwner, record.LeaseUntil = ownerOf(token), record.DueAt
 	}
 	var err error
-	if record.CreatedAt, err = decode([]byte(text), &record.Message); err != nil {
+	if record.CreatedAt, err = decode([]byte(text), record.State, &record.Message); err != nil {
 		err = corrupt(s.keys.record(name), err.Error())
 	}
 	record.UpdatedAt = record.CreatedAt
@@ -82,6 +82,8 @@ func readNotes(fields []any, record *halfmsg.Record) {
 			record.ConfirmAttempts = int(number(fields[i+1]))
 		case "publishes":
 			record.PublishAttempts = int(number(fields[i+1]))
+		case "deletes":
+			record.DeleteAttempts = int(number(fields[i+1]))
 		case "error":
 			record.LastError, _ = fields[i+1].(string)
 		case "updated_at", "sendable_at":

@@ -177,8 +177,9 @@ func luaNames(retention time.Duration) string {
 	}
 	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
 	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
-	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED = {%s}, {%s}, %d, %d\n",
-		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed]) +
+	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
+	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
+		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
 		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT = '%s', '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey, suspectName) +
 		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION = %d, %d, %d\n",

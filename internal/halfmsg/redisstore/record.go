@@ -15,7 +15,14 @@ import (
 //
 //	half CREATED_MS DIGEST {"exchange":"orders",...}\n
 //
+// What is left of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
+//
+//	acknowledged CREATED_MS DIGEST {"callback_target":"..."}\n
+//
 // The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
+
+// whole is the first word of a record that holds the whole message.
+const whole = "half"
 
 // header is the JSON in a record's line.
 type header struct {
@@ -69,15 +76,16 @@ func decodeTrace(record []byte) (trace, error) {
 // maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
 const maxMS = int64(math.MaxInt64 / time.Millisecond)
 
-// decode fills in what a living record says about a message and returns when it was created. The body is a part of record,
-// not a copy.
-func decode(record []byte, into *halfmsg.Message) (time.Time, error) {
+// decode fills in what a living record says about a message in that state and returns when it was created. The body is a
+// part of record, not a copy.
+func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (time.Time, error) {
 	t, err := decodeTrace(record)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if t.kind != "half" {
-		return time.Time{}, fmt.Errorf("its first word is not half")
+	stripped := state == halfmsg.Acknowledged && t.kind == halfmsg.Acknowledged.String()
+	if t.kind != whole && !stripped {
+		return time.Time{}, fmt.Errorf("its first word is not %s", whole)
 	}
 	var h header
 	if err := json.Unmarshal(t.rest, &h); err != nil {

@@ -57,6 +57,15 @@ func damages() []damage {
 		{"record without index", halfmsg.Pending, func(c redis.Cmdable, t *testing.T, at keysOf) {
 			c.Del(t.Context(), at.index(halfmsg.Pending), at.index(halfmsg.Pending)+":created", at.base[:len(at.base)-len("orders:")]+"producers")
 		}, "record without index", halfmsg.Pending},
+		{"acknowledged record without index", halfmsg.Acknowledged, func(c redis.Cmdable, t *testing.T, at keysOf) {
+			c.Del(t.Context(), at.index(halfmsg.Acknowledged), at.index(halfmsg.Acknowledged)+":created")
+		}, "record without index", halfmsg.Acknowledged},
+		{"acknowledged record among the sendable", halfmsg.Acknowledged, func(c redis.Cmdable, t *testing.T, at keysOf) {
+			c.ZAdd(t.Context(), at.index(halfmsg.Sendable), redis.Z{Score: now, Member: "1"})
+		}, "in two indexes", halfmsg.Acknowledged},
+		{"acknowledged record moved to the sendable", halfmsg.Acknowledged, func(c redis.Cmdable, t *testing.T, at keysOf) {
+			c.Rename(t.Context(), at.index(halfmsg.Acknowledged), at.index(halfmsg.Sendable))
+		}, "record without index", halfmsg.Acknowledged},
 		{"committed record without index", halfmsg.Sendable, func(c redis.Cmdable, t *testing.T, at keysOf) {
 			c.Del(t.Context(), at.index(halfmsg.Sendable), at.index(halfmsg.Sendable)+":created")
 		}, "record without index", halfmsg.Sendable},
@@ -110,6 +119,7 @@ func bring(t *testing.T, store *redisstore.Store, m halfmsg.Message, state halfm
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	events := map[halfmsg.State]halfmsg.Event{
 		halfmsg.Sendable: halfmsg.EventReleased, halfmsg.Done: halfmsg.EventAcked, halfmsg.Dead: halfmsg.EventExhausted,
+		halfmsg.Acknowledged: halfmsg.EventAckedMarked,
 	}
 	settle(t, store, events[state], 0, claims...)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// effects are what an event does beyond the move, as letters that move.lua knows: c counts a confirm, p a publish, y a
-// copy, z sets attempts back, u writes down when.
+// effects are what an event does beyond the move, as letters that move.lua knows: c counts a confirm, p a publish, d a
+// deletion, y a copy, z sets attempts back, u writes down when.
 var effects = map[halfmsg.Event]string{
 	halfmsg.EventUnknown:     "cu",
 	halfmsg.EventUnreachable: "u",
@@ -20,6 +20,7 @@ var effects = map[halfmsg.Event]string{
 	halfmsg.EventRefused:     "pyu",
 	halfmsg.EventUnsure:      "yu",
 	halfmsg.EventExhausted:   "pyu",
+	halfmsg.EventMarkerKept:  "du",
 	halfmsg.EventRetry:       "zu",
 }
 
@@ -27,6 +28,7 @@ var effects = map[halfmsg.Event]string{
 // owner was busy with it.
 var hurried = map[halfmsg.Event]bool{
 	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
+	halfmsg.EventMarkerKept: true,
 }
 
 // rules are the moves as move.lua reads them, by event.
@@ -186,8 +188,12 @@ func keep(places []place, want func(place) bool) []place {
 // setAside takes a claimed message that cannot be worked on out of the way, to where operators see it.
 func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) {
 	event := halfmsg.EventGivenUp
-	if claim.State == halfmsg.Sendable {
+	switch claim.State {
+	case halfmsg.Sendable:
 		event = halfmsg.EventExhausted
+	case halfmsg.Acknowledged:
+		event = halfmsg.EventMarkerLeft // the broker has it, and whom to tell is not known any more
+	default:
 	}
 	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
 		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,

@@ -59,7 +59,7 @@ func listing(s *suite) {
 	if records := s.pages(halfmsg.Query{State: halfmsg.Pending, Producer: "b", Limit: 3}, func() {}); len(records) != 8 {
 		s.Errorf("producer b has %d", len(records))
 	}
-	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Abandoned, halfmsg.Dead} {
+	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Abandoned, halfmsg.Dead, halfmsg.Acknowledged} {
 		if records := s.pages(halfmsg.Query{State: state, Limit: 3}, func() {}); len(records) != 0 {
 			s.Errorf("%s: %d", state, len(records))
 		}
@@ -98,7 +98,7 @@ func listingMoves(s *suite) {
 }
 
 func stats(s *suite) {
-	for state, n := range map[halfmsg.State]int{halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1, halfmsg.Dead: 4, halfmsg.Done: 1} {
+	for state, n := range map[halfmsg.State]int{halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1, halfmsg.Dead: 4, halfmsg.Acknowledged: 2, halfmsg.Done: 1} {
 		for i := range n {
 			s.bring(message(fmt.Sprintf("p%d", i), state.String()), state)
 		}
@@ -107,7 +107,13 @@ func stats(s *suite) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	want := []halfmsg.Stat{{State: halfmsg.Pending, Count: 3}, {State: halfmsg.Sendable, Count: 2}, {State: halfmsg.Abandoned, Count: 1}, {State: halfmsg.Dead, Count: 4}}
+	want := []halfmsg.Stat{
+		{State: halfmsg.Pending, Count: 3},
+		{State: halfmsg.Sendable, Count: 2},
+		{State: halfmsg.Abandoned, Count: 1},
+		{State: halfmsg.Dead, Count: 4},
+		{State: halfmsg.Acknowledged, Count: 2},
+	}
 	if len(got) != len(want) {
 		s.Fatalf("got %+v", got)
 	}

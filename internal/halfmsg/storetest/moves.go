@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (s *suite) checkMove(claim halfmsg.Claim, state halfmsg.State, event halfms
 	s.untouched(claim.Name, act)
 }
 
-// expected is what the contract says of an event on a message in a state; a pending or sendable one is held by who speaks.
+// expected is what the contract says of an event on a message in a state; one that can be held is, by who speaks.
 func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 	if to, legal := halfmsg.Next(state, event); legal {
 		return to, nil
@@ -54,13 +55,16 @@ func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 		return state, halfmsg.ErrIllegal
 	case event == halfmsg.EventSubmit:
 		return state, nil
-	case reaches(event, state) && (state.Final() || state == halfmsg.Sendable):
+	case reaches(event, state) && (state.Final() || state == halfmsg.Sendable || state == halfmsg.Acknowledged):
 		return state, nil // made before
-	case event.Owned() && state != halfmsg.Pending && state != halfmsg.Sendable:
+	case event.Owned() && !slices.Contains(worked, state):
 		return state, halfmsg.ErrLeaseLost
 	}
 	return state, halfmsg.ErrIllegal
 }
+
+// worked are the states in which an owner can hold a message.
+var worked = []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged}
 
 // reaches says whether an event leads to a state from another one.
 func reaches(event halfmsg.Event, state halfmsg.State) bool {
@@ -91,7 +95,7 @@ func (s *suite) act(claim halfmsg.Claim, event halfmsg.Event) halfmsg.Result {
 
 // foreignTokens speaks with a token that was never given out, and with events that are no owner's.
 func foreignTokens(s *suite) {
-	for _, state := range []halfmsg.State{halfmsg.Pending, halfmsg.Sendable} {
+	for _, state := range worked {
 		claim := s.bring(message("tokens", state.String()), state)
 		thief := claim
 		thief.Token += "x"

@@ -70,6 +70,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"quotas", quotas},
 		{"sendable claims are shared fairly", fairSend},
 		{"each message has one owner", oneOwner},
+		{"an acknowledged message keeps what its marker needs", acknowledged},
+		{"acknowledged messages of an owner that died", acknowledgedOrphans},
 		{"concurrent creates of one name", concurrentCreates},
 		{"listing pages", listing},
 		{"listing while others move", listingMoves},
@@ -184,7 +186,7 @@ func (s *suite) state(name halfmsg.Name) halfmsg.State {
 	return r.State
 }
 
-// bring makes a message stand in a state. In PENDING and SENDABLE it is held, and the claim returned.
+// bring makes a message stand in a state. Where it can be held it is, and the claim returned.
 func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
 	s.Helper()
 	if state == halfmsg.None {
@@ -197,10 +199,12 @@ func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
 		s.settle(claim, halfmsg.EventRolledBack)
 	case halfmsg.Abandoned:
 		s.settle(claim, halfmsg.EventGivenUp)
-	case halfmsg.Sendable, halfmsg.Done, halfmsg.Dead:
+	case halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Done, halfmsg.Dead:
 		s.settle(claim, halfmsg.EventCommitted, holding(long))
 	}
 	switch state {
+	case halfmsg.Acknowledged:
+		s.settle(claim, halfmsg.EventAckedMarked, holding(long))
 	case halfmsg.Done:
 		s.settle(claim, halfmsg.EventAcked)
 	case halfmsg.Dead:

@@ -44,6 +44,9 @@ const (
 	State_STATE_ABANDONED State = 5
 	// The broker refused it up to the limit; kept for an operator, copied to the dead-letter exchange where one is set.
 	State_STATE_DEAD State = 6
+	// Acknowledged by the broker; what is left is to delete the producer's business marker. Only operators see it, and only
+	// where markers are deleted that late: to producers such a message is DONE.
+	State_STATE_ACKNOWLEDGED State = 7
 )
 
 // Enum value maps for State.
@@ -56,15 +59,17 @@ var (
 		4: "STATE_ROLLED_BACK",
 		5: "STATE_ABANDONED",
 		6: "STATE_DEAD",
+		7: "STATE_ACKNOWLEDGED",
 	}
 	State_value = map[string]int32{
-		"STATE_UNSPECIFIED": 0,
-		"STATE_PENDING":     1,
-		"STATE_SENDABLE":    2,
-		"STATE_DONE":        3,
-		"STATE_ROLLED_BACK": 4,
-		"STATE_ABANDONED":   5,
-		"STATE_DEAD":        6,
+		"STATE_UNSPECIFIED":  0,
+		"STATE_PENDING":      1,
+		"STATE_SENDABLE":     2,
+		"STATE_DONE":         3,
+		"STATE_ROLLED_BACK":  4,
+		"STATE_ABANDONED":    5,
+		"STATE_DEAD":         6,
+		"STATE_ACKNOWLEDGED": 7,
 	}
 )
 
@@ -1164,17 +1169,19 @@ type MessageRecord struct {
 	CallbackTarget string                 `protobuf:"bytes,4,opt,name=callback_target,json=callbackTarget,proto3" json:"callback_target,omitempty"`
 	CreateTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	UpdateTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// When it is next confirmed or published.
+	// When it is next confirmed or published, or its marker deleted.
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	ConfirmAttempts int32                  `protobuf:"varint,8,opt,name=confirm_attempts,json=confirmAttempts,proto3" json:"confirm_attempts,omitempty"`
 	PublishAttempts int32                  `protobuf:"varint,9,opt,name=publish_attempts,json=publishAttempts,proto3" json:"publish_attempts,omitempty"`
 	// At most 1,000 characters.
 	LastError string `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// The coordinator instance that works on it now, and until when its lease runs.
-	LeaseOwner    string                 `protobuf:"bytes,11,opt,name=lease_owner,json=leaseOwner,proto3" json:"lease_owner,omitempty"`
-	LeaseUntil    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeaseOwner string                 `protobuf:"bytes,11,opt,name=lease_owner,json=leaseOwner,proto3" json:"lease_owner,omitempty"`
+	LeaseUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
+	// How often the deletion of its business marker has failed, once it is ACKNOWLEDGED.
+	DeleteAttempts int32 `protobuf:"varint,13,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MessageRecord) Reset() {
@@ -1289,6 +1296,13 @@ func (x *MessageRecord) GetLeaseUntil() *timestamppb.Timestamp {
 		return x.LeaseUntil
 	}
 	return nil
+}
+
+func (x *MessageRecord) GetDeleteAttempts() int32 {
+	if x != nil {
+		return x.DeleteAttempts
+	}
+	return 0
 }
 
 type GetMessageRequest struct {
@@ -2047,7 +2061,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x15DeleteBusinessRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x18\n" +
-	"\x16DeleteBusinessResponse\"\xb6\x04\n" +
+	"\x16DeleteBusinessResponse\"\xdf\x04\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -2066,7 +2080,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\vlease_owner\x18\v \x01(\tR\n" +
 	"leaseOwner\x12;\n" +
 	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leaseUntil\"?\n" +
+	"leaseUntil\x12'\n" +
+	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\"?\n" +
 	"\x11GetMessageRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
@@ -2111,7 +2126,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x17DiscardMessagesResponse\x12\x1c\n" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\x91\x01\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -2121,7 +2136,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x11STATE_ROLLED_BACK\x10\x04\x12\x13\n" +
 	"\x0fSTATE_ABANDONED\x10\x05\x12\x0e\n" +
 	"\n" +
-	"STATE_DEAD\x10\x06*g\n" +
+	"STATE_DEAD\x10\x06\x12\x16\n" +
+	"\x12STATE_ACKNOWLEDGED\x10\a*g\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_UNKNOWN\x10\x01\x12\x15\n" +

@@ -4,7 +4,7 @@
 -- ARGV: 1 code of the state; 2 token; 3 lease in milliseconds; 4 how many bytes of records are claimed at most, though one
 --   message always is; 5 "1" counts a copy for those whose last owner never settled; then pairs of a producer and how many
 --   of its messages are claimed at most
--- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, due}; for what had no
+-- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
 --   id, why}
 local s, token, lease, room, counts = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'

@@ -19,19 +19,22 @@ local function clear(key, what)
 end
 
 -- home is the one state a living record stands in: by precedence that of a due time, else that of a creation time, else
--- what its notes prove.
-local function home()
+-- what its first word and its notes prove. One that was stripped can be nothing but acknowledged.
+local function home(kind)
   local s = indexed(g, id)
+  if kind == KEPT[ACKNOWLEDGED] then
+    s = call('ZSCORE', g[ACKNOWLEDGED], id) and ACKNOWLEDGED
+  end
   if s then
     return s
   end
   wrong('record without index: due now')
   for c = 1, #KEPT do
-    if call('ZSCORE', g[c] .. CREATED, id) then
+    if kind ~= KEPT[ACKNOWLEDGED] and call('ZSCORE', g[c] .. CREATED, id) then
       s = s or c
     end
   end
-  s = s or call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST
+  s = s or unplaced(g, id, kind)
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
   call('ZADD', g[s], now, id)
   return s
@@ -56,13 +59,13 @@ local function finished(kind)
 end
 
 -- kept mends a living record.
-local function kept(ms)
+local function kept(kind, ms)
   for _, key in ipairs({g.record .. id, g.notes .. id}) do
     if call('PERSIST', key) == 1 then
       wrong('expiry on an unfinished message')
     end
   end
-  local s = home()
+  local s = home(kind)
   if not call('ZSCORE', g[s] .. CREATED, id) then
     call('ZADD', g[s] .. CREATED, ms, id)
     wrong('creation time missing')
@@ -79,7 +82,7 @@ local function kept(ms)
     call('ZADD', g[s], now, id)
     wrong('due too far away')
   end
-  if leased and s ~= FIRST and s ~= COMMITTED then
+  if leased and s ~= FIRST and s ~= COMMITTED and s ~= ACKNOWLEDGED then
     call('HDEL', g.leases, id)
     wrong('lease on a message nobody works on')
   end
@@ -90,7 +93,7 @@ local function mend()
   if not kind or ended(kind) then
     finished(kind)
   else
-    kept(ms)
+    kept(kind, ms)
   end
 end
 

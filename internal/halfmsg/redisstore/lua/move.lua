@@ -3,9 +3,9 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 number of rules; then each rule, as settle.go writes them: the state the event leads to from each kept state
 --   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then letters: o only the lease's owner,
---   c counts a confirm, p a publish, y a copy, z attempts back at zero, u a change worth a time; then for each producer:
---   name, number of messages, and for each message: id, the rule's number, token, milliseconds until due, milliseconds to
---   hold the lease, cause
+--   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then for each
+--   producer: name, number of messages, and for each message: id, the rule's number, token, milliseconds until due,
+--   milliseconds to hold the lease, cause
 -- Returns: for each message verdict + state
 local rules = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -70,6 +70,9 @@ local function remember(g, id, rule, s, to, cause)
   if rule.p then
     call('HINCRBY', notes, 'publishes', 1)
   end
+  if rule.d then
+    call('HINCRBY', notes, 'deletes', 1)
+  end
   if rule.y then
     call('HINCRBY', notes, 'copies', 1)
   end
@@ -91,6 +94,16 @@ local function place(g, id, rule, s, to, due, after, hold)
     return
   end
   shift(g, s, to, id, now + after)
+end
+
+-- strip leaves of a record what it takes to delete its marker, and to know the message when it is sent again. It comes
+-- after the message has left its old index: nobody must find there what cannot be published any more.
+local function strip(g, id)
+  local ms, digest, header = string.match(line(g.record .. id), '^half (%d+) (%S+) (.*)')
+  local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
+  target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
+  call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' ' .. target .. '\n')
+  call('DEL', g.notes .. id)
 end
 
 local function move(g, id, rule, token, after, hold, cause)
@@ -123,9 +136,12 @@ local function move(g, id, rule, token, after, hold, cause)
   end
   remember(g, id, rule, s, to, cause)
   if reset then
-    call('HDEL', g.notes .. id, 'confirms', 'publishes')
+    call('HDEL', g.notes .. id, 'confirms', 'publishes', 'deletes')
   end
   place(g, id, rule, s, to, due, after, hold)
+  if to == ACKNOWLEDGED and s ~= to then
+    strip(g, id)
+  end
   return OK + to
 end
 

@@ -4,6 +4,8 @@
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
 --     FIRST      code of the state a new message has
 --     COMMITTED  code of the state a message has once its verdict stands
+--     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
+--                the record
 --     CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT   parts of key names
 --     MAXDUE, MAXLEASE, RETENTION                 milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
@@ -33,6 +35,22 @@ local function head(g, id)
   end
   local kind, ms, digest = string.match(text, '^(%S+) (%d+) (%S+)')
   return kind or '?', tonumber(ms) or now, digest or '-'
+end
+
+-- line reads a record up to the end of its first line.
+local function line(key)
+  local size = 1024
+  while true do
+    local text = call('GETRANGE', key, 0, size - 1)
+    local stop = string.find(text, '\n', 1, true)
+    if stop then
+      return string.sub(text, 1, stop)
+    end
+    if #text < size then
+      return text
+    end
+    size = size * 4
+  end
 end
 
 -- ended gives the code of the final state a record is the trace of, or nil.
@@ -68,6 +86,15 @@ local function enter(g, s, id, ms, due)
   g.empty[s] = false
 end
 
+-- unplaced gives the state of a living record that stands in no index: what its first word and its notes prove. Only a
+-- committed verdict leaves its note, so such a message must not be asked about again.
+local function unplaced(g, id, kind)
+  if kind == KEPT[ACKNOWLEDGED] then
+    return ACKNOWLEDGED
+  end
+  return call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST
+end
+
 -- find gives a message's state; a record that lost its index gets it back and is due now.
 local function find(g, id)
   local s, due = indexed(g, id)
@@ -82,8 +109,7 @@ local function find(g, id)
   if final then
     return final
   end
-  -- Only a committed verdict leaves this note, so such a message must not be asked about again.
-  s = call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST
+  s = unplaced(g, id, kind)
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
   enter(g, s, id, ms, now)
   return s, now
@@ -156,11 +182,12 @@ local function take(g, id, s, due, token, lease, counts)
   if suspected() > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspected() then
     call('HSETNX', notes, 'copies', 1)
   end
-  local known = call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'hurry')
-  if known[5] then
+  local known = call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'deletes', 'hurry')
+  if known[6] then
     call('HDEL', notes, 'hurry')
   end
   call('HSET', g.leases, id, token)
   call('ZADD', g[s], now + lease, id)
-  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', known[4] or '', due}
+  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', known[4] or '', known[5] or '',
+    due}
 end

@@ -5,22 +5,6 @@
 -- Returns: for each message state code (0 is none); or {state code, due, token or "", record, notes as name, value, ...}
 local whole = ARGV[1] == '1'
 
--- line reads a record up to the end of its first line.
-local function line(key)
-  local size = 1024
-  while true do
-    local text = call('GETRANGE', key, 0, size - 1)
-    local stop = string.find(text, '\n', 1, true)
-    if stop then
-      return string.sub(text, 1, stop)
-    end
-    if #text < size then
-      return text
-    end
-    size = size * 4
-  end
-end
-
 local function show(g, id)
   local key = g.record .. id
   local s, due = indexed(g, id)
@@ -32,7 +16,7 @@ local function show(g, id)
     s, due = ended(kind), 0
     if not s then
       -- It lost its index, and gets it back when it is next touched.
-      s, due = call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST, now
+      s, due = unplaced(g, id, kind), now
     end
   end
   local record = whole and (call('GET', key) or '') or line(key)

@@ -4,7 +4,7 @@
 -- ARGV: 1 where a Submit leads from each kept state, one character each, "-" for nowhere; 2 token; 3 lease in
 --   milliseconds; 4 how many bytes of records are claimed at most; then for each producer: name, number of ids, ids
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
---   sendable_at, due}
+--   sendable_at, deletes, due}
 local leads, token, lease, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function submit(g, id)

@@ -1,0 +1,169 @@
+package confirmloop_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+const held = 30 * time.Second
+
+// acknowledged makes messages as the send side hands them on: ACKNOWLEDGED, and held.
+func (h *house) acknowledged(producer string, ids ...string) (claims []halfmsg.Claim) {
+	h.t.Helper()
+	for _, name := range h.have(producer, ids...) {
+		claim := *h.store.Submit(h.t.Context(), []halfmsg.Name{name}, held)[0].Claim
+		for _, event := range []halfmsg.Event{halfmsg.EventCommitted, halfmsg.EventAckedMarked} {
+			h.store.Settle(h.t.Context(), []halfmsg.Settlement{{Name: name, Token: claim.Token, Event: event, Hold: held}})
+		}
+		claim.State = halfmsg.Acknowledged
+		claims = append(claims, claim)
+	}
+	return claims
+}
+
+// passAcknowledged makes passes as the runner would, once a second for that long.
+func (h *house) passAcknowledged(d time.Duration) {
+	h.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+		for more, rounds := true, 0; more; rounds++ {
+			var err error
+			if more, err = h.PassAcknowledged(h.t.Context()); err != nil {
+				h.t.Fatal("pass:", err)
+			}
+			synctest.Wait()
+			if rounds > 1000 {
+				h.t.Fatal("a pass that never has enough")
+			}
+		}
+	}
+}
+
+func TestAnAcknowledgedMessageIsDoneWhenItsMarkerIsGone(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
+		claims := h.acknowledged("orders", "1", "2")
+		h.OfferAcknowledged(claims, time.Now().Add(held))
+		synctest.Wait()
+		h.wantNotes("delete 1 2", "1 done", "2 done")
+	})
+}
+
+func TestWhatAnOwnerLeftBehindIsTakenUp(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
+		h.acknowledged("orders", "1")
+		h.passAcknowledged(held - time.Second)
+		h.wantNotes()
+		h.passAcknowledged(2 * time.Second)
+		h.wantNotes("delete 1", "1 done")
+	})
+}
+
+func TestAFailedDeletionIsTriedAgainAndThenLeft(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteTries: 3}, func(h *house) {
+		h.drops(failing)
+		claims := h.acknowledged("orders", "1")
+		h.OfferAcknowledged(claims, time.Now().Add(held))
+		synctest.Wait()
+		got := h.wantState(claims[0].Name, halfmsg.Acknowledged)
+		if got.DeleteAttempts != 1 || got.LastError == "" || got.LeaseOwner != "" {
+			t.Errorf("after one failure: %+v", got)
+		}
+		h.passAcknowledged(time.Hour)
+		h.wantNotes("delete 1", "delete 1", "delete 1", "1 done")
+		if h.litters() != 1 {
+			t.Errorf("%d markers were given up", h.litters())
+		}
+	})
+}
+
+// A producer that is away uses up tries only for what it was really called about, and holds up no other's markers.
+func TestAProducerThatIsAwayIsLeftAlone(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 10, DeleteTries: 5}, func(h *house) {
+		begun := time.Now()
+		h.drops(func(_ context.Context, target halfmsg.Target, _ []string) error {
+			if target.Producer == "away" && time.Since(begun) < 10*time.Minute {
+				return errAway
+			}
+			return nil
+		})
+		away := h.acknowledged("away", numbered(1000)...)
+		h.OfferAcknowledged(away, time.Now().Add(held))
+		h.OfferAcknowledged(h.acknowledged("orders", "1"), time.Now().Add(held))
+		synctest.Wait()
+		h.wantState(halfmsg.Name{Producer: "orders", ID: "1"}, halfmsg.Done)
+		h.passAcknowledged(5 * time.Minute)
+		calls := look(h, func() (n int) {
+			for _, note := range h.notes {
+				if strings.HasPrefix(note, "delete 0") {
+					n++
+				}
+			}
+			return n
+		})
+		if calls > 30 {
+			t.Errorf("called %d times in 5 minutes while it was away", calls)
+		}
+		h.passAcknowledged(10 * time.Minute)
+		if done := h.store.Count(halfmsg.Done); done != 1001 || h.litters() > 100 {
+			t.Errorf("%d of 1001 are done, %d markers were given up", done, h.litters())
+		}
+	})
+}
+
+func TestWhatThereIsNoRoomForWaitsInTheStore(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteBacklog: 40, Batch: 5}, func(h *house) {
+		gate := make(chan struct{})
+		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
+		claims := h.acknowledged("orders", numbered(100)...)
+		h.OfferAcknowledged(claims, time.Now().Add(held))
+		synctest.Wait()
+		free := 0
+		for i := range claims {
+			if got := h.store.Peek(claims[i].Name); got.State == halfmsg.Acknowledged && got.LeaseOwner == "" {
+				free++
+			}
+		}
+		if free < 85 || free > 90 {
+			t.Errorf("%d of 100 were handed back; a quarter of 40 may wait, and a batch be under way", free)
+		}
+		h.passAcknowledged(2 * time.Second)
+		close(gate)
+		h.passAcknowledged(time.Minute)
+		if done := h.store.Count(halfmsg.Done); done != 100 || h.litters() != 0 {
+			t.Errorf("%d of 100 are done, %d markers were given up", done, h.litters())
+		}
+	})
+}
+
+func TestAfterCloseAcknowledgedMessagesAreHandedBack(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 1}, func(h *house) {
+		gate := make(chan struct{})
+		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
+		claims := h.acknowledged("orders", "1", "2", "3")
+		h.OfferAcknowledged(claims[:2], time.Now().Add(held))
+		synctest.Wait() // the first is under way
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(context.Background()) }()
+		synctest.Wait()
+		close(gate)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		h.OfferAcknowledged(claims[2:], time.Now().Add(held))
+		h.wantState(claims[0].Name, halfmsg.Done)
+		for _, claim := range claims[1:] {
+			if got := h.wantState(claim.Name, halfmsg.Acknowledged); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+				t.Errorf("%s was not handed back: %+v", claim.ID, got)
+			}
+		}
+		if more, err := h.PassAcknowledged(h.t.Context()); more || err != nil || !slices.Equal(h.deleted, []string{"1"}) {
+			t.Errorf("a pass after Close: %v, %v, deleted %v", more, err, h.deleted)
+		}
+	})
+}
