@@ -1,10 +1,10 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -57,6 +57,8 @@ type options struct {
 	ownBroker bool
 	// url is the Redis that the coordinators are told of; nil names the server itself.
 	url func(w *world) string
+	// consume starts the consumers; nil starts two that note every copy.
+	consume func(w *world)
 	// amqp is the broker that the coordinators are told of; nil names the broker itself.
 	amqp func(w *world) string
 }
@@ -158,13 +160,41 @@ func (w *world) end(c *coordinator, signal syscall.Signal) error {
 func (w *world) ready(c *coordinator) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, "the coordinator is ready", func() bool {
-		response, err := http.Get("http://" + c.http + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		status, _ := c.page("/readyz")
+		return status == http.StatusOK
 	})
+}
+
+func (w *world) allReady() {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		w.ready(c)
+	}
+}
+
+// unready waits until each coordinator says that it is not ready, and why.
+func (w *world) unready(why string) {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		servers.Eventually(w.t, patience, "a coordinator is not ready: "+why, func() bool {
+			status, text := c.page("/readyz")
+			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
+		})
+	}
+}
+
+// page reads a page of the coordinator; the status is 0 when there is no answer.
+func (c *coordinator) page(path string) (status int, text string) {
+	response, err := http.Get("http://" + c.http + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return response.StatusCode, string(body)
 }
 
 func (w *world) targets() string {
@@ -248,33 +278,41 @@ func (w *world) left() (keys []string) {
 	return keys
 }
 
-// published sums up how many publishings the coordinators counted as acknowledged since they started.
-func (w *world) published() int {
+// published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
+func (w *world) published(outcome string) int {
 	w.t.Helper()
-	return w.counted(`msghandler_publishes_total{outcome="acked"}`)
+	return w.counted(fmt.Sprintf("msghandler_publishes_total{outcome=%q}", outcome))
 }
 
-// counted sums up one metric of all coordinators, since they started.
+// counted sums up a metric of the coordinators that run.
 func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		response, err := http.Get("http://" + c.http + "/metrics")
-		if err != nil {
-			w.t.Fatal(err)
+		select {
+		case <-c.done: // its counts went with it
+		default:
+			n += w.metric(c, metric)
 		}
-		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() {
-			if count, ok := strings.CutPrefix(lines.Text(), metric+" "); ok {
-				counted, err := strconv.ParseFloat(count, 64)
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				n += int(counted)
-			}
-		}
-		response.Body.Close()
 	}
 	return n
+}
+
+func (w *world) metric(c *coordinator, name string) int {
+	w.t.Helper()
+	status, text := c.page("/metrics")
+	if status != http.StatusOK {
+		w.t.Fatalf("the metrics of %s: status %d", c.http, status)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			counted, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return int(counted)
+		}
+	}
+	return 0 // nothing has been counted under that name
 }
 
 // tails is the end of what each coordinator wrote.
