@@ -71,7 +71,9 @@ type world struct {
 	redis   *servers.RedisServer
 	broker  *servers.Vhost
 	// node is the row's own RabbitMQ, where it has one.
-	node         *servers.RabbitServer
+	node *servers.RabbitServer
+	// silencer is what the coordinators reach the broker through, where the row has one.
+	silencer     *silencer
 	coordinators []*coordinator
 }
 
