@@ -48,7 +48,8 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows, refusalRows, alarmRows, halfOpenRows)
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows, refusalRows, alarmRows, halfOpenRows,
+	consumerRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},

@@ -29,7 +29,16 @@ const patience = 2 * time.Minute
 // binary is the coordinator that TestMain has built.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) {
+	if orders := os.Getenv(consumerVariable); orders != "" { // one of the processes that a row starts
+		if err := beConsumer(orders); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(build(m))
+}
 
 func build(m *testing.M) int {
 	flag.Parse()
@@ -72,6 +81,8 @@ type world struct {
 	broker  *servers.Vhost
 	// node is the row's own RabbitMQ, where it has one.
 	node *servers.RabbitServer
+	// business is the database of consumers that are processes, where the row has them.
+	business *redis.Client
 	// silencer is what the coordinators reach the broker through, where the row has one.
 	silencer     *silencer
 	coordinators []*coordinator
