@@ -2,32 +2,45 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/consumer"
 )
 
-// What happens to RabbitMQ.
+// What happens to RabbitMQ itself and to the connections with it.
 var brokerRows = []row{
-	{name: "F21", copies: true, fault: cutBroker},
-	{name: "F22", copies: true, fault: unbind},
+	{
+		name: "F21_kill", copies: true, world: options{ownBroker: true, consume: consumeClassic},
+		fault: killBroker, judge: felt("unsure"),
+	},
+	{
+		name: "F21_close", copies: true, times: 3, world: options{ownBroker: true},
+		fault: closeConnections, judge: felt("unsure"),
+	},
+	{name: "F21_app", copies: true, world: options{ownBroker: true}, fault: stopApplication},
 }
 
-func cutBroker(ctx context.Context, w *world, _ *rand.Rand) {
-	for ctx.Err() == nil {
-		pause(ctx, time.Second)
-		w.ledger.Fault("all connections to RabbitMQ are closed")
-		w.broker.CloseConnections()
-	}
-	for _, c := range w.coordinators {
-		w.ready(c)
+// felt is a judge that demands an outcome of publishings: without it the fault hit nothing.
+func felt(outcome string) func(*testing.T, *world, *load, End) {
+	return func(t *testing.T, w *world, _ *load, _ End) {
+		t.Helper()
+		n := w.published(outcome)
+		if t.Logf("%d publishings ended as %s", n, outcome); n == 0 {
+			t.Errorf("no publishing ended as %s: the fault hit nothing that was under way", outcome)
+		}
 	}
 }
 
-// unbind takes the queue's binding away and gives it back.
-func unbind(ctx context.Context, w *world, _ *rand.Rand) {
-	pause(ctx, time.Second)
+// onBroker does something on a channel of its own.
+func (w *world) onBroker(do func(*amqp.Channel) error) {
+	w.t.Helper()
 	conn, err := amqp.Dial(w.broker.URL)
 	if err != nil {
 		w.t.Fatal(err)
@@ -37,13 +50,66 @@ func unbind(ctx context.Context, w *world, _ *rand.Rand) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.ledger.Fault("the queue is unbound")
-	if err := channel.QueueUnbind(queue, "#", exchange, nil); err != nil {
+	if err := do(channel); err != nil {
 		w.t.Fatal(err)
 	}
-	wait(3 * time.Second)
-	if err := channel.QueueBind(queue, "#", exchange, false, nil); err != nil {
-		w.t.Fatal(err)
+}
+
+// consumeClassic consumes from a classic queue: a quorum queue on a single node of RabbitMQ 3.10 may stay without a
+// leader after a kill, which is not what this row is about.
+func consumeClassic(w *world) {
+	consume(w, queue, &consumer.Declare{Exchange: exchange, QueueType: amqp.QueueTypeClassic})
+}
+
+// killBroker kills the node with publishings on their way: what comes in the moment for which it stands still before has
+// no answer when it dies.
+func killBroker(ctx context.Context, w *world, _ *rand.Rand) {
+	// RabbitMQ 3.10 may forget what was declared moments before it is killed. That is no fault of this row.
+	w.node.Ctl("eval", "mnesia:dump_log().")
+	pause(ctx, time.Second)
+	w.ledger.Fault("RabbitMQ stands still")
+	w.node.Freeze()
+	wait(500 * time.Millisecond)
+	w.ledger.Fault("kill -9 of RabbitMQ")
+	w.node.Kill()
+	w.node.Start()
+	w.ledger.Fault("RabbitMQ is back")
+	w.allReady()
+}
+
+// closeAll is Erlang for RabbitMQ itself: after each pause it lets its channels stand still for a moment, so that
+// publishings are on their way, and closes all connections. The management API would learn of them too late.
+const closeAll = `lists:foreach(fun(Pause) ->
+	timer:sleep(Pause),
+	Channels = [C || C <- rabbit_channel:list(), (catch erlang:suspend_process(C)) =:= true],
+	timer:sleep(100),
+	[spawn(rabbit_networking, close_connection, [C, "a fault row"]) || C <- rabbit_networking:connections()],
+	timer:sleep(20),
+	[catch erlang:resume_process(C) || C <- Channels]
+end, [%s]).`
+
+// closeConnections closes all connections at short intervals, which are drawn, for as long as the load lasts.
+func closeConnections(ctx context.Context, w *world, random *rand.Rand) {
+	for ctx.Err() == nil {
+		var pauses []string
+		for range 5 {
+			pauses = append(pauses, strconv.Itoa(200+random.IntN(1000)))
+		}
+		list := strings.Join(pauses, ", ")
+		w.ledger.Fault("all connections to RabbitMQ are closed, after pauses in ms of " + list)
+		w.node.Ctl("eval", fmt.Sprintf(closeAll, list))
 	}
-	w.ledger.Fault("the queue is bound again")
+	w.allReady()
+}
+
+// stopApplication stops RabbitMQ within its node, as one does to maintain it, and starts it again.
+func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.ledger.Fault("rabbitmqctl stop_app")
+	w.node.Ctl("stop_app")
+	w.unready("not connected")
+	wait(2 * time.Second)
+	w.node.Ctl("start_app")
+	w.ledger.Fault("rabbitmqctl start_app has come back")
+	w.allReady()
 }

@@ -56,7 +56,9 @@ type Entry struct {
 	// Said holds the definite verdicts that the producer gave when it was asked.
 	Said map[Fate]bool
 	// Copies are in the order in which consumers got them.
-	Copies  []Copy
+	Copies []Copy
+	// came is when the first of them did.
+	came    time.Time
 	history []event
 }
 
@@ -138,7 +140,12 @@ func (l *Ledger) Noted(key, who, words string) { l.change(key, who, words, func(
 // Got is noted for every copy that a consumer gets.
 func (l *Ledger) Got(key string, c Copy) {
 	words := fmt.Sprintf("gets attempt %d, redelivered %t, digest %x", c.Attempt, c.Redelivered, c.Digest[:4])
-	l.change(key, "consumer", words, func(e *Entry) { e.Copies = append(e.Copies, c) })
+	l.change(key, "consumer", words, func(e *Entry) {
+		if len(e.Copies) == 0 {
+			e.came = time.Now()
+		}
+		e.Copies = append(e.Copies, c)
+	})
 }
 
 // Fault is noted when something is broken or mended; it is part of the history of every id.
@@ -159,6 +166,19 @@ func (l *Ledger) Totals() (ids, committed, copies int) {
 		copies += len(e.Copies)
 	}
 	return len(l.entries), committed, copies
+}
+
+// Committed holds the committed ids whose half message was accepted.
+func (l *Ledger) Committed() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]bool{}
+	for key, e := range l.entries {
+		if e.Accepted && e.Fate == Committed {
+			all[key] = true
+		}
+	}
+	return all
 }
 
 // Undelivered are the committed and accepted ids that no consumer has got yet.
@@ -187,6 +207,37 @@ func (l *Ledger) Flagged() (copies, faults int) {
 		}
 	}
 	return copies, len(l.faults)
+}
+
+// Copies are those of a producer's messages that consumers got, by key.
+func (l *Ledger) Copies(producer string) map[string][]Copy {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string][]Copy{}
+	for key, e := range l.entries {
+		if strings.HasPrefix(key, producer+"/") {
+			all[key] = slices.Clone(e.Copies)
+		}
+	}
+	return all
+}
+
+// Silence is the longest time in which consumers got nothing new of a producer's, between its first message and its
+// last.
+func (l *Ledger) Silence(producer string) (longest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var came []time.Time
+	for key, e := range l.entries {
+		if strings.HasPrefix(key, producer+"/") && len(e.Copies) > 0 {
+			came = append(came, e.came)
+		}
+	}
+	slices.SortFunc(came, time.Time.Compare)
+	for i := 1; i < len(came); i++ {
+		longest = max(longest, came[i].Sub(came[i-1]))
+	}
+	return longest
 }
 
 // History is what happened to one id, and to the world meanwhile, in order.

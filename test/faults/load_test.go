@@ -279,9 +279,10 @@ func newLoad(w *world) *load {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for range 2 {
-		consume(w)
+	if w.options.consume == nil {
+		w.options.consume = func(w *world) { consume(w, queue, &consumer.Declare{Exchange: exchange}) }
 	}
+	w.options.consume(w)
 	l := &load{users: []user{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
 	if !w.options.once {
 		l.users = append(l.users, newPlain(w, "plain"))
@@ -289,13 +290,20 @@ func newLoad(w *world) *load {
 	return l
 }
 
-// consume notes every copy that comes, until the test ends.
-func consume(w *world) {
+// consume starts two consumers of a queue, which note every copy until the test ends.
+func consume(w *world, queue string, declare *consumer.Declare) {
+	w.t.Helper()
+	for range 2 {
+		consumeOne(w, queue, declare)
+	}
+}
+
+func consumeOne(w *world, queue string, declare *consumer.Declare) {
 	w.t.Helper()
 	ready := make(chan struct{})
 	var once sync.Once
 	c, err := consumer.New(consumer.Config{
-		URL: w.broker.URL, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Prefetch: 100, Logger: quiet(),
+		URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(),
 		Consuming: func() { once.Do(func() { close(ready) }) },
 	})
 	if err != nil {

@@ -82,13 +82,6 @@ func busyScripts(ctx context.Context, w *world, _ *rand.Rand) {
 }
 
 // allReady waits until every coordinator is ready.
-func (w *world) allReady() {
-	w.t.Helper()
-	for _, c := range w.coordinators {
-		w.ready(c)
-	}
-}
-
 // felt demands that Redis, since it was started, has answered a client with an error of that code.
 func (w *world) felt(code string) {
 	w.t.Helper()

@@ -25,6 +25,10 @@ type row struct {
 	name string
 	// short rows run in the ordinary tests.
 	short bool
+	// load is how long the load lasts at least.
+	load time.Duration
+	// times is how many times the usual load the row has; 0 is once.
+	times int
 	// copies says that the fault can make further copies.
 	copies bool
 	// shows says that a user of the SDK may see errors of the fault.
@@ -46,8 +50,8 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, brokerRows,
-	producerRows)
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, brokerRows, refusalRows, alarmRows,
+	halfOpenRows, consumerRows, producerRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},
@@ -72,12 +76,12 @@ func (r row) run(t *testing.T) {
 	if r.users != nil {
 		l.users = append(l.users, r.users(w)...)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), *length)
+	ctx, cancel := context.WithTimeout(t.Context(), max(*length, r.load))
 	defer cancel()
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
-		l.run(t, ctx, *rate, *seed)
+		l.run(t, ctx, *rate*max(1, r.times), *seed)
 	}()
 	r.fault(ctx, w, rand.New(rand.NewPCG(*seed, 1)))
 	w.ledger.Fault("all is mended")
@@ -96,7 +100,7 @@ func (r row) run(t *testing.T) {
 		end.Markers = l.litter(t, deletion)
 	}
 	if r.name == "F00" { // a process that ended takes its counts along
-		end.Counted = w.published()
+		end.Counted = w.published("acked")
 	}
 	ids, committed, copies := w.ledger.Totals()
 	flagged, faults := w.ledger.Flagged()

@@ -31,13 +31,18 @@ const patience = 2 * time.Minute
 // binary is the coordinator that TestMain has built.
 var binary string
 
+// others are what this binary is when a row starts it as a process of its own, by the variable that says so.
+var others = map[string]func(config string) error{mortalVariable: liveAs, consumerVariable: beConsumer}
+
 func TestMain(m *testing.M) {
-	if config, is := os.LookupEnv(mortalVariable); is {
-		if err := liveAs(config); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, be := range others {
+		if config, is := os.LookupEnv(variable); is {
+			if err := be(config); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		os.Exit(0)
 	}
 	os.Exit(build(m))
 }
@@ -72,6 +77,8 @@ type options struct {
 	ownBroker bool
 	// url is the Redis that the coordinators are told of; nil names the server itself.
 	url func(w *world) string
+	// consume starts the consumers; nil starts two that note every copy.
+	consume func(w *world)
 	// amqp is the broker that the coordinators are told of; nil names the broker itself.
 	amqp func(w *world) string
 }
@@ -89,7 +96,11 @@ type world struct {
 	forgot forgotten
 	broker *servers.Vhost
 	// node is the row's own RabbitMQ, where it has one.
-	node         *servers.RabbitServer
+	node *servers.RabbitServer
+	// business is the database of consumers that are processes, where the row has them.
+	business *redis.Client
+	// silencer is what the coordinators reach the broker through, where the row has one.
+	silencer     *silencer
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess
@@ -186,6 +197,13 @@ func (w *world) ready(c *coordinator) {
 		status, _ := c.page("/readyz")
 		return status == http.StatusOK
 	})
+}
+
+func (w *world) allReady() {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		w.ready(c)
+	}
 }
 
 // unready waits until each coordinator says that it is not ready, and why.
@@ -294,33 +312,41 @@ func (w *world) left() (keys []string) {
 	return keys
 }
 
-// published sums up how many publishings the coordinators counted as acknowledged since they started.
-func (w *world) published() int {
+// published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
+func (w *world) published(outcome string) int {
 	w.t.Helper()
-	return w.counted(`msghandler_publishes_total{outcome="acked"}`)
+	return w.counted(fmt.Sprintf("msghandler_publishes_total{outcome=%q}", outcome))
 }
 
-// counted sums up one metric of all coordinators, since they started.
+// counted sums up a metric of the coordinators that run.
 func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		response, err := http.Get("http://" + c.http + "/metrics")
-		if err != nil {
-			w.t.Fatal(err)
+		select {
+		case <-c.done: // its counts went with it
+		default:
+			n += w.metric(c, metric)
 		}
-		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() {
-			if count, ok := strings.CutPrefix(lines.Text(), metric+" "); ok {
-				counted, err := strconv.ParseFloat(count, 64)
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				n += int(counted)
-			}
-		}
-		response.Body.Close()
 	}
 	return n
+}
+
+func (w *world) metric(c *coordinator, name string) int {
+	w.t.Helper()
+	status, text := c.page("/metrics")
+	if status != http.StatusOK {
+		w.t.Fatalf("the metrics of %s: status %d", c.http, status)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			counted, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return int(counted)
+		}
+	}
+	return 0 // nothing has been counted under that name
 }
 
 // tails is the end of what each coordinator wrote.

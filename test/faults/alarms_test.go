@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// RabbitMQ's alarms.
+var alarmRows = []row{
+	{
+		name: "F31_memory", copies: true, load: alarmLoad, world: options{ownBroker: true}, judge: felt("unsure"),
+		fault: alarm("set_vm_memory_high_watermark 0.0000001", "set_vm_memory_high_watermark absolute 1GB"),
+	},
+	{
+		name: "F31_disk", copies: true, load: alarmLoad, world: options{ownBroker: true}, judge: felt("unsure"),
+		fault: alarm("set_disk_free_limit 1000000GB", "set_disk_free_limit 100MB"),
+	},
+}
+
+const (
+	alarmLasts = 40 * time.Second
+	// alarmLoad is long enough for an alarm to meet it, however long rabbitmqctl takes.
+	alarmLoad = 20 * time.Second
+	// answered is longer than MSGHANDLER_SEND_CONFIRM_TIMEOUT: what was on its way when an alarm came is given up by then.
+	answered = 4 * time.Second
+	// grace is what shutdown.grace is by default.
+	grace = 20 * time.Second
+)
+
+// alarm is a fault that raises an alarm and clears it. Meanwhile a coordinator is stopped, which must not have to wait;
+// the others must ask producers as ever, and publish nothing.
+func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, _ *rand.Rand) {
+		began := time.Now()
+		w.ledger.Fault("rabbitmqctl " + raise)
+		w.node.Ctl(strings.Fields(raise)...)
+		w.unready("takes no messages")
+		w.ledger.Fault("every coordinator knows of the alarm")
+		stopped := w.coordinators[len(w.coordinators)-1]
+		w.stopInTime(stopped)
+		wait(answered)
+		before := w.sent()
+		<-ctx.Done()
+		w.confirmsGoOn()
+		wait(time.Until(began.Add(alarmLasts)))
+		if now := w.sent(); now != before {
+			w.t.Errorf("%d messages were published during the alarm", now-before)
+		}
+		w.node.Ctl(strings.Fields(clearing)...)
+		w.ledger.Fault("rabbitmqctl " + clearing)
+		w.start(stopped)
+		w.allReady()
+	}
+}
+
+// stopInTime ends a coordinator as an orchestrator does, and demands a clean exit within the grace period.
+func (w *world) stopInTime(c *coordinator) {
+	w.t.Helper()
+	began := time.Now()
+	err := w.end(c, syscall.SIGTERM)
+	took := time.Since(began)
+	w.t.Logf("a coordinator that was asked to stop ended after %v", took.Round(10*time.Millisecond))
+	if err != nil || took > grace {
+		w.t.Errorf("it should have ended cleanly within %v: %v", grace, err)
+	}
+}
+
+// sent is how many publishings have left the coordinators.
+func (w *world) sent() int {
+	w.t.Helper()
+	return w.published("acked") + w.published("refused") + w.published("unsure")
+}
+
+// confirmsGoOn waits until every message's fate is known, and demands that what committed waits for the broker.
+func (w *world) confirmsGoOn() {
+	w.t.Helper()
+	servers.Eventually(w.t, alarmLasts, "the fate of every message is known", func() bool {
+		pending, ok := w.standing(pb.State_STATE_PENDING)
+		return ok && len(pending) == 0
+	})
+	sendable, ok := w.standing(pb.State_STATE_SENDABLE)
+	w.t.Logf("during the alarm the fate of every message became known; %d wait for the broker", len(sendable))
+	if !ok || len(sendable) == 0 {
+		w.t.Error("nothing waits for the broker during the alarm")
+	}
+}

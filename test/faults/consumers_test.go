@@ -1,0 +1,218 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/dedup"
+	dedupredis "github.com/msghandler/msghandler/consumer/dedup/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// What happens to consumers.
+var consumerRows = []row{
+	{name: "F30", copies: true, world: options{consume: consumeInProcesses}, fault: nothing, judge: oneEffectEach},
+}
+
+// The consumers' business database, a Redis. A consumer kills itself, as with kill -9, for as long as there is a death
+// left at one of its two points.
+const (
+	deathsBefore = "deaths:before" // its effect
+	deathsAfter  = "deaths:after"  // its effect, and before anybody is told
+	inbox        = "inbox"         // the messages that had their effect
+	effects      = "effects"       // how many effects each message had
+	doubled      = "doubled"       // how many copies found that the effect was there
+	notes        = "notes"         // the copies that came, as JSON
+	deaths       = 8
+)
+
+// act is the transaction of a consumer: the inbox row and the effect, or neither.
+var act = goredis.NewScript(`
+if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('HINCRBY', KEYS[2], ARGV[1], 1)
+else redis.call('INCR', KEYS[3]) end`)
+
+// note is a copy as a consumer process tells of it.
+type note struct {
+	Key  string
+	Copy Copy
+}
+
+// consumeInProcesses starts two consumers as processes, again and again as they die, until the test ends.
+func consumeInProcesses(w *world) {
+	server := servers.Redis(w.t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	w.business = client
+	for _, point := range []string{deathsBefore, deathsAfter} {
+		if err := client.Set(w.t.Context(), point, deaths, 0).Err(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for n := range 2 {
+		running.Go(func() {
+			for born := 0; ctx.Err() == nil; born++ {
+				err := consumeInProcess(ctx, w, server.Addr, *seed+uint64(100*born+n))
+				if err != nil && ctx.Err() == nil {
+					w.t.Errorf("a consumer: %v", err)
+					return
+				}
+			}
+		})
+	}
+	running.Go(func() { takeNotes(ctx, w) })
+	w.t.Cleanup(func() { cancel(); running.Wait(); client.Close() })
+}
+
+// consumeInProcess runs one consumer until it kills itself, or the context's end does. Any other end is an error.
+func consumeInProcess(ctx context.Context, w *world, redis string, seed uint64) error {
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = []string{consumerVariable + "=" + w.broker.URL + " " + redis + " " + strconv.FormatUint(seed, 10)}
+	if _, err := cmd.StdinPipe(); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_ = cmd.Wait() // its state says more
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		return fmt.Errorf("it ended with %v\n%s", cmd.ProcessState, &out)
+	}
+	w.ledger.Fault("a consumer died")
+	return nil
+}
+
+// takeNotes enters in the ledger what the consumers noted.
+func takeNotes(ctx context.Context, w *world) {
+	for ctx.Err() == nil {
+		got, err := w.business.BLPop(ctx, time.Second, notes).Result()
+		if err != nil { // there was none, or the test ends
+			continue
+		}
+		var n note
+		if err := json.Unmarshal([]byte(got[1]), &n); err != nil {
+			w.t.Errorf("a consumer's note: %v", err)
+			continue
+		}
+		w.ledger.Got(n.Key, n.Copy)
+	}
+}
+
+// oneEffectEach demands that every committed message had its effect once and no other had any, and that consumers died
+// at both points.
+func oneEffectEach(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	committed := w.ledger.Committed()
+	var had map[string]string
+	servers.Eventually(t, patience, "every committed message has had its effect", func() bool {
+		had = w.business.HGetAll(t.Context(), effects).Val()
+		return len(had) >= len(committed)
+	})
+	for key, times := range had {
+		if !committed[key] || times != "1" {
+			t.Errorf("%s had its effect %s times; committed: %t", key, times, committed[key])
+		}
+	}
+	count := func(key string) int {
+		n, err := w.business.Get(t.Context(), key).Int()
+		if err != nil && !errors.Is(err, goredis.Nil) {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, after := deaths-max(0, count(deathsBefore)), deaths-max(0, count(deathsAfter))
+	dropped := count(doubled)
+	t.Logf("%d effects; consumers died %d times before one and %d times after one; %d copies found it there",
+		len(had), before, after, dropped)
+	if before == 0 || after == 0 || dropped == 0 {
+		t.Error("the row proves nothing: nobody died at one of the points, or no copy came after the effect")
+	}
+}
+
+// consumerVariable makes this program a consumer: the broker's URL, its business database, and what it draws from.
+const consumerVariable = "FAULTS_CONSUMER"
+
+// beConsumer consumes until it is killed, and most often kills itself.
+func beConsumer(orders string) error {
+	var broker, address string
+	var seed uint64
+	if _, err := fmt.Sscan(orders, &broker, &address, &seed); err != nil {
+		return err
+	}
+	business := goredis.NewClient(&goredis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1})
+	defer business.Close()
+	handled, err := dedupredis.New(dedupredis.Config{Client: business, Consumer: "faults", Lease: time.Second})
+	if err != nil {
+		return err
+	}
+	c, err := consumer.New(consumer.Config{
+		URL: broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: []time.Duration{time.Second},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop() // whoever started it is gone
+	}()
+	d := doomed{business: business, random: rand.New(rand.NewPCG(seed, seed))}
+	return c.Run(ctx, d.handler(handled))
+}
+
+// doomed is a consumer's handler that dies now and then. Only one message is in its hands at a time.
+type doomed struct {
+	business *goredis.Client
+	random   *rand.Rand
+}
+
+// handler notes every copy, also those that deduplication drops.
+func (d doomed) handler(handled dedup.Store) consumer.Handler {
+	once := consumer.Chain(consumer.HandlerFunc(d.handle), consumer.Deduplicate(handled, quiet()))
+	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
+		content := NewContent(got.Exchange, got.RoutingKey, got.Body)
+		n, err := json.Marshal(note{got.Key(), Copy{content, got.Attempt, got.Redelivered}})
+		if err != nil {
+			return err
+		}
+		if err := d.business.RPush(ctx, notes, n).Err(); err != nil {
+			return err
+		}
+		return once.Handle(ctx, got)
+	})
+}
+
+func (d doomed) handle(ctx context.Context, got *consumer.Message) error {
+	d.mayDie(ctx, deathsBefore)
+	err := act.Run(ctx, d.business, []string{inbox, effects, doubled}, got.Key()).Err()
+	if err != nil && !errors.Is(err, goredis.Nil) {
+		return err
+	}
+	d.mayDie(ctx, deathsAfter)
+	return nil
+}
+
+// mayDie is kill -9, one time in twenty.
+func (d doomed) mayDie(ctx context.Context, point string) {
+	if d.random.IntN(20) == 0 && d.business.Decr(ctx, point).Val() >= 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // until the signal arrives
+	}
+}

@@ -1,0 +1,75 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+)
+
+// sender is a producer beside the load whose businesses all commit, one every while, to an exchange of the row's choice.
+type sender struct {
+	*service
+	exchange string
+}
+
+func newSender(w *world, name, exchange string) *sender {
+	w.t.Helper()
+	return &sender{service: newService(w, name, memory.New()), exchange: exchange}
+}
+
+// run sends until the context ends, and at least once.
+func (s *sender) run(ctx context.Context, w *world, every time.Duration) {
+	for n := 0; ; n++ {
+		id := fmt.Sprintf("%06d", n)
+		key, body := s.key(id), []byte(s.exchange+" "+id)
+		m := producer.Message{ID: id, Exchange: s.exchange, RoutingKey: s.name, Body: body}
+		s.ledger.Sending(key, NewContent(s.exchange, s.name, body))
+		err := s.sdk.Send(w.t.Context(), m, func(context.Context) error {
+			s.ledger.Accepted(key)
+			s.ledger.Decide(key, Committed)
+			return nil
+		})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			w.t.Errorf("%s: %v", key, err)
+		}
+		if pause(ctx, every); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+const neighbours = "neighbour"
+
+// withNeighbour is a fault during which another producer sends to an exchange that has nothing to do with it.
+func withNeighbour(fault func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, random *rand.Rand) {
+		consume(w, neighbours, &consumer.Declare{Exchange: neighbours})
+		s := newSender(w, neighbours, neighbours)
+		sending, stop := context.WithCancel(w.t.Context()) // a fault may outlast the load
+		var running sync.WaitGroup
+		running.Go(func() { s.run(sending, w, 50*time.Millisecond) })
+		defer running.Wait()
+		defer stop()
+		fault(ctx, w, random)
+	}
+}
+
+// othersGoOn is a judge that demands that the fault was felt, and that the neighbour's messages went on all the while.
+func othersGoOn(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	felt("refused")(t, w, l, end)
+	const most = time.Second
+	silence := w.ledger.Silence(neighbours)
+	t.Logf("the neighbour sent %d messages; none came for %v at most", len(w.ledger.Copies(neighbours)), silence)
+	if silence > most {
+		t.Errorf("for %v nothing came from an exchange that has nothing to do with the fault, more than %v", silence, most)
+	}
+}

@@ -1,0 +1,209 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// What RabbitMQ refuses.
+var refusalRows = []row{
+	{name: "F22_binding", copies: true, fault: withNeighbour(unbind), judge: othersGoOn},
+	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn},
+	{name: "F22_permission", copies: true, fault: revoke, judge: othersGoOn},
+	{
+		name: "F27", copies: true, setAside: true, fault: sendAstray, judge: deadAndRetried,
+		world: options{settings: []string{
+			"MSGHANDLER_SEND_BACKOFF=200ms,500ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters,
+		}},
+	},
+	{name: "F29", copies: true, world: options{consume: declareShort}, fault: fillQueue, judge: felt("refused")},
+}
+
+// unbind takes the queue's binding away and gives it back.
+func unbind(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.ledger.Fault("the queue is unbound")
+	w.onBroker(func(ch *amqp.Channel) error { return ch.QueueUnbind(queue, "#", exchange, nil) })
+	wait(3 * time.Second)
+	w.onBroker(func(ch *amqp.Channel) error { return ch.QueueBind(queue, "#", exchange, false, nil) })
+	w.ledger.Fault("the queue is bound again")
+}
+
+// deleteExchange deletes the exchange, and declares and binds it again.
+func deleteExchange(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.ledger.Fault("the exchange is deleted")
+	w.onBroker(func(ch *amqp.Channel) error { return ch.ExchangeDelete(exchange, false, false) })
+	wait(3 * time.Second)
+	w.bindTo(exchange)
+	w.ledger.Fault("the exchange is there again")
+}
+
+// bindTo declares an exchange and binds the load's queue to it.
+func (w *world) bindTo(exchange string) {
+	w.t.Helper()
+	w.onBroker(func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.QueueBind(queue, "#", exchange, false, nil)
+	})
+}
+
+// revoke takes away the permission to write to the exchange, and to nothing else, and gives it back.
+func revoke(ctx context.Context, w *world, random *rand.Rand) {
+	pause(ctx, time.Second)
+	w.ledger.Fault("nobody may write to the exchange")
+	w.mayWrite("^(?!" + exchange + "$)")
+	// RabbitMQ remembers for the life of a channel what was permitted on it. That all have to connect again is felt by
+	// everybody, so the neighbour comes when they have.
+	w.broker.CloseConnections()
+	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
+	w.allReady()
+	withNeighbour(func(context.Context, *world, *rand.Rand) {
+		wait(3 * time.Second)
+		w.mayWrite(".*")
+	})(ctx, w, random)
+	w.ledger.Fault("everybody may write to the exchange again")
+}
+
+func (w *world) mayWrite(pattern string) {
+	w.t.Helper()
+	path := "/api/permissions/" + url.PathEscape(w.broker.Name) + "/guest"
+	permissions := map[string]string{"configure": ".*", "read": ".*", "write": pattern}
+	if err := w.broker.Management().Call(http.MethodPut, path, permissions, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+const (
+	astray      = "astray"
+	deadLetters = "faults.dead"
+)
+
+// sendAstray sends messages to an exchange that does not exist, among the good ones of the load.
+func sendAstray(ctx context.Context, w *world, _ *rand.Rand) {
+	w.onBroker(func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(deadLetters, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+			return err
+		}
+		if _, err := ch.QueueDeclare(deadLetters, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.QueueBind(deadLetters, "", deadLetters, false, nil)
+	})
+	w.ledger.Fault("messages go to an exchange that does not exist")
+	newSender(w, astray, astray).run(ctx, w, 100*time.Millisecond)
+}
+
+// deadAndRetried demands that exactly those that went astray are dead, after their attempts and with a copy each, that
+// they touched no other message, and that they are delivered when their exchange is there and an operator says so.
+func deadAndRetried(t *testing.T, w *world, l *load, end End) {
+	const attempts = 3 // the first, and one after each entry of MSGHANDLER_SEND_BACKOFF
+	sent := w.ledger.Copies(astray)
+	copies, refused := w.deadLetters(), w.published("refused")
+	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.SetAside), refused, len(copies))
+	if refused != attempts*len(sent) {
+		t.Errorf("%d refusals of %d messages, not %d of each", refused, len(sent), attempts)
+	}
+	for key := range sent {
+		if !end.SetAside[key] {
+			t.Errorf("%s is not dead", key)
+		}
+		if reason := copies[key]; !strings.Contains(reason, "NOT_FOUND") {
+			t.Errorf("the dead-letter copy of %s says %q", key, reason)
+		}
+	}
+	others := len(end.SetAside) - len(sent)
+	if flagged, _ := w.ledger.Flagged(); others != 0 || flagged > 0 {
+		t.Errorf("%d others are dead and %d were sent again", others, flagged)
+	}
+
+	w.bindTo(astray)
+	w.retryDead()
+	end = w.drain(patience)
+	end.CopiesExplained = true
+	row{copies: true}.verdict(t, w, l, end)
+	for key, got := range w.ledger.Copies(astray) {
+		if len(got) != 1 || got[0].Attempt <= attempts {
+			t.Errorf("%s was retried by an operator, and came as %+v", key, got)
+		}
+	}
+}
+
+// deadLetters are the reasons that the copies on the dead-letter exchange give, by message.
+func (w *world) deadLetters() map[string]string {
+	w.t.Helper()
+	reasons := map[string]string{}
+	w.onBroker(func(ch *amqp.Channel) error {
+		for {
+			d, more, err := ch.Get(deadLetters, true)
+			if err != nil || !more {
+				return err
+			}
+			reasons[d.AppId+"/"+d.MessageId], _ = d.Headers["msghandler-dead-reason"].(string)
+		}
+	})
+	return reasons
+}
+
+// retryDead is what an operator says once what was wrong is mended.
+func (w *world) retryDead() {
+	w.t.Helper()
+	w.ledger.Fault("an operator retries what is dead")
+	request := &pb.RetryMessagesRequest{State: pb.State_STATE_DEAD, Reason: "the exchange is there"}
+	if _, err := w.admin().RetryMessages(w.t.Context(), request); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// admin is the operators' way to a coordinator, until the test ends.
+func (w *world) admin() pb.AdminServiceClient {
+	w.t.Helper()
+	conn, err := grpc.NewClient(w.coordinators[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	return pb.NewAdminServiceClient(conn)
+}
+
+// declareShort makes a queue that refuses what it has no room for, and leaves it to the fault to consume from it.
+func declareShort(w *world) {
+	w.onBroker(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{
+			amqp.QueueTypeArg: amqp.QueueTypeQuorum, amqp.QueueMaxLenArg: int64(50),
+			amqp.QueueOverflowArg: amqp.QueueOverflowRejectPublish,
+		})
+		return err
+	})
+	w.bindTo(exchange)
+}
+
+// fillQueue lets the queue stand full for as long as the load lasts, and longer until a message is seen to wait for it.
+func fillQueue(ctx context.Context, w *world, _ *rand.Rand) {
+	w.ledger.Fault("nobody consumes, and the queue fills")
+	<-ctx.Done()
+	admin, request := w.admin(), &pb.ListMessagesRequest{State: pb.State_STATE_SENDABLE, PageSize: 1000}
+	servers.Eventually(w.t, patience, "a message waits because of a nack", func() bool {
+		page, err := admin.ListMessages(w.t.Context(), request)
+		return err == nil && slices.ContainsFunc(page.GetRecords(), func(r *pb.MessageRecord) bool {
+			return strings.Contains(r.GetLastError(), "nack")
+		})
+	})
+	consume(w, queue, nil)
+	w.ledger.Fault("the queue is consumed")
+}
