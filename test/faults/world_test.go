@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -59,6 +60,8 @@ type options struct {
 	url func(w *world) string
 	// amqp is the broker that the coordinators are told of; nil names the broker itself.
 	amqp func(w *world) string
+	// binary is the coordinator; empty is the one that TestMain has built.
+	binary string
 }
 
 // world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
@@ -69,7 +72,9 @@ type world struct {
 	redis   *servers.RedisServer
 	broker  *servers.Vhost
 	// node is the row's own RabbitMQ, where it has one.
-	node         *servers.RabbitServer
+	node *servers.RabbitServer
+	// gate is the first coordinator's way to one of them, where the row has it shut.
+	gate         *gate
 	coordinators []*coordinator
 }
 
@@ -112,7 +117,7 @@ func (w *world) start(c *coordinator) {
 		w.t.Fatal(err)
 	}
 	defer out.Close()
-	c.cmd = exec.Command(binary, "serve")
+	c.cmd = exec.Command(cmp.Or(w.options.binary, binary), "serve")
 	redisURL, amqpURL := w.redis.URL(), w.broker.URL
 	if w.options.url != nil {
 		redisURL = w.options.url(w)
@@ -258,21 +263,29 @@ func (w *world) published() int {
 func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		response, err := http.Get("http://" + c.http + "/metrics")
+		n += w.countedBy(c, metric+" ")
+	}
+	return n
+}
+
+// countedBy sums up what a coordinator has counted since it started, in all lines that begin so.
+func (w *world) countedBy(c *coordinator, beginning string) (n int) {
+	w.t.Helper()
+	response, err := http.Get("http://" + c.http + "/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		line := lines.Text()
+		if !strings.HasPrefix(line, beginning) {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() {
-			if count, ok := strings.CutPrefix(lines.Text(), metric+" "); ok {
-				counted, err := strconv.ParseFloat(count, 64)
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				n += int(counted)
-			}
-		}
-		response.Body.Close()
+		n += int(value)
 	}
 	return n
 }
