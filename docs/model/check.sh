@@ -11,8 +11,8 @@ failed=0
 
 # What names an assertion in the checker's report.
 declare -A assertion=(
-  [P1]='half_ok' [P2]='&&fate)&&' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [ALIEN]='content==1'
-  [CONTRADICTION]='said_committed&&said_rolled_back' [LITTER]='!(left)'
+  [P1]='half_ok' [P2]='&&fate)&&' [P3]='(fate||forgot)' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [ALIEN]='content==1'
+  [CONTRADICTION]='said_committed&&said_rolled_back' [STUCK]='producer_done' [LITTER]='!(left)'
 )
 
 # search makes the checker for a set of switches, runs it and leaves its report in $work/report.
@@ -26,7 +26,8 @@ search() {
 say() { printf '%-8s %-62s %s\n' "$@"; }
 
 figures() {
-  awk '/states, stored/ { n = $1 } /elapsed time/ { t = $4 } END { printf "%d states, %s s", n, t }' "$work/report"
+  awk '/states, stored/ { n = $1 } /total actual memory/ { m = $1 } /elapsed time/ { t = $4 }
+    END { printf "%d states, %d MB, %s s", n, m, t }' "$work/report"
 }
 
 # holds SWITCHES...: every state was seen and no assertion failed.
@@ -64,15 +65,20 @@ small() {
   found ALIEN -DOVERWRITE
   found P1 -DABSENCE_IS_VERDICT
   found DUP -DCOPIES_FORGOTTEN
+  found P1 -DPENDING_EXPIRES
+  found P3 -DDELETED_EARLY
   found P5 -DUNREACHABLE_COUNTS
   found P2 -DSUBMIT_TOO_EARLY -DTRUST=1
   found LITTER -DMARKER_IN_MEMORY -DAFTER_ACK=1
+  found STUCK -DLEASE_NEVER_ENDS
 }
 
 large() {
   for marker in 0 1 2; do
     holds -DMARKER="$marker" -DFAULTS=2
     holds -DMARKER="$marker" -DFAULTS=2 -DAFTER_ACK=1
+    holds -DMARKER="$marker" -DFAULTS=1 -DNC=3
+    holds -DMARKER="$marker" -DFAULTS=1 -DNC=3 -DAFTER_ACK=1
   done
   holds -DSTEPS=1 -DFAULTS=2
   holds -DTRUST=1 -DFAULTS=2

@@ -407,6 +407,9 @@ end_idle:
   :: atomic { word = e_released; goto settle_verdict }      /* no room, stopping, or the lease ends soon */
   :: atomic { word = e_unreachable; net_final = (net_final || (final && MARKER == 2)) }  /* may still arrive there */
   :: atomic { confirm(final, word);
+#ifdef DELETED_EARLY        /* defect: the marker goes before the verdict is stored */
+       if :: word == e_committed -> delete_business() :: else fi;
+#endif
        if
        :: word == e_committed -> if :: hold = true :: hold = false /* a delay */ fi
        :: word == e_unknown && unknowns <= ATTEMPTS -> unknowns++
@@ -510,7 +513,12 @@ end:
   :: atomic { net_final -> net_final = false;
        if :: marker == m_none && biz != b_running -> marker = m_rolled_back :: else fi }
   /* leases */
+#ifndef LEASE_NEVER_ENDS     /* defect: what a dead owner held is held for ever */
   :: atomic { live && holder == GONE -> live = false }      /* a dead owner's lease always ends */
+#endif
+#ifdef PENDING_EXPIRES      /* defect: a half message is deleted when its time is over */
+  :: atomic { rec == s_pending && !live -> rec = s_none; drop_notes(); p1() }
+#endif
   :: atomic { live && holder != GONE && faults > 0 -> faults--; stalled = true; live = false }
   /* operators */
   :: atomic { faults > 0 && (KEPT || rec == s_acknowledged) -> faults--; r_bring(e_retry) }

@@ -16,6 +16,8 @@ const (
 	// Dup: a further copy that no fault explains, or a second one with attempt 1 that was not delivered before. In which
 	// order copies come says nothing: an owner that was stopped sends its attempt 1 after another's attempt 2.
 	Dup Verdict = "DUP"
+	// Aside: ABANDONED or DEAD, though every question had an answer.
+	Aside Verdict = "ASIDE"
 	// Stuck: still on its way when the time for draining is over.
 	Stuck Verdict = "STUCK"
 	// Contradiction: the producer was heard to say both committed and rolled back.
@@ -48,6 +50,8 @@ type End struct {
 	Counted int
 	// CopiesExplained says that a fault of the run can make further copies. Without it there must be none.
 	CopiesExplained bool
+	// AsideExplained says that a fault of the run can end messages as ABANDONED or DEAD.
+	AsideExplained bool
 }
 
 // Check judges a ledger by how the system ended, ordered by id.
@@ -86,6 +90,9 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	underway, aside := end.Underway[key], end.SetAside[key]
 	if underway {
 		say(Stuck, "still on its way; its business is %v", e.Fate)
+	}
+	if aside && !end.AsideExplained {
+		say(Aside, "set aside, and every question had an answer; its business is %v", e.Fate)
 	}
 	if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 && !underway && !aside {
 		say(Lost, "committed, and never delivered")

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"flag"
@@ -81,6 +80,8 @@ type options struct {
 	consume func(w *world)
 	// amqp is the broker that the coordinators are told of; nil names the broker itself.
 	amqp func(w *world) string
+	// binary is the coordinator; empty is the one that TestMain has built.
+	binary string
 }
 
 // world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
@@ -100,7 +101,9 @@ type world struct {
 	// business is the database of consumers that are processes, where the row has them.
 	business *redis.Client
 	// silencer is what the coordinators reach the broker through, where the row has one.
-	silencer     *silencer
+	silencer *silencer
+	// gate is the first coordinator's way to one of them, where the row has it shut.
+	gate         *gate
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess
@@ -148,7 +151,7 @@ func (w *world) start(c *coordinator) {
 		w.t.Fatal(err)
 	}
 	defer out.Close()
-	c.cmd = exec.Command(binary, "serve")
+	c.cmd = exec.Command(cmp.Or(w.options.binary, binary), "serve")
 	redisURL, amqpURL := cmp.Or(w.sentinel, w.redis.URL()), w.broker.URL
 	if w.options.url != nil {
 		redisURL = w.options.url(w)
@@ -325,28 +328,30 @@ func (w *world) counted(metric string) (n int) {
 		select {
 		case <-c.done: // its counts went with it
 		default:
-			n += w.metric(c, metric)
+			n += w.countedBy(c, metric+" ")
 		}
 	}
 	return n
 }
 
-func (w *world) metric(c *coordinator, name string) int {
+// countedBy sums up what a coordinator has counted since it started, in all lines that begin so.
+func (w *world) countedBy(c *coordinator, beginning string) (n int) {
 	w.t.Helper()
 	status, text := c.page("/metrics")
 	if status != http.StatusOK {
 		w.t.Fatalf("the metrics of %s: status %d", c.http, status)
 	}
 	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			counted, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			return int(counted)
+		if !strings.HasPrefix(line, beginning) {
+			continue
 		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n += int(value)
 	}
-	return 0 // nothing has been counted under that name
+	return n
 }
 
 // tails is the end of what each coordinator wrote.

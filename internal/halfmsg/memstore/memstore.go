@@ -1,6 +1,5 @@
-// Package memstore is a store in memory, for the tests of those who work on a store. It follows the table of moves and
-// the rules of claims and leases by the local clock, so that tests can run in fake time. It lists nothing and forgets
-// nothing.
+// Package memstore is a store in memory, for the tests of those who work on a store. It keeps the promise of storetest by
+// the local clock, so that tests can run in fake time, and it can be broken.
 package memstore
 
 import (
@@ -14,25 +13,36 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Store implements halfmsg.Intake, halfmsg.ConfirmStore and halfmsg.SendStore. Make one with New.
+// Retention is how long the trace of a finished message is kept.
+const Retention = 10 * time.Minute
+
+// Store implements halfmsg.Intake, halfmsg.ConfirmStore, halfmsg.SendStore and halfmsg.Inspector. Make one with New.
 type Store struct {
+	now func() time.Time
+
 	mu      sync.Mutex
 	entries map[halfmsg.Name]*entry
 	claims  int
 	fail    func(call string) error
 }
 
-// entry is one message, whatever its state.
+// entry is one message, whatever its state. Of a finished one little more than the digest is left.
 type entry struct {
 	halfmsg.Claim
-	due   time.Time
-	lease time.Time
+	digest           string
+	created, updated time.Time
+	// due is when the lease ends, while somebody's token is kept.
+	due time.Time
+	// ends is when the trace of a finished message is forgotten.
+	ends time.Time
+	// hurry says that somebody submitted or retried it while its owner was busy.
+	hurry bool
 	cause string
 }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{entries: map[halfmsg.Name]*entry{}}
+	return &Store{now: time.Now, entries: map[halfmsg.Name]*entry{}}
 }
 
 // Break makes calls fail: fail gets the method's name and returns the error, or nil. A nil fail makes all well again.
@@ -42,38 +52,25 @@ func (s *Store) Break(fail func(call string) error) {
 	s.fail = fail
 }
 
-// Peek shows a message: where it stands, when it is due, when its lease ends and its last error.
-func (s *Store) Peek(name halfmsg.Name) halfmsg.Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.entries[name]
-	if e == nil {
-		return halfmsg.Record{}
-	}
-	return halfmsg.Record{
-		Message: e.Message, State: e.State, DueAt: e.due, ConfirmAttempts: e.ConfirmAttempts,
-		PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts, LastError: e.cause, LeaseOwner: string(e.Token), LeaseUntil: e.lease,
-	}
-}
-
-// Count says how many messages stand in a state.
-func (s *Store) Count(state halfmsg.State) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.entries {
-		if e.State == state {
-			n++
-		}
-	}
-	return n
-}
-
 func (s *Store) broken(call string) error {
 	if s.fail == nil {
 		return nil
 	}
 	return s.fail(call)
 }
+
+// find gives a message, nil when there is none or its trace has been forgotten.
+func (s *Store) find(name halfmsg.Name) *entry {
+	e := s.entries[name]
+	if e != nil && e.State.Final() && !s.now().Before(e.ends) {
+		delete(s.entries, name)
+		return nil
+	}
+	return e
+}
+
+// held says whether an owner's lease still lasts.
+func (s *Store) held(e *entry) bool { return e.Token != "" && e.due.After(s.now()) }
 
 // Create implements halfmsg.Intake.
 func (s *Store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.Result {
@@ -82,22 +79,28 @@ func (s *Store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.
 	err := s.broken("Create")
 	results := make([]halfmsg.Result, len(messages))
 	for i, m := range messages {
-		e := s.entries[m.Name]
-		switch {
-		case err != nil:
+		if err != nil {
 			results[i].Err = err
-		case e == nil:
-			s.entries[m.Name] = &entry{
-				Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending}, due: time.Now().Add(m.ConfirmAfter),
-			}
-			results[i].State = halfmsg.Pending
-		case e.Digest() != m.Digest():
-			results[i] = halfmsg.Result{State: e.State, Err: halfmsg.ErrExists}
-		default:
-			results[i].State = e.State
+			continue
 		}
+		results[i] = s.create(m)
 	}
 	return results
+}
+
+func (s *Store) create(m halfmsg.Message) halfmsg.Result {
+	e, now := s.find(m.Name), s.now()
+	switch {
+	case e == nil:
+		s.entries[m.Name] = &entry{
+			Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending}, digest: m.Digest(), created: now,
+			due: now.Add(m.ConfirmAfter),
+		}
+		return halfmsg.Result{State: halfmsg.Pending}
+	case e.digest != m.Digest():
+		return halfmsg.Result{State: e.State, Err: halfmsg.ErrExists}
+	}
+	return halfmsg.Result{State: e.State}
 }
 
 // Submit implements halfmsg.Intake.
@@ -117,47 +120,32 @@ func (s *Store) Submit(_ context.Context, names []halfmsg.Name, lease time.Durat
 }
 
 func (s *Store) submit(name halfmsg.Name, lease time.Duration) (answer halfmsg.Submitted) {
-	e := s.entries[name]
+	e := s.find(name)
 	if e == nil {
 		answer.Err = halfmsg.ErrNotFound
 		return answer
 	}
-	if to, legal := halfmsg.Next(e.State, halfmsg.EventSubmit); legal {
-		if e.State == halfmsg.Abandoned {
-			e.ConfirmAttempts = 0
-		}
-		e.State, e.due = to, time.Now()
-		if e.Token == "" || !e.lease.After(time.Now()) {
-			claim := s.claim(e, lease)
-			answer.Claim = &claim
-		}
-	} else if e.State == halfmsg.RolledBack {
+	to, legal := halfmsg.Next(e.State, halfmsg.EventSubmit)
+	switch {
+	case !legal && e.State == halfmsg.RolledBack:
 		answer.Err = halfmsg.ErrIllegal
+	case !legal:
+	case s.held(e):
+		e.hurry = true
+	default:
+		if e.State != to {
+			e.again()
+			e.State, e.updated = to, s.now()
+		}
+		claim := s.claim(e, lease)
+		answer.Claim = &claim
 	}
 	answer.State = e.State
 	return answer
 }
 
-// Rollback implements halfmsg.Intake.
-func (s *Store) Rollback(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	results := make([]halfmsg.Result, len(names))
-	for i, name := range names {
-		e := s.entries[name]
-		if e == nil {
-			results[i].Err = halfmsg.ErrNotFound
-			continue
-		}
-		if to, legal := halfmsg.Next(e.State, halfmsg.EventRollback); legal {
-			e.State, e.Token = to, ""
-		} else if e.State != halfmsg.RolledBack {
-			results[i].Err = halfmsg.ErrIllegal
-		}
-		results[i].State = e.State
-	}
-	return results
-}
+// again sets the attempts back.
+func (e *entry) again() { e.ConfirmAttempts, e.PublishAttempts, e.DeleteAttempts = 0, 0, 0 }
 
 // PendingProducers implements halfmsg.ConfirmStore.
 func (s *Store) PendingProducers(context.Context) ([]string, error) {
@@ -169,6 +157,7 @@ func (s *Store) PendingProducers(context.Context) ([]string, error) {
 			producers = append(producers, name.Producer)
 		}
 	}
+	slices.Sort(producers)
 	return producers, s.broken("PendingProducers")
 }
 
@@ -190,12 +179,12 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 	return claims, nil
 }
 
-// ClaimSendable implements halfmsg.SendStore, without the fair shares.
+// ClaimSendable implements halfmsg.SendStore. Producers take turns.
 func (s *Store) ClaimSendable(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	return s.claimShared("ClaimSendable", halfmsg.Sendable, limit, lease)
 }
 
-// ClaimAcknowledged implements halfmsg.ConfirmStore, without the fair shares.
+// ClaimAcknowledged implements halfmsg.ConfirmStore. Producers take turns.
 func (s *Store) ClaimAcknowledged(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	return s.claimShared("ClaimAcknowledged", halfmsg.Acknowledged, limit, lease)
 }
@@ -206,21 +195,26 @@ func (s *Store) claimShared(call string, state halfmsg.State, limit int, lease t
 	if err := s.broken(call); err != nil {
 		return nil, err
 	}
+	turns, turn := map[*entry]int{}, map[string]int{}
+	due := s.claimable(state)
+	for _, e := range due {
+		turns[e] = turn[e.Producer]
+		turn[e.Producer]++
+	}
+	slices.SortStableFunc(due, func(a, b *entry) int { return turns[a] - turns[b] })
 	var claims []halfmsg.Claim
-	for _, e := range s.claimable(state) {
-		if len(claims) < limit {
-			claims = append(claims, s.claim(e, lease))
-		}
+	for _, e := range due[:min(limit, len(due))] {
+		claims = append(claims, s.claim(e, lease))
 	}
 	return claims, nil
 }
 
-// claimable lists what is due in a state and free to be claimed, longest due first.
+// claimable lists what is due in a state, longest due first. What an owner holds is due when the lease ends.
 func (s *Store) claimable(state halfmsg.State) []*entry {
-	now := time.Now()
+	now := s.now()
 	var due []*entry
 	for _, e := range s.entries {
-		if e.State == state && !e.due.After(now) && (e.Token == "" || !e.lease.After(now)) {
+		if e.State == state && !e.due.After(now) {
 			due = append(due, e)
 		}
 	}
@@ -238,62 +232,6 @@ func (s *Store) claim(e *entry, lease time.Duration) halfmsg.Claim {
 		e.Copies++ // the owner whose lease ended may have sent one
 	}
 	s.claims++
-	e.Token, e.lease = halfmsg.Token(fmt.Sprintf("claim-%d", s.claims)), time.Now().Add(lease)
+	e.Token, e.due, e.hurry = halfmsg.Token(fmt.Sprintf("claim-%d", s.claims)), s.now().Add(lease), false
 	return e.Claim
-}
-
-// Settle implements halfmsg.Settler.
-func (s *Store) Settle(_ context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err := s.broken("Settle")
-	results := make([]halfmsg.Result, len(settlements))
-	for i, w := range settlements {
-		if err != nil {
-			results[i].Err = err
-			continue
-		}
-		results[i] = s.settle(w)
-	}
-	return results
-}
-
-func (s *Store) settle(w halfmsg.Settlement) halfmsg.Result {
-	e, now := s.entries[w.Name], time.Now()
-	if e == nil {
-		return halfmsg.Result{Err: halfmsg.ErrNotFound}
-	}
-	if e.Token != w.Token || !e.lease.After(now) {
-		return halfmsg.Result{State: e.State, Err: halfmsg.ErrLeaseLost}
-	}
-	to, legal := halfmsg.Next(e.State, w.Event)
-	if !legal || !w.Event.Owned() {
-		return halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
-	}
-	e.State, e.due = to, now.Add(w.After)
-	if w.Cause != "" {
-		e.cause = w.Cause
-	}
-	switch w.Event {
-	case halfmsg.EventCommitted:
-		e.SendableAt = now
-	case halfmsg.EventUnknown:
-		e.ConfirmAttempts++
-	case halfmsg.EventRefused, halfmsg.EventExhausted:
-		e.PublishAttempts++
-		e.Copies++
-	case halfmsg.EventUnsure:
-		e.Copies++
-	case halfmsg.EventAckedMarked:
-		e.Message = halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}
-	case halfmsg.EventMarkerKept:
-		e.DeleteAttempts++
-	default: // counts nothing
-	}
-	if w.Hold > 0 {
-		e.lease = now.Add(w.Hold)
-	} else {
-		e.Token = ""
-	}
-	return halfmsg.Result{State: to}
 }

@@ -1,0 +1,132 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Get implements halfmsg.Inspector.
+func (s *Store) Get(_ context.Context, name halfmsg.Name) (halfmsg.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(name)
+	if e == nil {
+		return halfmsg.Record{}, halfmsg.ErrNotFound
+	}
+	return e.record(), nil
+}
+
+// Peek is Get for tests that know whether the message is there.
+func (s *Store) Peek(name halfmsg.Name) halfmsg.Record {
+	r, _ := s.Get(context.Background(), name)
+	return r
+}
+
+// Count says how many messages stand in a state.
+func (s *Store) Count(state halfmsg.State) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *entry) record() halfmsg.Record {
+	r := halfmsg.Record{
+		Message: e.Message, State: e.State, CreatedAt: e.created, UpdatedAt: e.updated, DueAt: e.due,
+		ConfirmAttempts: e.ConfirmAttempts, PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts,
+		LastError: e.cause, LeaseOwner: string(e.Token),
+	}
+	if e.Token != "" {
+		r.LeaseUntil = e.due
+	}
+	return r
+}
+
+// place is where an entry stands in a listing.
+type place struct {
+	created time.Time
+	name    halfmsg.Name
+}
+
+func (e *entry) place() place { return place{e.created, e.Name} }
+
+func (p place) compare(q place) int {
+	return cmp.Or(p.created.Compare(q.created), strings.Compare(p.name.String(), q.name.String()))
+}
+
+func (p place) cursor() string { return fmt.Sprintf("%d %s", p.created.UnixNano(), p.name) }
+
+func parseCursor(cursor string) (p place, err error) {
+	if cursor == "" {
+		return place{}, nil
+	}
+	at, name, _ := strings.Cut(cursor, " ")
+	nanos, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return place{}, fmt.Errorf("cursor %q: %w", cursor, err)
+	}
+	p.created = time.Unix(0, nanos)
+	p.name, err = halfmsg.ParseName(name)
+	return p, err
+}
+
+// List implements halfmsg.Inspector.
+func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page, err error) {
+	after, err := parseCursor(query.Cursor)
+	if err != nil {
+		return page, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.standing(query.State) {
+		switch {
+		case query.Producer != "" && e.Producer != query.Producer, e.place().compare(after) <= 0:
+			continue
+		case len(page.Records) == query.Limit:
+			last := page.Records[query.Limit-1]
+			page.Next = place{last.CreatedAt, last.Name}.cursor()
+			return page, nil
+		}
+		r := e.record()
+		r.Body = nil
+		page.Records = append(page.Records, r)
+	}
+	return page, nil
+}
+
+// standing lists the entries of a state, oldest first.
+func (s *Store) standing(state halfmsg.State) (all []*entry) {
+	for _, e := range s.entries {
+		if e.State == state {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return a.place().compare(b.place()) })
+	return all
+}
+
+// Stats implements halfmsg.Inspector.
+func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var stats []halfmsg.Stat
+	for _, state := range slices.Sorted(slices.Values(halfmsg.Kept())) {
+		stat := halfmsg.Stat{State: state}
+		if all := s.standing(state); len(all) > 0 {
+			stat.Count, stat.OldestAt = int64(len(all)), all[0].created
+		}
+		stats = append(stats, stat)
+	}
+	return stats, nil
+}

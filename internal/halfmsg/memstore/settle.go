@@ -1,0 +1,172 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while its
+// owner was busy with it.
+var hurried = []halfmsg.Event{
+	halfmsg.EventUnknown, halfmsg.EventGivenUp, halfmsg.EventRefused, halfmsg.EventExhausted,
+}
+
+// Settle implements halfmsg.Settler.
+func (s *Store) Settle(_ context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.broken("Settle")
+	results := make([]halfmsg.Result, len(settlements))
+	for i, w := range settlements {
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		results[i] = s.settle(w)
+	}
+	return results
+}
+
+func (s *Store) settle(w halfmsg.Settlement) halfmsg.Result {
+	e := s.find(w.Name)
+	switch {
+	case !w.Event.Owned():
+		return halfmsg.Result{Err: halfmsg.ErrIllegal}
+	case e == nil:
+		return halfmsg.Result{Err: halfmsg.ErrLeaseLost}
+	case e.State.Final() && reaches(w.Event, e.State):
+		return halfmsg.Result{State: e.State} // the same word, said before
+	case e.Token != w.Token || !s.held(e):
+		return halfmsg.Result{State: e.State, Err: halfmsg.ErrLeaseLost}
+	}
+	to, legal := halfmsg.Next(e.State, w.Event)
+	switch {
+	case !legal && reaches(w.Event, e.State):
+		return halfmsg.Result{State: e.State} // said before, and the lease was kept
+	case !legal:
+		return halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
+	case to.Final():
+		s.finish(e, to)
+	default:
+		s.move(e, to, w)
+	}
+	return halfmsg.Result{State: e.State}
+}
+
+// reaches says whether an event leads to a state from some state.
+func reaches(event halfmsg.Event, state halfmsg.State) bool {
+	return slices.ContainsFunc(halfmsg.Moves(), func(m halfmsg.Move) bool { return m.Event == event && m.To == state })
+}
+
+// finish leaves a trace of a message.
+func (s *Store) finish(e *entry, to halfmsg.State) {
+	now := s.now()
+	*e = entry{
+		Claim:  halfmsg.Claim{Message: halfmsg.Message{Name: e.Name}, State: to},
+		digest: e.digest, updated: now, ends: now.Add(Retention),
+	}
+}
+
+// move makes an owner's move to a state in which the message is kept.
+func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
+	now := s.now()
+	e.count(w.Event)
+	if e.hurry && slices.Contains(hurried, w.Event) {
+		e.hurry, w.After = false, 0
+		if woken, _ := halfmsg.Next(to, halfmsg.EventRetry); woken != to {
+			to = woken
+			e.again()
+		}
+	}
+	if to == halfmsg.Sendable && e.State != to {
+		e.SendableAt = now
+	}
+	if w.Cause != "" {
+		e.cause = shorten(w.Cause)
+	}
+	if to == halfmsg.Acknowledged && e.State != to {
+		e.Message = halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}
+	}
+	e.State, e.updated, e.due = to, now, now.Add(w.After)
+	if w.Hold > 0 {
+		e.due = now.Add(w.Hold)
+	} else {
+		e.Token = ""
+	}
+}
+
+func (e *entry) count(event halfmsg.Event) {
+	switch event {
+	case halfmsg.EventUnknown, halfmsg.EventGivenUp:
+		e.ConfirmAttempts++
+	case halfmsg.EventRefused, halfmsg.EventExhausted:
+		e.PublishAttempts++
+		e.Copies++
+	case halfmsg.EventUnsure:
+		e.Copies++
+	case halfmsg.EventMarkerKept:
+		e.DeleteAttempts++
+	default: // counts nothing
+	}
+}
+
+func shorten(cause string) string {
+	runes := []rune(cause)
+	return string(runes[:min(len(runes), halfmsg.MaxCause)])
+}
+
+// Rollback implements halfmsg.Intake.
+func (s *Store) Rollback(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+	return s.bring(halfmsg.EventRollback, names, halfmsg.None)
+}
+
+// Retry implements halfmsg.Inspector.
+func (s *Store) Retry(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+	return s.bring(halfmsg.EventRetry, names, halfmsg.None)
+}
+
+// Discard implements halfmsg.Inspector.
+func (s *Store) Discard(_ context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+	return s.bring(halfmsg.EventDiscard, names, from)
+}
+
+// bring makes a move that needs no lease, of messages in one state where from names it.
+func (s *Store) bring(event halfmsg.Event, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	results := make([]halfmsg.Result, len(names))
+	for i, name := range names {
+		e := s.find(name)
+		switch {
+		case e == nil:
+			results[i].Err = halfmsg.ErrNotFound
+		case from != halfmsg.None && e.State != from:
+			results[i] = halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
+		default:
+			results[i] = s.bringOne(e, event)
+		}
+	}
+	return results
+}
+
+func (s *Store) bringOne(e *entry, event halfmsg.Event) halfmsg.Result {
+	to, legal := halfmsg.Next(e.State, event)
+	switch {
+	case !legal && e.State.Final() && reaches(event, e.State):
+	case !legal:
+		return halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
+	case to.Final():
+		s.finish(e, to)
+	case to == halfmsg.None:
+		delete(s.entries, e.Name)
+		return halfmsg.Result{}
+	default: // a retry
+		e.again()
+		if e.hurry = s.held(e); !e.hurry {
+			e.State, e.updated, e.due = to, s.now(), s.now()
+		}
+	}
+	return halfmsg.Result{State: e.State}
+}

@@ -1,0 +1,268 @@
+package faults
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A coordinator with a defect may never drain. It gets well more time than the row takes with the right one: slow is for
+// where leases must end first.
+const (
+	drainOfDefects = 5 * time.Second
+	slowDrain      = 15 * time.Second
+)
+
+// defect is something that earlier systems of this kind got wrong, and a row that must notice.
+type defect struct {
+	name string
+	// short defects are tried in the ordinary tests.
+	short bool
+	// edits put it into the coordinator. Without any it is the row itself that has the defect, in its producer.
+	edits []edit
+	row   string
+	// faulty is the row with the defect, where that is not in the coordinator.
+	faulty func(r row) row
+	// want is the verdict that must be among those found.
+	want Verdict
+	// drain is how long it has to drain, if not drainOfDefects.
+	drain time.Duration
+}
+
+// edit is one change of a source file, named from the top of the repository. The old text is there exactly once.
+type edit struct{ file, old, new string }
+
+const (
+	lua         = "internal/halfmsg/redisstore/lua/"
+	confirmloop = "internal/confirmloop/"
+	publisher   = "internal/rabbitmq/"
+)
+
+var defects = []defect{
+	{
+		name: "returns_ignored", short: true, row: "F22_returned", want: Lost,
+		edits: []edit{{publisher + "lane.go", "case f.returned != nil:", "case false:"}},
+	},
+	{
+		name: "return_logged_and_done", row: "F22_returned", want: Lost,
+		edits: []edit{{
+			publisher + "lane.go", "return refused(f.returned)",
+			"println(f.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
+		}},
+	},
+	{
+		name: "done_without_ack", row: "F22_returned", want: Lost,
+		edits: []edit{{
+			publisher + "publish.go", "func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {\n",
+			"func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {\n" +
+				"\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}\n",
+		}},
+	},
+	{
+		name: "no_attempt_header", short: true, row: "F29_full", want: Dup,
+		edits: []edit{{publisher + "message.go", "headers[attemptHeader] = int64(m.Attempt)\n", ""}},
+	},
+	{
+		name: "send_overwrites", short: true, row: "F20_other", want: Alien,
+		edits: []edit{{lua + "create.lua", "record, 'NX')", "record)"}},
+	},
+	{
+		name: "unknown_at_limit_is_rollback", row: "F09_late", want: Lost,
+		edits: []edit{{
+			confirmloop + "batch.go",
+			`w.Event, w.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"`,
+			"w.Event = halfmsg.EventRolledBack",
+		}},
+	},
+	{
+		name: "dropped_at_limit", row: "F09_late", want: Lost,
+		edits: []edit{{
+			"internal/halfmsg/state.go", "{Pending, EventGivenUp, Abandoned}", "{Pending, EventGivenUp, None}",
+		}},
+	},
+	{
+		// The sixty seconds of one such system, in the measure of the rows. The sweeper takes an expiry off again, so
+		// that system had none.
+		name: "pending_expires", row: "F09_late", want: Lost,
+		edits: []edit{
+			{lua + "create.lua", "record, 'NX')", "record, 'NX', 'PX', 1500)"},
+			{lua + "mend.lua", "if call('PERSIST', key) == 1 then", "if false then"},
+		},
+	},
+	{
+		name: "unknown_is_rollback", row: "F09_late", want: Lost,
+		edits: []edit{{
+			"internal/callback/verdicts.go", "case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictUnknown, true",
+			"case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictRolledBack, true",
+		}},
+	},
+	{
+		name: "no_answer_is_rollback", row: "F09_late", want: Lost,
+		edits: []edit{{
+			"internal/callback/verdicts.go", "if !ok {\n\t\t\tverdict = halfmsg.VerdictUnknown",
+			"if !ok {\n\t\t\tverdict = halfmsg.VerdictRolledBack",
+		}},
+	},
+	{
+		name: "last_of_two_verdicts_wins", row: "F10_both", want: Ghost,
+		edits: []edit{{
+			"internal/callback/verdicts.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n", "odd.contradictory++\n",
+		}},
+	},
+	{
+		name: "later_rollback_wins", row: "F08_late", want: Lost,
+		edits: []edit{{
+			"internal/halfmsg/state.go", "\t{Sendable, EventAcked, Done},\n",
+			"\t{Sendable, EventRollback, RolledBack},\n\t{Sendable, EventAcked, Done},\n",
+		}},
+	},
+	{
+		name: "submit_believed", row: "F08_early", want: Ghost,
+		edits: []edit{{
+			confirmloop + "confirmloop.go", "c.enqueue(p, h, offered && c.config.Trusted(h.Producer))", "c.enqueue(p, h, offered)",
+		}},
+	},
+	{
+		name: "no_token_on_writes", row: "F16_write", want: Dup,
+		edits: []edit{{
+			lua + "move.lua", "if rule.o and (call('HGET', g.leases, id) ~= token or not live(due)) then", "if false then",
+		}},
+	},
+	{
+		name: "marker_deleted_before_the_verdict", row: "F03_deleting", want: Lost, drain: slowDrain,
+		edits: []edit{{
+			confirmloop + "batch.go", "words := c.verdicts(j.lane, lasting)\n",
+			"words := c.verdicts(j.lane, lasting)\n" +
+				"\tfor i := range words {\n" +
+				"\t\tif words[i].Event == halfmsg.EventCommitted {\n" +
+				"\t\t\tc.forget(j.lane, []string{words[i].ID})\n" +
+				"\t\t}\n" +
+				"\t}\n",
+		}},
+	},
+	{
+		name: "lease_never_ends", row: "F03_deleting", want: Stuck, drain: slowDrain,
+		edits: []edit{{lua + "move.lua", "shift(g, s, to, id, now + hold)", "shift(g, s, to, id, now + hold + 600000)"}},
+	},
+	{
+		name: "copy_of_a_dead_owner_forgotten", row: "F03_unheard", want: Dup, drain: slowDrain,
+		edits: []edit{{lua + "prelude.lua", "if counts and call('HEXISTS', g.leases, id) == 1 then", "if false then"}},
+	},
+	{
+		name: "markers_in_memory_only", row: "F01_memory", want: Aside,
+		faulty: func(r row) row { r.fault = forgetfulProducer(false); return r },
+	},
+}
+
+// Each row of single messages is clean with the coordinator as it is (TestRows), and finds what is wrong with another.
+func TestDefects(t *testing.T) {
+	for _, d := range defects {
+		if d.short || *every {
+			t.Run(d.name, d.run)
+		}
+	}
+}
+
+// Without a defect of its own a row proves nothing.
+func TestEverySmallRowHasItsDefect(t *testing.T) {
+	t.Parallel()
+	for _, r := range smallRows {
+		if !slices.ContainsFunc(defects, func(d defect) bool { return d.row == r.name }) {
+			t.Errorf("no defect is there for %s to find", r.name)
+		}
+	}
+}
+
+// Changed code must not leave a defect without its place.
+func TestEveryDefectHasItsPlace(t *testing.T) {
+	t.Parallel()
+	for _, d := range defects {
+		for _, e := range d.edits {
+			e.apply(t)
+		}
+	}
+}
+
+func (d defect) run(t *testing.T) {
+	at := slices.IndexFunc(rows, func(r row) bool { return r.name == d.row })
+	if at < 0 {
+		t.Fatalf("there is no row %s", d.row)
+	}
+	r := rows[at]
+	if d.faulty != nil {
+		r = d.faulty(r)
+	}
+	r.world.binary = d.build(t)
+	w, _, end := r.play(t, cmp.Or(d.drain, drainOfDefects))
+	found := Check(w.ledger, end)
+	for _, f := range found {
+		t.Logf("%s finds %s %s: %s", d.row, f.Verdict, f.Key, f.Words)
+	}
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Verdict == d.want }) {
+		t.Errorf("%s has not found %s\n%s\n%s", d.row, d.want, w.ledger.History(key("1")), w.tails())
+	}
+}
+
+// build builds the coordinator with the defect; the sources stay as they are.
+func (d defect) build(t *testing.T) string {
+	t.Helper()
+	if len(d.edits) == 0 {
+		return ""
+	}
+	dir := t.TempDir()
+	replaced := map[string]string{}
+	for i, e := range d.edits {
+		path := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
+		if err := os.WriteFile(path, []byte(e.apply(t)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if replaced[e.at(t)] != "" {
+			t.Fatalf("edit %d changes %s a second time", i, e.file)
+		}
+		replaced[e.at(t)] = path
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, built := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "msghandler")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Without the tables for debuggers it links in half the time.
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-overlay", list, "-o", built,
+		"../../cmd/msghandler")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the coordinator with the defect: %v\n%s", err, out)
+	}
+	return built
+}
+
+// at is where the file is.
+func (e edit) at(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", e.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// apply gives the file's text with the change made.
+func (e edit) apply(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(e.at(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), e.old); n != 1 {
+		t.Fatalf("%s holds the text %q %d times, not once: fit the defect to the code as it is now", e.file, e.old, n)
+	}
+	return strings.Replace(string(text), e.old, e.new, 1)
+}

@@ -1,0 +1,125 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// peer is a producer of single messages that speaks the API itself. It calls the first coordinator only, so that a row
+// knows who has a message that was submitted; any of them may call it back.
+type peer struct {
+	pb.UnimplementedProducerServiceServer
+	w      *world
+	target string
+	api    pb.MessageHandlerServiceClient
+	// answers are what it says of an id; without any the id is left out.
+	answers func(id string, final bool) []Fate
+	// forgets is called before a marker is dropped.
+	forgets func(id string)
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+const peerName = "peer"
+
+// newPeer serves its callbacks until the test ends. It answers what its data say until the row has it say otherwise.
+func newPeer(w *world) *peer {
+	w.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(w.coordinators[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &peer{
+		w: w, target: listener.Addr().String(), api: pb.NewMessageHandlerServiceClient(conn), asked: map[string]int{},
+		forgets: func(string) {},
+	}
+	p.answers = func(id string, _ bool) []Fate { return []Fate{w.ledger.Fate(key(id))} }
+	server := grpc.NewServer()
+	pb.RegisterProducerServiceServer(server, p)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	w.t.Cleanup(func() {
+		server.Stop()
+		serving.Wait()
+		_ = conn.Close()
+	})
+	return p
+}
+
+func key(id string) string { return peerName + "/" + id }
+
+// Confirm notes what it says of a business that has ended; before that it may say anything.
+func (p *peer) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	answer := &pb.ConfirmResponse{}
+	for _, id := range r.GetIds() {
+		p.mu.Lock()
+		p.asked[id]++
+		p.mu.Unlock()
+		fates := p.answers(id, r.GetFinal())
+		p.w.ledger.Noted(key(id), "producer", fmt.Sprintf("is asked, for the last time %t, and says %v", r.GetFinal(), fates))
+		for _, fate := range fates {
+			verdict := map[Fate]pb.Verdict{
+				Undecided: pb.Verdict_VERDICT_UNKNOWN, Committed: pb.Verdict_VERDICT_COMMITTED,
+				RolledBack: pb.Verdict_VERDICT_ROLLED_BACK,
+			}[fate]
+			answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: verdict})
+		}
+	}
+	return answer, nil
+}
+
+// DeleteBusiness is part of the story of its ids.
+func (p *peer) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+	for _, id := range r.GetIds() {
+		p.w.ledger.Noted(key(id), "producer", "is to drop the marker")
+		p.forgets(id)
+	}
+	return &pb.DeleteBusinessResponse{}, nil
+}
+
+// times says how often it was asked about an id.
+func (p *peer) times(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[id]
+}
+
+// send stores a half message; body is all that it says.
+func (p *peer) send(ctx context.Context, id, body string) {
+	p.w.t.Helper()
+	p.w.ledger.Sending(key(id), NewContent(exchange, peerName, []byte(body)))
+	_, err := p.api.SendHalfMessage(ctx, p.half(id, body))
+	p.w.must(err)
+	p.w.ledger.Accepted(key(id))
+}
+
+func (p *peer) half(id, body string) *pb.SendHalfMessageRequest {
+	return &pb.SendHalfMessageRequest{
+		Producer: peerName, CallbackTarget: p.target,
+		Message: &pb.Message{Id: id, Exchange: exchange, RoutingKey: peerName, Body: []byte(body)},
+	}
+}
+
+// submit is what a producer says and does not wait for; that it was refused is part of the story.
+func (p *peer) submit(ctx context.Context, id string) {
+	_, err := p.api.Submit(ctx, &pb.SubmitRequest{Producer: peerName, Id: id})
+	p.w.ledger.Noted(key(id), "producer", fmt.Sprint("Submit returns: ", err))
+}
+
+// commit ends the business well and says so.
+func (p *peer) commit(ctx context.Context, id string) {
+	p.w.ledger.Decide(key(id), Committed)
+	p.submit(ctx, id)
+}
