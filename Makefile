@@ -10,7 +10,7 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance faults fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance faults soak fuzz model lint generate fresh bench demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ LOAD ?= 12s
 faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 LOAD=12s; all rows without ROW)
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 60m -run 'TestRows/^$(ROW)' -every -seed $(SEED) -load $(LOAD)
+
+MINUTES ?= 20
+soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)
+	scripts/install-test-servers.sh
+	go test ./test/faults -count=1 -v -timeout $$(($(MINUTES) + 15))m -run 'TestRows/^mix$$' \
+		-every -seed $(SEED) -load $(MINUTES)m -rate 300
 
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \

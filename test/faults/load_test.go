@@ -294,7 +294,7 @@ func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64
 	begun := time.Now()
 	random := rand.New(rand.NewPCG(seed, seed))
 	for n := 0; ctx.Err() == nil; n++ {
-u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
+		u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
 		l.running.Go(func() { u.act(t.Context(), fmt.Sprintf("%06d", n), own) })
 		// Counted from the beginning, so that a machine which falls behind catches up.
 		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*time.Second/time.Duration(perSecond))))
