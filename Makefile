@@ -10,7 +10,7 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance faults defects fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance faults soak defects fuzz model lint generate fresh bench demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 60m -run 'TestDefects/^$(DEFECT)' -every
+
+MINUTES ?= 20
+soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)
+	scripts/install-test-servers.sh
+	go test ./test/faults -count=1 -v -timeout $$(($(MINUTES) + 15))m -run 'TestRows/^mix$$' \
+		-every -seed $(SEED) -load $(MINUTES)m -rate 300
 
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \

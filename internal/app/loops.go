@@ -23,8 +23,10 @@ const pulseSchedule = "@every 250ms"
 // settings, which may change while we run, and the pulse, by which a loss is noticed.
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
-		_, more, err := store.Sweep(ctx)
-		return more, err
+		return false, forSweepTime(ctx, func(ctx context.Context) (bool, error) {
+			_, more, err := store.Sweep(ctx)
+			return more, err
+		})
 	})
 	if err != nil {
 		return err
@@ -51,6 +53,20 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	sweep.Start()
 	watch.Start()
 	pulse.Start()
+	return nil
+}
+
+// sweepTime is how long the sweeper goes on at each tick of its schedule. It has time, and the messages have not: without
+// pauses it would look at everything at every start, while a backlog waits.
+const sweepTime = 500 * time.Millisecond
+
+// forSweepTime sweeps one slice after another until there is no more or the time is over.
+func forSweepTime(ctx context.Context, slice func(context.Context) (more bool, err error)) error {
+	for begun := time.Now(); time.Since(begun) < sweepTime; {
+		if more, err := slice(ctx); err != nil || !more {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -57,8 +57,8 @@ func New(config Config) *Confirmer {
 	return c
 }
 
-// Pass claims what is due, of each producer as much as there is room for, and sets it going; it waits for no producer.
-// more says that some producer's messages filled its room and that there is room again. The error is the store's; what
+// Pass claims what is due, of each producer one batch or as much as there is room for, and sets it going; it waits for no
+// producer. more says that some producer may have more to give and has room for it. The error is the store's; what
 // was claimed all the same is under way.
 func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	names, err := c.config.Store.PendingProducers(ctx)
@@ -164,8 +164,9 @@ func (c *Confirmer) quota(names []string) map[string]int {
 		if !known {
 			p = &producer{room: owner.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer}}
 		}
-		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault.
-		if n := min(c.free(p), max(share, c.config.Batch-p.room.Waiting())); n > 0 {
+		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault. And one
+		// batch of each at a time is enough: the store is everybody's, and lets nobody in while it claims thousands.
+		if n := min(c.free(p), max(share, c.config.Batch-p.room.Waiting()), c.config.Batch); n > 0 {
 			quota[name] = n
 		} else {
 			p.hungry = true

@@ -561,3 +561,27 @@ func TestCloseBreaksCallsOffWhenItsContextEnds(t *testing.T) {
 		}
 	})
 }
+
+func TestAPassTakesOneBatchOfEachProducer(t *testing.T) {
+	inHouse(t, confirmloop.Config{Batch: 10, CallsPerProducer: 1}, func(h *house) {
+		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		h.have("orders", numbered(100)...)
+		h.have("stock", numbered(5)...)
+		more, err := h.Pass(h.t.Context())
+		synctest.Wait()
+		// Ten of the orders are being asked about, as are the five.
+		if err != nil || !more || h.Waiting() != 0 {
+			t.Errorf("more %t, %d wait behind the first batches, %v", more, h.Waiting(), err)
+		}
+		h.pass()
+		if h.Waiting() != 90 {
+			t.Errorf("%d wait in the end, want 90: there is room for all", h.Waiting())
+		}
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+		defer cancel()
+		_ = h.Close(ctx) // the producers hang
+	})
+}

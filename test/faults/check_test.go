@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Each made-up ledger has one thing wrong, and the checker says exactly that.
@@ -83,6 +84,26 @@ func TestTheFirstEndOfATransactionStays(t *testing.T) {
 	}
 	if ended := l.Decide("p/1", Committed); ended != RolledBack {
 		t.Errorf("a commit after the tombstone gave %v", ended)
+	}
+}
+
+func TestWhatHasEndedIsFolded(t *testing.T) {
+	t.Parallel()
+	l, content := NewLedger(), NewContent("orders", "paid", []byte("body"))
+	for _, key := range []string{"p/ended", "p/waiting"} {
+		l.Sending(key, content)
+		l.Accepted(key)
+		l.Decide(key, Committed)
+	}
+	l.Got("p/ended", Copy{content, 1, false})
+	l.Fold(-time.Second)
+	if strings.Contains(l.History("p/ended"), "sends") || !strings.Contains(l.History("p/waiting"), "sends") {
+		t.Errorf("the histories are\n%s\nand\n%s", l.History("p/ended"), l.History("p/waiting"))
+	}
+	l.Got("p/ended", Copy{content, 1, false})
+	found := Check(l, End{Counted: -1, CopiesExplained: true})
+	if len(found) != 2 || found[0].Verdict != Dup || found[1].Verdict != Lost {
+		t.Errorf("found %v, want the unflagged copy and the lost message", found)
 	}
 }
 

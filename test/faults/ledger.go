@@ -82,7 +82,7 @@ func (l *Ledger) change(key, who, words string, how func(*Entry)) {
 	defer l.mu.Unlock()
 	e := l.entries[key]
 	if e == nil {
-		e = &Entry{Said: map[Fate]bool{}}
+		e = &Entry{}
 		l.entries[key] = e
 	}
 	e.history = append(e.history, event{time.Now(), who, words})
@@ -98,6 +98,13 @@ func (l *Ledger) Sending(key string, content Content) {
 	})
 }
 
+// Had is noted for a message that was sent, accepted and committed before the run began.
+func (l *Ledger) Had(key string, content Content) {
+	l.change(key, "producer", "had committed before all began", func(e *Entry) {
+		e.Sent, e.Content, e.Accepted, e.Fate = true, content, true, Committed
+	})
+}
+
 // Accepted is noted once SendHalfMessage has been answered with OK.
 func (l *Ledger) Accepted(key string) {
 	l.change(key, "producer", "the half message is accepted", func(e *Entry) {
@@ -110,7 +117,7 @@ func (l *Ledger) Accepted(key string) {
 // Decide ends a business's transaction, unless it has ended before, and returns how it ended. It is the primary key of
 // the producer's database: a commit after a tombstone fails, and a tombstone after a commit does too.
 func (l *Ledger) Decide(key string, fate Fate) (ended Fate) {
-	l.change(key, "producer", fmt.Sprintf("the transaction is to end as %v", fate), func(e *Entry) {
+	l.change(key, "producer", "the transaction is to end as "+fate.String(), func(e *Entry) {
 		if e.Fate == Undecided {
 			e.Fate = fate
 		}
@@ -131,7 +138,12 @@ func (l *Ledger) Fate(key string) Fate {
 
 // Said is noted when the producer answers the coordinator with a definite verdict.
 func (l *Ledger) Said(key string, fate Fate) {
-	l.change(key, "producer", fmt.Sprintf("answers %v", fate), func(e *Entry) { e.Said[fate] = true })
+	l.change(key, "producer", "answers "+fate.String(), func(e *Entry) {
+		if e.Said == nil {
+			e.Said = map[Fate]bool{}
+		}
+		e.Said[fate] = true
+	})
 }
 
 // Noted adds words to an id's history.
@@ -194,6 +206,16 @@ func (l *Ledger) Undelivered() map[string]Entry {
 	return missing
 }
 
+// UndeliveredOf counts those whose keys begin with prefix.
+func (l *Ledger) UndeliveredOf(prefix string) (n int) {
+	for key := range l.Undelivered() {
+		if strings.HasPrefix(key, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether
 // a fault hit anything.
 func (l *Ledger) Flagged() (copies, faults int) {
@@ -238,6 +260,43 @@ func (l *Ledger) Silence(producer string) (longest time.Duration) {
 		longest = max(longest, came[i].Sub(came[i-1]))
 	}
 	return longest
+}
+
+// Further counts the copies that came after a first one.
+func (l *Ledger) Further() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		n += max(0, len(e.Copies)-1)
+	}
+	return n
+}
+
+// FirstCopy is when a consumer first got one of the messages whose keys begin with prefix.
+func (l *Ledger) FirstCopy(prefix string) (first time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.entries {
+		if strings.HasPrefix(key, prefix) && len(e.Copies) > 0 && (first.IsZero() || e.came.Before(first)) {
+			first = e.came
+		}
+	}
+	return first
+}
+
+// Fold drops the histories of what has come to its end and was not heard of for so long, or a long run would not fit into
+// memory. What the verdicts need stays.
+func (l *Ledger) Fold(quiet time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := time.Now().Add(-quiet)
+	for _, e := range l.entries {
+		last := len(e.history) - 1
+		ended := e.Fate == RolledBack || e.Fate == Committed && len(e.Copies) > 0
+		if last > 0 && ended && e.history[last].at.Before(before) {
+			e.history = []event{{e.history[last].at, "ledger", "came to its end; what happened before was folded"}}
+		}
+	}
 }
 
 // History is what happened to one id, and to the world meanwhile, in order.

@@ -329,16 +329,13 @@ func consumeOne(w *world, queue string, declare *consumer.Declare) {
 // run begins so many ids a second until the context ends, and then waits for those that have begun.
 func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64) {
 	t.Helper()
-	tick := time.NewTicker(time.Second / time.Duration(perSecond))
-	defer tick.Stop()
+	begun := time.Now()
 	random := rand.New(rand.NewPCG(seed, seed))
 	for n := 0; ctx.Err() == nil; n++ {
 		u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
 		l.running.Go(func() { u.act(t.Context(), fmt.Sprintf("%06d", n), own) })
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
+		// Counted from the beginning, so that a machine which falls behind catches up.
+		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*time.Second/time.Duration(perSecond))))
 	}
 	l.running.Wait()
 }

@@ -3,8 +3,11 @@ package faults
 import (
 	"context"
 	"flag"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -52,7 +55,7 @@ type row struct {
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, brokerRows, refusalRows, alarmRows,
-	halfOpenRows, consumerRows, producerRows, smallRows)
+	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},
@@ -137,6 +140,7 @@ func (r row) verdict(t *testing.T, w *world, l *load, end End) {
 		t.Error("nothing committed: the row proves nothing")
 	}
 	found := Check(w.ledger, end)
+	t.Log(summary(found, w.ledger))
 	for i, f := range found {
 		if i == 10 {
 			t.Errorf("and %d more", len(found)-i)
@@ -152,6 +156,20 @@ func (r row) verdict(t *testing.T, w *world, l *load, end End) {
 			t.Errorf("%d surprises of a producer, the first: %s", len(seen), seen[0])
 		}
 	}
+}
+
+// summary is how many there are of each verdict, and how many copies came beyond the first ones.
+func summary(found []Finding, l *Ledger) string {
+	counts := map[Verdict]int{}
+	for _, f := range found {
+		counts[f.Verdict]++
+	}
+	var out strings.Builder
+	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Leftover, Dup, Account} {
+		fmt.Fprintf(&out, "%s %d, ", v, counts[v])
+	}
+	fmt.Fprintf(&out, "further copies that say so: %d", l.Further()-counts[Dup])
+	return out.String()
 }
 
 // pause waits, or not so long when the context ends first.

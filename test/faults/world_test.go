@@ -66,6 +66,8 @@ func build(m *testing.M) int {
 type options struct {
 	// settings of the coordinators, as MSGHANDLER_KEY=VALUE, after those that every row has.
 	settings []string
+	// before is called when Redis and the broker are there, and the coordinators are not yet.
+	before func(w *world)
 	// redis are arguments for redis-server.
 	redis []string
 	// replica gives Redis one, and a Sentinel that the coordinators ask for the master.
@@ -128,6 +130,9 @@ func newWorld(t *testing.T, o options) *world {
 		w.broker = w.node.Vhost()
 	} else {
 		w.broker = servers.RabbitMQ(t)
+	}
+	if o.before != nil {
+		o.before(w)
 	}
 	for i := range 3 {
 		addresses := servers.Addresses(t, 2)
