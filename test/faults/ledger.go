@@ -167,6 +167,26 @@ func (l *Ledger) Undelivered() (n int) {
 	return n
 }
 
+// Delivered counts the copies of one message.
+func (l *Ledger) Delivered(key string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[key]; e != nil {
+		return len(e.Copies)
+	}
+	return 0
+}
+
+// Further counts the copies beyond the first of each message.
+func (l *Ledger) Further() (copies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		copies += max(0, len(e.Copies)-1)
+	}
+	return copies
+}
+
 // Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether
 // a fault hit anything.
 func (l *Ledger) Flagged() (copies, faults int) {

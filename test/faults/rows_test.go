@@ -44,7 +44,9 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, brokerRows, producerRows)
+var rows = slices.Concat(
+	calmRows, coordinatorRows, redisRows, brokerRows, producerRows, pointRows, wireRows,
+)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},

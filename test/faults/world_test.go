@@ -59,6 +59,10 @@ type options struct {
 	url func(w *world) string
 	// amqp is the broker that the coordinators are told of; nil names the broker itself.
 	amqp func(w *world) string
+	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, that a row may hurt.
+	wired bool
+	// relayed does the same for the producers' ways to each coordinator.
+	relayed bool
 }
 
 // world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
@@ -71,6 +75,7 @@ type world struct {
 	// node is the row's own RabbitMQ, where it has one.
 	node         *servers.RabbitServer
 	coordinators []*coordinator
+	wiring       wiring
 }
 
 // coordinator is one address at which a process comes and goes.
@@ -79,6 +84,7 @@ type coordinator struct {
 	cmd             *exec.Cmd
 	done            chan struct{}
 	err             error // how it ended, once done is closed
+	ways
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -95,6 +101,7 @@ func newWorld(t *testing.T, o options) *world {
 		log := filepath.Join(t.TempDir(), fmt.Sprint("coordinator-", i))
 		c := &coordinator{grpc: addresses[0], http: addresses[1], log: log}
 		w.coordinators = append(w.coordinators, c)
+		w.wire(c)
 		w.start(c)
 		t.Cleanup(func() { w.end(c, syscall.SIGKILL) })
 	}
@@ -113,12 +120,9 @@ func (w *world) start(c *coordinator) {
 	}
 	defer out.Close()
 	c.cmd = exec.Command(binary, "serve")
-	redisURL, amqpURL := w.redis.URL(), w.broker.URL
-	if w.options.url != nil {
-		redisURL = w.options.url(w)
-	}
-	if w.options.amqp != nil {
-		amqpURL = w.options.amqp(w)
+	redisURL, amqpURL := w.addresses()
+	if w.options.wired {
+		redisURL, amqpURL = c.redis.URL(redisURL), c.amqp.URL(amqpURL)
 	}
 	c.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.log),
@@ -140,6 +144,18 @@ func (w *world) start(c *coordinator) {
 		c.err = cmd.Wait()
 		close(done)
 	}(c.cmd, c.done)
+}
+
+// addresses are where Redis and RabbitMQ are for coordinators.
+func (w *world) addresses() (redis, amqp string) {
+	redis, amqp = w.redis.URL(), w.broker.URL
+	if w.options.url != nil {
+		redis = w.options.url(w)
+	}
+	if w.options.amqp != nil {
+		amqp = w.options.amqp(w)
+	}
+	return redis, amqp
 }
 
 // end sends a signal and waits for the process to be gone. It says how it ended.
@@ -170,7 +186,7 @@ func (w *world) ready(c *coordinator) {
 func (w *world) targets() string {
 	var all []string
 	for _, c := range w.coordinators {
-		all = append(all, c.grpc)
+		all = append(all, c.address())
 	}
 	return strings.Join(all, ",")
 }

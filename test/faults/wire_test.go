@@ -1,0 +1,175 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// What happens on the way: calls that are lost, and a coordinator that is cut off from Redis.
+var wireRows = []row{
+	loseRow("SendHalfMessages"), loseRow("SubmitAll"), loseRow("Rollback"), loseRow("Confirm"), loseRow("DeleteBusiness"),
+	{name: "F35_cut", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Cut), judge: judgeCutOff},
+	{name: "F35_silent", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Silence), judge: judgeCutOff},
+	{name: "F35_held", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Hold), judge: judgeHeld},
+}
+
+// loseRow loses calls of one method. A call that gets no word takes the SDK five seconds: the last question must not come
+// before that.
+func loseRow(method string) row {
+	relayed := options{relayed: true, settings: []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}}
+	return row{name: "F06_" + method, world: relayed, fault: lose(method), judge: judgeLosses}
+}
+
+// losses are the calls of a method that were lost.
+type losses struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	method string
+	lost   map[wire.Phase]int
+}
+
+// lose loses of a method's calls every fourth request and every fourth reply: most with an error, some without
+// a word.
+func lose(method string) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, random *rand.Rand) {
+		l := &w.wiring.losses
+		l.random, l.method, l.lost = random, method, map[wire.Phase]int{}
+		w.on(l.hear)
+		<-ctx.Done()
+		w.on(nil)
+	}
+}
+
+func (l *losses) hear(_ *coordinator, e wire.Event) wire.Act {
+	if e.Name != l.method {
+		return wire.Pass
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	draw := l.random.IntN(100)
+	if draw >= 25 {
+		return wire.Pass
+	}
+	l.lost[e.Phase]++
+	if draw < 5 {
+		return wire.Silence
+	}
+	return wire.Cut
+}
+
+func judgeLosses(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	l := &w.wiring.losses
+	t.Logf("of %s %d requests and %d replies were lost", l.method, l.lost[wire.Request], l.lost[wire.Reply])
+	if l.lost[wire.Request] == 0 || l.lost[wire.Reply] == 0 {
+		t.Error("nothing was lost in one direction")
+	}
+}
+
+// cutOff parts one coordinator from Redis in the moment in which it wants to store a verdict, for longer than its leases
+// last, and mends that. The others go on meanwhile, and afterwards so does it.
+func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, _ *rand.Rand) {
+		pause(ctx, time.Second)
+		c, parted := w.coordinators[0], make(chan struct{})
+		var once sync.Once
+		w.on(func(by *coordinator, e wire.Event) wire.Act {
+			if by == c && e.Phase == wire.Request && slices.ContainsFunc(e.Messages, isVerdict) {
+				once.Do(func() {
+					how(c.redis)
+					held, _ := w.wiring.bereave(c)
+					w.ledger.Fault(fmt.Sprintf("%s is cut off from Redis, with %d messages in its hands", c.grpc, held))
+					close(parted)
+				})
+			}
+			return wire.Pass
+		})
+		select {
+		case <-parted:
+		case <-time.After(patience):
+			w.t.Fatal("the coordinator stores no verdict")
+		}
+		_, _, before := w.ledger.Totals()
+		// Longer than the leases, and at a time at which the second try to store the verdict is still under way.
+		wait(9 * time.Second)
+		_, _, after := w.ledger.Totals()
+		w.wiring.meanwhile = after - before
+		c.redis.Mend()
+		w.ledger.Fault("mended")
+		w.ready(c)
+		w.goesOn(c)
+	}
+}
+
+func isVerdict(m wire.Message) bool { return m.Word == "committed" }
+
+// goesOn has some messages go all of their way through one coordinator.
+func (w *world) goesOn(c *coordinator) {
+	w.t.Helper()
+	for n := range 20 {
+		id := fmt.Sprintf("direct-%06d", n)
+		if code := c.direct.send(w.t.Context(), id); code != codes.OK {
+			w.t.Errorf("%s after it was mended: SendHalfMessage returns %v", c.grpc, code)
+		}
+		if err := c.direct.deliver(w.t.Context(), id); err != nil {
+			w.t.Errorf("%s after it was mended: Submit returns %v", c.grpc, err)
+		}
+	}
+}
+
+// judgeCutOff demands that others took over and went on.
+func judgeCutOff(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	taken, longest := w.wiring.takeovers()
+	t.Logf("%d taken over, the last after %v; %d copies delivered meanwhile; %d words of the one cut off refused, %d not stored",
+		taken, longest, w.wiring.meanwhile, w.fates(w.coordinators[0], "lease_lost"), w.fates(w.coordinators[0], "unstored"))
+	if taken == 0 || longest > takeoverLimit {
+		t.Errorf("%d taken over, the last after %v; some must be, within %v", taken, longest, takeoverLimit)
+	}
+	if w.wiring.meanwhile == 0 {
+		t.Error("the others did not go on")
+	}
+}
+
+// judgeHeld demands that what the one cut off had to say was refused when it came too late, and counted.
+func judgeHeld(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	judgeCutOff(t, w, l, end)
+	if w.fates(w.coordinators[0], "lease_lost") == 0 {
+		t.Error("no word that came too late was refused")
+	}
+}
+
+// fates counts the owner's words that met a fate since a coordinator started.
+func (w *world) fates(c *coordinator, fate string) (n int) {
+	w.t.Helper()
+	response, err := http.Get("http://" + c.http + "/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if strings.HasPrefix(name, "msghandler_moves_total{") && strings.Contains(name, fmt.Sprintf("fate=%q", fate)) {
+			count, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			n += int(count)
+		}
+	}
+	return n
+}
