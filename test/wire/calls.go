@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -20,7 +21,8 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Calls stands in front of a gRPC server and passes on unary calls of any service. Its methods are safe for concurrent
+// Calls stands in front of a gRPC server and passes on unary calls of any service. Of the server's health, which is a
+// stream, it says that it knows nothing. Its methods are safe for concurrent
 // use.
 type Calls struct {
 	// Addr is where it listens: HOST:PORT.
@@ -71,6 +73,9 @@ func (c *Calls) On(hook Hook) {
 
 func (c *Calls) serve(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
+	if path.Dir(method) == "/"+healthv1.Health_ServiceDesc.ServiceName {
+		return status.Error(codes.Unimplemented, "nothing is known of the server's health")
+	}
 	var request, response []byte
 	if err := stream.RecvMsg(&request); err != nil {
 		return err
