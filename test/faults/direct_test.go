@@ -15,8 +15,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// direct is a client of one coordinator alone, that says what it hears and repeats nothing. Its messages are those of one
-// of the load's producers.
+// direct is a client of one coordinator alone, without the SDK. Its messages are those of one of the load's producers.
 type direct struct {
 	w        *world
 	at       string
@@ -62,10 +61,26 @@ func (d *direct) send(ctx context.Context, id string) codes.Code {
 
 // deliver submits a message and waits until the broker has it.
 func (d *direct) deliver(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	_, err := d.api.Submit(ctx, &pb.SubmitRequest{Producer: d.producer, Id: id, Wait: pb.Wait_WAIT_DONE})
 	return err
+}
+
+// insist does all of this for a message, and makes each call again until it has an answer.
+func (d *direct) insist(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for d.send(ctx, id) != codes.OK {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for {
+		if err := d.deliver(ctx, id); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // look asks how a message stands, and whether somebody holds it.

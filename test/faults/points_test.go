@@ -186,6 +186,8 @@ func (k *killer) kill(c *coordinator, keys []string) {
 		k.w.ledger.Noted(key, "nemesis", fmt.Sprintf("stands at %s when %s is killed", k.point.name, c.grpc))
 	}
 	_ = k.w.end(c, syscall.SIGKILL) // it was killed, and says so
+	c.redis.Disconnect()            // nothing that waits in a proxy leaves after its sender's death
+	c.amqp.Disconnect()
 	held, out := k.w.wiring.bereave(c)
 	k.w.wiring.kills = append(k.w.wiring.kills, kill{point: k.point, keys: keys, held: held, out: out})
 	k.w.ledger.Fault(fmt.Sprintf("kill -9 of %s at %s with %d messages there", c.grpc, k.point.name, len(keys)))

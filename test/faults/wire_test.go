@@ -20,7 +20,8 @@ import (
 
 // What happens on the way: calls that are lost, and a coordinator that is cut off from Redis.
 var wireRows = []row{
-	loseRow("SendHalfMessages"), loseRow("SubmitAll"), loseRow("Rollback"), loseRow("Confirm"), loseRow("DeleteBusiness"),
+	loseRow("SendHalfMessage"), loseRow("SendHalfMessages"), loseRow("Submit"), loseRow("SubmitAll"), loseRow("Rollback"),
+	loseRow("Confirm"), loseRow("DeleteBusiness"),
 	{name: "F35_cut", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Cut), judge: judgeCutOff},
 	{name: "F35_silent", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Silence), judge: judgeCutOff},
 	{name: "F35_held", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Hold), judge: judgeHeld},
@@ -48,9 +49,26 @@ func lose(method string) func(context.Context, *world, *rand.Rand) {
 		l := &w.wiring.losses
 		l.random, l.method, l.lost = random, method, map[wire.Phase]int{}
 		w.on(l.hear)
-		<-ctx.Done()
+		w.insist(ctx)
 		w.on(nil)
 	}
+}
+
+// insist sends messages without the SDK, one call each, and waits for their delivery, until the context ends.
+func (w *world) insist(ctx context.Context) {
+	var sending sync.WaitGroup
+	for i, c := range w.coordinators {
+		sending.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("direct-%d-%06d", i, n)
+				if err := c.direct.insist(w.t.Context(), id); err != nil {
+					w.t.Errorf("%s cannot be delivered: %v", id, err)
+				}
+				pause(ctx, 20*time.Millisecond)
+			}
+		})
+	}
+	sending.Wait()
 }
 
 func (l *losses) hear(_ *coordinator, e wire.Event) wire.Act {

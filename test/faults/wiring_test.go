@@ -43,7 +43,6 @@ type hook func(c *coordinator, e wire.Event) wire.Act
 // wire makes the ways of a coordinator, as far as the world has them.
 func (w *world) wire(c *coordinator) {
 	w.t.Helper()
-	c.direct = newDirect(w, c.grpc, "kept")
 	hear := func(e wire.Event) wire.Act { return w.hear(c, e) }
 	if w.options.wired {
 		redis, amqp := w.addresses()
@@ -55,6 +54,7 @@ func (w *world) wire(c *coordinator) {
 		c.calls = wire.GRPC(w.t, c.grpc)
 		c.calls.On(hear)
 	}
+	c.direct = newDirect(w, c.address(), "kept")
 }
 
 // callback is where coordinators reach a producer that serves at addr.
