@@ -64,7 +64,7 @@ func connectPlain(w *world, name string) *plain {
 	w.t.Helper()
 	p := &plain{witness: witness{name: name, ledger: w.ledger}}
 	for _, c := range w.coordinators {
-		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(c.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			w.t.Fatal(err)
 		}
