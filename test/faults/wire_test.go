@@ -22,15 +22,24 @@ import (
 var wireRows = []row{
 	loseRow("SendHalfMessage"), loseRow("SendHalfMessages"), loseRow("Submit"), loseRow("SubmitAll"), loseRow("Rollback"),
 	loseRow("Confirm"), loseRow("DeleteBusiness"),
-	{name: "F35_cut", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Cut), judge: judgeCutOff},
-	{name: "F35_silent", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Silence), judge: judgeCutOff},
-	{name: "F35_held", copies: true, world: options{wired: true}, fault: cutOff((*wire.Proxy).Hold), judge: judgeHeld},
+	cutOffRow("cut", (*wire.Proxy).Cut, judgeCutOff), cutOffRow("silent", (*wire.Proxy).Silence, judgeCutOff),
+	cutOffRow("held", (*wire.Proxy).Hold, judgeHeld),
 }
 
-// loseRow loses calls of one method. A call that gets no word takes the SDK five seconds: the last question must not come
-// before that.
+// patient puts the last question off: a call that gets no word takes its caller five seconds, and must not find that the
+// message was given up meanwhile.
+var patient = []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}
+
+// cutOffRow parts a coordinator from Redis in one way.
+func cutOffRow(name string, how func(*wire.Proxy), judge func(*testing.T, *world, *load, End)) row {
+	return row{
+		name: "F35_" + name, copies: true, world: options{wired: true, settings: patient}, fault: cutOff(how), judge: judge,
+	}
+}
+
+// loseRow loses calls of one method.
 func loseRow(method string) row {
-	relayed := options{relayed: true, settings: []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}}
+	relayed := options{relayed: true, settings: patient}
 	// One deletion in sixty is lost five times in a row, and is then left to the producer.
 	return row{
 		name: "F06_" + method, litters: method == "DeleteBusiness", world: relayed, fault: lose(method), judge: judgeLosses,
