@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/producer"
@@ -322,6 +324,45 @@ func TestSeveralCoordinators(t *testing.T) {
 	}
 	if len(shared.contents) != 100 {
 		t.Errorf("%d stored", len(shared.contents))
+	}
+}
+
+// A coordinator that says it cannot serve gets no calls, though it would take them and let them wait.
+func TestACoordinatorThatCannotServeIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	sick, well := newCoordinator(), newCoordinator()
+	var addresses []string
+	for coordinator, serving := range map[*coordinator]healthv1.HealthCheckResponse_ServingStatus{
+		sick: healthv1.HealthCheckResponse_NOT_SERVING, well: healthv1.HealthCheckResponse_SERVING,
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses = append(addresses, l.Addr().String())
+		serve(t, l, func(s *grpc.Server) {
+			pb.RegisterMessageHandlerServiceServer(s, coordinator)
+			status := health.NewServer()
+			status.SetServingStatus("", serving)
+			healthv1.RegisterHealthServer(s, status)
+		})
+	}
+	p, err := producer.New(producer.Config{
+		Name: "orders", Coordinator: strings.Join(addresses, ","), Markers: memory.New(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if err := p.Send(t.Context(), message(fmt.Sprint(i)), commits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sick, well := sick.count("SendHalfMessages"), well.count("SendHalfMessages"); sick != 0 || well != 20 {
+		t.Errorf("%d calls went to the one that cannot serve, %d to the other", sick, well)
 	}
 }
 

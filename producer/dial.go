@@ -8,16 +8,18 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health" // with it connections watch their coordinator's health
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 )
 
 // Connections are tried again within two seconds, not gRPC's two minutes: a coordinator that comes back is to be used.
-// The keepalive finds a connection that died without a word; half a minute is what the coordinator allows.
+// The keepalive finds a connection that died without a word; half a minute is what the coordinator allows. A coordinator
+// that says it cannot serve, because Redis is out of its reach or it is stopping, gets no calls while others can.
 var dialDefaults = []grpc.DialOption{
 	grpc.WithTransportCredentials(insecure.NewCredentials()),
-	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":""}}`),
 	grpc.WithDisableServiceConfig(),
 	grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app"
@@ -23,6 +24,7 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -325,4 +327,25 @@ func TestReadinessFollowsRedis(t *testing.T) {
 	})
 	redis.Start()
 	r.awaitReady(t)
+}
+
+// A coordinator whose Redis does not answer says so, for those who watch its health and can go elsewhere.
+func TestHealthFollowsRedis(t *testing.T) {
+	server := servers.Redis(t)
+	between := wire.TCP(t, server.Addr)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = between.URL(server.URL()) }))
+	r.awaitReady(t)
+	health := healthv1.NewHealthClient(dial(t, r.GRPCAddr()))
+	await := func(want healthv1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		servers.Eventually(t, 20*time.Second, want.String(), func() bool {
+			answer, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+			return err == nil && answer.GetStatus() == want
+		})
+	}
+	await(healthv1.HealthCheckResponse_SERVING)
+	between.Silence()
+	await(healthv1.HealthCheckResponse_NOT_SERVING)
+	between.Mend()
+	await(healthv1.HealthCheckResponse_SERVING)
 }

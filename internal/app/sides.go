@@ -52,12 +52,33 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	if err := a.openServer(s, store); err != nil {
 		return err
 	}
+	s.server.SetServing(true)
+	health, err := a.newLoop("health", healthSchedule, func(ctx context.Context) (bool, error) {
+		s.server.SetServing(answers(ctx, store))
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
 	s.sendLoop.Start()
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
+	health.Start()
 	a.serve("grpc", func() error { return s.server.Serve(a.grpcDoor) })
-	s.server.SetServing(true)
 	return nil
+}
+
+// healthSchedule is when the coordinator looks whether it can still serve. Producers that watch its health go to another
+// then; without that each of their calls would wait for a Redis that is silent.
+const healthSchedule = "@every 500ms"
+
+// silenceTolerated is how long Redis may take to answer a PING: longer than it forks or syncs its disk as a rule.
+const silenceTolerated = 2 * time.Second
+
+func answers(ctx context.Context, store *redisstore.Store) bool {
+	ctx, cancel := context.WithTimeout(ctx, silenceTolerated)
+	defer cancel()
+	return store.Ping(ctx) == nil
 }
 
 // newCallbacks builds the client that calls producers. It connects to nobody yet.

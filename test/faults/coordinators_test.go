@@ -9,23 +9,8 @@ import (
 
 // What happens to coordinators.
 var coordinatorRows = []row{
-	{name: "F03", short: true, copies: true, litters: true, fault: killCoordinators},
 	{name: "F04", fault: rollCoordinators},
 	{name: "F16", copies: true, fault: stopOwner},
-}
-
-// killCoordinators kills one after the other at moments that are drawn.
-func killCoordinators(ctx context.Context, w *world, random *rand.Rand) {
-	for ctx.Err() == nil {
-		pause(ctx, time.Duration(100+random.IntN(900))*time.Millisecond)
-		c := w.coordinators[random.IntN(len(w.coordinators))]
-		w.ledger.Fault("kill -9 of " + c.grpc)
-		_ = w.end(c, syscall.SIGKILL) // it was killed, and says so
-		w.start(c)
-	}
-	for _, c := range w.coordinators {
-		w.ready(c)
-	}
 }
 
 func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {

@@ -216,6 +216,26 @@ func (l *Ledger) UndeliveredOf(prefix string) (n int) {
 	return n
 }
 
+// Delivered counts the copies of one message.
+func (l *Ledger) Delivered(key string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.entries[key]; e != nil {
+		return len(e.Copies)
+	}
+	return 0
+}
+
+// Further counts the copies beyond the first of each message.
+func (l *Ledger) Further() (copies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		copies += max(0, len(e.Copies)-1)
+	}
+	return copies
+}
+
 // Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether
 // a fault hit anything.
 func (l *Ledger) Flagged() (copies, faults int) {
@@ -260,16 +280,6 @@ func (l *Ledger) Silence(producer string) (longest time.Duration) {
 		longest = max(longest, came[i].Sub(came[i-1]))
 	}
 	return longest
-}
-
-// Further counts the copies that came after a first one.
-func (l *Ledger) Further() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.entries {
-		n += max(0, len(e.Copies)-1)
-	}
-	return n
 }
 
 // FirstCopy is when a consumer first got one of the messages whose keys begin with prefix.

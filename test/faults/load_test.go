@@ -166,7 +166,7 @@ func newService(w *world, name string, markers marker.Store) *service {
 	listener := listen(w.t)
 	var err error
 	s.sdk, err = producer.New(producer.Config{
-		Name: name, Coordinator: w.targets(), CallbackTarget: listener.Addr().String(), Markers: markers,
+		Name: name, Coordinator: w.targets(), CallbackTarget: w.callback(name, listener.Addr().String()), Markers: markers,
 		Resolve: s.resolve, SendTimeout: patience, Logger: quiet(),
 	})
 	if err != nil {

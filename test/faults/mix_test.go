@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -76,6 +77,18 @@ func (m *mix) run(ctx context.Context, w *world, random *rand.Rand) {
 		}
 	}
 	running.Wait()
+}
+
+// killCoordinators kills one after the other at moments that are drawn.
+func killCoordinators(ctx context.Context, w *world, random *rand.Rand) {
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(100+random.IntN(900))*time.Millisecond)
+		c := w.coordinators[random.IntN(len(w.coordinators))]
+		w.ledger.Fault("kill -9 of " + c.grpc)
+		_ = w.end(c, syscall.SIGKILL) // it was killed, and says so
+		w.start(c)
+	}
+	w.allReady()
 }
 
 // draw breaks one thing after another, with a moment of calm between them: each of the table once, in an order that is

@@ -64,7 +64,7 @@ func connectPlain(w *world, name string) *plain {
 	w.t.Helper()
 	p := &plain{witness: witness{name: name, ledger: w.ledger}}
 	for _, c := range w.coordinators {
-		conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(c.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func connectPlain(w *world, name string) *plain {
 func (p *plain) answerWith(w *world, callbacks pb.ProducerServiceServer, options ...grpc.ServerOption) {
 	w.t.Helper()
 	listener := listen(w.t)
-	p.target = listener.Addr().String()
+	p.target = w.callback(p.name, listener.Addr().String())
 	server := grpc.NewServer(options...)
 	pb.RegisterProducerServiceServer(server, callbacks)
 	serve(w.t, server, listener)

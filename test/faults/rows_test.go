@@ -55,7 +55,8 @@ type row struct {
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, brokerRows, refusalRows, alarmRows,
-	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows)
+	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
+	wireRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},

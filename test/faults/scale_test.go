@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 )
@@ -75,7 +76,7 @@ func (b *backlog) fill(w *world) {
 	}
 	w.t.Logf("filled in %v", time.Since(began).Round(time.Second))
 	b.bytes = float64(usedMemory(w)-before) / float64(2**backlogSize)
-	consume(w) // the queue must be there before anybody publishes
+	consumeOne(w, queue, &consumer.Declare{Exchange: exchange}) // the queue must be there before anybody publishes
 	b.began = time.Now()
 }
 

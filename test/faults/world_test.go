@@ -84,6 +84,10 @@ type options struct {
 	amqp func(w *world) string
 	// binary is the coordinator; empty is the one that TestMain has built.
 	binary string
+	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, that a row may hurt.
+	wired bool
+	// relayed does the same for the producers' ways to each coordinator.
+	relayed bool
 }
 
 // world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
@@ -102,13 +106,12 @@ type world struct {
 	node *servers.RabbitServer
 	// business is the database of consumers that are processes, where the row has them.
 	business *redis.Client
-	// silencer is what the coordinators reach the broker through, where the row has one.
-	silencer *silencer
 	// gate is the first coordinator's way to one of them, where the row has it shut.
 	gate         *gate
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess
+	wiring    wiring
 }
 
 // coordinator is one address at which a process comes and goes.
@@ -117,6 +120,7 @@ type coordinator struct {
 	cmd             *exec.Cmd
 	done            chan struct{}
 	err             error // how it ended, once done is closed
+	ways
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -139,6 +143,7 @@ func newWorld(t *testing.T, o options) *world {
 		log := filepath.Join(t.TempDir(), fmt.Sprint("coordinator-", i))
 		c := &coordinator{grpc: addresses[0], http: addresses[1], log: log}
 		w.coordinators = append(w.coordinators, c)
+		w.wire(c)
 		w.start(c)
 		t.Cleanup(func() { w.end(c, syscall.SIGKILL) })
 	}
@@ -157,12 +162,9 @@ func (w *world) start(c *coordinator) {
 	}
 	defer out.Close()
 	c.cmd = exec.Command(cmp.Or(w.options.binary, binary), "serve")
-	redisURL, amqpURL := cmp.Or(w.sentinel, w.redis.URL()), w.broker.URL
-	if w.options.url != nil {
-		redisURL = w.options.url(w)
-	}
-	if w.options.amqp != nil {
-		amqpURL = w.options.amqp(w)
+	redisURL, amqpURL := w.addresses()
+	if w.options.wired {
+		redisURL, amqpURL = c.redis.URL(redisURL), c.amqp.URL(amqpURL)
 	}
 	c.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.log),
@@ -184,6 +186,18 @@ func (w *world) start(c *coordinator) {
 		c.err = cmd.Wait()
 		close(done)
 	}(c.cmd, c.done)
+}
+
+// addresses are where Redis and RabbitMQ are for coordinators.
+func (w *world) addresses() (redis, amqp string) {
+	redis, amqp = cmp.Or(w.sentinel, w.redis.URL()), w.broker.URL
+	if w.options.url != nil {
+		redis = w.options.url(w)
+	}
+	if w.options.amqp != nil {
+		amqp = w.options.amqp(w)
+	}
+	return redis, amqp
 }
 
 // end sends a signal and waits for the process to be gone. It says how it ended.
@@ -242,7 +256,7 @@ func (c *coordinator) page(path string) (status int, text string) {
 func (w *world) targets() string {
 	var all []string
 	for _, c := range w.coordinators {
-		all = append(all, c.grpc)
+		all = append(all, c.address())
 	}
 	return strings.Join(all, ",")
 }

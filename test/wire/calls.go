@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"path"
 	"sync"
@@ -20,7 +22,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Calls stands in front of a gRPC server and passes on unary calls of any service. Its methods are safe for concurrent
+// Calls stands in front of a gRPC server and passes on calls of any service that have one request. Its methods are safe for concurrent
 // use.
 type Calls struct {
 	// Addr is where it listens: HOST:PORT.
@@ -69,27 +71,44 @@ func (c *Calls) On(hook Hook) {
 	c.hook = hook
 }
 
-func (c *Calls) serve(_ any, stream grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(stream)
-	var request, response []byte
-	if err := stream.RecvMsg(&request); err != nil {
+// serve passes on one request, and what the server answers: one message, or several where it is a stream such as that of
+// its health.
+func (c *Calls) serve(_ any, from grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(from)
+	var request []byte
+	if err := from.RecvMsg(&request); err != nil {
 		return err
 	}
-	ctx, event := stream.Context(), Event{Name: path.Base(method)}
+	ctx, event := from.Context(), Event{Name: path.Base(method)}
 	event.Messages = called(event.Name, request)
 	if err := c.decide(ctx, event); err != nil {
 		return err
 	}
 	incoming, _ := metadata.FromIncomingContext(ctx)
-	err := c.conn.Invoke(metadata.NewOutgoingContext(ctx, incoming), method, &request, &response)
-	event.Phase = Reply
-	if lost := c.decide(ctx, event); lost != nil {
-		return lost
-	}
+	to, err := c.conn.NewStream(metadata.NewOutgoingContext(ctx, incoming), &grpc.StreamDesc{ServerStreams: true}, method)
 	if err != nil {
 		return err
 	}
-	return stream.SendMsg(&response)
+	if err := errors.Join(to.SendMsg(&request), to.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return err // io.EOF: what ended the stream comes with the reply
+	}
+	event.Phase = Reply
+	for {
+		var response []byte
+		err := to.RecvMsg(&response)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if lost := c.decide(ctx, event); lost != nil {
+			return lost
+		}
+		if err == nil {
+			err = from.SendMsg(&response)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // decide asks the hook, and returns the error that a call ends with which is not passed on.

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -104,6 +106,40 @@ func TestALostCallReachedTheServerOrNot(t *testing.T) {
 		if _, err := client.Submit(t.Context(), &pb.SubmitRequest{Producer: "orders", Id: "1"}); err != nil {
 			t.Errorf("%+v: the next call: %v", c, err)
 		}
+	}
+}
+
+// A producer that watches the health of its coordinator does so through the proxy as well.
+func TestAStreamOfAnswersPasses(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, server := health.NewServer(), grpc.NewServer()
+	healthv1.RegisterHealthServer(server, status)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	conn, err := grpc.NewClient(wire.GRPC(t, listener.Addr().String()).Addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watch, err := healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []healthv1.HealthCheckResponse_ServingStatus{
+		healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING,
+	} {
+		if got, err := watch.Recv(); err != nil || got.GetStatus() != want {
+			t.Fatalf("%v, %v, want %v", got, err, want)
+		}
+		status.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	}
 }
 

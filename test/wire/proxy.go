@@ -115,6 +115,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Disconnect closes all connections, with what is on its way in them. New ones pass.
+func (p *Proxy) Disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
 // Silence swallows all that is sent, in both directions, and closes nothing: the connections are half-open. Those that
 // are open stay dead after Mend, as with a router that has forgotten them.
 func (p *Proxy) Silence() {

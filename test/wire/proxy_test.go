@@ -116,6 +116,18 @@ func TestCutClosesAllAndRefusesUntilMended(t *testing.T) {
 	wantEcho(t, dial(t, p.Addr), "three")
 }
 
+func TestDisconnectClosesAllAndRefusesNothing(t *testing.T) {
+	t.Parallel()
+	p := wire.TCP(t, newEcho(t).addr)
+	conn := dial(t, p.Addr)
+	wantEcho(t, conn, "one")
+	p.Disconnect()
+	if got, err := say(t, conn, "two", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("disconnected: heard %q, %v", got, err)
+	}
+	wantEcho(t, dial(t, p.Addr), "three")
+}
+
 func TestSilenceSwallowsAndClosesNothing(t *testing.T) {
 	t.Parallel()
 	server := newEcho(t)

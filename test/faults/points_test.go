@@ -1,0 +1,299 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// point is a moment between two effects of a coordinator.
+type point struct {
+	name  string
+	event string
+	phase wire.Phase
+	// word is the event that a move brings about.
+	word string
+	// state is the one in which the messages stand at that moment, and leased whether somebody holds them.
+	state  pb.State
+	leased bool
+	// unnamed says that what passes at the point names no messages: that something is due is all there is to see.
+	unnamed bool
+	// twice says that a copy is out of which nobody knows: there will be a second one.
+	twice bool
+}
+
+// points are all of them, in the order in which a message comes to them.
+var points = []point{
+	{name: "create_before", event: "create", phase: wire.Request},
+	{name: "create_after", event: "create", phase: wire.Reply, state: pb.State_STATE_PENDING},
+	{name: "submit_before", event: "submit", phase: wire.Request, state: pb.State_STATE_PENDING},
+	{name: "submit_after", event: "submit", phase: wire.Reply, state: pb.State_STATE_PENDING, leased: true},
+	{name: "claim_before", event: "claim", phase: wire.Request, unnamed: true},
+	{name: "claim_after", event: "claim", phase: wire.Reply, state: pb.State_STATE_PENDING, leased: true},
+	{name: "confirm_before", event: "Confirm", phase: wire.Request, state: pb.State_STATE_PENDING, leased: true},
+	{name: "confirm_after", event: "Confirm", phase: wire.Reply, state: pb.State_STATE_PENDING, leased: true},
+	{
+		name: "verdict_before", event: "move", phase: wire.Request, word: "committed", state: pb.State_STATE_PENDING,
+		leased: true,
+	},
+	{
+		name: "verdict_after", event: "move", phase: wire.Reply, word: "committed", state: pb.State_STATE_SENDABLE,
+		leased: true,
+	},
+	{name: "delete_before", event: "DeleteBusiness", phase: wire.Request, state: pb.State_STATE_SENDABLE, leased: true},
+	{name: "delete_after", event: "DeleteBusiness", phase: wire.Reply, state: pb.State_STATE_SENDABLE, leased: true},
+	{name: "publish_before", event: "basic.publish", phase: wire.Request, state: pb.State_STATE_SENDABLE, leased: true},
+	{
+		name: "ack_before", event: "basic.ack", phase: wire.Reply, state: pb.State_STATE_SENDABLE, leased: true,
+		twice: true,
+	},
+	{
+		name: "done_before", event: "move", phase: wire.Request, word: "acked", state: pb.State_STATE_SENDABLE,
+		leased: true, twice: true,
+	},
+	{name: "done_after", event: "move", phase: wire.Reply, word: "acked", state: pb.State_STATE_DONE},
+}
+
+// pointRows kill at each point.
+var pointRows = func() []row {
+	rows := []row{
+		{name: "F02", copies: true, litters: true, world: options{wired: true}, fault: killIntake, judge: judgeIntake},
+		{
+			name: "F03", short: true, copies: true, litters: true, world: options{wired: true}, fault: killAt(points...),
+			judge: judgeKills,
+		},
+	}
+	for _, p := range points {
+		rows = append(rows, row{
+			name: "F03_" + p.name, copies: true, litters: true, world: options{wired: true}, fault: killAt(p),
+			judge: judgeKills,
+		})
+	}
+	return rows
+}()
+
+// fewest is how many kills a row of points must have made.
+const fewest = 3
+
+// Of what a dead owner held, nothing waits longer than the longer of the leases of world.start, one pass of a loop, and
+// some time on a machine that is busy with other things.
+const takeoverLimit = 8*time.Second + time.Second + 3*time.Second
+
+// kill is one that was made at a point.
+type kill struct {
+	point     point
+	keys      []string // the messages that stood there
+	held, out int      // of how many the dead one was the owner, and of how many it had sent copies
+}
+
+// killer kills whoever comes to a point.
+type killer struct {
+	w *world
+
+	// mu is held while one is killed, so that there is one at a time.
+	mu     sync.Mutex
+	armed  bool
+	point  point
+	skip   int // how many come to the point and go on before
+	struck chan *coordinator
+}
+
+// killAt kills coordinators at points that are drawn, each time the one that comes there next after some that are drawn
+// as well, and starts it again.
+func killAt(points ...point) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, random *rand.Rand) {
+		k := &killer{w: w, struck: make(chan *coordinator, 1)}
+		w.on(k.hear)
+		for ctx.Err() == nil {
+			k.aim(points[random.IntN(len(points))], random.IntN(10))
+			select {
+			case c := <-k.struck:
+				k.revive(c)
+			case <-ctx.Done():
+			}
+		}
+		w.on(nil)
+		k.disarm()
+		select {
+		case c := <-k.struck:
+			k.revive(c)
+		default:
+		}
+	}
+}
+
+func (k *killer) revive(c *coordinator) {
+	k.w.start(c)
+	k.w.ready(c)
+}
+
+func (k *killer) aim(at point, skip int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.armed, k.point, k.skip = true, at, skip
+}
+
+func (k *killer) disarm() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.armed = false
+}
+
+// hear kills the coordinator when its time has come, while what it did or asked for waits in the proxy.
+func (k *killer) hear(c *coordinator, e wire.Event) wire.Act {
+	if c == nil || !marked[e.Name] {
+		return wire.Pass
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.armed || e.Name != k.point.event || e.Phase != k.point.phase {
+		return wire.Pass
+	}
+	keys := k.there(c, e)
+	if len(keys) == 0 && !k.point.unnamed {
+		return wire.Pass
+	}
+	if k.skip--; k.skip >= 0 {
+		return wire.Pass
+	}
+	k.armed = false
+	k.kill(c, keys)
+	return wire.Cut
+}
+
+// marked are the events at which there are points. All others must pass while one is being killed, for the questions
+// about it to be answered.
+var marked = func() map[string]bool {
+	names := map[string]bool{}
+	for _, p := range points {
+		names[p.event] = true
+	}
+	return names
+}()
+
+func (k *killer) kill(c *coordinator, keys []string) {
+	for _, key := range keys {
+		k.w.ledger.Noted(key, "nemesis", fmt.Sprintf("stands at %s when %s is killed", k.point.name, c.grpc))
+	}
+	_ = k.w.end(c, syscall.SIGKILL) // it was killed, and says so
+	c.redis.Disconnect()            // nothing that waits in a proxy leaves after its sender's death
+	c.amqp.Disconnect()
+	held, out := k.w.wiring.bereave(c)
+	k.w.wiring.kills = append(k.w.wiring.kills, kill{point: k.point, keys: keys, held: held, out: out})
+	k.w.ledger.Fault(fmt.Sprintf("kill -9 of %s at %s with %d messages there", c.grpc, k.point.name, len(keys)))
+	k.struck <- c
+}
+
+// there are the messages of an event that stand as they must at the point, as another coordinator sees them.
+func (k *killer) there(c *coordinator, e wire.Event) (keys []string) {
+	for _, m := range e.Messages {
+		if m.Word != k.point.word {
+			continue
+		}
+		state, leased, err := k.w.look(m.Key, c)
+		if err == nil && state == k.point.state && leased == k.point.leased {
+			keys = append(keys, m.Key)
+		}
+	}
+	return keys
+}
+
+// look asks a coordinator, but not one that is about to die, how a message stands.
+func (w *world) look(key string, but *coordinator) (state pb.State, leased bool, err error) {
+	name, err := halfmsg.ParseName(key)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, c := range w.coordinators {
+		if c == but {
+			continue
+		}
+		if state, leased, err = c.direct.look(w.t.Context(), name); err == nil {
+			return state, leased, nil
+		}
+	}
+	return 0, false, err
+}
+
+// judgeKills demands that the kills hit, that what the dead held went on in time, and no more copies than were out.
+func judgeKills(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	var there, held, out, leased int
+	for _, k := range w.wiring.kills {
+		there, held, out = there+len(k.keys), held+k.held, out+k.out
+		if k.point.leased {
+			leased++
+		}
+		for _, key := range k.keys {
+			if n := w.ledger.Delivered(key); k.point.twice && n < 2 {
+				t.Errorf("%s stood at %s and was delivered %d times\n%s", key, k.point.name, n, w.ledger.History(key))
+			}
+		}
+	}
+	taken, longest := w.wiring.takeovers()
+	further := w.ledger.Further()
+	t.Logf("%d kills, %d messages there, %d held by the dead, %d of them out; %d taken over, the last after %v; "+
+		"%d further copies", len(w.wiring.kills), there, held, out, taken, longest, further)
+	if len(w.wiring.kills) < fewest {
+		t.Errorf("%d kills, and %d are wanted", len(w.wiring.kills), fewest)
+	}
+	if leased > 0 && taken == 0 {
+		t.Error("nothing was taken over from the dead")
+	}
+	if longest > takeoverLimit {
+		t.Errorf("something that a dead one held waited %v for another owner, over %v", longest, takeoverLimit)
+	}
+	if further > out {
+		t.Errorf("%d further copies, and only %d messages were on their way to the broker", further, out)
+	}
+}
+
+// killIntake kills coordinators just before and just after a half message is stored, with clients that wait for the
+// answer and send nothing twice.
+func killIntake(ctx context.Context, w *world, random *rand.Rand) {
+	var sending sync.WaitGroup
+	for i, c := range w.coordinators {
+		d := c.direct
+		sending.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("direct-%d-%06d", i, n)
+				w.wiring.answers.note(d.key(id), d.send(w.t.Context(), id))
+				pause(ctx, 20*time.Millisecond)
+			}
+		})
+	}
+	killAt(points[0], points[1])(ctx, w, random)
+	sending.Wait()
+}
+
+// judgeIntake demands that nobody was told OK who stood at a point, and that some clients did.
+func judgeIntake(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	judgeKills(t, w, l, end)
+	waiting := map[string]int{}
+	for _, k := range w.wiring.kills {
+		for _, key := range k.keys {
+			code, direct := w.wiring.answers.code[key]
+			if !direct {
+				continue
+			}
+			if waiting[k.point.name]++; code == codes.OK {
+				t.Errorf("%s was at %s, and its client was told OK\n%s", key, k.point.name, w.ledger.History(key))
+			}
+		}
+	}
+	t.Logf("%d calls of clients that wait, killed at %v", len(w.wiring.answers.code), waiting)
+	if waiting["create_before"] == 0 || waiting["create_after"] == 0 {
+		t.Error("no client waited when a coordinator was killed")
+	}
+}

@@ -1,0 +1,208 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// What happens on the way: calls that are lost, and a coordinator that is cut off from Redis.
+var wireRows = []row{
+	loseRow("SendHalfMessage"), loseRow("SendHalfMessages"), loseRow("Submit"), loseRow("SubmitAll"), loseRow("Rollback"),
+	loseRow("Confirm"), loseRow("DeleteBusiness"),
+	cutOffRow("cut", (*wire.Proxy).Cut, judgeCutOff), cutOffRow("silent", (*wire.Proxy).Silence, judgeCutOff),
+	cutOffRow("held", (*wire.Proxy).Hold, judgeHeld),
+}
+
+// patient puts the last question off: a call that gets no word takes its caller five seconds, and must not find that the
+// message was given up meanwhile.
+var patient = []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}
+
+// cutOffRow parts a coordinator from Redis in one way.
+func cutOffRow(name string, how func(*wire.Proxy), judge func(*testing.T, *world, *load, End)) row {
+	return row{
+		name: "F35_" + name, copies: true, world: options{wired: true, settings: patient}, fault: cutOff(how), judge: judge,
+	}
+}
+
+// loseRow loses calls of one method.
+func loseRow(method string) row {
+	relayed := options{relayed: true, settings: patient}
+	// One deletion in sixty is lost five times in a row, and is then left to the producer.
+	return row{
+		name: "F06_" + method, litters: method == "DeleteBusiness", world: relayed, fault: lose(method), judge: judgeLosses,
+	}
+}
+
+// losses are the calls of a method that were lost.
+type losses struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	method string
+	lost   map[wire.Phase]int
+}
+
+// lose loses of a method's calls every fourth request and every fourth reply: most with an error, some without
+// a word.
+func lose(method string) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, random *rand.Rand) {
+		l := &w.wiring.losses
+		l.random, l.method, l.lost = random, method, map[wire.Phase]int{}
+		w.on(l.hear)
+		w.insist(ctx)
+		w.on(nil)
+	}
+}
+
+// insist sends messages without the SDK, one call each, and waits for their delivery, until the context ends.
+func (w *world) insist(ctx context.Context) {
+	var sending sync.WaitGroup
+	for i, c := range w.coordinators {
+		sending.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("direct-%d-%06d", i, n)
+				if err := c.direct.insist(w.t.Context(), id); err != nil {
+					w.t.Errorf("%s cannot be delivered: %v", id, err)
+				}
+				pause(ctx, 20*time.Millisecond)
+			}
+		})
+	}
+	sending.Wait()
+}
+
+func (l *losses) hear(_ *coordinator, e wire.Event) wire.Act {
+	if e.Name != l.method {
+		return wire.Pass
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	draw := l.random.IntN(100)
+	if draw >= 25 {
+		return wire.Pass
+	}
+	l.lost[e.Phase]++
+	if draw < 3 {
+		return wire.Silence
+	}
+	return wire.Cut
+}
+
+func judgeLosses(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	l := &w.wiring.losses
+	t.Logf("of %s %d requests and %d replies were lost", l.method, l.lost[wire.Request], l.lost[wire.Reply])
+	if l.lost[wire.Request] == 0 || l.lost[wire.Reply] == 0 {
+		t.Error("nothing was lost in one direction")
+	}
+}
+
+// cutOffFor is longer than the leases, and ends while the second try to store a verdict is still under way.
+const cutOffFor = 9 * time.Second
+
+// cutOff parts one coordinator from Redis in the moment in which it wants to store a verdict, for longer than its leases
+// last, and mends that. The others go on meanwhile, and afterwards so does it.
+func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, _ *rand.Rand) {
+		pause(ctx, time.Second)
+		c, parted := w.coordinators[0], make(chan struct{})
+		var once sync.Once
+		w.on(func(by *coordinator, e wire.Event) wire.Act {
+			if by == c && e.Phase == wire.Request && slices.ContainsFunc(e.Messages, isVerdict) {
+				once.Do(func() {
+					how(c.redis)
+					held, _ := w.wiring.bereave(c)
+					w.ledger.Fault(fmt.Sprintf("%s is cut off from Redis, with %d messages in its hands", c.grpc, held))
+					close(parted)
+				})
+			}
+			return wire.Pass
+		})
+		select {
+		case <-parted:
+		case <-time.After(patience):
+			w.t.Fatal("the coordinator stores no verdict")
+		}
+		_, _, before := w.ledger.Totals()
+		wait(cutOffFor)
+		_, _, after := w.ledger.Totals()
+		w.wiring.meanwhile = after - before
+		c.redis.Mend()
+		w.ledger.Fault("mended")
+		w.ready(c)
+		w.goesOn(c)
+	}
+}
+
+func isVerdict(m wire.Message) bool { return m.Word == "committed" }
+
+// goesOn has some messages go all of their way through one coordinator.
+func (w *world) goesOn(c *coordinator) {
+	w.t.Helper()
+	for n := range 20 {
+		id := fmt.Sprintf("direct-%06d", n)
+		if code := c.direct.send(w.t.Context(), id); code != codes.OK {
+			w.t.Errorf("%s after it was mended: SendHalfMessage returns %v", c.grpc, code)
+		}
+		if err := c.direct.deliver(w.t.Context(), id); err != nil {
+			w.t.Errorf("%s after it was mended: Submit returns %v", c.grpc, err)
+		}
+	}
+}
+
+// judgeCutOff demands that others took over and went on.
+func judgeCutOff(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	taken, longest := w.wiring.takeovers()
+	t.Logf("%d taken over, the last after %v; %d copies delivered meanwhile; %d words of the one cut off refused, %d not stored",
+		taken, longest, w.wiring.meanwhile, w.fates(w.coordinators[0], "lease_lost"), w.fates(w.coordinators[0], "unstored"))
+	if taken == 0 || longest > takeoverLimit {
+		t.Errorf("%d taken over, the last after %v; some must be, within %v", taken, longest, takeoverLimit)
+	}
+	loaded := min(cutOffFor, *length-time.Second) // the load ends sooner
+	if least := int(loaded.Seconds()) * *rate / 2; w.wiring.meanwhile < least {
+		t.Errorf("the others did not go on: %d copies meanwhile, at least %d are wanted", w.wiring.meanwhile, least)
+	}
+}
+
+// judgeHeld demands that what the one cut off had to say was refused when it came too late, and counted.
+func judgeHeld(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	judgeCutOff(t, w, l, end)
+	if w.fates(w.coordinators[0], "lease_lost") == 0 {
+		t.Error("no word that came too late was refused")
+	}
+}
+
+// fates counts the owner's words that met a fate since a coordinator started.
+func (w *world) fates(c *coordinator, fate string) (n int) {
+	w.t.Helper()
+	response, err := http.Get("http://" + c.http + "/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if strings.HasPrefix(name, "msghandler_moves_total{") && strings.Contains(name, fmt.Sprintf("fate=%q", fate)) {
+			count, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			n += int(count)
+		}
+	}
+	return n
+}

@@ -1,0 +1,179 @@
+package faults
+
+import (
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// ways are how one coordinator reaches others and is reached.
+type ways struct {
+	redis, amqp *wire.Proxy // where the world is wired
+	calls       *wire.Calls // where it is relayed
+	direct      *direct
+}
+
+// address is where producers reach the coordinator.
+func (c *coordinator) address() string {
+	if c.calls != nil {
+		return c.calls.Addr
+	}
+	return c.grpc
+}
+
+// wiring is what the proxies of a world do and see.
+type wiring struct {
+	custody
+	kills   []kill
+	answers answers
+	losses  losses
+	// meanwhile is how many copies came while one was cut off.
+	meanwhile int
+
+	mu        sync.Mutex
+	hook      hook
+	callbacks map[string]string // where coordinators reach a producer, by its name
+}
+
+// hook decides about what passes to or from a coordinator. Of a callback that is the one that holds its first message,
+// or nil where nobody saw who does.
+type hook func(c *coordinator, e wire.Event) wire.Act
+
+// wire makes the ways of a coordinator, as far as the world has them.
+func (w *world) wire(c *coordinator) {
+	w.t.Helper()
+	hear := func(e wire.Event) wire.Act { return w.hear(c, e) }
+	if w.options.wired {
+		redis, amqp := w.addresses()
+		c.redis, c.amqp = wire.Redis(w.t, wire.Host(w.t, redis)), wire.RabbitMQ(w.t, wire.Host(w.t, amqp))
+		c.redis.On(hear)
+		c.amqp.On(hear)
+	}
+	if w.options.relayed {
+		c.calls = wire.GRPC(w.t, c.grpc)
+		c.calls.On(hear)
+	}
+	c.direct = newDirect(w, c.address(), "kept")
+}
+
+// callback is where coordinators reach a producer that serves at addr.
+func (w *world) callback(producer, addr string) string {
+	w.t.Helper()
+	if w.options.wired || w.options.relayed {
+		calls := wire.GRPC(w.t, addr)
+		calls.On(func(e wire.Event) wire.Act {
+			if len(e.Messages) == 0 {
+				return wire.Pass
+			}
+			return w.hear(w.wiring.owner(e.Messages[0].Key), e)
+		})
+		addr = calls.Addr
+	}
+	w.wiring.mu.Lock()
+	defer w.wiring.mu.Unlock()
+	if w.wiring.callbacks == nil {
+		w.wiring.callbacks = map[string]string{}
+	}
+	w.wiring.callbacks[producer] = addr
+	return addr
+}
+
+func (g *wiring) callbackOf(producer string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.callbacks[producer]
+}
+
+// hear takes note of what passes and asks the row's hook.
+func (w *world) hear(c *coordinator, e wire.Event) wire.Act {
+	w.wiring.note(c, e)
+	w.wiring.mu.Lock()
+	decide := w.wiring.hook
+	w.wiring.mu.Unlock()
+	if decide == nil {
+		return wire.Pass
+	}
+	return decide(c, e)
+}
+
+// on has a hook decide from now on.
+func (w *world) on(decide hook) {
+	w.wiring.mu.Lock()
+	defer w.wiring.mu.Unlock()
+	w.wiring.hook = decide
+}
+
+// custody is who holds what, as the proxies saw it pass.
+type custody struct {
+	guard  sync.Mutex
+	owners map[string]*coordinator // who claimed a message last and has not settled it
+	out    map[string]*coordinator // who published a message last and has not written down that it is done
+	// orphans are messages whose owner is gone, and since when; taken is how long they waited for another.
+	orphans map[string]time.Time
+	taken   []time.Duration
+}
+
+func (b *custody) note(c *coordinator, e wire.Event) {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	if b.owners == nil {
+		b.owners, b.out, b.orphans = map[string]*coordinator{}, map[string]*coordinator{}, map[string]time.Time{}
+	}
+	for _, m := range e.Messages {
+		switch {
+		case e.Phase == wire.Reply && (e.Name == "submit" || e.Name == "claim"):
+			b.take(c, m.Key)
+		case e.Phase == wire.Reply && e.Name == "move" && m.Word != "committed" && b.owners[m.Key] == c:
+			delete(b.owners, m.Key)
+			delete(b.out, m.Key)
+		case e.Phase == wire.Request && e.Name == "basic.publish":
+			b.out[m.Key] = c
+		}
+	}
+}
+
+// take notes a claim; guard is held.
+func (b *custody) take(c *coordinator, key string) {
+	b.owners[key] = c
+	if since, orphan := b.orphans[key]; orphan {
+		b.taken = append(b.taken, time.Since(since))
+		delete(b.orphans, key)
+	}
+}
+
+func (b *custody) owner(key string) *coordinator {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.owners[key]
+}
+
+// bereave notes that a coordinator is gone, and returns how many messages it held and of how many it had sent copies.
+func (b *custody) bereave(c *coordinator) (held, out int) {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	for key, owner := range b.owners {
+		if owner == c {
+			held++
+			b.orphans[key] = time.Now()
+			delete(b.owners, key)
+		}
+	}
+	for key, owner := range b.out {
+		if owner == c {
+			out++
+			delete(b.out, key)
+		}
+	}
+	return held, out
+}
+
+// takeovers counts the messages whose owner had gone and that another claimed, and says how long the longest waited.
+func (b *custody) takeovers() (n int, longest time.Duration) {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	for _, waited := range b.taken {
+		longest = max(longest, waited)
+	}
+	return len(b.taken), longest.Round(time.Millisecond)
+}
