@@ -26,6 +26,10 @@ func orders(t testing.TB, db *sql.DB) {
 	}
 }
 
+func message(id string) producer.Message {
+	return producer.Message{ID: id, Exchange: "orders", RoutingKey: "order.paid", Body: []byte("paid " + id)}
+}
+
 func insertOrder(d sqlmarker.Dialect, id string) sqlmarker.Business {
 	statement := "INSERT INTO orders (id) VALUES (?)"
 	if d == sqlmarker.PostgreSQL {
@@ -85,7 +89,7 @@ func TestALateBusinessFailsAtTheTombstone(t *testing.T) {
 		if v := final(t, s, "1001")["1001"]; v != marker.RolledBack {
 			t.Fatalf("the last question is answered with %v", v)
 		}
-		err := s.InTx("1001", insertOrder(d.dialect, "1001"))(t.Context())
+		err := s.InTx(message("1001"), insertOrder(d.dialect, "1001"))(t.Context())
 		if !errors.Is(err, producer.ErrRolledBack) || !errors.Is(err, producer.ErrNotCommitted) {
 			t.Errorf("the late business: %v", err)
 		}
@@ -131,7 +135,7 @@ func TestABusinessThatRanBeforeDoesNotRunAgain(t *testing.T) {
 		db := d.open(t)
 		s := d.store(t, db, nil)
 		orders(t, db)
-		run := s.InTx("1001", insertOrder(d.dialect, "1001"))
+		run := s.InTx(message("1001"), insertOrder(d.dialect, "1001"))
 		if err := run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +161,7 @@ func TestAFailedBusinessLeavesNothing(t *testing.T) {
 		s := d.store(t, db, nil)
 		orders(t, db)
 		declined := errors.New("card declined")
-		err := s.InTx("1001", func(ctx context.Context, tx *sql.Tx) error {
+		err := s.InTx(message("1001"), func(ctx context.Context, tx *sql.Tx) error {
 			return errors.Join(insertOrder(d.dialect, "1001")(ctx, tx), declined)
 		})(t.Context())
 		if !errors.Is(err, declined) || !errors.Is(err, producer.ErrNotCommitted) {
@@ -165,7 +169,7 @@ func TestAFailedBusinessLeavesNothing(t *testing.T) {
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_ = s.InTx("1002", func(context.Context, *sql.Tx) error { panic("bug") })(t.Context())
+			_ = s.InTx(message("1002"), func(context.Context, *sql.Tx) error { panic("bug") })(t.Context())
 		}()
 		found, err := s.Lookup(t.Context(), []string{"1001", "1002"}, false)
 		if err != nil || len(found) != 0 || len(orderIDs(t, db)) != 0 {
@@ -221,7 +225,7 @@ func race(
 		if questionFirst {
 			<-asking
 		}
-		err = s.InTx(id, func(ctx context.Context, tx *sql.Tx) error {
+		err = s.InTx(message(id), func(ctx context.Context, tx *sql.Tx) error {
 			close(marked)
 			<-asking
 			held := time.NewTimer(rand.N(3 * time.Millisecond))

@@ -21,15 +21,19 @@ type Business func(ctx context.Context, tx *sql.Tx) error
 // Send stores the half message, runs the business in a transaction that marks it first, commits, and submits in the
 // background. It returns what [producer.Producer.Send] does; an error of the business means that nothing was committed.
 func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
-	return p.Send(ctx, m, s.InTx(m.ID, run))
+	return p.Send(ctx, m, s.InTx(m, run))
 }
 
-// InTx makes of a business what [producer.Producer.Send] takes: a transaction that marks the id first, runs it and
-// commits.
-func (s *Store) InTx(id string, run Business) func(ctx context.Context) error {
+// InTx makes of a business what [producer.Producer.Send] takes: a transaction that marks the message first, runs the
+// business and commits.
+func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context) error {
+	mark := func(ctx context.Context, tx *sql.Tx) error { return s.Mark(ctx, tx, m.ID) }
+	if s.config.Resend > 0 {
+		mark = func(ctx context.Context, tx *sql.Tx) error { return s.keep(ctx, tx, m, StateHanded, s.config.Resend) }
+	}
 	return func(ctx context.Context) error {
-		return s.transact(ctx, id, func(tx *sql.Tx) error {
-			if err := s.Mark(ctx, tx, id); err != nil {
+		return s.transact(ctx, m.ID, func(tx *sql.Tx) error {
+			if err := mark(ctx, tx); err != nil {
 				return err
 			}
 			return run(ctx, tx)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/msghandler/msghandler/producer/marker"
@@ -15,8 +14,6 @@ import (
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/test/servers"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
 // database is one of those that the tests run on.
 type database struct {

@@ -37,6 +37,9 @@ type Config struct {
 	// LockTimeout is how long a last question waits for a transaction that is running; then the answer is UNKNOWN. It
 	// is below the coordinator's confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
 	LockTimeout time.Duration
+	// Resend makes Send keep the message in the marker's row, and a relay hands it over once more when the coordinator
+	// has not let the marker go after that time: for a Redis that may forget what it acknowledged. 0: Send keeps none.
+	Resend time.Duration
 	// TxOptions are those of the transactions that Send and Commit begin. Nil: the driver's own.
 	TxOptions *sql.TxOptions
 }
@@ -74,9 +77,9 @@ func New(config Config) (*Store, error) {
 		return nil, fmt.Errorf("sql markers: Producer is over 100 bytes")
 	case !tableName.MatchString(config.Table):
 		return nil, fmt.Errorf("sql markers: Table %q is not a plain name", config.Table)
-	case config.Retention < time.Second || config.LockTimeout < time.Millisecond:
-		return nil, fmt.Errorf("sql markers: Retention of %v or LockTimeout of %v is too short",
-			config.Retention, config.LockTimeout)
+	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0:
+		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v or Resend of %v is too short",
+			config.Retention, config.LockTimeout, config.Resend)
 	}
 	return &Store{
 		config: config, db: config.DB, dialect: dialect, queued: make(chan struct{}, 1),
@@ -224,9 +227,13 @@ func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) erro
 			for _, id := range padded(part) {
 				args = append(args, s.config.Producer, []byte(id), int64(v))
 			}
-			rows := strings.Repeat(", (?, ?, ?, {now})", len(args)/3)[2:]
-			_, err := tx.ExecContext(ctx,
-				s.query(`INSERT INTO {table} (producer, id, verdict, created_at) VALUES `+rows+s.dialect.keepOld), args...)
+			row := ", (?, ?, ?, {now}, NULL)"
+			if v == marker.RolledBack {
+				row = ", (?, ?, ?, {now}, {now})" // a tombstone is nobody's to let go: its retention begins at once
+			}
+			rows := strings.Repeat(row, len(args)/3)[2:]
+			_, err := tx.ExecContext(ctx, s.query(`INSERT INTO {table} (producer, id, verdict, created_at, cleaned_at)
+				VALUES `+rows+s.dialect.keepOld), args...)
 			if err != nil {
 				return err
 			}

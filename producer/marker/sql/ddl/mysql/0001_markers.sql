@@ -12,7 +12,8 @@ CREATE TABLE {table} (
   claims       INT NOT NULL DEFAULT 0 COMMENT 'how often it was claimed: above 1 it may have been sent before',
   attempts     INT NOT NULL DEFAULT 0 COMMENT 'how often it was refused',
   last_error   TEXT CHARACTER SET utf8mb4,
-  message      LONGBLOB COMMENT 'what is to be sent, as JSON',
+  message      MEDIUMTEXT CHARACTER SET utf8mb4 COMMENT 'what is to be sent, as JSON, but for its body',
+  body         LONGBLOB,
   PRIMARY KEY (producer, id),
   KEY {index}_due (producer, state, due_at),
   KEY {index}_cleaned (producer, cleaned_at)

@@ -12,7 +12,8 @@ CREATE TABLE {table} (
   claims       INT NOT NULL DEFAULT 0,      -- how often it was claimed: above 1 it may have been sent before
   attempts     INT NOT NULL DEFAULT 0,      -- how often it was refused
   last_error   TEXT,
-  message      BYTEA                        -- what is to be sent, as JSON
+  message      TEXT,                        -- what is to be sent, as JSON, but for its body
+  body         BYTEA
 );
 ALTER TABLE {table} ADD PRIMARY KEY (producer, id);
 CREATE INDEX {index}_due ON {table} (producer, state, due_at);

@@ -11,7 +11,8 @@ CREATE TABLE {table} (
   claims       INTEGER NOT NULL DEFAULT 0,  -- how often it was claimed: above 1 it may have been sent before
   attempts     INTEGER NOT NULL DEFAULT 0,  -- how often it was refused
   last_error   TEXT,
-  message      BLOB,                        -- what is to be sent, as JSON
+  message      TEXT,                        -- what is to be sent, as JSON, but for its body
+  body         BLOB,
   PRIMARY KEY (producer, id)
 );
 CREATE INDEX {index}_due ON {table} (producer, state, due_at);
