@@ -137,7 +137,11 @@ var libraries = []struct {
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
-	{"github.com/rabbitmq/amqp091-go", []string{"internal/rabbitmq", "consumer/..."}, "loops and server never see AMQP"},
+	{
+		"github.com/rabbitmq/amqp091-go",
+		[]string{"internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq"},
+		"loops and server never see AMQP",
+	},
 	{
 		"google.golang.org/grpc",
 		[]string{
@@ -183,6 +187,7 @@ var free = []struct {
 	{"producer/marker/memory", "github.com/redis/go-redis", "a store in memory needs no server"},
 	{"producer", "database/sql", "whoever imports the SDK gets SQL only with the markers that are in it"},
 	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
+	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
 	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},

@@ -37,9 +37,10 @@ type Queued struct {
 // just claiming it passes over.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
+	by := holder{claim.Token, lock}
 	err := s.write(ctx, func(tx execer) error {
 		for _, state := range []string{"{waiting}", "{handed}"} {
-			ids, err := s.take(ctx, tx, state, claim.Token, limit-len(claim.Messages), lock)
+			ids, err := s.take(ctx, tx, state, by, limit-len(claim.Messages))
 			if err != nil {
 				return err
 			}
@@ -55,10 +56,14 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	return claim, nil
 }
 
-// take locks messages of a state for the token.
-func (s *Store) take(
-	ctx context.Context, tx execer, state, token string, limit int, lock time.Duration,
-) (ids []string, err error) {
+// holder is who takes messages, and for how long.
+type holder struct {
+	token string
+	lock  time.Duration
+}
+
+// take locks messages of a state.
+func (s *Store) take(ctx context.Context, tx execer, state string, by holder, limit int) (ids []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -68,14 +73,14 @@ func (s *Store) take(
 	if s.dialect.oneWriter {
 		// Read first and written then, the transaction would fail when another wrote in between.
 		return s.ids(ctx, tx, lockRows+due+`) RETURNING id`,
-			token, lock.Milliseconds(), s.config.Producer, s.config.Producer, limit)
+			by.token, by.lock.Milliseconds(), s.config.Producer, s.config.Producer, limit)
 	}
 	if ids, err = s.ids(ctx, tx, due+s.dialect.skipLocked, s.config.Producer, limit); err != nil || len(ids) == 0 {
 		return nil, err
 	}
 	list, args := inList(ids)
 	_, err = tx.ExecContext(ctx, s.query(lockRows+list+`)`),
-		append([]any{token, lock.Milliseconds(), s.config.Producer}, args...)...)
+		append([]any{by.token, by.lock.Milliseconds(), s.config.Producer}, args...)...)
 	return ids, err
 }
 
