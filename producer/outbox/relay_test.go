@@ -28,7 +28,7 @@ func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, d sqlmarker.Dialec
 	for dialect, open := range map[sqlmarker.Dialect]func(t *testing.T) (driver, dsn string){
 		sqlmarker.PostgreSQL: func(t *testing.T) (string, string) { d := servers.PostgreSQL(t); return d.Driver, d.DSN },
 		sqlmarker.MySQL:      func(t *testing.T) (string, string) { d := servers.MariaDB(t); return d.Driver, d.DSN },
-		sqlmarker.SQLite:     sqlite,
+		sqlmarker.SQLite:     func(t *testing.T) (string, string) { return sqlite(t) },
 	} {
 		t.Run(dialect.String(), func(t *testing.T) {
 			t.Parallel()
@@ -38,12 +38,12 @@ func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, d sqlmarker.Dialec
 	}
 }
 
-func sqlite(t *testing.T) (driver, dsn string) {
+func sqlite(t testing.TB) (driver, dsn string) {
 	return "sqlite", "file:" + filepath.Join(t.TempDir(), "db") +
 		"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"
 }
 
-func openDB(t *testing.T, driver, dsn string) *sql.DB {
+func openDB(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -53,7 +53,7 @@ func openDB(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-func table(t *testing.T, db *sql.DB, d sqlmarker.Dialect) *sqlmarker.Store {
+func table(t testing.TB, db *sql.DB, d sqlmarker.Dialect) *sqlmarker.Store {
 	t.Helper()
 	s, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: d, Producer: "orders", LockTimeout: 20 * time.Second})
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *sent) of(id string) []int {
 	return s.times[id]
 }
 
-func relay(t *testing.T, s outbox.Table, sender outbox.Sender, change func(*outbox.Config)) *outbox.Relay {
+func relay(t testing.TB, s outbox.Table, sender outbox.Sender, change func(*outbox.Config)) *outbox.Relay {
 	t.Helper()
 	config := outbox.Config{Table: s, Sender: sender, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
