@@ -51,7 +51,8 @@ func BenchmarkOrders(b *testing.B) {
 				})
 				r := relay(b, s, &sent{}, nil)
 				begun := time.Now()
-				for more, err := true, error(nil); more; {
+				for more := true; more; {
+					var err error
 					if more, err = r.Pass(b.Context()); err != nil {
 						b.Fatal(err)
 					}
