@@ -252,7 +252,7 @@ func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
-		s := d.store(t, db, func(c *sqlmarker.Config) { c.Retention = time.Second })
+		s := d.store(t, db, nil)     // keeps for a week
 		done := make([]string, 2500) // more than two slices
 		for i := range done {
 			done[i] = fmt.Sprint("done-", i)
@@ -271,6 +271,7 @@ func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
 		if n, err := s.Purge(t.Context()); n != 0 || err != nil {
 			t.Errorf("purged %d before their time, %v", n, err)
 		}
+		s = d.store(t, db, func(c *sqlmarker.Config) { c.Retention = time.Second })
 		var removed int64
 		servers.Eventually(t, 30*time.Second, "the purge of 2,501 rows", func() bool {
 			n, err := s.Purge(t.Context())
