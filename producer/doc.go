@@ -9,7 +9,7 @@
 //		Name:           "orders",                // this service's name
 //		Coordinator:    "127.0.0.1:9090",        // where msghandler listens
 //		CallbackTarget: "127.0.0.1:7001",        // where this service's own gRPC server listens
-//		Markers:        memory.New(),            // or marker/redis: notes of what committed
+//		Markers:        memory.New(),            // or marker/redis, marker/sql: notes of what committed
 //	})
 //	p.Register(grpcServer)                       // serves Confirm and DeleteBusiness
 //	err = p.Send(ctx, producer.Message{
@@ -80,6 +80,9 @@
 //		}
 //		return marker.Unknown, nil
 //	},
+//
+// The SQL markers have no such gap: their marker is a row of the business's own transaction, and a tombstone under its key
+// makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them.
 //
 // # Transactions of one's own making
 //

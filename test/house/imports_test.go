@@ -137,7 +137,11 @@ var libraries = []struct {
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
-	{"github.com/rabbitmq/amqp091-go", []string{"internal/rabbitmq", "consumer/..."}, "loops and server never see AMQP"},
+	{
+		"github.com/rabbitmq/amqp091-go",
+		[]string{"internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq"},
+		"loops and server never see AMQP",
+	},
 	{
 		"google.golang.org/grpc",
 		[]string{
@@ -146,6 +150,9 @@ var libraries = []struct {
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
+	{"github.com/jackc/pgx", nil, "the driver is the user's: what speaks SQL imports database/sql"},
+	{"github.com/go-sql-driver/mysql", nil, "the driver is the user's: what speaks SQL imports database/sql"},
+	{"modernc.org/sqlite", nil, "the driver is the user's: what speaks SQL imports database/sql"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
@@ -178,6 +185,9 @@ var free = []struct {
 	{"producer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with a marker store that needs it"},
 	{"producer", "github.com/rabbitmq/amqp091-go", "a producer never talks to the broker"},
 	{"producer/marker/memory", "github.com/redis/go-redis", "a store in memory needs no server"},
+	{"producer", "database/sql", "whoever imports the SDK gets SQL only with the markers that are in it"},
+	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
+	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
 	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},

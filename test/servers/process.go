@@ -24,6 +24,8 @@ type process struct {
 	dir  string
 	// env is the whole environment; nil means this process's own.
 	env []string
+	// as is the user it runs as; nil means this process's own.
+	as *syscall.Credential
 
 	mu  sync.Mutex
 	pid int // 0 while it does not run
@@ -44,6 +46,7 @@ func (p *process) start() error {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.env, out, out
 	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr.Credential = p.as
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.path, err)
 	}

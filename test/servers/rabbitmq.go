@@ -218,14 +218,15 @@ func stopShared() {
 	shared.dir, shared.node, shared.err = "", nil, nil
 }
 
-// Main is the TestMain of packages that use RabbitMQ: it runs the tests, stops the broker of this process and exits.
+// Main is the TestMain of packages that use RabbitMQ or a database: it runs the tests, stops the servers of this process
+// and exits.
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m *testing.M) {
 	os.Exit(Stopping(m).Run())
 }
 
-// Stopping is m, with the broker of this process stopped after the tests:
+// Stopping is m, with the servers of this process stopped after the tests:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 func Stopping(m *testing.M) interface{ Run() int } {
@@ -236,6 +237,7 @@ type stopping struct{ m *testing.M }
 
 // Run runs the tests and returns their exit status.
 func (s stopping) Run() int {
+	defer stopSQL()
 	defer stopShared()
 	return s.m.Run()
 }

@@ -1,4 +1,5 @@
-// Package servers starts private Redis and RabbitMQ servers for tests, on loopback, and stops them again.
+// Package servers starts private Redis, RabbitMQ, PostgreSQL and MariaDB servers for tests, on loopback, and stops them
+// again.
 //
 // Each server has its own ports and its own directory and dies with the test process, however that one ends. Nothing
 // here leaves a goroutine behind while a server runs, so tests may look for leaks of their own. A server program that

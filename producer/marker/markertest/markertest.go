@@ -171,6 +171,13 @@ func ids(t *testing.T, s marker.Store) {
 		"Order:7": marker.Committed, "a.b~c_d-e": marker.Committed,
 		"order:7": marker.Unknown, "Order:7 ": marker.Unknown, "Order:77": marker.Unknown, "a_b~c_d-e": marker.Unknown,
 	})
+	alike := put(t, s, marker.RolledBack, "order:7", "Order:7 ")
+	if alike["order:7"] != marker.RolledBack || alike["Order:7 "] != marker.RolledBack {
+		t.Errorf("ids that look alike are taken for one: %v", alike)
+	}
+	expect(t, s, map[string]marker.Verdict{
+		"Order:7": marker.Committed, "order:7": marker.RolledBack, "Order:7 ": marker.RolledBack,
+	})
 }
 
 func thousand(t *testing.T, s marker.Store) {

@@ -1,0 +1,137 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+// settleTimeout is how long Settle tries to learn what became of a commit. The caller's context has no say: it may be
+// what broke the commit off.
+const settleTimeout = 5 * time.Second
+
+// Business is a business's part of a transaction. Everything it does goes through tx, which it neither commits nor rolls
+// back.
+type Business func(ctx context.Context, tx *sql.Tx) error
+
+// Send stores the half message, runs the business in a transaction that marks it first, commits, and submits in the
+// background. It returns what [producer.Producer.Send] does; an error of the business means that nothing was committed.
+func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
+	return p.Send(ctx, m, s.InTx(m, run))
+}
+
+// InTx makes of a business what [producer.Producer.Send] takes: a transaction that marks the message first, runs the
+// business and commits.
+func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context) error {
+	mark := func(ctx context.Context, tx *sql.Tx) error { return s.Mark(ctx, tx, m.ID) }
+	if s.config.Resend > 0 {
+		mark = func(ctx context.Context, tx *sql.Tx) error { return s.keep(ctx, tx, m, StateHanded, s.config.Resend) }
+	}
+	return func(ctx context.Context) error {
+		return s.transact(ctx, m.ID, func(tx *sql.Tx) error {
+			if err := mark(ctx, tx); err != nil {
+				return err
+			}
+			return run(ctx, tx)
+		})
+	}
+}
+
+// transact runs work in a transaction. Until the commit is tried it is certain that nothing is committed, and from then
+// on only the database can tell.
+func (s *Store) transact(ctx context.Context, id string, work func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
+	if err != nil {
+		return notCommitted(fmt.Errorf("begin the transaction of %s: %w", id, err))
+	}
+	tried := false
+	defer func() { // deferred, for a business that panics
+		if !tried {
+			_ = tx.Rollback() // the connection is given up where it fails
+		}
+	}()
+	if err := work(tx); err != nil {
+		return notCommitted(err)
+	}
+	tried = true
+	if err := tx.Commit(); err != nil {
+		return s.Settle(ctx, id, err)
+	}
+	return nil
+}
+
+// notCommitted says that an error is certain, also where it is one of an ended context.
+func notCommitted(err error) error {
+	return fmt.Errorf("%w: %w", producer.ErrNotCommitted, err)
+}
+
+// Mark leaves the marker of an id in a transaction. Call it before anything else that the transaction writes; after an
+// error the transaction is to be rolled back. It fails with [producer.ErrRolledBack] when the coordinator was told that
+// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before.
+func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
+	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
+}
+
+// mark runs the INSERT, whose first parameters are producer, id and verdict.
+func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ...any) error {
+	if len(id) == 0 || len(id) > maxID {
+		return fmt.Errorf("mark %q: an id has 1 to %d bytes", id, maxID)
+	}
+	if s.dialect.duplicate == nil {
+		insert += s.dialect.keepOld
+	}
+	args := append([]any{s.config.Producer, []byte(id), int64(marker.Committed)}, more...)
+	result, err := tx.ExecContext(ctx, s.query(insert), args...)
+	var inserted int64
+	switch {
+	case err == nil:
+		inserted, err = result.RowsAffected()
+	case s.dialect.duplicate != nil && s.dialect.duplicate(err):
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("mark %s: %w", id, err)
+	case inserted == 0:
+		return s.taken(ctx, tx, id)
+	}
+	return nil
+}
+
+// taken says who has the id that could not be marked.
+func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
+	var verdict marker.Verdict
+	err := tx.QueryRowContext(ctx,
+		s.query(`SELECT verdict FROM {table} WHERE producer = ? AND id = ?`+s.dialect.latest),
+		s.config.Producer, []byte(id)).Scan(&verdict)
+	switch {
+	case err != nil:
+		return fmt.Errorf("mark %s: it has a marker that cannot be read: %w", id, err)
+	case verdict == marker.RolledBack:
+		return fmt.Errorf("mark %s: %w", id, producer.ErrRolledBack)
+	}
+	return fmt.Errorf("mark %s: %w", id, producer.ErrAlreadyCommitted)
+}
+
+// Settle finds out what became of a transaction whose Commit returned the error cause. It plants the tombstone: if the
+// marker is there the transaction has committed, and Settle returns nil; if the tombstone stands it never will, and the
+// error wraps [producer.ErrNotCommitted]; and if the database does not say, the error wraps
+// [producer.ErrOutcomeUnknown].
+func (s *Store) Settle(ctx context.Context, id string, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	standing, err := s.Put(ctx, []string{id}, marker.RolledBack)
+	switch {
+	case err != nil:
+		return producer.Unsure(fmt.Errorf("commit %s: %w, and then %w", id, cause, err))
+	case standing[id] == marker.Committed:
+		return nil
+	case standing[id] == marker.RolledBack:
+		return notCommitted(fmt.Errorf("commit %s: %w", id, cause))
+	}
+	return producer.Unsure(fmt.Errorf("commit %s: %w", id, cause))
+}

@@ -1,0 +1,216 @@
+package sql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/producer"
+)
+
+// Claim is a batch of messages that one relay has for a time.
+type Claim struct {
+	// Token is what the relay releases them by. Once the lock has ended and another relay has claimed a message, it
+	// releases nothing.
+	Token    string
+	Messages []Queued
+}
+
+// Queued is a claimed message.
+type Queued struct {
+	Message producer.Message
+	// Claims is how often it was claimed, this time included. Above 1 it may have been sent before.
+	Claims int
+	// Attempts is how often it was refused.
+	Attempts int
+	// Age is how long ago it was enqueued.
+	Age time.Duration
+	// Unreadable says why the message is not what was enqueued; nil for all that the SDK wrote itself.
+	Unreadable error
+}
+
+// Claim takes up to limit messages that are due and that nobody holds, or whose lock has ended, and locks them: those
+// that were never sent first, the oldest first. It is one short transaction that waits for nobody: what another relay is
+// just claiming it passes over.
+func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
+	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
+	by := holder{claim.Token, lock}
+	err := s.write(ctx, func(tx execer) error {
+		for _, state := range []string{"{waiting}", "{handed}"} {
+			ids, err := s.take(ctx, tx, state, by, limit-len(claim.Messages))
+			if err != nil {
+				return err
+			}
+			if claim.Messages, err = s.load(ctx, tx, ids, claim.Messages); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim messages: %w", err)
+	}
+	return claim, nil
+}
+
+// holder is who takes messages, and for how long.
+type holder struct {
+	token string
+	lock  time.Duration
+}
+
+// take locks messages of a state.
+func (s *Store) take(ctx context.Context, tx execer, state string, by holder, limit int) (ids []string, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	due := `SELECT id FROM {table} WHERE producer = ? AND state = ` + state +
+		` AND due_at <= {now} ORDER BY due_at LIMIT ?`
+	lockRows := `UPDATE {table} SET owner = ?, claims = claims + 1, due_at = {now} + ? WHERE producer = ? AND id IN (`
+	if s.dialect.oneWriter {
+		// Read first and written then, the transaction would fail when another wrote in between.
+		return s.ids(ctx, tx, lockRows+due+`) RETURNING id`,
+			by.token, by.lock.Milliseconds(), s.config.Producer, s.config.Producer, limit)
+	}
+	if ids, err = s.ids(ctx, tx, due+s.dialect.skipLocked, s.config.Producer, limit); err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	list, args := inList(ids)
+	_, err = tx.ExecContext(ctx, s.query(lockRows+list+`)`),
+		append([]any{by.token, by.lock.Milliseconds(), s.config.Producer}, args...)...)
+	return ids, err
+}
+
+func (s *Store) ids(ctx context.Context, tx execer, query string, args ...any) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, s.query(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, string(id))
+	}
+	return ids, rows.Err()
+}
+
+// load appends the messages of the ids.
+func (s *Store) load(ctx context.Context, tx execer, ids []string, to []Queued) ([]Queued, error) {
+	if len(ids) == 0 {
+		return to, nil
+	}
+	list, args := inList(ids)
+	rows, err := tx.QueryContext(ctx, s.query(`SELECT id, message, body, claims, attempts, {now} - created_at
+		FROM {table} WHERE producer = ? AND id IN (`+list+`) ORDER BY created_at`),
+		append([]any{s.config.Producer}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var q Queued
+		var id, body []byte
+		var text sql.NullString
+		var age int64
+		if err := rows.Scan(&id, &text, &body, &q.Claims, &q.Attempts, &age); err != nil {
+			return nil, err
+		}
+		q.Age = time.Duration(age) * time.Millisecond
+		q.Message, q.Unreadable = unpack(string(id), text.String, body)
+		to = append(to, q)
+	}
+	return to, rows.Err()
+}
+
+// Outcome is what became of a claimed message.
+type Outcome struct {
+	// ID is the message's.
+	ID string
+	// State is where it stands now.
+	State State
+	// In is after how long it is due again, where it is to be claimed again.
+	In time.Duration
+	// Refused counts an attempt.
+	Refused bool
+	// Unsent says that it certainly did not leave, so that the next claim is none that repeats it.
+	Unsent bool
+	// Error is kept for people, up to maxError characters.
+	Error string
+}
+
+// maxError is how many characters of an error are kept.
+const maxError = 1000
+
+// Release writes down what became of claimed messages, in one transaction. It returns how many of them the claim still
+// held; the others were let go by the coordinator meanwhile, or their lock has ended and another relay has them.
+func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (held int64, err error) {
+	alike := make(map[Outcome][]string)
+	for _, o := range outcomes {
+		id := o.ID
+		o.ID, o.Error = "", shortened(o.Error)
+		alike[o] = append(alike[o], id)
+	}
+	err = s.write(ctx, func(tx execer) error {
+		held = 0
+		for o, ids := range alike {
+			n, err := s.release(ctx, tx, token, o, ids)
+			if err != nil {
+				return err
+			}
+			held += n
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("release messages: %w", err)
+	}
+	return held, nil
+}
+
+func (s *Store) release(ctx context.Context, tx execer, token string, o Outcome, ids []string) (int64, error) {
+	set := []string{"owner = NULL", "state = ?"}
+	args := []any{int64(o.State)}
+	switch o.State {
+	case StateWaiting, StateHanded:
+		set = append(set, "due_at = {now} + ?")
+		args = append(args, o.In.Milliseconds())
+	case StateSent:
+		set = append(set, "due_at = NULL", "cleaned_at = {now}")
+	default:
+		set = append(set, "due_at = NULL")
+	}
+	if o.Refused {
+		set = append(set, "attempts = attempts + 1")
+	}
+	if o.Unsent {
+		set = append(set, "claims = claims - 1")
+	}
+	if o.Error != "" {
+		set = append(set, "last_error = ?")
+		args = append(args, o.Error)
+	}
+	list, named := inList(ids)
+	result, err := tx.ExecContext(ctx, s.query(`UPDATE {table} SET `+strings.Join(set, ", ")+
+		` WHERE producer = ? AND owner = ? AND id IN (`+list+`)`),
+		append(append(args, s.config.Producer, token), named...)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// shortened cuts an error to what is kept. A NUL is text to no database.
+func shortened(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "")
+	if runes := []rune(text); len(runes) > maxError {
+		text = string(runes[:maxError])
+	}
+	return text
+}

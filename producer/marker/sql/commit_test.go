@@ -1,0 +1,170 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+var errLost = errors.New("the answer to COMMIT was lost")
+
+// lossy is a database whose next commit fails: before it is done, or after.
+type lossy struct {
+	driver.Connector
+	lose atomic.Pointer[string]
+}
+
+const before, after = "before", "after"
+
+// openLossy opens the database through a driver that loses answers to COMMIT.
+func (d database) openLossy(t *testing.T) (*sql.DB, *lossy) {
+	t.Helper()
+	plain := d.open(t)
+	connector := driver.Connector(dsnConnector{plain.Driver(), d.dsn})
+	if c, ok := plain.Driver().(driver.DriverContext); ok {
+		var err error
+		if connector, err = c.OpenConnector(d.dsn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &lossy{Connector: connector}
+	db := sql.OpenDB(l)
+	t.Cleanup(func() { _ = db.Close() })
+	return db, l
+}
+
+type dsnConnector struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (c dsnConnector) Driver() driver.Driver                        { return c.driver }
+
+func (l *lossy) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := l.Connector.Connect(ctx)
+	return &lossyConn{Conn: c, lossy: l}, err
+}
+
+// lossyConn passes on what the stores need.
+type lossyConn struct {
+	driver.Conn
+	lossy *lossy
+}
+
+func (c *lossyConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
+}
+
+func (c *lossyConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
+}
+
+func (c *lossyConn) PrepareContext(ctx context.Context, q string) (driver.Stmt, error) {
+	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, q)
+}
+
+func (c *lossyConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (c *lossyConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options)
+	return &lossyTx{Tx: tx, lossy: c.lossy}, err
+}
+
+type lossyTx struct {
+	driver.Tx
+	lossy *lossy
+}
+
+func (tx *lossyTx) Commit() error {
+	when := tx.lossy.lose.Swap(nil)
+	if when == nil {
+		return tx.Tx.Commit()
+	}
+	if *when == after {
+		return errors.Join(tx.Tx.Commit(), errLost)
+	}
+	return errors.Join(tx.Tx.Rollback(), errLost)
+}
+
+func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db, l := d.openLossy(t)
+		s := d.store(t, db, nil)
+		orders(t, db)
+		lose := func(when string) { l.lose.Store(&when) }
+
+		lose(after)
+		if err := s.InTx(message("there"), insertOrder(d.dialect, "there"))(t.Context()); err != nil {
+			t.Errorf("committed, and told %v", err)
+		}
+		lose(before)
+		err := s.InTx(message("gone"), insertOrder(d.dialect, "gone"))(t.Context())
+		if !errors.Is(err, producer.ErrNotCommitted) || !errors.Is(err, errLost) {
+			t.Errorf("not committed, and told %v", err)
+		}
+		truth := orderIDs(t, db)
+		if !truth["there"] || truth["gone"] {
+			t.Fatalf("the test is wrong: %v", truth)
+		}
+		got := final(t, s, "there", "gone")
+		if got["there"] != marker.Committed || got["gone"] != marker.RolledBack {
+			t.Errorf("CONTRADICTION: %v", got)
+		}
+	})
+}
+
+func TestACommitThatNobodyCanTellOfIsUnknown(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, shortLocks)
+		// The transaction still runs, as one whose server has not noticed that its client is gone.
+		tx := begin(t, db)
+		if err := s.Mark(t.Context(), tx, "1001"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context(), "1001", errLost); !errors.Is(err, producer.ErrOutcomeUnknown) {
+			t.Errorf("the database does not say, and the caller is told %v", err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context(), "1001", errLost); err != nil {
+			t.Errorf("it is there by now: %v", err)
+		}
+	})
+}
+
+func TestADatabaseThatIsAwayIsAnError(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		_ = db.Close()
+		for _, last := range []bool{false, true} {
+			if found, err := s.Lookup(t.Context(), []string{"1"}, last); err == nil {
+				t.Errorf("final=%v: %v, though nothing could be asked", last, found)
+			}
+		}
+		if err := s.Delete(t.Context(), []string{"1"}); err == nil {
+			t.Error("Delete says nothing")
+		}
+		err := s.InTx(message("1"), insertOrder(d.dialect, "1"))(t.Context())
+		if !errors.Is(err, producer.ErrNotCommitted) {
+			t.Errorf("a transaction that never began: %v", err)
+		}
+	})
+}

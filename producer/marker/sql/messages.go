@@ -1,0 +1,103 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/producer"
+)
+
+// State is where a message stands that its marker's row holds.
+type State uint8
+
+// The states of a message in the local message table.
+const (
+	// StateNone: the row is a marker alone.
+	StateNone State = 0
+	// StateWaiting: to be sent by a relay.
+	StateWaiting State = 1
+	// StateHanded: the coordinator has it; handed over again until it has let the marker go.
+	StateHanded State = 2
+	// StateSent: nothing is to be done any more.
+	StateSent State = 3
+	// StateFailed: refused up to the limit; kept until Retry.
+	StateFailed State = 4
+)
+
+// Enqueue leaves the marker of a message in a transaction, with the message in its row, as Mark does: before anything
+// else that the transaction writes. A relay sends it once the transaction has committed; call Wake then, or it does so
+// at its next turn.
+func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, m producer.Message) error {
+	return s.keep(ctx, tx, m, StateWaiting, 0)
+}
+
+// Commit runs the business in a transaction that enqueues the message first, and commits. It needs no coordinator. It
+// returns nil when the business has committed; the message is then sent for certain. Otherwise the error wraps
+// [producer.ErrNotCommitted], or, where the database does not say, [producer.ErrOutcomeUnknown]: the message is then sent
+// if, and only if, it did commit. [producer.ErrAlreadyCommitted] is in it when the id has committed before.
+func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) error {
+	err := s.transact(ctx, m.ID, func(tx *sql.Tx) error {
+		if err := s.Enqueue(ctx, tx, m); err != nil {
+			return err
+		}
+		return run(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("business of %s: %w", m.ID, err)
+	}
+	s.Wake()
+	return nil
+}
+
+// Wake lets a relay of this process look at the table at once.
+func (s *Store) Wake() {
+	select {
+	case s.queued <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// Queued gets a value when messages may have been committed since it was last read. It is for one relay.
+func (s *Store) Queued() <-chan struct{} { return s.queued }
+
+// wire is a message as the table keeps it, for people to read; the body has a column of its own.
+type wire struct {
+	Exchange    string            `json:"exchange"`
+	RoutingKey  string            `json:"routing_key"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	DelayMS     int64             `json:"delay_ms,omitempty"`
+}
+
+func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state State, due time.Duration) error {
+	text, err := json.Marshal(wire{
+		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+		DelayMS: m.Delay.Milliseconds(),
+	})
+	if err != nil {
+		return fmt.Errorf("enqueue %s: %w", m.ID, err)
+	}
+	body := m.Body
+	if body == nil {
+		body = []byte{} // a row without a body is a row without a message
+	}
+	return s.mark(ctx, tx, m.ID,
+		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, created_at)
+		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, {now})`,
+		int64(state), due.Milliseconds(), string(text), body)
+}
+
+// unpack makes a message of what keep wrote.
+func unpack(id, text string, body []byte) (producer.Message, error) {
+	var w wire
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return producer.Message{ID: id}, fmt.Errorf("the message of %s cannot be read: %w", id, err)
+	}
+	return producer.Message{
+		ID: id, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType, Headers: w.Headers,
+		Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
+	}, nil
+}

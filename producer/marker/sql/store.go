@@ -1,0 +1,243 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/producer/marker"
+)
+
+// Defaults of Config.
+const (
+	DefaultTable       = "msghandler_markers"
+	DefaultRetention   = 7 * 24 * time.Hour
+	DefaultLockTimeout = time.Second
+)
+
+// maxID is how long an id may be, in bytes; the coordinator takes no more than 128.
+const maxID = 255
+
+// Config says where the markers are kept. DB, Dialect and Producer must be given.
+type Config struct {
+	// DB is the database of the business, on its primary; it stays the caller's to close.
+	DB *sql.DB
+	// Dialect is what DB speaks.
+	Dialect Dialect
+	// Producer is the producer's name. It keeps the markers of several producers in one table apart.
+	Producer string
+	// Table is the table's name, with its schema where it has one. Default: DefaultTable.
+	Table string
+	// Retention is how long a marker is kept after the coordinator let it go. Default: DefaultRetention.
+	Retention time.Duration
+	// LockTimeout is how long a last question waits for a transaction that is running; then the answer is UNKNOWN. It
+	// is below the coordinator's confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
+	LockTimeout time.Duration
+	// Resend makes Send keep the message in the marker's row, and a relay hands it over once more when the coordinator
+	// has not let the marker go after that time: for a Redis that may forget what it acknowledged. 0: Send keeps none.
+	Resend time.Duration
+	// TxOptions are those of the transactions that Send and Commit begin. Nil: the driver's own.
+	TxOptions *sql.TxOptions
+}
+
+// Store is a marker.Store in a database. It is safe for concurrent use.
+type Store struct {
+	config  Config
+	db      *sql.DB
+	dialect *dialect
+	names   *strings.Replacer
+	// queued holds one signal when messages may have been committed since it was last taken.
+	queued chan struct{}
+}
+
+var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
+
+// New returns a store. It does not touch the database, so it works while that is away. It fails for a configuration
+// that cannot work.
+func New(config Config) (*Store, error) {
+	missing := func(field, remedy string) error {
+		return fmt.Errorf("sql markers: %s is missing; %s", field, remedy)
+	}
+	config.Table = either(config.Table, DefaultTable)
+	config.Retention = either(config.Retention, DefaultRetention)
+	config.LockTimeout = either(config.LockTimeout, DefaultLockTimeout)
+	dialect := dialects[config.Dialect]
+	switch {
+	case config.DB == nil:
+		return nil, missing("DB", "give the database of the business")
+	case dialect == nil:
+		return nil, missing("Dialect", "give PostgreSQL, MySQL or SQLite")
+	case config.Producer == "":
+		return nil, missing("Producer", "give the name that producer.Config has")
+	case len(config.Producer) > 100:
+		return nil, fmt.Errorf("sql markers: Producer is over 100 bytes")
+	case !tableName.MatchString(config.Table):
+		return nil, fmt.Errorf("sql markers: Table %q is not a plain name", config.Table)
+	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0:
+		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v or Resend of %v is too short",
+			config.Retention, config.LockTimeout, config.Resend)
+	}
+	return &Store{
+		config: config, db: config.DB, dialect: dialect, queued: make(chan struct{}, 1),
+		names: strings.NewReplacer("{table}", config.Table, "{now}", dialect.now, "{none}", "0", "{waiting}", "1",
+			"{handed}", "2", "{sent}", "3", "{failed}", "4"),
+	}, nil
+}
+
+func either[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// Capabilities implements marker.Store.
+func (s *Store) Capabilities() marker.Capabilities {
+	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true}
+}
+
+// Put implements marker.Store. An id that a running transaction holds for longer than LockTimeout is left out.
+func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
+	standing, err := s.look(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read markers: %w", err)
+	}
+	missing := without(ids, standing)
+	if len(missing) == 0 {
+		return standing, nil
+	}
+	if err := s.plant(ctx, missing, v); err != nil {
+		return nil, fmt.Errorf("write markers: %w", err)
+	}
+	// Only what is read in the end is said: it is committed, whoever wrote it.
+	planted, err := s.look(ctx, missing)
+	if err != nil {
+		return nil, fmt.Errorf("read markers: %w", err)
+	}
+	for id, verdict := range planted {
+		standing[id] = verdict
+	}
+	return standing, nil
+}
+
+// Lookup implements marker.Store. A final question plants a tombstone for each id that has no marker; what cannot be
+// decided in time is left out.
+func (s *Store) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
+	if final {
+		return s.Put(ctx, ids, marker.RolledBack)
+	}
+	found, err := s.look(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read markers: %w", err)
+	}
+	return found, nil
+}
+
+// Delete implements marker.Store. The marker stays until the purge, for an owner of the message that is slow and asks
+// again; a message that it holds counts as sent.
+func (s *Store) Delete(ctx context.Context, ids []string) error {
+	for part := range slices.Chunk(usable(ids), maxInList) {
+		list, args := inList(part)
+		args = append([]any{s.config.Producer}, args...)
+		_, err := s.db.ExecContext(ctx, s.query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, owner = NULL,
+			state = CASE WHEN state = {none} THEN {none} ELSE {sent} END
+			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`), args...)
+		if err != nil {
+			return fmt.Errorf("clean markers: %w", err)
+		}
+	}
+	return nil
+}
+
+// look reads what is committed.
+func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdict, error) {
+	found := make(map[string]marker.Verdict, len(ids))
+	ids = usable(ids)
+	if len(ids) == 0 {
+		return found, ctx.Err()
+	}
+	from := execer(s.db)
+	if s.dialect.lookInTx {
+		tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.dialect.level, ReadOnly: true})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = tx.Rollback() }() // nothing was written
+		from = tx
+	}
+	for part := range slices.Chunk(ids, maxInList) {
+		if err := s.lookIn(ctx, from, part, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (s *Store) lookIn(ctx context.Context, from execer, ids []string, found map[string]marker.Verdict) error {
+	list, args := inList(ids)
+	args = append([]any{s.config.Producer}, args...)
+	rows, err := from.QueryContext(ctx,
+		s.query(`SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (`+list+`)`), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id []byte
+		var verdict marker.Verdict
+		if err := rows.Scan(&id, &verdict); err != nil {
+			return err
+		}
+		if verdict.Definite() {
+			found[string(id)] = verdict
+		}
+	}
+	return rows.Err()
+}
+
+// plant writes markers where there are none. What others hold for too long it leaves alone: first it tries all at once,
+// and where that has to wait for one of them, each by itself.
+func (s *Store) plant(ctx context.Context, ids []string, v marker.Verdict) error {
+	err := s.insert(ctx, ids, v)
+	if s.dialect.busy(err) && !s.dialect.oneWriter && len(ids) > 1 {
+		return eachOf(ids, func(id string) error { return s.unlessHeld(ctx, s.insert(ctx, []string{id}, v)) })
+	}
+	return s.unlessHeld(ctx, err)
+}
+
+// unlessHeld drops the error of an insert that others were in the way of: what has no marker then has no answer.
+func (s *Store) unlessHeld(ctx context.Context, err error) error {
+	if s.dialect.busy(err) || ctx.Err() != nil {
+		err = nil
+	}
+	return err
+}
+
+// insert writes markers in one transaction, in the order of their ids, so that two of them do not wait for each other.
+func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) error {
+	ids = slices.Sorted(slices.Values(ids))
+	return s.write(ctx, func(tx execer) error {
+		for part := range slices.Chunk(ids, maxInList) {
+			args := make([]any, 0, 3*len(part))
+			for _, id := range padded(part) {
+				args = append(args, s.config.Producer, []byte(id), int64(v))
+			}
+			row := ", (?, ?, ?, {now}, NULL)"
+			if v == marker.RolledBack {
+				row = ", (?, ?, ?, {now}, {now})" // a tombstone is nobody's to let go: its retention begins at once
+			}
+			rows := strings.Repeat(row, len(args)/3)[2:]
+			_, err := tx.ExecContext(ctx, s.query(`INSERT INTO {table} (producer, id, verdict, created_at, cleaned_at)
+				VALUES `+rows+s.dialect.keepOld), args...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,120 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// purgeSlice is how many rows one statement of a purge removes: few enough to be in nobody's way.
+const purgeSlice = 1000
+
+// Purge removes what was let go, sent or planted as a tombstone longer than Retention ago, in slices with a transaction
+// each, and returns how many rows it removed. A relay calls it; without one call it now and then, such as every hour.
+func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
+	slice := strings.NewReplacer("{where}", "producer = ? AND cleaned_at < {now} - ?", "{n}", fmt.Sprint(purgeSlice)).
+		Replace(s.dialect.slice)
+	for {
+		result, err := s.db.ExecContext(ctx, s.query(`DELETE FROM {table} WHERE `+slice),
+			s.config.Producer, s.config.Retention.Milliseconds())
+		if err != nil {
+			return removed, fmt.Errorf("purge markers: %w", err)
+		}
+		n, err := result.RowsAffected()
+		if removed += n; err != nil || n < purgeSlice {
+			return removed, err
+		}
+	}
+}
+
+// Counts is how many messages stand in which state.
+type Counts struct {
+	Waiting, Handed, Sent, Failed int64
+	// Oldest is the age of the oldest message that waits.
+	Oldest time.Duration
+}
+
+// Counts counts this producer's messages, for a dashboard.
+func (s *Store) Counts(ctx context.Context) (Counts, error) {
+	var c Counts
+	fields := map[State]*int64{
+		StateWaiting: &c.Waiting, StateHanded: &c.Handed, StateSent: &c.Sent, StateFailed: &c.Failed,
+	}
+	rows, err := s.db.QueryContext(ctx, s.query(`SELECT state, COUNT(*) FROM {table}
+		WHERE producer = ? AND state <> {none} GROUP BY state`), s.config.Producer)
+	if err != nil {
+		return Counts{}, fmt.Errorf("count messages: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var state State
+		var n int64
+		if err := rows.Scan(&state, &n); err != nil {
+			return Counts{}, fmt.Errorf("count messages: %w", err)
+		}
+		if field := fields[state]; field != nil {
+			*field = n
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return Counts{}, fmt.Errorf("count messages: %w", err)
+	}
+	var oldest int64
+	err = s.db.QueryRowContext(ctx, s.query(`SELECT COALESCE({now} - MIN(created_at), 0) FROM {table}
+		WHERE producer = ? AND state = {waiting}`), s.config.Producer).Scan(&oldest)
+	if err != nil {
+		return Counts{}, fmt.Errorf("find the oldest message: %w", err)
+	}
+	c.Oldest = time.Duration(oldest) * time.Millisecond
+	return c, nil
+}
+
+// Failure is a message that was refused up to the limit.
+type Failure struct {
+	ID       string
+	Attempts int
+	Error    string
+}
+
+// Failures lists messages that were refused up to the limit, in the order of their ids.
+func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
+	rows, err := s.db.QueryContext(ctx, s.query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
+		WHERE producer = ? AND state = {failed} ORDER BY id LIMIT ?`), s.config.Producer, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list failed messages: %w", err)
+	}
+	defer rows.Close()
+	var failures []Failure
+	for rows.Next() {
+		var f Failure
+		var id []byte
+		if err := rows.Scan(&id, &f.Attempts, &f.Error); err != nil {
+			return nil, fmt.Errorf("list failed messages: %w", err)
+		}
+		f.ID = string(id)
+		failures = append(failures, f)
+	}
+	return failures, rows.Err()
+}
+
+// Retry has failed messages tried again, with all their attempts before them, and returns how many they were. Ids that
+// have not failed are left alone.
+func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
+	for part := range slices.Chunk(usable(ids), maxInList) {
+		list, args := inList(part)
+		result, err := s.db.ExecContext(ctx, s.query(`UPDATE {table} SET state = {waiting}, attempts = 0, due_at = {now}
+			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`),
+			append([]any{s.config.Producer}, args...)...)
+		if err != nil {
+			return retried, fmt.Errorf("retry messages: %w", err)
+		}
+		n, err := result.RowsAffected()
+		if retried += n; err != nil {
+			return retried, err
+		}
+	}
+	s.Wake()
+	return retried, nil
+}

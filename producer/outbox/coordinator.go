@@ -1,0 +1,61 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// ToCoordinator hands messages to the coordinator as half messages and submits them. The producer's Markers are the
+// table's, so that the coordinator hears COMMITTED when it asks.
+func ToCoordinator(p *producer.Producer) Sender { return coordinator{p} }
+
+type coordinator struct{ producer *producer.Producer }
+
+// Send implements Sender. The producer gathers the calls into a few.
+func (c coordinator) Send(ctx context.Context, messages []sql.Queued) []Result {
+	results := make([]Result, len(messages))
+	var sending sync.WaitGroup
+	for i, q := range messages {
+		sending.Go(func() { results[i] = c.hand(ctx, q) })
+	}
+	sending.Wait()
+	return results
+}
+
+// hand stores a message and submits it, wherever it stands by now.
+func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
+	if q.Unreadable != nil {
+		return Result{Fate: Refused, Err: q.Unreadable}
+	}
+	id := q.Message.ID
+	state, err := c.producer.SendHalf(ctx, q.Message)
+	if err == nil && (state == producer.StatePending || state == producer.StateAbandoned) {
+		state, err = c.producer.Submit(ctx, id)
+	}
+	switch {
+	case err != nil:
+		return Result{Fate: fateOf(err), Err: err}
+	case state == producer.StateDone:
+		return Result{Fate: Sent}
+	case state == producer.StateRolledBack:
+		return Result{Fate: Refused, Err: fmt.Errorf("hand over %s: %w", id, producer.ErrContradicted)}
+	}
+	return Result{Fate: Handed}
+}
+
+// fateOf tells what the coordinator refuses from what it could not be asked.
+func fateOf(err error) Fate {
+	for _, refusal := range []error{
+		producer.ErrExists, producer.ErrRejected, producer.ErrContradicted, producer.ErrRolledBack,
+	} {
+		if errors.Is(err, refusal) {
+			return Refused
+		}
+	}
+	return Unreached
+}

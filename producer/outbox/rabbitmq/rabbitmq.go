@@ -1,0 +1,241 @@
+// Package rabbitmq sends a producer's local message table straight to RabbitMQ, without a coordinator: the plain outbox,
+// with the same messages and the same consumers.
+//
+// A message is sent when the broker has acknowledged it and routed it to at least one queue. One that it returns as
+// unroutable or does not acknowledge is refused, and tried again after a delay; a connection that breaks leaves open
+// what the broker has, so what was in flight is sent once more. Every copy after the first has a msghandler-attempt
+// header above 1.
+package rabbitmq
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+)
+
+// ioTimeout bounds dialling, and every write: a broker under an alarm stops reading, and a write that hangs would hold
+// the relay.
+const ioTimeout = 5 * time.Second
+
+// Config says which broker. URL and Producer must be given.
+type Config struct {
+	// URL is amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://...
+	URL string
+	// TLS is used for amqps; nil is Go's default.
+	TLS *tls.Config
+	// Producer is the producer's name; messages carry it as their app_id.
+	Producer string
+}
+
+// Sender is an outbox.Sender. It belongs to one relay.
+type Sender struct {
+	config  Config
+	conn    *amqp.Connection
+	channel *amqp.Channel
+	returns chan amqp.Return
+	closed  chan *amqp.Error
+}
+
+// New returns a sender. It connects when there is something to send.
+func New(config Config) (*Sender, error) {
+	if _, err := amqp.ParseURI(config.URL); err != nil {
+		return nil, fmt.Errorf("outbox rabbitmq.Config: URL: %w", err)
+	}
+	if config.Producer == "" {
+		return nil, errors.New("outbox rabbitmq.Config: Producer is missing; give the producer's name")
+	}
+	return &Sender{config: config}, nil
+}
+
+// Close closes the connection. Call it after the relay's Run has returned.
+func (s *Sender) Close() {
+	if s.conn != nil {
+		_ = s.conn.CloseDeadline(time.Now().Add(ioTimeout))
+		s.conn, s.channel = nil, nil
+	}
+}
+
+// Send implements outbox.Sender. The broker answers a message that it cannot take at all, such as one for an exchange
+// that does not exist, by closing the channel, with everything in flight on it. Then each is sent by itself, so that one
+// such message does not hold the others up.
+func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Result {
+	results, refusal := s.batch(ctx, messages)
+	if refusal == nil || len(messages) == 1 {
+		return results
+	}
+	for i := range messages {
+		if results[i].Fate != outbox.Unreached {
+			continue
+		}
+		again := messages[i]
+		again.Claims++ // the broker may have it from the first time
+		alone, _ := s.batch(ctx, []sql.Queued{again})
+		results[i] = alone[0]
+	}
+	return results
+}
+
+// batch sends messages on one channel. The refusal is why the broker closed it, where it did.
+func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []outbox.Result, refusal error) {
+	results = make([]outbox.Result, len(messages))
+	if err := s.connect(len(messages)); err != nil {
+		for i := range results {
+			results[i].Err = err
+		}
+		return results, nil
+	}
+	confirmations := make([]*amqp.DeferredConfirmation, len(messages))
+	for i, q := range messages {
+		confirmations[i], results[i] = s.publish(ctx, q)
+	}
+	returned := map[string]amqp.Return{}
+	for i, confirmation := range confirmations {
+		if confirmation == nil {
+			continue
+		}
+		acknowledged, err := confirmation.WaitContext(ctx)
+		// The broker returns a message before it acknowledges it, so what was returned is here by now.
+		s.drain(returned)
+		results[i] = s.judge(messages[i], acknowledged, err, returned)
+	}
+	if !s.channel.IsClosed() && ctx.Err() == nil {
+		return results, nil
+	}
+	refusal = s.whyClosed()
+	s.Close() // what is late on the old channel is nobody's any more
+	if refusal != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
+		results[0] = outbox.Result{
+			Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", messages[0].Message.ID, refusal),
+		}
+	}
+	return results, refusal
+}
+
+// whyClosed is what the broker had against a message, or nil where the connection broke for another reason or is open.
+func (s *Sender) whyClosed() error {
+	if !s.channel.IsClosed() {
+		return nil
+	}
+	// The library says why, or closes this, right after it has closed the channel.
+	if reason := <-s.closed; reason != nil && reason.Server && reason.Code != amqp.ConnectionForced {
+		return reason
+	}
+	return nil
+}
+
+// connect opens a connection, and a channel that confirms and returns, unless they are open. The channel of returns
+// holds a whole batch, because a listener that blocks loses them.
+func (s *Sender) connect(batch int) error {
+	if s.channel != nil && !s.channel.IsClosed() && cap(s.returns) >= batch {
+		return nil
+	}
+	s.Close()
+	conn, err := amqp.DialConfig(s.config.URL, amqp.Config{
+		TLSClientConfig: s.config.TLS, Heartbeat: ioTimeout, Dial: dial,
+		Properties: amqp.Table{"connection_name": "outbox " + s.config.Producer},
+	})
+	if err != nil {
+		return fmt.Errorf("connect to RabbitMQ: %w", err)
+	}
+	s.conn = conn
+	if s.channel, err = conn.Channel(); err == nil {
+		err = s.channel.Confirm(false)
+	}
+	if err != nil {
+		s.Close()
+		return fmt.Errorf("open a channel of RabbitMQ: %w", err)
+	}
+	s.returns = s.channel.NotifyReturn(make(chan amqp.Return, max(batch, 1)))
+	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
+	return nil
+}
+
+func dial(network, address string) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, ioTimeout)
+	if err != nil {
+		return nil, err
+	}
+	// The library lifts this one when the connection is open.
+	if err := conn.SetDeadline(time.Now().Add(ioTimeout)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return impatient{conn}, nil
+}
+
+// impatient is a connection whose writes do not hang.
+type impatient struct{ net.Conn }
+
+func (c impatient) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(ioTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// publish sends one message, unless its delay is not over: without a coordinator the table keeps it.
+func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfirmation, outbox.Result) {
+	m := q.Message
+	switch {
+	case q.Unreadable != nil:
+		return nil, outbox.Result{Fate: outbox.Refused, Err: q.Unreadable}
+	case q.Age < m.Delay:
+		return nil, outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
+	}
+	headers := amqp.Table{"msghandler-attempt": int64(q.Claims)}
+	for key, value := range m.Headers {
+		headers[key] = value
+	}
+	confirmation, err := s.channel.PublishWithDeferredConfirmWithContext(ctx, m.Exchange, m.RoutingKey, true, false,
+		amqp.Publishing{
+			MessageId: m.ID, AppId: s.config.Producer, Timestamp: time.Now(), DeliveryMode: amqp.Persistent,
+			ContentType: m.ContentType, Headers: headers, Body: m.Body,
+		})
+	if err != nil {
+		result := outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", m.ID, err)}
+		if s.channel.IsClosed() || ctx.Err() != nil {
+			result.Fate = outbox.Unreached
+		}
+		return nil, result
+	}
+	return confirmation, outbox.Result{}
+}
+
+func (s *Sender) drain(returned map[string]amqp.Return) {
+	for {
+		select {
+		case r, open := <-s.returns:
+			if !open {
+				return
+			}
+			returned[r.MessageId] = r
+		default:
+			return
+		}
+	}
+}
+
+// judge says what the broker said. A confirmation that ends without an acknowledgement may be a nack or the end of the
+// channel, which is known by then.
+func (s *Sender) judge(q sql.Queued, acknowledged bool, err error, returned map[string]amqp.Return) outbox.Result {
+	id := q.Message.ID
+	r, unroutable := returned[id]
+	switch {
+	case unroutable:
+		return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: returned: %d %s", id, r.ReplyCode, r.ReplyText)}
+	case err != nil:
+		return outbox.Result{Err: fmt.Errorf("publish %s: no answer of the broker: %w", id, err)}
+	case acknowledged:
+		return outbox.Result{Fate: outbox.Sent}
+	case s.channel.IsClosed():
+		return outbox.Result{Err: fmt.Errorf("publish %s: the connection broke before the broker answered", id)}
+	}
+	return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: the broker refused it (nack)", id)}
+}

@@ -1,0 +1,195 @@
+package rabbitmq_test
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/producer"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+
+func sender(t *testing.T, url string) *rabbitmq.Sender {
+	t.Helper()
+	s, err := rabbitmq.New(rabbitmq.Config{URL: url, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// channel opens a channel of the test's own.
+func channel(t *testing.T, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func declare(t *testing.T, ch *amqp.Channel, queue string) {
+	t.Helper()
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func take(t *testing.T, ch *amqp.Channel, queue string) amqp.Delivery {
+	t.Helper()
+	var d amqp.Delivery
+	servers.Eventually(t, 10*time.Second, "a message in "+queue, func() (found bool) {
+		var err error
+		if d, found, err = ch.Get(queue, true); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	})
+	return d
+}
+
+// queued is a message to the queue of that name, by the default exchange.
+func queued(id, queue string) sqlmarker.Queued {
+	return sqlmarker.Queued{Claims: 1, Message: producer.Message{
+		ID: id, RoutingKey: queue, Body: []byte("paid " + id), ContentType: "text/plain",
+		Headers: map[string]string{"trace": "t1"},
+	}}
+}
+
+func fates(results []outbox.Result) []outbox.Fate {
+	all := make([]outbox.Fate, len(results))
+	for i, r := range results {
+		all[i] = r.Fate
+	}
+	return all
+}
+
+func TestAMessageArrivesAsItWasEnqueued(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	declare(t, ch, "paid")
+	again := queued("1001", "paid")
+	again.Claims = 3
+	if got := s.Send(t.Context(), []sqlmarker.Queued{again}); got[0].Fate != outbox.Sent {
+		t.Fatalf("%+v", got)
+	}
+	d := take(t, ch, "paid")
+	if d.MessageId != "1001" || d.AppId != "orders" || string(d.Body) != "paid 1001" || d.ContentType != "text/plain" ||
+		d.DeliveryMode != amqp.Persistent || d.Headers["trace"] != "t1" || d.Headers["msghandler-attempt"] != int64(3) ||
+		d.Timestamp.IsZero() {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAReturnedMessageIsRefusedAndNoOtherIs(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	declare(t, ch, "paid")
+	batch := []sqlmarker.Queued{}
+	for i := range 200 {
+		queue := "paid"
+		if i%2 == 1 {
+			queue = "nobody's"
+		}
+		batch = append(batch, queued(string(rune('a'+i%26))+time.Duration(i).String(), queue))
+	}
+	for i, fate := range fates(s.Send(t.Context(), batch)) {
+		if want := []outbox.Fate{outbox.Sent, outbox.Refused}[i%2]; fate != want {
+			t.Errorf("message %d is %v, want %v", i, fate, want)
+		}
+	}
+}
+
+func TestAMessageThatClosesTheChannelHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	declare(t, ch, "paid")
+	bad := queued("bad", "x")
+	bad.Message.Exchange = "no such exchange"
+	results := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), bad, queued("2", "paid")})
+	if results[0].Fate != outbox.Sent || results[1].Fate != outbox.Refused || results[2].Fate != outbox.Sent {
+		t.Fatalf("%+v", results)
+	}
+	first := map[string]bool{}
+	for len(first) < 2 {
+		d := take(t, ch, "paid")
+		if attempt := d.Headers["msghandler-attempt"].(int64); first[d.MessageId] && attempt < 2 {
+			t.Errorf("another copy of %s is not flagged", d.MessageId)
+		}
+		first[d.MessageId] = true
+	}
+}
+
+func TestWhatTheBrokerNacksIsRefused(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
+	if _, err := ch.QueueDeclare("full", true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, 10*time.Second, "a refusal of the full queue", func() bool {
+		return s.Send(t.Context(), []sqlmarker.Queued{queued("1", "full")})[0].Fate == outbox.Refused
+	})
+}
+
+func TestABrokenConnectionLeavesItOpenAndIsReplaced(t *testing.T) {
+	t.Parallel()
+	vhost := servers.RabbitMQ(t)
+	ch, s := channel(t, vhost.URL), sender(t, vhost.URL)
+	declare(t, ch, "paid")
+	if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid")}); got[0].Fate != outbox.Sent {
+		t.Fatalf("%+v", got)
+	}
+	vhost.CloseConnections()
+	servers.Eventually(t, 30*time.Second, "a new connection", func() bool {
+		got := s.Send(t.Context(), []sqlmarker.Queued{queued("2", "paid")})
+		if got[0].Fate == outbox.Refused {
+			t.Fatalf("a broken connection counts as a refusal: %v", got[0].Err)
+		}
+		return got[0].Fate == outbox.Sent
+	})
+}
+
+func TestABrokerThatIsAwayCostsNothing(t *testing.T) {
+	t.Parallel()
+	s := sender(t, "amqp://guest:guest@"+servers.Addresses(t, 1)[0]+"/")
+	got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), queued("2", "paid")})
+	for _, r := range got {
+		if r.Fate != outbox.Unreached || r.Err == nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestADelayIsKeptByTheTable(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	declare(t, ch, "paid")
+	q := queued("1", "paid")
+	q.Message.Delay, q.Age = time.Hour, time.Minute
+	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Early || got[0].In != 59*time.Minute {
+		t.Errorf("%+v", got)
+	}
+	q.Age = time.Hour
+	if got := s.Send(t.Context(), []sqlmarker.Queued{q}); got[0].Fate != outbox.Sent {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,237 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// Table is a local message table; sql.Store is one.
+type Table interface {
+	Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sql.Claim, error)
+	Release(ctx context.Context, token string, outcomes []sql.Outcome) (held int64, err error)
+	Purge(ctx context.Context) (removed int64, err error)
+	Queued() <-chan struct{}
+}
+
+// Sender is where messages go. Its method is called by one goroutine of each relay.
+type Sender interface {
+	// Send sends messages and says of each, in their order, what became of it. It returns when its context ends at the
+	// latest; what it has not heard of by then is Unreached.
+	Send(ctx context.Context, messages []sql.Queued) []Result
+}
+
+// Result is what became of one message.
+type Result struct {
+	Fate Fate
+	// Err says why, for all but Sent and Handed.
+	Err error
+	// In is when the message is to be offered again, for Early.
+	In time.Duration
+}
+
+// Fate is what a sender says of a message.
+type Fate uint8
+
+// The fates.
+const (
+	// Unreached: nobody took or refused it, or nobody said so. It waits, and uses up no attempt.
+	Unreached Fate = iota
+	// Sent: the broker has it. Nothing is to be done any more.
+	Sent
+	// Handed: the coordinator has it, and lets the marker go when its fate is stored.
+	Handed
+	// Refused: an attempt is used up.
+	Refused
+	// Early: its delay is not over; it was not sent.
+	Early
+)
+
+// Config says what is relayed, and how. Table and Sender must be given.
+type Config struct {
+	Table  Table
+	Sender Sender
+	// Owner names this relay in the table. Default: host, process and a random part.
+	Owner string
+	// Batch is how many messages one claim takes. Default: 200.
+	Batch int
+	// Interval is how often the table is looked at when nobody wakes the relay. Default: 5 s.
+	Interval time.Duration
+	// Lock is how long a claim lasts, and so how long the messages of a relay that died wait. A sender gets two thirds
+	// of it. Default: 30 s.
+	Lock time.Duration
+	// Backoff are the delays after a refusal; the last repeats. Default: 5 s, 30 s, 2 min, doubling up to an hour.
+	Backoff []time.Duration
+	// MaxAttempts is how many refusals make a message failed. Default: 10.
+	MaxAttempts int
+	// Again is after how long a message that was handed over, and not let go, is handed over again at the earliest; it
+	// grows with the message's age, up to an hour. Default: 1 min.
+	Again time.Duration
+	// PurgeInterval is how often old rows are removed. Default: 1 hour.
+	PurgeInterval time.Duration
+	// Logger gets what happens. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// longest caps what grows.
+const longest = time.Hour
+
+// defaultBackoff begins as the coordinator's own send.backoff does.
+var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second}, backoff.Exponential(2*time.Minute, longest)...)
+
+// Relay sends what is due, until its context ends.
+type Relay struct {
+	config  Config
+	backoff backoff.Steps
+	purgeAt time.Time
+}
+
+// New returns a relay. It fails only for a configuration that cannot work.
+func New(config Config) (*Relay, error) {
+	switch {
+	case config.Table == nil:
+		return nil, errors.New("outbox.Config: Table is missing; give the producer's SQL marker store")
+	case config.Sender == nil:
+		return nil, errors.New("outbox.Config: Sender is missing; give ToCoordinator(p), or one of outbox/rabbitmq")
+	case config.Batch < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0, config.Again < 0,
+		config.PurgeInterval < 0:
+		return nil, errors.New("outbox.Config: a number or a duration is negative")
+	}
+	host, _ := os.Hostname() // only for people
+	setDefault(&config.Owner, fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6]))
+	setDefault(&config.Batch, 200)
+	setDefault(&config.Interval, 5*time.Second)
+	setDefault(&config.Lock, 30*time.Second)
+	setDefault(&config.MaxAttempts, 10)
+	setDefault(&config.Again, time.Minute)
+	setDefault(&config.PurgeInterval, time.Hour)
+	if config.Backoff == nil {
+		config.Backoff = defaultBackoff
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return &Relay{config: config, backoff: config.Backoff, purgeAt: time.Now().Add(config.PurgeInterval)}, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Run relays until its context ends, and then gives back what it holds and returns. What it cannot do it logs and tries
+// again at its next turn.
+func (r *Relay) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.config.Table.Queued():
+		case <-timer.C:
+		}
+		more, err := true, error(nil)
+		for more && err == nil && ctx.Err() == nil {
+			more, err = r.Pass(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.config.Logger.Warn("the outbox could not be relayed; it is tried again", "error", err)
+		}
+		r.purge(ctx)
+		timer.Reset(r.config.Interval)
+	}
+}
+
+// Pass claims a batch, sends it and writes down what became of it. There may be more when it was a full one and all of
+// it was taken or refused.
+func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
+	claim, err := r.config.Table.Claim(ctx, r.config.Owner, r.config.Batch, r.config.Lock)
+	if err != nil || len(claim.Messages) == 0 {
+		return false, err
+	}
+	results := r.send(ctx, claim.Messages)
+	outcomes := make([]sql.Outcome, len(results))
+	for i, result := range results {
+		outcomes[i] = r.judge(claim.Messages[i], result)
+		if result.Fate == Unreached {
+			err = result.Err
+		}
+	}
+	// Not with the relay's context: what was sent is noted even when the relay is told to stop.
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
+	defer cancel()
+	held, failed := r.config.Table.Release(settling, claim.Token, outcomes)
+	if failed != nil {
+		return false, errors.Join(err, failed)
+	}
+	if lost := len(outcomes) - int(held); lost > 0 {
+		r.config.Logger.Debug("messages were let go, or claimed by another, before they were released", "messages", lost)
+	}
+	return len(outcomes) == r.config.Batch && err == nil, err
+}
+
+// send calls the sender, for two thirds of the lock, so that what became of the messages is noted within it.
+func (r *Relay) send(ctx context.Context, messages []sql.Queued) (results []Result) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Lock*2/3)
+	defer cancel()
+	defer func() {
+		if value := recover(); value != nil { // one that panics does not take the producer with it
+			results = make([]Result, len(messages))
+			for i := range results {
+				results[i] = Result{Fate: Refused, Err: fmt.Errorf("the sender panicked: %v", value)}
+			}
+		}
+	}()
+	return r.config.Sender.Send(ctx, messages)
+}
+
+// judge says where a message stands after a result.
+func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
+	o := sql.Outcome{ID: q.Message.ID, State: sql.StateWaiting}
+	if result.Err != nil {
+		o.Error = result.Err.Error()
+	}
+	switch result.Fate {
+	case Sent:
+		o.State = sql.StateSent
+	case Handed:
+		o.State = sql.StateHanded
+		o.In = min(max(r.config.Again, q.Age.Round(r.config.Again)), longest)
+	case Early:
+		o.In, o.Unsent = result.In, true
+	case Refused:
+		o.Refused = true
+		o.In = r.backoff.Delay(q.Attempts)
+		if q.Attempts+1 >= r.config.MaxAttempts {
+			o.State = sql.StateFailed
+			r.config.Logger.Error("a committed message was refused up to the limit; mend the cause and Retry it",
+				"id", o.ID, "attempts", q.Attempts+1, "error", result.Err)
+		}
+	default:
+		o.In = r.config.Interval
+	}
+	return o
+}
+
+// purge removes old rows when it is time.
+func (r *Relay) purge(ctx context.Context) {
+	if time.Now().Before(r.purgeAt) || ctx.Err() != nil {
+		return
+	}
+	r.purgeAt = time.Now().Add(r.config.PurgeInterval)
+	if removed, err := r.config.Table.Purge(ctx); err != nil {
+		r.config.Logger.Warn("old rows could not be removed", "error", err)
+	} else if removed > 0 {
+		r.config.Logger.Info("old rows were removed", "rows", removed)
+	}
+}
