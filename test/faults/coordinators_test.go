@@ -3,14 +3,18 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // What happens to coordinators.
 var coordinatorRows = []row{
 	{name: "F04", fault: rollCoordinators},
-	{name: "F16", copies: true, fault: stopOwner},
+	{name: "F16", copies: true, world: options{wired: true}, fault: stopUnheard, judge: sentAgain},
 }
 
 func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {
@@ -29,15 +33,54 @@ func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {
 // stopOwner stops one for more than its leases, which another takes over, and lets it go on.
 func stopOwner(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
-	c := w.coordinators[0]
+	w.suspend(w.coordinators[0])
+	w.resume(w.coordinators[0])
+}
+
+// stopUnheard stops one at the moment at which the broker has a message of its, and it does not know that yet.
+func stopUnheard(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	c, stopped := w.coordinators[0], make(chan struct{})
+	var once sync.Once
+	w.on(func(by *coordinator, e wire.Event) wire.Act {
+		if by == c && e.Name == "basic.ack" && len(e.Messages) > 0 {
+			once.Do(func() {
+				w.suspend(c)
+				close(stopped)
+			})
+		}
+		return wire.Pass
+	})
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		w.t.Fatal("it has published nothing")
+	}
+	w.on(nil)
+	w.resume(c)
+}
+
+func (w *world) suspend(c *coordinator) {
 	w.ledger.Fault("SIGSTOP to " + c.grpc)
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		w.t.Fatal(err)
+		w.t.Error(err)
 	}
+}
+
+// resume lets one go on when all its leases have ended.
+func (w *world) resume(c *coordinator) {
+	w.t.Helper()
 	wait(20 * time.Second)
 	w.ledger.Fault("SIGCONT to " + c.grpc)
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		w.t.Fatal(err)
 	}
 	w.ready(c)
+}
+
+func sentAgain(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	if w.ledger.Further() == 0 {
+		t.Error("no message was sent again: it was stopped with nothing in its hands")
+	}
 }
