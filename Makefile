@@ -38,7 +38,7 @@ SEED ?= 1
 LOAD ?= 12s
 faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 LOAD=12s; all rows without ROW)
 	scripts/install-test-servers.sh
-	go test ./test/faults -count=1 -v -timeout 60m -run 'TestRows/^$(ROW)' -every -seed $(SEED) -load $(LOAD)
+	go test ./test/faults -count=1 -v -timeout 100m -run 'TestRows/^$(ROW)' -every -seed $(SEED) -load $(LOAD)
 
 DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
