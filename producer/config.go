@@ -34,11 +34,11 @@ type Config struct {
 	ConfirmAfter time.Duration
 	// SendTimeout bounds how long a half message is tried for, where the caller's context lasts longer. Default: 30 s.
 	SendTimeout time.Duration
-	// SubmitTimeout bounds how long a Submit in the background is tried for. What it does not achieve the coordinator's
-	// confirm loop does. Default: 10 s.
+	// SubmitTimeout bounds how long a Submit in the background is tried for, and a Rollback that Send could not wait for.
+	// What it does not achieve the coordinator's confirm loop does. Default: 10 s.
 	SubmitTimeout time.Duration
-	// RollbackTimeout bounds how long Send tries to roll a failed business's message back before it returns. What it
-	// does not achieve Confirm does. Default: 3 s.
+	// RollbackTimeout bounds how long Send tries to roll a failed business's message back before it returns and goes on in
+	// the background. Default: 3 s.
 	RollbackTimeout time.Duration
 	// MarkerTimeout bounds each call of Markers in Send. Default: 2 s.
 	MarkerTimeout time.Duration

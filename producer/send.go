@@ -21,6 +21,9 @@ const (
 	textUnmarked = "a committed business has no marker; its message may end abandoned"
 )
 
+// textRollbackLost is said of a call that was lost and cost nothing but, at worst, a marker.
+const textRollbackLost = "a rollback was lost; the coordinator will ask"
+
 // lateMarkerTimeout is how long a marker that could not be stored is tried again in the background. Confirm answers
 // from memory meanwhile, so only the death of the process within that time needs an operator.
 const lateMarkerTimeout = 10 * time.Minute
@@ -123,9 +126,24 @@ func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	case errors.Is(err, ErrAlreadyCommitted):
 		return fmt.Errorf("business of %s failed: %w: %w", id, err, cause)
 	case err != nil:
-		p.complaints.add(slog.LevelWarn, "a rollback was lost; the coordinator will ask", id, err)
+		p.rollbackLater(id, cause.Error(), err)
 	}
 	return fmt.Errorf("business of %s: %w", id, cause)
+}
+
+// rollbackLater goes on with a Rollback in the background. One that did not arrive is made up for by Confirm; of one whose
+// answer was lost nobody would ask any more, and its marker would stay.
+func (p *Producer) rollbackLater(id, reason string, lost error) {
+	started := p.background.run(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, p.config.SubmitTimeout)
+		defer cancel()
+		if err := p.rollback(ctx, id, reason); err != nil {
+			p.complaints.add(slog.LevelWarn, textRollbackLost, id, err)
+		}
+	})
+	if !started {
+		p.complaints.add(slog.LevelWarn, textRollbackLost, id, lost)
+	}
 }
 
 // giveUp marks an id as rolled back, unless it is known to have committed in an earlier run: by its marker, or by the

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -174,7 +175,7 @@ func TestABusinessThatFailedIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestALostRollbackIsAnsweredByConfirm(t *testing.T) {
+func TestARollbackThatDoesNotArriveIsAnsweredByConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
 			c.fault = func(rpc string, _ int) fault {
@@ -195,6 +196,32 @@ func TestALostRollbackIsAnsweredByConfirm(t *testing.T) {
 		}
 		if v := h.verdict(t, "1001", false); v != pb.Verdict_VERDICT_ROLLED_BACK {
 			t.Errorf("Confirm says %v", v)
+		}
+	})
+}
+
+// The coordinator has stored the rollback and will never ask: only the producer can let its marker go.
+func TestARollbackWhoseAnswersWereLostLeavesNoMarker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
+			c.fault = func(rpc string, _ int) fault {
+				if rpc == "Rollback" && time.Since(start) < 8*time.Second {
+					return fault{after: errLost}
+				}
+				return fault{}
+			}
+		})
+		runs := 0
+		_ = h.p.Send(t.Context(), message("1001"), ran(&runs, errors.New("card declined")))
+		if v := h.marked(t, "1001"); h.state("1001") != producer.StateRolledBack || v != marker.RolledBack {
+			t.Fatalf("after Send the state is %v and the marker %v", h.state("1001"), v)
+		}
+		if err := h.p.Close(t.Context()); err != nil { // waits for what is under way
+			t.Fatal(err)
+		}
+		if h.markers.Len() != 0 {
+			t.Error("its marker is still there")
 		}
 	})
 }
