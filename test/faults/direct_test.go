@@ -108,3 +108,11 @@ func (a *answers) note(key string, code codes.Code) {
 	}
 	a.code[key] = code
 }
+
+// of is what a client was told about its message, if it was one that waits.
+func (a *answers) of(key string) (code codes.Code, direct bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	code, direct = a.code[key]
+	return code, direct
+}

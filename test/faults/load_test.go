@@ -167,7 +167,7 @@ func newService(w *world, name string, markers marker.Store) *service {
 	var err error
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: w.targets(), CallbackTarget: w.callback(name, listener.Addr().String()), Markers: markers,
-		Resolve: s.resolve, SendTimeout: patience, Logger: quiet(),
+		Resolve: s.resolve, SendTimeout: patience, MarkerTimeout: patience, Logger: quiet(),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -36,7 +36,7 @@ var (
 		{"F21_app", stopApplication},
 		{"F22_binding", unbind},
 		{"F22_exchange", deleteExchange},
-		{"F22_permission", revoke},
+		{"F22_permission", revoke(aMoment)},
 	}
 )
 

@@ -67,15 +67,15 @@ var points = []point{
 // pointRows kill at each point.
 var pointRows = func() []row {
 	rows := []row{
-		{name: "F02", copies: true, litters: true, world: options{wired: true}, fault: killIntake, judge: judgeIntake},
+		{name: "F02", copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killIntake, judge: judgeIntake},
 		{
-			name: "F03", short: true, copies: true, litters: true, world: options{wired: true}, fault: killAt(points...),
+			name: "F03", short: true, copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killAt(enoughKills, points...),
 			judge: judgeKills,
 		},
 	}
 	for _, p := range points {
 		rows = append(rows, row{
-			name: "F03_" + p.name, copies: true, litters: true, world: options{wired: true}, fault: killAt(p),
+			name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killAt(enoughKills, p),
 			judge: judgeKills,
 		})
 	}
@@ -87,7 +87,7 @@ const fewest = 3
 
 // Of what a dead owner held, nothing waits longer than the longer of the leases of world.start, one pass of a loop, and
 // some time on a machine that is busy with other things.
-const takeoverLimit = 8*time.Second + time.Second + 3*time.Second
+const takeoverLimit = 8*time.Second + time.Second + 6*time.Second
 
 // kill is one that was made at a point.
 type kill struct {
@@ -109,17 +109,23 @@ type killer struct {
 }
 
 // killAt kills coordinators at points that are drawn, each time the one that comes there next after some that are drawn
-// as well, and starts it again.
-func killAt(points ...point) func(context.Context, *world, *rand.Rand) {
+// as well, and starts it again. It goes on after its time until there were enough kills, or none for long.
+func killAt(enough func(w *world) bool, points ...point) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		k := &killer{w: w, struck: make(chan *coordinator, 1)}
 		w.on(k.hear)
-		for ctx.Err() == nil {
+		for hunting := true; hunting && (ctx.Err() == nil || !enough(w)); {
 			k.aim(points[random.IntN(len(points))], random.IntN(10))
+			over := ctx.Done()
+			if !enough(w) {
+				over = nil
+			}
 			select {
 			case c := <-k.struck:
 				k.revive(c)
-			case <-ctx.Done():
+			case <-over:
+			case <-time.After(patience):
+				hunting = false // and the judge will say so
 			}
 		}
 		w.on(nil)
@@ -131,6 +137,8 @@ func killAt(points ...point) func(context.Context, *world, *rand.Rand) {
 		}
 	}
 }
+
+func enoughKills(w *world) bool { return len(w.wiring.kills) >= fewest }
 
 func (k *killer) revive(c *coordinator) {
 	k.w.start(c)
@@ -261,39 +269,56 @@ func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 // killIntake kills coordinators just before and just after a half message is stored, with clients that wait for the
 // answer and send nothing twice.
 func killIntake(ctx context.Context, w *world, random *rand.Rand) {
-	var sending sync.WaitGroup
+	sending, stop := context.WithCancel(w.t.Context())
+	defer stop()
+	var clients sync.WaitGroup
 	for i, c := range w.coordinators {
 		d := c.direct
-		sending.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+		clients.Go(func() {
+			for n := 0; sending.Err() == nil; n++ {
 				id := fmt.Sprintf("direct-%d-%06d", i, n)
 				w.wiring.answers.note(d.key(id), d.send(w.t.Context(), id))
-				pause(ctx, 20*time.Millisecond)
+				pause(sending, 20*time.Millisecond)
 			}
 		})
 	}
-	killAt(points[0], points[1])(ctx, w, random)
-	sending.Wait()
+	killAt(enoughClients, points[0], points[1])(ctx, w, random)
+	stop()
+	clients.Wait()
 }
 
 // judgeIntake demands that nobody was told OK who stood at a point, and that some clients did.
 func judgeIntake(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeKills(t, w, l, end)
-	waiting := map[string]int{}
 	for _, k := range w.wiring.kills {
 		for _, key := range k.keys {
-			code, direct := w.wiring.answers.code[key]
-			if !direct {
-				continue
-			}
-			if waiting[k.point.name]++; code == codes.OK {
+			if code, direct := w.wiring.answers.of(key); direct && code == codes.OK {
 				t.Errorf("%s was at %s, and its client was told OK\n%s", key, k.point.name, w.ledger.History(key))
 			}
 		}
 	}
+	waiting := w.clientsAt()
 	t.Logf("%d calls of clients that wait, killed at %v", len(w.wiring.answers.code), waiting)
 	if waiting["create_before"] == 0 || waiting["create_after"] == 0 {
 		t.Error("no client waited when a coordinator was killed")
 	}
+}
+
+// clientsAt counts, by points, the kills of coordinators for which a client waited.
+func (w *world) clientsAt() map[string]int {
+	waiting := map[string]int{}
+	for _, k := range w.wiring.kills {
+		for _, key := range k.keys {
+			if _, direct := w.wiring.answers.of(key); direct {
+				waiting[k.point.name]++
+			}
+		}
+	}
+	return waiting
+}
+
+func enoughClients(w *world) bool {
+	waiting := w.clientsAt()
+	return enoughKills(w) && waiting["create_before"] > 0 && waiting["create_after"] > 0
 }

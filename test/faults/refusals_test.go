@@ -22,7 +22,7 @@ import (
 var refusalRows = []row{
 	{name: "F22_binding", copies: true, fault: withNeighbour(unbind), judge: othersGoOn},
 	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn},
-	{name: "F22_permission", copies: true, fault: revoke, judge: othersGoOn},
+	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn},
 	{
 		name: "F27", copies: true, setAside: true, fault: sendAstray, judge: deadAndRetried,
 		world: options{settings: []string{
@@ -63,21 +63,27 @@ func (w *world) bindTo(exchange string) {
 	})
 }
 
-// revoke takes away the permission to write to the exchange, and to nothing else, and gives it back.
-func revoke(ctx context.Context, w *world, random *rand.Rand) {
-	pause(ctx, time.Second)
-	w.ledger.Fault("nobody may write to the exchange")
-	w.mayWrite("^(?!" + exchange + "$)")
-	// RabbitMQ remembers for the life of a channel what was permitted on it. That all have to connect again is felt by
-	// everybody, so the neighbour comes when they have.
-	w.broker.CloseConnections()
-	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
-	w.allReady()
-	withNeighbour(func(context.Context, *world, *rand.Rand) {
-		wait(3 * time.Second)
+// revoke takes away the permission to write to the exchange, and to nothing else, and gives it back after a while.
+func revoke(while func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
+	return func(ctx context.Context, w *world, random *rand.Rand) {
+		pause(ctx, time.Second)
+		w.ledger.Fault("nobody may write to the exchange")
+		w.mayWrite("^(?!" + exchange + "$)")
+		// RabbitMQ remembers for the life of a channel what was permitted on it. That all have to connect again is felt
+		// by everybody, so the neighbour comes when they have.
+		w.broker.CloseConnections()
+		servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
+		while(ctx, w, random)
 		w.mayWrite(".*")
-	})(ctx, w, random)
-	w.ledger.Fault("everybody may write to the exchange again")
+		w.ledger.Fault("everybody may write to the exchange again")
+	}
+}
+
+func aMoment(context.Context, *world, *rand.Rand) { wait(3 * time.Second) }
+
+func allReadyThenAMoment(ctx context.Context, w *world, random *rand.Rand) {
+	w.allReady()
+	withNeighbour(aMoment)(ctx, w, random)
 }
 
 func (w *world) mayWrite(pattern string) {

@@ -40,6 +40,8 @@ type row struct {
 	setAside bool
 	// alone says that the fault brings its own messages: there is no other load.
 	alone bool
+	// lasting says that the load goes on for as long as the fault does.
+	lasting bool
 	// world is what the row needs that others do not.
 	world options
 	// users are producers that the load has besides the usual ones; nil adds none.
@@ -92,14 +94,23 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), r.length())
 	defer cancel()
+	loading, unload := context.WithCancel(t.Context())
+	defer unload()
+	if !r.lasting {
+		defer context.AfterFunc(ctx, unload)()
+	}
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
 		if !r.alone {
-			l.run(t, ctx, *rate*max(1, r.times), *seed)
+			l.run(t, loading, *rate*max(1, r.times), *seed)
 		}
 	}()
 	r.fault(ctx, w, rand.New(rand.NewPCG(*seed, 1)))
+	if r.lasting {
+		<-ctx.Done()
+		unload()
+	}
 	w.ledger.Fault("all is mended")
 	select {
 	case <-loaded:
