@@ -40,7 +40,15 @@ func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
 	if len(found) != 1 || found[0].Shard != 1 || !strings.Contains(found[0].What, "earlier time") {
 		t.Fatalf("shard 1 went back: %+v", found)
 	}
-	if found = pulse(t, store); len(found) > 0 {
+	for range 5 {
+		if found = pulse(t, store); len(found) > 0 {
+			t.Fatalf("the same loss again: %+v", found)
+		}
+	}
+	if found = pulse(t, other); len(found) != 1 || found[0].Shard != 1 {
+		t.Fatalf("the other hears of it when the count is beyond its own again: %+v", found)
+	}
+	if found = append(pulse(t, other), pulse(t, store)...); len(found) > 0 {
 		t.Fatalf("the same loss again: %+v", found)
 	}
 }
@@ -60,7 +68,7 @@ func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 	if err := client.Del(t.Context(), "msghandler:{00}:pulse").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "replaced") {
+	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "is at 1 of") {
 		t.Fatalf("shard 0 was emptied: %+v", found)
 	}
 }
@@ -90,7 +98,7 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	}
 	limit("1mb") // it is full as well, and that must be in nobody's way
 
-	// No Pulse comes between: the connection itself is looked at.
+	// No Pulse comes between: the claim itself looks.
 	for _, claim := range submit(t, store, half("1").Name, half("2").Name) {
 		if claim.Copies != 1 {
 			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
@@ -103,6 +111,31 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	create(t, store, half("3"))
 	if claim := submit(t, store, half("3").Name)[0]; claim.Copies != 0 {
 		t.Errorf("a new message is claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master again.
+func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
+	t.Parallel()
+	store, _, server := fresh(t, redisstore.Config{Shards: 2})
+	create(t, store, half("1"), half("2"))
+	pulse(t, store)
+	lagging := servers.Replica(t, server)
+	lagging.CLI("REPLICAOF", "NO", "ONE") // from here on it lags
+	claims := submit(t, store, half("1").Name)
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+	settle(t, store, halfmsg.EventAcked, 0, claims...)
+	pulse(t, store)
+	server.Follow(lagging)
+	server.CLI("REPLICAOF", "NO", "ONE")
+
+	for _, claim := range submit(t, store, half("1").Name, half("2").Name) {
+		if claim.Copies != 1 {
+			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
+		}
+	}
+	if found := pulse(t, store); len(found) != 2 {
+		t.Errorf("two shards went back, and told is %+v", found)
 	}
 }
 
