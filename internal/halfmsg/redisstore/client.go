@@ -116,35 +116,29 @@ func (a address) complete() (address, error) {
 	return a, nil
 }
 
-// connect makes a client; nothing is dialled yet. Each client has a pool of its own, and looks at each new connection
-// before it is used.
-func (a address) connect(look func(context.Context, *redis.Conn) error) redis.UniversalClient {
+// connect makes a client; nothing is dialled yet. Each client has a pool of its own.
+func (a address) connect() redis.UniversalClient {
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	size := cmp.Or(a.options.PoolSize, poolSize)
 	switch {
 	case a.cluster:
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: a.addrs, Username: a.options.Username, Password: a.options.Password, TLSConfig: a.options.TLSConfig,
-			OnConnect: look, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
+			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, DisableIdentity: true,
 			MaintNotificationsConfig: quiet, ClusterStateReloadInterval: clusterReload,
 		})
 	case a.master != "":
-		client := redis.NewFailoverClient(&redis.FailoverOptions{
+		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: a.master, SentinelAddrs: a.addrs,
 			SentinelUsername: a.sentinel.user, SentinelPassword: a.sentinel.password,
 			Username: a.options.Username, Password: a.options.Password, DB: a.options.DB, TLSConfig: a.options.TLSConfig,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, DisableIdentity: true,
 		})
-		// Set here it is for the master alone: the driver looks with the other one at connections to Sentinels as well,
-		// which hold no data and would never pass.
-		client.Options().OnConnect = look
-		return client
 	}
 	o := *a.options
 	o.Addr = a.addrs[0]
-	o.OnConnect = look
 	o.Protocol, o.MaxRetries, o.DialerRetries, o.DialTimeout = 2, -1, 1, dialTimeout
 	o.ReadTimeout, o.WriteTimeout = replyTimeout, replyTimeout
 	o.ContextTimeoutEnabled, o.PoolSize, o.PoolTimeout, o.DisableIdentity = true, size, dialTimeout, true

@@ -26,7 +26,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis URL: %w", err)
 	}
-	client := where.connect(nil)
+	client := where.connect()
 	defer func() { _ = client.Close() }() // it was only read from
 	var mu sync.Mutex
 	var all []Finding

@@ -109,7 +109,7 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 	token := s.newToken()
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	p := plan{
-		store: s, room: 1,
+		store: s, room: 1, looks: true,
 		head: []any{leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes / max(1, shardsOf(places))},
 		each: func(args []any, i int) []any { return append(args, names[i].ID) },
 	}

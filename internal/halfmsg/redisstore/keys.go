@@ -34,6 +34,7 @@ const (
 	recordPrefix  = "m:"
 	notesPrefix   = "x:"
 	metaKey       = "meta"
+	pulseName     = "pulse"
 	suspectName   = "suspect"
 )
 
@@ -69,8 +70,6 @@ func (k keys) meta() string { return k.prefix + ":" + metaKey }
 func waitKey(shard string) string { return shard + "wait" }
 
 func suspectKey(shard string) string { return shard + suspectName }
-
-func pulseKey(shard string) string { return shard + "pulse" }
 
 // pattern matches every key of a message and no key of others, as far as a glob can.
 func (k keys) pattern() string { return k.prefix + ":{*" }
@@ -180,8 +179,9 @@ func luaNames(retention time.Duration) string {
 	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
 	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
 		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
-		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT = '%s', '%s', '%s', '%s', '%s', '%s'\n",
-			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey, suspectName) +
-		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION = %d, %d, %d\n",
-			maxDue.Milliseconds(), maxLease.Milliseconds(), max(1, retention.Milliseconds()))
+		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s'\n",
+			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey) +
+		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +
+		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),
+			maxLease.Milliseconds(), max(1, retention.Milliseconds()), pulseRetention.Milliseconds())
 }

@@ -24,6 +24,8 @@ type place struct {
 // plan is a batch as it goes to Redis: for each shard the messages of each producer, in the order of the batch.
 type plan struct {
 	store *Store
+	// looks says that the script compares the shard with the last count that was seen of it.
+	looks bool
 	// head are the arguments that come before the messages'.
 	head []any
 	// each appends the arguments of one message, the first of them its id.
@@ -59,6 +61,10 @@ func (p plan) calls(sc *script, places []place) []*call {
 		another := i == 0 || at.shard != places[i-1].shard || len(c.items) >= maxCallItems || bytes+weight > maxCallBytes
 		if another {
 			c = newCall(sc, p.store.keys.shards[at.shard], p.length(places[i:]))
+			if p.looks {
+				seen := p.store.pulses.seen(at.shard)
+				c.args = append(c.args, seen.generation, seen.count)
+			}
 			c.args = append(c.args, p.head...)
 			calls, bytes = append(calls, c), 0
 		}
@@ -80,7 +86,7 @@ func (p plan) length(places []place) int {
 	for n < len(places) && n < maxCallItems && places[n].shard == places[0].shard {
 		n++
 	}
-	return len(p.head) + n*p.room + 2*min(n, 8)
+	return 2 + len(p.head) + n*p.room + 2*min(n, 8)
 }
 
 // Replies about one message are verdict + state code.

@@ -40,7 +40,15 @@ func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
 	if len(found) != 1 || found[0].Shard != 1 || !strings.Contains(found[0].What, "earlier time") {
 		t.Fatalf("shard 1 went back: %+v", found)
 	}
-	if found = pulse(t, store); len(found) > 0 {
+	for range 5 {
+		if found = pulse(t, store); len(found) > 0 {
+			t.Fatalf("the same loss again: %+v", found)
+		}
+	}
+	if found = pulse(t, other); len(found) != 1 || found[0].Shard != 1 {
+		t.Fatalf("the other hears of it when the count is beyond its own again: %+v", found)
+	}
+	if found = append(pulse(t, other), pulse(t, store)...); len(found) > 0 {
 		t.Fatalf("the same loss again: %+v", found)
 	}
 }
@@ -60,7 +68,7 @@ func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 	if err := client.Del(t.Context(), "msghandler:{00}:pulse").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "replaced") {
+	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "is at 1 of") {
 		t.Fatalf("shard 0 was emptied: %+v", found)
 	}
 }
@@ -90,19 +98,69 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 	}
 	limit("1mb") // it is full as well, and that must be in nobody's way
 
-	// No Pulse comes between: the connection itself is looked at.
-	for _, claim := range submit(t, store, half("1").Name, half("2").Name) {
-		if claim.Copies != 1 {
+	// No Pulse comes between: the claim itself looks. And what is claimed after that is still known to be suspect.
+	flagged := func(name halfmsg.Name) {
+		if claim := submit(t, store, name)[0]; claim.Copies != 1 {
 			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
 		}
 	}
+	flagged(half("1").Name)
 	if found := pulse(t, store); len(found) != 2 {
 		t.Errorf("two shards went back, and told is %+v", found)
 	}
+	flagged(half("2").Name)
 	limit("0")
 	create(t, store, half("3"))
 	if claim := submit(t, store, half("3").Name)[0]; claim.Copies != 0 {
 		t.Errorf("a new message is claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// Data that come from elsewhere may count further than was seen of those that they replace.
+func TestWhatWasPutInPlaceOfTheDataIsFlagged(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	if err := client.HSet(t.Context(), "msghandler:{00}:pulse", "generation", "another", "count", 1000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+	if found := pulse(t, store); len(found) != 1 {
+		t.Errorf("the shard was replaced, and told is %+v", found)
+	}
+}
+
+// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master again.
+func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
+	t.Parallel()
+	store, _, server := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"), half("2"))
+	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, half("1").Name)...)
+	pulse(t, store)
+	lagging := servers.Replica(t, server)
+	lagging.CLI("REPLICAOF", "NO", "ONE") // from here on it lags
+	publish := func() []halfmsg.Claim {
+		claims, err := store.ClaimSendable(t.Context(), 10, time.Minute)
+		if err != nil || len(claims) != 1 {
+			t.Fatalf("claimed %d messages, %v", len(claims), err)
+		}
+		return claims
+	}
+	settle(t, store, halfmsg.EventAcked, 0, publish()...)
+	pulse(t, store)
+	server.Follow(lagging)
+	server.CLI("REPLICAOF", "NO", "ONE")
+
+	for _, claim := range append(publish(), submit(t, store, half("2").Name)...) {
+		if claim.Copies != 1 {
+			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
+		}
+	}
+	if found := pulse(t, store); len(found) != 1 {
+		t.Errorf("the shard went back, and told is %+v", found)
 	}
 }
 

@@ -90,8 +90,8 @@ func New(ctx context.Context, config Config) (*Store, error) {
 		nonce: hex.EncodeToString(nonce[:]),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.pulses.last, s.pulses.owed = map[int]pulse{}, map[int]bool{}
-	s.intake, s.loops = where.connect(s.look), where.connect(s.look)
+	s.pulses.last = make([]pulse, config.Shards)
+	s.intake, s.loops = where.connect(), where.connect()
 	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -6,8 +6,8 @@
 --     COMMITTED  code of the state a message has once its verdict stands
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
---     CREATED, LEASES, RECORD, NOTES, PRODUCERS, SUSPECT   parts of key names
---     MAXDUE, MAXLEASE, RETENTION                 milliseconds
+--     CREATED, LEASES, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT   parts of key names
+--     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER = 0, 10, 20, 30, 40, 50
 
@@ -160,11 +160,22 @@ local function safely(f, g, id, ...)
   return type(result) == 'table' and result.err or tostring(result)
 end
 
--- suspected gives when messages were created at the latest that a loss may have brought back.
-local suspects
-local function suspected()
-  suspects = suspects or tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)
-  return suspects
+-- look compares the shard with the generation and count that the caller saw last, "" where it saw none. A shard that has
+-- another generation, or counts less, has lost something: messages that were created up to now may have been published
+-- already. That is written down before anything is claimed, and a new generation tells everyone else.
+local suspect = 0
+local function look(generation, count)
+  local pulse = call('HMGET', KEYS[1] .. PULSE, 'generation', 'count')
+  local behind = tonumber(pulse[2] or 0) < tonumber(count)
+  if generation == '' or pulse[1] == generation and not behind then
+    suspect = tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)
+    return
+  end
+  suspect = now
+  call('SET', KEYS[1] .. SUSPECT, now, 'PX', PULSERETENTION)
+  if pulse[1] == generation then
+    call('HSET', KEYS[1] .. PULSE, 'generation', now)
+  end
 end
 
 -- take claims a message in state s for a token. Its own lease, when it still has one, tells that an owner died or lost it:
@@ -179,7 +190,7 @@ local function take(g, id, s, due, token, lease, counts)
   if counts and call('HEXISTS', g.leases, id) == 1 then
     call('HINCRBY', notes, 'copies', 1)
   end
-  if suspected() > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspected() then
+  if suspect > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspect then
     call('HSETNX', notes, 'copies', 1)
   end
   local known = call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'deletes', 'hurry')

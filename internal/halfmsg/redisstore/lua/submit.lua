@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Purpose: makes messages due now and claims those that nobody holds.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 where a Submit leads from each kept state, one character each, "-" for nowhere; 2 token; 3 lease in
---   milliseconds; 4 how many bytes of records are claimed at most; then for each producer: name, number of ids, ids
+-- ARGV: 1 and 2 generation and count that were last seen of the shard; 3 where a Submit leads from each kept state, one
+--   character each, "-" for nowhere; 4 token; 5 lease in milliseconds; 6 how many bytes of records are claimed at most;
+--   then for each producer: name, number of ids, ids
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
 --   sendable_at, deletes, due}
-local leads, token, lease, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local leads, token, lease, room = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function submit(g, id)
   local s, due = find(g, id)
@@ -36,8 +37,9 @@ local function submit(g, id)
   return claim
 end
 
+look(ARGV[1], ARGV[2])
 local out = {}
-local at = 5
+local at = 7
 while ARGV[at] do
   local g = open(ARGV[at], ARGV[at + 1])
   local last = at + 1 + ARGV[at + 1]
