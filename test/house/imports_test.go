@@ -190,6 +190,7 @@ var free = []struct {
 	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
 	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
 	{"consumer", "database/sql", "whoever imports the SDK gets SQL only with the inbox that is in it"},
+	{"consumer", "github.com/prometheus", "whoever imports the SDK gets Prometheus only with the metrics that need it"},
 	{"consumer/inbox/sql", "github.com/jackc", "a database's driver is the user's"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
