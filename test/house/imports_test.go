@@ -54,6 +54,11 @@ var rooms = []struct {
 		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
 	},
 	{
+		[]string{"envelope"},
+		nil,
+		"producers and consumers stand on it alike, and other people's programs import it alone",
+	},
+	{
 		sdks,
 		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb"},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
