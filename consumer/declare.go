@@ -89,19 +89,11 @@ func (d *Declare) on(ch *amqp.Channel, queue string) error {
 	if d.DeliveryLimit > 0 {
 		args["x-delivery-limit"] = int64(d.DeliveryLimit)
 	}
-	if err := d.queue(ch, queue, args); err != nil {
+	if err := makeQueue(ch, queue, d.queueType(), args); err != nil {
 		return err
 	}
 	for _, delay := range d.Delays {
-		// By the default exchange it comes back to this queue alone, whoever else gets what the exchange takes.
-		args := amqp.Table{
-			"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
-		}
-		if d.queueType() == amqp.QueueTypeQuorum {
-			// A message that has waited is forgotten here once it is there.
-			args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
-		}
-		if err := d.queue(ch, delayQueue(queue, delay), args); err != nil {
+		if err := waitingRoom(ch, delayQueue(queue, delay), d.queueType(), queue, delay); err != nil {
 			return err
 		}
 	}
@@ -110,8 +102,21 @@ func (d *Declare) on(ch *amqp.Channel, queue string) error {
 
 func (d *Declare) queueType() string { return or(d.QueueType, amqp.QueueTypeQuorum) }
 
-func (d *Declare) queue(ch *amqp.Channel, name string, args amqp.Table) error {
-	args[amqp.QueueTypeArg] = d.queueType()
+// waitingRoom makes a queue whose messages go to another after a delay. By the default exchange they come to that queue
+// alone, whoever else gets what its exchange takes.
+func waitingRoom(ch *amqp.Channel, name, kind, then string, delay time.Duration) error {
+	args := amqp.Table{
+		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": then,
+	}
+	if kind == amqp.QueueTypeQuorum {
+		// A message that has waited is forgotten here once it is there.
+		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+	}
+	return makeQueue(ch, name, kind, args)
+}
+
+func makeQueue(ch *amqp.Channel, name, kind string, args amqp.Table) error {
+	args[amqp.QueueTypeArg] = kind
 	if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
 		return fmt.Errorf("declare queue %q: %w", name, mismatch(err))
 	}
@@ -144,7 +149,7 @@ func (d *Declare) deadLetters(ch *amqp.Channel, queue string) error {
 	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
 		return err
 	}
-	if err := d.queue(ch, dead, amqp.Table{}); err != nil {
+	if err := makeQueue(ch, dead, d.queueType(), amqp.Table{}); err != nil {
 		return err
 	}
 	if err := ch.QueueBind(dead, queue, d.DeadLetterExchange, false, nil); err != nil {
