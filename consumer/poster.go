@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// postTimeout bounds one publishing with its confirmation; past it the outcome is unknown.
+// postTimeout bounds one publishing with its turn and its confirmation; past it the outcome is unknown.
 const postTimeout = 10 * time.Second
 
 // poster publishes one message after the other and waits for the broker's word on each. Its connection is its own: a
@@ -28,10 +28,14 @@ type poster struct {
 
 // post returns nil when the broker has acknowledged the message and routed it to a queue.
 func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishing) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		// Those before it had no answer: a broker under an alarm holds up nobody for the sum of all waits.
+		return fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
+	}
 	err := p.open()
 	if err == nil {
 		err = p.publish(ctx, exchange, key, m)
