@@ -178,7 +178,11 @@ func TestAMessageInADelayQueueSurvivesARestartOfTheBroker(t *testing.T) {
 	servers.Eventually(t, patience, "it waits", func() bool { return b.depth("payments.retry.5s") == 1 })
 	node.Kill()
 	node.Start()
-	if m := take(t, got, "the retry"); m.Retries != 1 || m.FirstCause != "not now" {
+	m := take(t, got, "the retry")
+	for m.Retries == 0 { // its acknowledgement may be lost with the broker: then the first one comes again as well
+		m = take(t, got, "the retry")
+	}
+	if m.Retries != 1 || m.FirstCause != "not now" {
 		t.Errorf("%+v", m)
 	}
 }
