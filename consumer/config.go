@@ -20,6 +20,8 @@ type Config struct {
 	URL string
 	// TLS is used for amqps; nil is Go's default.
 	TLS *tls.Config
+	// Name is the consumer's, in log lines. Default: the queue's.
+	Name string
 	// Queue is the queue's name. Run waits for one that does not exist, unless Declare makes it.
 	Queue string
 	// Declare makes the queue and what belongs to it at each connect. Nil: it is somebody else's to make.
@@ -32,9 +34,10 @@ type Config struct {
 	Concurrency int
 	// Dedup remembers which messages were handled and drops their copies. Nil: the handler sees every copy.
 	Dedup dedup.Store
-	// Retry is how long a message whose handler failed waits before it goes back to the queue: the first entry after its
-	// first failure, and so on; the last repeats, and all have jitter. Only a quorum queue counts; elsewhere the second
-	// entry is the last. While it waits it takes up one of Prefetch. Default: 1s, 5s, 30s.
+	// Retry is how long a message whose handler failed waits in this process before it goes back to the queue, where it does
+	// not wait on the broker (Declare.Delays): the first entry after its first failure, and so on; the last repeats, and all
+	// have jitter. Only a quorum queue counts; elsewhere the second entry is the last. While it waits it takes up one of
+	// Prefetch. Default: 1s, 5s, 30s.
 	Retry []time.Duration
 	// StopTimeout is how long the messages in hand may take after Run's context has ended, before their own context
 	// ends. Default: 20 s.
@@ -42,6 +45,8 @@ type Config struct {
 	// Consuming is called each time that consuming begins: at first, and after each reconnect. It must not block. Nil:
 	// nobody is told.
 	Consuming func()
+	// Observer is told of every delivery, for metrics. Nil: nobody is.
+	Observer Observer
 	// Logger gets what happens to the connection and which messages failed. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -65,6 +70,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.Observer == nil {
+		c.Observer = unobserved{}
+	}
+	c.Logger = c.Logger.With(slog.String("consumer", or(c.Name, c.Queue)), slog.String("queue", c.Queue))
 	return c, c.check()
 }
 
@@ -109,3 +118,16 @@ func (c Config) urls() []string {
 	}
 	return urls
 }
+
+// Observer is told what a consumer does. Its methods are called concurrently and must not block.
+type Observer interface {
+	// Begun: a message of the queue was handed to the handler.
+	Begun(queue string)
+	// Ended: the broker was told what became of it. The handler took that long.
+	Ended(queue string, result Result, took time.Duration)
+}
+
+type unobserved struct{}
+
+func (unobserved) Begun(string)                        {}
+func (unobserved) Ended(string, Result, time.Duration) {}

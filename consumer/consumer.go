@@ -47,7 +47,9 @@ func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	r := &run{
 		Config: c.config, handler: Chain(h, around...), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancel, slots: make(chan struct{}, c.config.Concurrency),
+		poster: poster{connect: func() (*amqp.Connection, error) { return c.config.dialAny(work, "retries") }},
 	}
+	defer r.poster.close()
 	err := r.serve()
 	return errors.Join(err, r.finish())
 }
@@ -64,6 +66,7 @@ type run struct {
 	// slots bounds the handlers over all connections: those of a lost one go on.
 	slots  chan struct{}
 	inHand sync.WaitGroup
+	poster poster
 	// unfinished remembers the outcome of finish.
 	unfinished error
 	finished   bool
@@ -86,7 +89,7 @@ func (r *run) serve() error {
 		delay := reconnect.Delay(failures)
 		failures++
 		r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-			slog.String("queue", r.Queue), slog.Duration("in", delay), slog.Any("error", err))
+			slog.Duration("in", delay), slog.Any("error", err))
 		_ = backoff.Sleep(r.stopping, delay)
 	}
 	return nil

@@ -32,7 +32,11 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	vhost := servers.RabbitMQ(t)
+	return newBenchAt(t, servers.RabbitMQ(t))
+}
+
+func newBenchAt(t *testing.T, vhost *servers.Vhost) *bench {
+	t.Helper()
 	conn, err := amqp.Dial(vhost.URL)
 	if err != nil {
 		t.Fatal(err)

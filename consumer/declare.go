@@ -1,13 +1,16 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // Declare says what to make on the broker before consuming, all of it durable. What exists already with the same
-// properties is left as it is; where the properties differ, Run fails.
+// properties is left as it is; where the properties differ, Run fails with a MismatchError.
 type Declare struct {
 	// Exchange is the exchange that the queue is bound to, by each of BindingKeys. Empty: nothing is bound.
 	Exchange string
@@ -15,7 +18,7 @@ type Declare struct {
 	ExchangeType string
 	// BindingKeys default to one that is "#", everything on a topic exchange.
 	BindingKeys []string
-	// QueueType is quorum or classic. Default: quorum, which counts deliveries.
+	// QueueType is quorum or classic, of all queues that are made. Default: quorum, which counts deliveries.
 	QueueType string
 	// DeadLetterExchange is the direct exchange to which rejected messages go. Empty: they are dropped.
 	DeadLetterExchange string
@@ -24,24 +27,58 @@ type Declare struct {
 	// DeliveryLimit is how often a quorum queue delivers a message again before it goes to DeadLetterExchange. 0: the
 	// broker's own default, which is none before RabbitMQ 4.0.
 	DeliveryLimit int
+	// Delays are the retry steps: a message whose handler failed waits in a queue QUEUE.retry.DELAY of the broker, the
+	// first delay after its first failure and so on, and comes back. Nobody's prefetch holds it meanwhile, and it survives
+	// restarts. None: it waits in this process, for Config.Retry, without a limit. They need DeadLetterExchange.
+	Delays []time.Duration
+	// RetryLimit is how often a message is retried by Delays, the last of which repeats, before it is a dead letter.
+	// Default: once for each of Delays.
+	RetryLimit int
 }
 
 func (d *Declare) check() error {
-	switch {
-	case d.QueueType != "" && d.QueueType != amqp.QueueTypeQuorum && d.QueueType != amqp.QueueTypeClassic:
-		return fmt.Errorf("consumer.Config: Declare.QueueType is %q; it must be quorum or classic", d.QueueType)
-	case d.DeliveryLimit < 0 || d.DeliveryLimit > 0 && d.QueueType == amqp.QueueTypeClassic:
-		return fmt.Errorf("consumer.Config: Declare.DeliveryLimit is %d; it must be positive, and only a quorum queue has one",
-			d.DeliveryLimit)
-	case d.DeliveryLimit > 0 && d.DeadLetterExchange == "":
-		return fmt.Errorf("consumer.Config: Declare.DeliveryLimit without Declare.DeadLetterExchange would drop messages")
+	var errs []error
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("consumer.Config: Declare."+format, args...))
 	}
-	return nil
+	if d.QueueType != "" && d.QueueType != amqp.QueueTypeQuorum && d.QueueType != amqp.QueueTypeClassic {
+		wrong("QueueType is %q; it must be quorum or classic", d.QueueType)
+	}
+	if d.DeliveryLimit < 0 || d.DeliveryLimit > 0 && d.QueueType == amqp.QueueTypeClassic {
+		wrong("DeliveryLimit is %d; it must be positive, and only a quorum queue has one", d.DeliveryLimit)
+	}
+	if d.DeadLetterExchange == "" && (d.DeliveryLimit > 0 || len(d.Delays) > 0) {
+		wrong("DeadLetterExchange is missing; with DeliveryLimit or Delays messages would be dropped")
+	}
+	for _, delay := range d.Delays {
+		if delay < time.Millisecond || delay%time.Millisecond != 0 {
+			wrong("Delays holds %v; a delay is one or more whole milliseconds", delay)
+		}
+	}
+	if d.RetryLimit < 0 || d.RetryLimit > 0 && len(d.Delays) == 0 {
+		wrong("RetryLimit is %d; it must be positive, and counts the retries by Delays", d.RetryLimit)
+	}
+	return errors.Join(errs...)
 }
+
+// retryLimit is how often Delays retry a message.
+func (d *Declare) retryLimit() int {
+	if d.RetryLimit > 0 {
+		return d.RetryLimit
+	}
+	return len(d.Delays)
+}
+
+// delayQueue is where a message waits that was retried so often before.
+func (d *Declare) delayQueue(queue string, retries int) string {
+	return delayQueue(queue, d.Delays[min(retries, len(d.Delays)-1)])
+}
+
+func delayQueue(queue string, delay time.Duration) string { return queue + ".retry." + delay.String() }
 
 // on makes it all, for that queue.
 func (d *Declare) on(ch *amqp.Channel, queue string) error {
-	args := amqp.Table{amqp.QueueTypeArg: or(d.QueueType, amqp.QueueTypeQuorum)}
+	args := amqp.Table{}
 	if d.DeadLetterExchange != "" {
 		if err := d.deadLetters(ch, queue); err != nil {
 			return err
@@ -52,14 +89,46 @@ func (d *Declare) on(ch *amqp.Channel, queue string) error {
 	if d.DeliveryLimit > 0 {
 		args["x-delivery-limit"] = int64(d.DeliveryLimit)
 	}
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
-		return fmt.Errorf("declare queue %q: %w", queue, err)
+	if err := makeQueue(ch, queue, d.queueType(), args); err != nil {
+		return err
 	}
+	for _, delay := range d.Delays {
+		if err := waitingRoom(ch, delayQueue(queue, delay), d.queueType(), queue, delay); err != nil {
+			return err
+		}
+	}
+	return d.bindings(ch, queue)
+}
+
+func (d *Declare) queueType() string { return or(d.QueueType, amqp.QueueTypeQuorum) }
+
+// waitingRoom makes a queue whose messages go to another after a delay. By the default exchange they come to that queue
+// alone, whoever else gets what its exchange takes.
+func waitingRoom(ch *amqp.Channel, name, kind, then string, delay time.Duration) error {
+	args := amqp.Table{
+		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": then,
+	}
+	if kind == amqp.QueueTypeQuorum {
+		// A message that has waited is forgotten here once it is there.
+		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+	}
+	return makeQueue(ch, name, kind, args)
+}
+
+func makeQueue(ch *amqp.Channel, name, kind string, args amqp.Table) error {
+	args[amqp.QueueTypeArg] = kind
+	if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
+		return fmt.Errorf("declare queue %q: %w", name, mismatch(err))
+	}
+	return nil
+}
+
+func (d *Declare) bindings(ch *amqp.Channel, queue string) error {
 	if d.Exchange == "" {
 		return nil
 	}
-	if err := ch.ExchangeDeclare(d.Exchange, or(d.ExchangeType, "topic"), true, false, false, false, nil); err != nil {
-		return fmt.Errorf("declare exchange %q: %w", d.Exchange, err)
+	if err := exchange(ch, d.Exchange, or(d.ExchangeType, "topic")); err != nil {
+		return err
 	}
 	keys := d.BindingKeys
 	if len(keys) == 0 {
@@ -77,17 +146,61 @@ func (d *Declare) on(ch *amqp.Channel, queue string) error {
 // the exchange.
 func (d *Declare) deadLetters(ch *amqp.Channel, queue string) error {
 	dead := or(d.DeadLetterQueue, queue+".dead")
-	if err := ch.ExchangeDeclare(d.DeadLetterExchange, "direct", true, false, false, false, nil); err != nil {
-		return fmt.Errorf("declare dead-letter exchange %q: %w", d.DeadLetterExchange, err)
+	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
+		return err
 	}
-	args := amqp.Table{amqp.QueueTypeArg: or(d.QueueType, amqp.QueueTypeQuorum)}
-	if _, err := ch.QueueDeclare(dead, true, false, false, false, args); err != nil {
-		return fmt.Errorf("declare dead-letter queue %q: %w", dead, err)
+	if err := makeQueue(ch, dead, d.queueType(), amqp.Table{}); err != nil {
+		return err
 	}
 	if err := ch.QueueBind(dead, queue, d.DeadLetterExchange, false, nil); err != nil {
 		return fmt.Errorf("bind dead-letter queue %q: %w", dead, err)
 	}
 	return nil
+}
+
+func exchange(ch *amqp.Channel, name, kind string) error {
+	if err := ch.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("declare exchange %q: %w", name, mismatch(err))
+	}
+	return nil
+}
+
+// MismatchError says that something exists on the broker with other properties than Declare gives it. Nothing was
+// changed; delete it, or describe what is there.
+type MismatchError struct {
+	// Kind is "queue" or "exchange", and Name which one.
+	Kind, Name string
+	// Argument is what differs, such as type, durable or x-queue-type: the first one that the broker found.
+	Argument string
+	// Declared and Existing are its values, as the broker words them.
+	Declared, Existing string
+	cause              error
+}
+
+// Error names the argument with both values.
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%s %q exists with another %s: declared %s, existing %s",
+		e.Kind, e.Name, e.Argument, e.Declared, e.Existing)
+}
+
+// Unwrap gives the broker's own error.
+func (e *MismatchError) Unwrap() error { return e.cause }
+
+var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for (\w+) '(.+)' in vhost '.*': received (.+) but current is (.+)$`)
+
+// mismatch reads a broker's error that says what differs; others it leaves as they are.
+func mismatch(err error) error {
+	var refused *amqp.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	found := inequivalent.FindStringSubmatch(refused.Reason)
+	if found == nil {
+		return err
+	}
+	return &MismatchError{
+		Kind: found[2], Name: found[3], Argument: found[1], Declared: found[4], Existing: found[5], cause: err,
+	}
 }
 
 func or(given, otherwise string) string {

@@ -14,9 +14,12 @@
 // # What a handler's answer means
 //
 //   - nil: the message is acknowledged and the broker forgets it.
-//   - [Reject](err): the message can never be handled. The broker moves it to the queue's dead-letter exchange, or drops
-//     it where the queue has none: see [Declare].
-//   - any other error, and a panic: the message goes back to the queue after a pause ([Config.Retry]) and comes again.
+//   - [Reject](err): the message can never be handled. It goes to the queue's dead letters, or is dropped where the queue
+//     has none: see [Declare].
+//   - [ErrDuplicate]: a copy was handled before. The message is acknowledged and dropped.
+//   - any other error, and a panic: the message comes again. With [Declare].Delays it waits in a queue of the broker, with
+//     its count and its first cause in headers, and after the limit it is a dead letter; without, it goes back to the queue
+//     after a pause ([Config.Retry]). [DeadLetters] lists dead letters and replays them.
 //
 // # At least once, and what deduplication can do
 //
@@ -25,6 +28,5 @@
 // was handled to its end. It marks a message as done after the handler's effect, never before, because a mark that is
 // set first loses the message when the process dies in between. The other gap remains: a process that dies after the
 // effect and before the mark handles the message again. Where even that must not happen, let the effect and the mark be
-// one transaction: insert the message's [Message.Key] under a unique key in the transaction that does the work, and
-// return nil when it is there already.
+// one transaction: package inbox/sql does that.
 package consumer

@@ -81,7 +81,7 @@ func TestDeduplicateDropsOnlyWhatWasHandledToItsEnd(t *testing.T) {
 		calls++
 		return results[calls-1]
 	}), consumer.Deduplicate(memory.New(10), slog.New(slog.DiscardHandler)))
-	for i, want := range []error{fail, fail, nil, nil, nil} {
+	for i, want := range []error{fail, fail, nil, consumer.ErrDuplicate, consumer.ErrDuplicate} {
 		if err := h.Handle(t.Context(), order); !errors.Is(err, want) {
 			t.Errorf("call %d: %v", i, err)
 		}

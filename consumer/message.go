@@ -22,7 +22,10 @@ type Message struct {
 	Redelivered bool
 	// Deliveries is how often a quorum queue took this copy back before; 0 for other queues.
 	Deliveries int
-	// Exchange and RoutingKey are those it was published with.
+	// Retries is how often it waited in a delay queue, and FirstCause why it failed first.
+	Retries    int
+	FirstCause string
+	// Exchange and RoutingKey are those it was published with, also after it waited in a delay queue.
 	Exchange, RoutingKey string
 	// ContentType is the body's media type, as the producer gave it.
 	ContentType string
@@ -43,12 +46,26 @@ func (m *Message) Key() string {
 	return m.Producer + "/" + m.ID
 }
 
+// TraceID is that of the trace context that came with the message; empty when none did.
+func (m *Message) TraceID() string {
+	// VERSION-TRACE-SPAN-FLAGS
+	if parts := strings.Split(m.Headers["traceparent"], "-"); len(parts) >= 4 {
+		return parts[1]
+	}
+	return ""
+}
+
 func newMessage(d *amqp.Delivery) *Message {
 	m := &Message{
 		ID: d.MessageId, Producer: d.AppId, Redelivered: d.Redelivered,
 		Attempt: max(1, number(d.Headers["msghandler-attempt"])), Deliveries: number(d.Headers["x-delivery-count"]),
 		Exchange: d.Exchange, RoutingKey: d.RoutingKey, ContentType: d.ContentType,
 		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: d.Timestamp,
+	}
+	m.FirstCause, _ = d.Headers[HeaderFirstCause].(string)
+	if m.Retries = number(d.Headers[HeaderRetries]); m.Retries > 0 {
+		m.Exchange, _ = d.Headers[HeaderExchange].(string)
+		m.RoutingKey, _ = d.Headers[HeaderRoutingKey].(string)
 	}
 	for name, value := range d.Headers {
 		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {

@@ -14,10 +14,13 @@ import (
 // dropped if that copy was handled to its end.
 var ErrBusy = errors.New("another copy of the message is being handled")
 
+// ErrDuplicate says that a copy of the message was handled to its end before. The message is acknowledged and dropped.
+var ErrDuplicate = errors.New("a copy of the message was handled before")
+
 // markTimeout bounds the note that a message was handled; it is taken even when the handler's own context has ended.
 const markTimeout = 5 * time.Second
 
-// Deduplicate drops messages that were handled to their end before, as store remembers them by Message.Key. Config.Dedup
+// Deduplicate answers ErrDuplicate for messages that were handled to their end before, as store remembers them by Message.Key. Config.Dedup
 // puts it around the handler given to Run. Messages without an id cannot be told apart and always pass.
 //
 // When the store cannot be asked the handler does not run, and the message comes again. When the note that it was
@@ -33,8 +36,7 @@ func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
 			case err != nil:
 				return fmt.Errorf("ask whether the message was handled before: %w", err)
 			case status == dedup.Done:
-				logger.LogAttrs(ctx, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
-				return nil
+				return ErrDuplicate
 			case status == dedup.Busy:
 				return ErrBusy
 			}
@@ -71,7 +73,7 @@ func Logging(logger *slog.Logger) Middleware {
 			begun := time.Now()
 			err := next.Handle(ctx, m)
 			line := append(name(m), slog.Duration("took", time.Since(begun)))
-			if err != nil {
+			if err != nil && !errors.Is(err, ErrDuplicate) {
 				logger.LogAttrs(ctx, slog.LevelWarn, "message not handled", append(line, slog.Any("error", err))...)
 			} else {
 				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)
@@ -83,8 +85,12 @@ func Logging(logger *slog.Logger) Middleware {
 
 // name is what a log line says of a message.
 func name(m *Message) []slog.Attr {
-	return []slog.Attr{
+	line := []slog.Attr{
 		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
 		slog.Bool("redelivered", m.Redelivered),
 	}
+	if trace := m.TraceID(); trace != "" {
+		line = append(line, slog.String("trace_id", trace))
+	}
+	return line
 }

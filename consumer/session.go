@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,8 +11,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/msghandler/msghandler/internal/backoff"
 )
 
 const (
@@ -29,7 +28,7 @@ var errCancelled = errors.New("the broker cancelled the consumer: was the queue 
 // session consumes over one connection until that breaks or the run stops; then it waits for what is in hand. served
 // says whether it got as far as consuming.
 func (r *run) session(url string) (served bool, err error) {
-	conn, err := r.dial(url)
+	conn, err := r.dial(r.stopping, url, "consumer")
 	if err != nil {
 		return false, err
 	}
@@ -53,7 +52,7 @@ func (r *run) session(url string) (served bool, err error) {
 		return false, fmt.Errorf("consume queue %q: %w", r.Queue, err)
 	}
 	r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming",
-		slog.String("queue", r.Queue), slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
+		slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
 	r.Consuming()
 
 	if r.receive(deliveries) {
@@ -72,26 +71,40 @@ func (r *run) session(url string) (served bool, err error) {
 	}
 }
 
-func (r *run) dial(url string) (*amqp.Connection, error) {
+// dial connects to one node. The connection's name says what it is for.
+func (c Config) dial(ctx context.Context, url, purpose string) (*amqp.Connection, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	properties := amqp.NewConnectionProperties()
 	host, _ := os.Hostname()
-	properties.SetClientConnectionName("consumer of " + r.Queue + " on " + host + ", pid " + strconv.Itoa(os.Getpid()))
+	properties.SetClientConnectionName(purpose + " of " + c.Queue + " on " + host + ", pid " + strconv.Itoa(os.Getpid()))
 	conn, err := amqp.DialConfig(url, amqp.Config{
-		Heartbeat: heartbeat, TLSClientConfig: r.TLS, Properties: properties,
+		Heartbeat: heartbeat, TLSClientConfig: c.TLS, Properties: properties,
 		Dial: func(network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(r.stopping, network, addr)
+			conn, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
 			// For the handshake; the library lifts it afterwards.
-			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
+			return impatient{conn}, conn.SetDeadline(time.Now().Add(dialTimeout))
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return conn, nil
+}
+
+// dialAny connects to the first node that can be reached.
+func (c Config) dialAny(ctx context.Context, purpose string) (*amqp.Connection, error) {
+	var errs []error
+	for _, url := range c.urls() {
+		conn, err := c.dial(ctx, url, purpose)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
 }
 
 // receive begins each delivery as soon as a handler is free. It returns true when the run stops, and false when the
@@ -120,50 +133,12 @@ func (r *run) receive(deliveries <-chan amqp.Delivery) (stopped bool) {
 // handle has a message handled, and tells the broker what became of it.
 func (r *run) handle(d amqp.Delivery) {
 	m := newMessage(&d)
+	begun := time.Now()
+	r.Observer.Begun(r.Queue)
 	err := func() error {
 		defer func() { <-r.slots }()
 		return r.handler.Handle(r.work, m)
 	}()
-	switch {
-	case err == nil:
-		r.answer(m, d.Ack(false))
-	case isReject(err):
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected", append(name(m), slog.Any("error", err))...)
-		r.answer(m, d.Reject(false))
-	default:
-		delay := r.retry.Delay(failuresBefore(m))
-		r.logFailure(m, err, delay)
-		// A stop does not wait for the pause: the message goes back now.
-		_ = backoff.Sleep(r.stopping, delay)
-		r.answer(m, d.Nack(false, true))
-	}
-}
-
-// failuresBefore is a guess where the queue does not count.
-func failuresBefore(m *Message) int {
-	if m.Deliveries == 0 && m.Redelivered {
-		return 1
-	}
-	return m.Deliveries
-}
-
-func (r *run) logFailure(m *Message, err error, delay time.Duration) {
-	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
-	var panicked *PanicError
-	switch {
-	case errors.Is(err, ErrBusy):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is in hand", line...)
-		return
-	case errors.As(err, &panicked):
-		line = append(line, slog.String("stack", string(panicked.Stack)))
-	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, it comes again", line...)
-}
-
-// answer logs an answer that did not reach the broker: the connection is gone, and the message comes again.
-func (r *run) answer(m *Message, err error) {
-	if err != nil {
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "the broker was not told what became of a message, it comes again",
-			append(name(m), slog.Any("error", err))...)
-	}
+	took := time.Since(begun)
+	r.Observer.Ended(r.Queue, r.settle(&d, m, err), took)
 }

@@ -43,6 +43,7 @@ type commands struct {
 	Show    showCommand    `cmd:"" help:"Show one message."`
 	Retry   retryCommand   `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
 	Discard discardCommand `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
+	Dlq     dlqCommand     `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
 	Doctor  doctorCommand  `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
 	Version versionCommand `cmd:"" help:"Say what this is."`
 }

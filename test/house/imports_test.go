@@ -8,7 +8,7 @@ import (
 
 // The ground: what everybody may stand on.
 var (
-	ground = []string{"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff"}
+	ground = []string{"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb"}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
@@ -54,8 +54,13 @@ var rooms = []struct {
 		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
 	},
 	{
+		[]string{"envelope"},
+		nil,
+		"producers and consumers stand on it alike, and other people's programs import it alone",
+	},
+	{
 		sdks,
-		[]string{"proto/...", "internal/batch", "internal/backoff"},
+		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb"},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{
@@ -189,6 +194,9 @@ var free = []struct {
 	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
 	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
 	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
+	{"consumer", "database/sql", "whoever imports the SDK gets SQL only with the inbox that is in it"},
+	{"consumer", "github.com/prometheus", "whoever imports the SDK gets Prometheus only with the metrics that need it"},
+	{"consumer/inbox/sql", "github.com/jackc", "a database's driver is the user's"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
 	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},

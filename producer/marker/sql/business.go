@@ -81,22 +81,12 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ..
 	if len(id) == 0 || len(id) > maxID {
 		return fmt.Errorf("mark %q: an id has 1 to %d bytes", id, maxID)
 	}
-	if s.dialect.duplicate == nil {
-		insert += s.dialect.keepOld
-	}
 	args := append([]any{s.config.Producer, []byte(id), int64(marker.Committed)}, more...)
-	result, err := tx.ExecContext(ctx, s.query(insert), args...)
-	var inserted int64
-	switch {
-	case err == nil:
-		inserted, err = result.RowsAffected()
-	case s.dialect.duplicate != nil && s.dialect.duplicate(err):
-		err = nil
-	}
+	inserted, err := s.table.InsertNew(ctx, tx, insert, args...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("mark %s: %w", id, err)
-	case inserted == 0:
+	case !inserted:
 		return s.taken(ctx, tx, id)
 	}
 	return nil
@@ -106,7 +96,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ..
 func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 	var verdict marker.Verdict
 	err := tx.QueryRowContext(ctx,
-		s.query(`SELECT verdict FROM {table} WHERE producer = ? AND id = ?`+s.dialect.latest),
+		s.table.Query(`SELECT verdict FROM {table} WHERE producer = ? AND id = ?`+s.table.Latest),
 		s.config.Producer, []byte(id)).Scan(&verdict)
 	switch {
 	case err != nil:

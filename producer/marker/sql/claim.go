@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/sqldb"
 	"github.com/msghandler/msghandler/producer"
 )
 
@@ -38,7 +39,7 @@ type Queued struct {
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
 	by := holder{claim.Token, lock}
-	err := s.write(ctx, func(tx execer) error {
+	err := s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
 		for _, state := range []string{"{waiting}", "{handed}"} {
 			ids, err := s.take(ctx, tx, state, by, limit-len(claim.Messages))
 			if err != nil {
@@ -63,29 +64,29 @@ type holder struct {
 }
 
 // take locks messages of a state.
-func (s *Store) take(ctx context.Context, tx execer, state string, by holder, limit int) (ids []string, err error) {
+func (s *Store) take(ctx context.Context, tx sqldb.Execer, state string, by holder, limit int) (ids []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	due := `SELECT id FROM {table} WHERE producer = ? AND state = ` + state +
 		` AND due_at <= {now} ORDER BY due_at LIMIT ?`
 	lockRows := `UPDATE {table} SET owner = ?, claims = claims + 1, due_at = {now} + ? WHERE producer = ? AND id IN (`
-	if s.dialect.oneWriter {
+	if s.table.OneWriter {
 		// Read first and written then, the transaction would fail when another wrote in between.
 		return s.ids(ctx, tx, lockRows+due+`) RETURNING id`,
 			by.token, by.lock.Milliseconds(), s.config.Producer, s.config.Producer, limit)
 	}
-	if ids, err = s.ids(ctx, tx, due+s.dialect.skipLocked, s.config.Producer, limit); err != nil || len(ids) == 0 {
+	if ids, err = s.ids(ctx, tx, due+s.table.SkipLocked, s.config.Producer, limit); err != nil || len(ids) == 0 {
 		return nil, err
 	}
 	list, args := inList(ids)
-	_, err = tx.ExecContext(ctx, s.query(lockRows+list+`)`),
+	_, err = tx.ExecContext(ctx, s.table.Query(lockRows+list+`)`),
 		append([]any{by.token, by.lock.Milliseconds(), s.config.Producer}, args...)...)
 	return ids, err
 }
 
-func (s *Store) ids(ctx context.Context, tx execer, query string, args ...any) ([]string, error) {
-	rows, err := tx.QueryContext(ctx, s.query(query), args...)
+func (s *Store) ids(ctx context.Context, tx sqldb.Execer, query string, args ...any) ([]string, error) {
+	rows, err := tx.QueryContext(ctx, s.table.Query(query), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +103,12 @@ func (s *Store) ids(ctx context.Context, tx execer, query string, args ...any) (
 }
 
 // load appends the messages of the ids.
-func (s *Store) load(ctx context.Context, tx execer, ids []string, to []Queued) ([]Queued, error) {
+func (s *Store) load(ctx context.Context, tx sqldb.Execer, ids []string, to []Queued) ([]Queued, error) {
 	if len(ids) == 0 {
 		return to, nil
 	}
 	list, args := inList(ids)
-	rows, err := tx.QueryContext(ctx, s.query(`SELECT id, message, body, claims, attempts, {now} - created_at
+	rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, message, body, claims, attempts, {now} - created_at
 		FROM {table} WHERE producer = ? AND id IN (`+list+`) ORDER BY created_at`),
 		append([]any{s.config.Producer}, args...)...)
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (
 		o.ID, o.Error = "", shortened(o.Error)
 		alike[o] = append(alike[o], id)
 	}
-	err = s.write(ctx, func(tx execer) error {
+	err = s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
 		held = 0
 		for o, ids := range alike {
 			n, err := s.release(ctx, tx, token, o, ids)
@@ -174,7 +175,7 @@ func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (
 	return held, nil
 }
 
-func (s *Store) release(ctx context.Context, tx execer, token string, o Outcome, ids []string) (int64, error) {
+func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Outcome, ids []string) (int64, error) {
 	set := []string{"owner = NULL", "state = ?"}
 	args := []any{int64(o.State)}
 	switch o.State {
@@ -197,7 +198,7 @@ func (s *Store) release(ctx context.Context, tx execer, token string, o Outcome,
 		args = append(args, o.Error)
 	}
 	list, named := inList(ids)
-	result, err := tx.ExecContext(ctx, s.query(`UPDATE {table} SET `+strings.Join(set, ", ")+
+	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+strings.Join(set, ", ")+
 		` WHERE producer = ? AND owner = ? AND id IN (`+list+`)`),
 		append(append(args, s.config.Producer, token), named...)...)
 	if err != nil {

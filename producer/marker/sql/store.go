@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/sqldb"
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
@@ -46,15 +46,12 @@ type Config struct {
 
 // Store is a marker.Store in a database. It is safe for concurrent use.
 type Store struct {
-	config  Config
-	db      *sql.DB
-	dialect *dialect
-	names   *strings.Replacer
+	config Config
+	db     *sql.DB
+	table  *sqldb.Table
 	// queued holds one signal when messages may have been committed since it was last taken.
 	queued chan struct{}
 }
-
-var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
 
 // New returns a store. It does not touch the database, so it works while that is away. It fails for a configuration
 // that cannot work.
@@ -65,26 +62,26 @@ func New(config Config) (*Store, error) {
 	config.Table = either(config.Table, DefaultTable)
 	config.Retention = either(config.Retention, DefaultRetention)
 	config.LockTimeout = either(config.LockTimeout, DefaultLockTimeout)
-	dialect := dialects[config.Dialect]
+	badTable := sqldb.CheckName(config.Table)
 	switch {
 	case config.DB == nil:
 		return nil, missing("DB", "give the database of the business")
-	case dialect == nil:
+	case config.Dialect.Traits() == nil:
 		return nil, missing("Dialect", "give PostgreSQL, MySQL or SQLite")
 	case config.Producer == "":
 		return nil, missing("Producer", "give the name that producer.Config has")
 	case len(config.Producer) > 100:
 		return nil, fmt.Errorf("sql markers: Producer is over 100 bytes")
-	case !tableName.MatchString(config.Table):
-		return nil, fmt.Errorf("sql markers: Table %q is not a plain name", config.Table)
+	case badTable != nil:
+		return nil, fmt.Errorf("sql markers: Table: %w", badTable)
 	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0:
 		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v or Resend of %v is too short",
 			config.Retention, config.LockTimeout, config.Resend)
 	}
 	return &Store{
-		config: config, db: config.DB, dialect: dialect, queued: make(chan struct{}, 1),
-		names: strings.NewReplacer("{table}", config.Table, "{now}", dialect.now, "{none}", "0", "{waiting}", "1",
-			"{handed}", "2", "{sent}", "3", "{failed}", "4"),
+		config: config, db: config.DB, queued: make(chan struct{}, 1),
+		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl,
+			"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4"),
 	}, nil
 }
 
@@ -144,7 +141,7 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
 		args = append([]any{s.config.Producer}, args...)
-		_, err := s.db.ExecContext(ctx, s.query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, owner = NULL,
+		_, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, owner = NULL,
 			state = CASE WHEN state = {none} THEN {none} ELSE {sent} END
 			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`), args...)
 		if err != nil {
@@ -161,9 +158,9 @@ func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdi
 	if len(ids) == 0 {
 		return found, ctx.Err()
 	}
-	from := execer(s.db)
-	if s.dialect.lookInTx {
-		tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.dialect.level, ReadOnly: true})
+	from := sqldb.Execer(s.db)
+	if s.table.LookInTx {
+		tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.table.Level, ReadOnly: true})
 		if err != nil {
 			return nil, err
 		}
@@ -178,11 +175,11 @@ func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdi
 	return found, nil
 }
 
-func (s *Store) lookIn(ctx context.Context, from execer, ids []string, found map[string]marker.Verdict) error {
+func (s *Store) lookIn(ctx context.Context, from sqldb.Execer, ids []string, found map[string]marker.Verdict) error {
 	list, args := inList(ids)
 	args = append([]any{s.config.Producer}, args...)
 	rows, err := from.QueryContext(ctx,
-		s.query(`SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (`+list+`)`), args...)
+		s.table.Query(`SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (`+list+`)`), args...)
 	if err != nil {
 		return err
 	}
@@ -204,7 +201,7 @@ func (s *Store) lookIn(ctx context.Context, from execer, ids []string, found map
 // and where that has to wait for one of them, each by itself.
 func (s *Store) plant(ctx context.Context, ids []string, v marker.Verdict) error {
 	err := s.insert(ctx, ids, v)
-	if s.dialect.busy(err) && !s.dialect.oneWriter && len(ids) > 1 {
+	if s.table.Busy(err) && !s.table.OneWriter && len(ids) > 1 {
 		return eachOf(ids, func(id string) error { return s.unlessHeld(ctx, s.insert(ctx, []string{id}, v)) })
 	}
 	return s.unlessHeld(ctx, err)
@@ -212,7 +209,7 @@ func (s *Store) plant(ctx context.Context, ids []string, v marker.Verdict) error
 
 // unlessHeld drops the error of an insert that others were in the way of: what has no marker then has no answer.
 func (s *Store) unlessHeld(ctx context.Context, err error) error {
-	if s.dialect.busy(err) || ctx.Err() != nil {
+	if s.table.Busy(err) || ctx.Err() != nil {
 		err = nil
 	}
 	return err
@@ -221,7 +218,7 @@ func (s *Store) unlessHeld(ctx context.Context, err error) error {
 // insert writes markers in one transaction, in the order of their ids, so that two of them do not wait for each other.
 func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) error {
 	ids = slices.Sorted(slices.Values(ids))
-	return s.write(ctx, func(tx execer) error {
+	return s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
 		for part := range slices.Chunk(ids, maxInList) {
 			args := make([]any, 0, 3*len(part))
 			for _, id := range padded(part) {
@@ -232,8 +229,8 @@ func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) erro
 				row = ", (?, ?, ?, {now}, {now})" // a tombstone is nobody's to let go: its retention begins at once
 			}
 			rows := strings.Repeat(row, len(args)/3)[2:]
-			_, err := tx.ExecContext(ctx, s.query(`INSERT INTO {table} (producer, id, verdict, created_at, cleaned_at)
-				VALUES `+rows+s.dialect.keepOld), args...)
+			_, err := tx.ExecContext(ctx, s.table.Query(`INSERT INTO {table} (producer, id, verdict, created_at, cleaned_at)
+				VALUES `+rows+s.table.KeepOld), args...)
 			if err != nil {
 				return err
 			}

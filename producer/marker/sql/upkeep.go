@@ -4,29 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
-
-// purgeSlice is how many rows one statement of a purge removes: few enough to be in nobody's way.
-const purgeSlice = 1000
 
 // Purge removes what was let go, sent or planted as a tombstone longer than Retention ago, in slices with a transaction
 // each, and returns how many rows it removed. A relay calls it; without one call it now and then, such as every hour.
 func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
-	slice := strings.NewReplacer("{where}", "producer = ? AND cleaned_at < {now} - ?", "{n}", fmt.Sprint(purgeSlice)).
-		Replace(s.dialect.slice)
-	for {
-		result, err := s.db.ExecContext(ctx, s.query(`DELETE FROM {table} WHERE `+slice),
-			s.config.Producer, s.config.Retention.Milliseconds())
-		if err != nil {
-			return removed, fmt.Errorf("purge markers: %w", err)
-		}
-		n, err := result.RowsAffected()
-		if removed += n; err != nil || n < purgeSlice {
-			return removed, err
-		}
+	removed, err = s.table.Purge(ctx, "producer = ? AND cleaned_at < {now} - ?",
+		s.config.Producer, s.config.Retention.Milliseconds())
+	if err != nil {
+		return removed, fmt.Errorf("purge markers: %w", err)
 	}
+	return removed, nil
 }
 
 // Counts is how many messages stand in which state.
@@ -42,7 +31,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 	fields := map[State]*int64{
 		StateWaiting: &c.Waiting, StateHanded: &c.Handed, StateSent: &c.Sent, StateFailed: &c.Failed,
 	}
-	rows, err := s.db.QueryContext(ctx, s.query(`SELECT state, COUNT(*) FROM {table}
+	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT state, COUNT(*) FROM {table}
 		WHERE producer = ? AND state <> {none} GROUP BY state`), s.config.Producer)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count messages: %w", err)
@@ -62,7 +51,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 		return Counts{}, fmt.Errorf("count messages: %w", err)
 	}
 	var oldest int64
-	err = s.db.QueryRowContext(ctx, s.query(`SELECT COALESCE({now} - MIN(created_at), 0) FROM {table}
+	err = s.db.QueryRowContext(ctx, s.table.Query(`SELECT COALESCE({now} - MIN(created_at), 0) FROM {table}
 		WHERE producer = ? AND state = {waiting}`), s.config.Producer).Scan(&oldest)
 	if err != nil {
 		return Counts{}, fmt.Errorf("find the oldest message: %w", err)
@@ -80,7 +69,7 @@ type Failure struct {
 
 // Failures lists messages that were refused up to the limit, in the order of their ids.
 func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
-	rows, err := s.db.QueryContext(ctx, s.query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
+	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
 		WHERE producer = ? AND state = {failed} ORDER BY id LIMIT ?`), s.config.Producer, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list failed messages: %w", err)
@@ -104,7 +93,7 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
-		result, err := s.db.ExecContext(ctx, s.query(`UPDATE {table} SET state = {waiting}, attempts = 0, due_at = {now}
+		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET state = {waiting}, attempts = 0, due_at = {now}
 			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`),
 			append([]any{s.config.Producer}, args...)...)
 		if err != nil {

@@ -1,7 +1,8 @@
-package sql
+package sqldb
 
 import (
 	"database/sql"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,63 +12,68 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-func sqliteStore(t *testing.T) *Store {
+const (
+	first = "CREATE TABLE {table} (id TEXT PRIMARY KEY, created_at INTEGER);\n" +
+		"CREATE INDEX {index}_at ON {table} (created_at);\n"
+	tomorrow = "ALTER TABLE {table} ADD COLUMN tomorrow TEXT;\n"
+	insert   = `INSERT INTO {table} (id, created_at) VALUES (?, {now})`
+)
+
+// steps are those of a room.
+func steps(texts ...string) fs.FS {
+	names := []string{"ddl/sqlite/0001_first.sql", "ddl/sqlite/0002_tomorrow.sql"}
+	files := fstest.MapFS{}
+	for i, text := range texts {
+		files[names[i]] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return files
+}
+
+func open(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	s, err := New(Config{DB: db, Dialect: SQLite, Producer: "orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return db
 }
 
 // An SDK of tomorrow has one more step; the tables of today are upgraded by it, and refused by the SDK of today then.
 func TestATableIsUpgradedAndNeverDowngraded(t *testing.T) {
 	t.Parallel()
-	s := sqliteStore(t)
-	if err := s.Migrate(t.Context()); err != nil {
+	db := open(t)
+	table := func(texts ...string) *Table { return NewTable(db, SQLite, "rows_of_ours", steps(texts...)) }
+	today := table(first)
+	if err := today.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Put(t.Context(), []string{"1001"}, 2); err != nil {
-		t.Fatal(err)
+	if inserted, err := today.InsertNew(t.Context(), db, insert, "1001"); err != nil || !inserted {
+		t.Fatal(inserted, err)
 	}
-	first, err := ddl.ReadFile("ddl/sqlite/0001_markers.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	step := func(text string) fstest.MapFS {
-		return fstest.MapFS{
-			"ddl/sqlite/0001_markers.sql": {Data: first}, "ddl/sqlite/0002_tomorrow.sql": {Data: []byte(text)},
-		}
-	}
-	broken := "ALTER TABLE {table} ADD COLUMN tomorrow TEXT;\nCREATE TABLE {table} (twice INT);\n"
-	if err := s.migrate(t.Context(), step(broken)); err == nil {
+	if err := table(first, tomorrow+"CREATE TABLE {table} (twice INT);\n").Migrate(t.Context()); err == nil {
 		t.Fatal("a broken step was taken")
 	}
 	for range 2 { // the second time there is nothing to do
-		if err := s.migrate(t.Context(), step("ALTER TABLE {table} ADD COLUMN tomorrow TEXT;\n")); err != nil {
+		if err := table(first, tomorrow).Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if found, err := s.Lookup(t.Context(), []string{"1001"}, false); err != nil || len(found) != 1 {
-		t.Errorf("after the upgrade: %v, %v", found, err)
+	if inserted, err := today.InsertNew(t.Context(), db, insert, "1001"); err != nil || inserted {
+		t.Errorf("after the upgrade: inserted again %v, %v", inserted, err)
 	}
-	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer") {
+	if err := today.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer") {
 		t.Errorf("a newer table is taken with %v", err)
 	}
 }
 
 func TestManyMayMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	s := sqliteStore(t)
+	table := NewTable(open(t), SQLite, "rows_of_ours", steps(first))
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := s.Migrate(t.Context()); err != nil {
+			if err := table.Migrate(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,0 +1,256 @@
+package sql_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/consumer"
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// child, in the environment, makes this test binary a consumer's process: DIALECT DRIVER URL STEP DSN.
+const child = "TEST_SQL_INBOX_CHILD"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(child); text != "" {
+		if err := consume(strings.SplitN(text, " ", 5)); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(1) // its end is the kill
+	}
+	goleak.VerifyTestMain(servers.Stopping(m))
+}
+
+// The steps at which a consumer is killed. At each it says so, and does not answer the broker.
+const (
+	stepTaken     = "taken"
+	stepEffect    = "effect"
+	stepCommitted = "committed"
+	// stepNone: it handles what comes.
+	stepNone = "none"
+)
+
+const queue = "payments"
+
+// consume is a consumer's process: it says "STEP ID" at the step at which it waits for its end, and "done ID" and
+// "duplicate ID" otherwise.
+func consume(args []string) error {
+	number, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	d, url, step := database{sqlinbox.Dialect(number), args[1], args[4]}, args[2], args[3]
+	db, err := sql.Open(d.driver, d.dsn)
+	if err != nil {
+		return err
+	}
+	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: d.dialect, Consumer: "payments"})
+	if err != nil {
+		return err
+	}
+	here := func(now string, m *consumer.Message) {
+		if now == step {
+			fmt.Println(now, m.ID)
+			select {}
+		}
+	}
+	handler := inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+		here(stepTaken, m)
+		if err := d.pay(ctx, tx, m); err != nil {
+			return err
+		}
+		here(stepEffect, m)
+		return nil
+	})
+	c, err := consumer.New(consumer.Config{
+		URL: url, Queue: queue, Declare: &consumer.Declare{Exchange: "orders"}, Logger: slog.New(slog.DiscardHandler),
+		Retry: []time.Duration{20 * time.Millisecond},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(context.Background(), consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		err := handler.Handle(ctx, m)
+		switch {
+		case err == nil:
+			here(stepCommitted, m)
+			fmt.Println("done", m.ID)
+		case errors.Is(err, consumer.ErrDuplicate):
+			fmt.Println("duplicate", m.ID)
+		}
+		return err
+	}))
+}
+
+// process is a consumer's process.
+type process struct {
+	cmd  *exec.Cmd
+	said *bufio.Scanner
+}
+
+func startProcess(t *testing.T, d database, url, step string) *process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s %s %s %s", child, d.dialect, d.driver, url, step, d.dsn))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd, bufio.NewScanner(out)}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// line waits for the next thing it says.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	if !p.said.Scan() {
+		t.Fatalf("the consumer ended by itself: %v", p.said.Err())
+	}
+	return p.said.Text()
+}
+
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Signal(syscall.SIGKILL)
+		_ = p.cmd.Wait()
+	}
+}
+
+// broker is a channel to publish orders on, with the queue declared.
+func broker(t *testing.T) (vhost *servers.Vhost, publish func(ids ...string)) {
+	t.Helper()
+	vhost = servers.RabbitMQ(t)
+	conn, err := amqp.Dial(vhost.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		ch.ExchangeDeclare("orders", "topic", true, false, false, false, nil),
+		func() error {
+			_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+			return err
+		}(),
+		ch.QueueBind(queue, "#", "orders", false, nil),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return vhost, func(ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			err := ch.PublishWithContext(t.Context(), "orders", "order.paid", true, false, amqp.Publishing{
+				MessageId: id, AppId: "orders", DeliveryMode: amqp.Persistent,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		d.inbox(t, db, nil)
+		vhost, publish := broker(t)
+		for _, row := range []struct{ step, then string }{
+			{stepTaken, "done"}, {stepEffect, "done"}, {stepCommitted, "duplicate"},
+		} {
+			publish(row.step)
+			before := payments(t, db)
+			first := startProcess(t, d, vhost.URL, row.step)
+			if said := first.line(t); said != row.step+" "+row.step {
+				t.Fatalf("the first consumer says %q", said)
+			}
+			first.kill()
+			second := startProcess(t, d, vhost.URL, stepNone)
+			if said := second.line(t); said != row.then+" "+row.step {
+				t.Errorf("killed when %s, the second consumer says %q", row.step, said)
+			}
+			servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
+			second.kill()
+			if n := payments(t, db) - before; n != 1 {
+				t.Errorf("killed when %s: %d effects", row.step, n)
+			}
+		}
+	})
+}
+
+// A consumer is killed again and again at any moment while orders flow.
+func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		d.inbox(t, db, nil)
+		vhost, publish := broker(t)
+		const orders, kills = 300, 6
+		for n := range orders {
+			publish(strconv.Itoa(n))
+		}
+		for n := range kills {
+			p := startProcess(t, d, vhost.URL, stepNone)
+			for range 7 + 3*n {
+				p.line(t)
+			}
+			p.kill()
+		}
+		last := startProcess(t, d, vhost.URL, stepNone)
+		heard := make(chan struct{})
+		go func() { // it never waits for us
+			defer close(heard)
+			for last.said.Scan() {
+				continue
+			}
+		}()
+		servers.Eventually(t, time.Minute, "all orders paid", func() bool { return payments(t, db) >= orders })
+		servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
+		last.kill()
+		<-heard
+		var distinct int
+		if err := db.QueryRowContext(t.Context(), `SELECT COUNT(DISTINCT id) FROM payments`).Scan(&distinct); err != nil {
+			t.Fatal(err)
+		}
+		if n := payments(t, db); n != orders || distinct != orders {
+			t.Errorf("%d orders had %d effects, %d distinct", orders, n, distinct)
+		}
+	})
+}
+
+func left(t *testing.T, vhost *servers.Vhost) int {
+	t.Helper()
+	var q struct {
+		Messages *int `json:"messages"`
+	}
+	if err := vhost.Management().Call("GET", "/api/queues/"+vhost.Name+"/"+queue, nil, &q); err != nil {
+		t.Fatal(err)
+	}
+	if q.Messages == nil {
+		return -1
+	}
+	return *q.Messages
+}

@@ -1,0 +1,185 @@
+package consumer
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+// Headers that a consumer gives to the copies that it puts into a delay queue or among the dead letters.
+const (
+	// HeaderRetries is how often the message was retried.
+	HeaderRetries = "msghandler-retries"
+	// HeaderFirstCause is why it failed first, up to 1,000 characters, and HeaderFirstFailedAt when, as RFC 3339 has it.
+	HeaderFirstCause    = "msghandler-first-cause"
+	HeaderFirstFailedAt = "msghandler-first-failed-at"
+	// HeaderDeadReason is why it is a dead letter: what its last failure was.
+	HeaderDeadReason = "msghandler-dead-reason"
+	// HeaderQueue, HeaderExchange and HeaderRoutingKey are where it was consumed, and what it was published with.
+	HeaderQueue      = "msghandler-origin-queue"
+	HeaderExchange   = "msghandler-origin-exchange"
+	HeaderRoutingKey = "msghandler-origin-routing-key"
+)
+
+// maxCause is how many characters of an error are kept in a header.
+const maxCause = 1000
+
+// Result is what became of a delivery.
+type Result string
+
+// The results.
+const (
+	// Effect: it was handled to its end, and acknowledged.
+	Effect Result = "effect"
+	// Duplicate: a copy of it was handled before, and it was dropped.
+	Duplicate Result = "duplicate"
+	// Retried: it failed and comes again, at once or after a delay.
+	Retried Result = "retried"
+	// Dead: it went to the dead letters, or was dropped where the queue has none.
+	Dead Result = "dead"
+)
+
+// settle tells the broker what is to become of a message that was handled with err. A message is never acknowledged
+// before its copy is safe; what cannot be put anywhere goes back to the queue.
+func (r *run) settle(d *amqp.Delivery, m *Message, err error) Result {
+	switch {
+	case err == nil:
+		r.answer(m, d.Ack(false))
+		return Effect
+	case errors.Is(err, ErrDuplicate):
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+		r.answer(m, d.Ack(false))
+		return Duplicate
+	case isReject(err):
+		return r.bury(d, m, err)
+	case !r.parks() || errors.Is(err, ErrBusy) || r.work.Err() != nil:
+		return r.comeAgain(d, m, err)
+	case m.Retries >= r.Declare.retryLimit():
+		return r.bury(d, m, err)
+	}
+	return r.park(d, m, err)
+}
+
+// parks: a message that failed waits on the broker.
+func (r *run) parks() bool { return r.Declare != nil && len(r.Declare.Delays) > 0 }
+
+// comeAgain gives a message back to the queue after a pause.
+func (r *run) comeAgain(d *amqp.Delivery, m *Message, err error) Result {
+	delay := r.retry.Delay(failuresBefore(m))
+	r.logFailure(m, err, delay)
+	// A stop does not wait for the pause: the message goes back now.
+	_ = backoff.Sleep(r.stopping, delay)
+	r.answer(m, d.Nack(false, true))
+	return Retried
+}
+
+// park puts a message into the delay queue of its next step.
+func (r *run) park(d *amqp.Delivery, m *Message, err error) Result {
+	again := r.again(d, m, err)
+	again.Headers[HeaderRetries] = int64(m.Retries) + 1
+	queue := r.Declare.delayQueue(r.Queue, m.Retries)
+	if failed := r.poster.post(r.work, "", queue, again); failed != nil {
+		return r.comeAgain(d, m, errors.Join(err, failed))
+	}
+	r.logFailure(m, err, r.Declare.Delays[min(m.Retries, len(r.Declare.Delays)-1)])
+	r.answer(m, d.Ack(false))
+	return Retried
+}
+
+// bury puts a message among the dead letters, with its cause where Declare says where they are.
+func (r *run) bury(d *amqp.Delivery, m *Message, err error) Result {
+	if r.Declare == nil || r.Declare.DeadLetterExchange == "" {
+		r.logDead(m, err)
+		r.answer(m, d.Reject(false))
+		return Dead
+	}
+	dead := r.again(d, m, err)
+	dead.Headers[HeaderDeadReason] = shortened(err.Error())
+	if failed := r.poster.post(r.work, r.Declare.DeadLetterExchange, r.Queue, dead); failed != nil {
+		return r.comeAgain(d, m, errors.Join(err, failed))
+	}
+	r.logDead(m, err)
+	r.answer(m, d.Ack(false))
+	return Dead
+}
+
+// again is a delivered message to be published once more, with what is known of its failures.
+func (r *run) again(d *amqp.Delivery, m *Message, err error) amqp.Publishing {
+	p := republishing(d)
+	if m.FirstCause == "" {
+		p.Headers[HeaderFirstCause] = shortened(err.Error())
+		p.Headers[HeaderFirstFailedAt] = time.Now().UTC().Format(time.RFC3339)
+	}
+	p.Headers[HeaderRetries] = int64(m.Retries)
+	p.Headers[HeaderQueue], p.Headers[HeaderExchange], p.Headers[HeaderRoutingKey] = r.Queue, m.Exchange, m.RoutingKey
+	return p
+}
+
+// republishing is a delivered message as it is published once more, without what only holds for one publishing: an
+// expiry, a user, further recipients, and the broker's own notes.
+func republishing(d *amqp.Delivery) amqp.Publishing {
+	headers := amqp.Table{}
+	maps.Copy(headers, d.Headers)
+	maps.DeleteFunc(headers, func(name string, _ any) bool {
+		return name == "CC" || name == "BCC" || name == "x-death" || name == "x-delivery-count" ||
+			strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+	})
+	return amqp.Publishing{
+		Headers: headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
+		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId,
+		Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body,
+	}
+}
+
+// shortened cuts an error to what a header holds.
+func shortened(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	if runes := []rune(text); len(runes) > maxCause {
+		text = string(runes[:maxCause])
+	}
+	return or(text, "an error without a text")
+}
+
+// failuresBefore is a guess where the queue does not count.
+func failuresBefore(m *Message) int {
+	if m.Deliveries == 0 && m.Redelivered {
+		return 1
+	}
+	return m.Deliveries
+}
+
+func (r *run) logFailure(m *Message, err error, delay time.Duration) {
+	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
+	if errors.Is(err, ErrBusy) {
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is in hand", line...)
+		return
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, it comes again", withStack(line, err)...)
+}
+
+func (r *run) logDead(m *Message, err error) {
+	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err))
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected", withStack(line, err)...)
+}
+
+func withStack(line []slog.Attr, err error) []slog.Attr {
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		line = append(line, slog.String("stack", string(panicked.Stack)))
+	}
+	return line
+}
+
+// answer logs an answer that did not reach the broker: the connection is gone, and the message comes again.
+func (r *run) answer(m *Message, err error) {
+	if err != nil {
+		r.Logger.LogAttrs(r.work, slog.LevelWarn, "the broker was not told what became of a message, it comes again",
+			append(name(m), slog.Any("error", err))...)
+	}
+}

@@ -1,0 +1,113 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// postTimeout bounds one publishing with its turn and its confirmation; past it the outcome is unknown.
+const postTimeout = 10 * time.Second
+
+// poster publishes one message after the other and waits for the broker's word on each. Its connection is its own: a
+// broker under an alarm stops reading from those that publish, and acknowledgements must still get through.
+type poster struct {
+	// connect opens a connection to any node.
+	connect func() (*amqp.Connection, error)
+
+	mu      sync.Mutex
+	conn    *amqp.Connection
+	ch      *amqp.Channel
+	returns chan amqp.Return
+}
+
+// post returns nil when the broker has acknowledged the message and routed it to a queue.
+func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishing) error {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		// Those before it had no answer: a broker under an alarm holds up nobody for the sum of all waits.
+		return fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
+	}
+	err := p.open()
+	if err == nil {
+		err = p.publish(ctx, exchange, key, m)
+	}
+	if err != nil {
+		// What is late on the old channel is nobody's any more.
+		p.shut()
+		return fmt.Errorf("publish to exchange %q by %q: %w", exchange, key, err)
+	}
+	return nil
+}
+
+func (p *poster) open() error {
+	if p.ch != nil && !p.ch.IsClosed() {
+		return nil
+	}
+	p.shut()
+	conn, err := p.connect()
+	if err != nil {
+		return err
+	}
+	p.conn = conn
+	if p.ch, err = conn.Channel(); err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	p.returns = p.ch.NotifyReturn(make(chan amqp.Return, 1))
+	return p.ch.Confirm(false)
+}
+
+func (p *poster) publish(ctx context.Context, exchange, key string, m amqp.Publishing) error {
+	confirmation, err := p.ch.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, m)
+	if err != nil {
+		return err
+	}
+	acknowledged, err := confirmation.WaitContext(ctx)
+	if err != nil {
+		return fmt.Errorf("no answer of the broker: %w", err)
+	}
+	// The broker returns a message before it acknowledges it, so what was returned is here by now.
+	select {
+	case r, open := <-p.returns:
+		if open {
+			return fmt.Errorf("returned: %d %s", r.ReplyCode, r.ReplyText)
+		}
+	default:
+	}
+	if !acknowledged {
+		return errors.New("the broker did not take it")
+	}
+	return nil
+}
+
+// close ends the connection, if there is one.
+func (p *poster) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut()
+}
+
+func (p *poster) shut() {
+	if p.conn != nil {
+		_ = p.conn.CloseDeadline(time.Now().Add(closeTimeout))
+	}
+	p.conn, p.ch = nil, nil
+}
+
+// impatient is a connection whose writes do not hang.
+type impatient struct{ net.Conn }
+
+func (c impatient) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}

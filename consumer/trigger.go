@@ -1,0 +1,72 @@
+package consumer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Trigger sends messages that come to a queue after a delay, such as "look whether order 1001 is paid by now". They wait in
+// a queue QUEUE.after.DELAY of the broker and survive its restarts. A trigger of the coordinator (its delay) is sent if, and
+// only if, a transaction commits; this one is sent at once, whatever becomes of one. In both cases the handler looks
+// again before it acts. It is safe for concurrent use.
+type Trigger struct {
+	waiting string
+	poster  poster
+}
+
+// NewTrigger describes a trigger. It connects to nothing until the first Send. The queue must be there when the delay is
+// over: otherwise RabbitMQ keeps the message and looks again only after minutes. URL and TLS are as in Config.
+func NewTrigger(url string, tls *tls.Config, queue string, delay time.Duration) (*Trigger, error) {
+	config, err := Config{URL: url, TLS: tls, Queue: queue}.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if delay < time.Millisecond || delay%time.Millisecond != 0 {
+		return nil, fmt.Errorf("a trigger's delay is one or more whole milliseconds, not %v", delay)
+	}
+	t := &Trigger{waiting: queue + ".after." + delay.String()}
+	t.poster.connect = func() (*amqp.Connection, error) {
+		// Once it is there the connection is everybody's, so no caller's context ends it.
+		conn, err := config.dialAny(context.Background(), "triggers")
+		if err != nil {
+			return nil, err
+		}
+		if err := t.declare(conn, queue, delay); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return conn, nil
+	}
+	return t, nil
+}
+
+func (t *Trigger) declare(conn *amqp.Connection, queue string, delay time.Duration) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	if err := waitingRoom(ch, t.waiting, amqp.QueueTypeQuorum, queue, delay); err != nil {
+		return err
+	}
+	return ch.Close()
+}
+
+// Send sends a message and returns nil once the broker has it. Its ID, Producer, ContentType, Headers and Body arrive. After
+// an error the broker may have it all the same: send it again with the same ID.
+func (t *Trigger) Send(ctx context.Context, m *Message) error {
+	headers := amqp.Table{}
+	for name, value := range m.Headers {
+		headers[name] = value
+	}
+	return t.poster.post(ctx, "", t.waiting, amqp.Publishing{
+		MessageId: m.ID, AppId: m.Producer, ContentType: m.ContentType, Headers: headers, Body: m.Body,
+		Timestamp: time.Now(), DeliveryMode: amqp.Persistent,
+	})
+}
+
+// Close ends the connection, if there is one.
+func (t *Trigger) Close() { t.poster.close() }

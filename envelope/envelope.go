@@ -1,0 +1,147 @@
+// Package envelope is what an event may say of itself beside its payload, as JSON, for producers and consumers alike. It is
+// an option: a message's body may be anything.
+//
+//	body, err := envelope.Marshal(envelope.Event[Paid]{ID: "1001", Type: "order.paid", Payload: paid})
+//	message := producer.Message{ID: "1001", ContentType: envelope.ContentType, Body: body, ...}
+//
+//	event, err := envelope.Unmarshal[Paid](m.ID, m.ContentType, m.Body)
+//	if err != nil {
+//		return consumer.Reject(err) // it will never be readable
+//	}
+//
+// The event's id is the message's id, so that whoever deduplicates by one deduplicates by the other. [MarshalCloudEvent]
+// writes the same as a CloudEvent in structured mode, and Unmarshal reads both, by their content type.
+package envelope
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"time"
+)
+
+// The content types of the two forms.
+const (
+	ContentType           = "application/json"
+	CloudEventContentType = "application/cloudevents+json"
+)
+
+// ErrInvalid is in every error about an event that is no event: it will never be one.
+var ErrInvalid = errors.New("invalid event")
+
+// Event is a payload in its envelope. ID and Type must be given.
+type Event[Payload any] struct {
+	// ID is the message's id.
+	ID string `json:"eventId"`
+	// Type says what happened, such as order.paid, and so what Payload is.
+	Type string `json:"eventType"`
+	// AggregateType and AggregateID say what it happened to, such as order and 1001.
+	AggregateType string `json:"aggregateType,omitempty"`
+	AggregateID   string `json:"aggregateId,omitempty"`
+	// OccurredAt is when, by the clock of who says so.
+	OccurredAt time.Time `json:"occurredAt,omitzero"`
+	// TraceID is that of the trace in which it happened.
+	TraceID string  `json:"traceId,omitempty"`
+	Payload Payload `json:"payload"`
+}
+
+// cloudEvent is the structured mode of CloudEvents 1.0. The aggregate's type is the source and its id the subject.
+type cloudEvent struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Type            string          `json:"type"`
+	Source          string          `json:"source"`
+	Subject         string          `json:"subject,omitempty"`
+	Time            time.Time       `json:"time,omitzero"`
+	TraceID         string          `json:"traceid,omitempty"`
+	DataContentType string          `json:"datacontenttype"`
+	Data            json.RawMessage `json:"data"`
+}
+
+// Marshal writes an event in our own form, of ContentType.
+func Marshal[Payload any](e Event[Payload]) ([]byte, error) {
+	if err := check(e.ID, e.ID, e.Type); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", e.ID, err)
+	}
+	return body, nil
+}
+
+// MarshalCloudEvent writes an event as a CloudEvent, of CloudEventContentType. AggregateType must be given: a CloudEvent
+// has a source.
+func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
+	if err := check(e.ID, e.ID, e.Type); err != nil {
+		return nil, err
+	}
+	if e.AggregateType == "" {
+		return nil, fmt.Errorf("%w: %s has no AggregateType for its source", ErrInvalid, e.ID)
+	}
+	data, err := json.Marshal(e.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", e.ID, err)
+	}
+	return json.Marshal(cloudEvent{
+		SpecVersion: "1.0", ID: e.ID, Type: e.Type, Source: e.AggregateType, Subject: e.AggregateID, Time: e.OccurredAt,
+		TraceID: e.TraceID, DataContentType: ContentType, Data: data,
+	})
+}
+
+// Unmarshal reads an event of a message, in the form that its content type says. Every error wraps ErrInvalid: the
+// message will never be readable, or is not about what it was taken for.
+func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
+	var e Event[Payload]
+	var err error
+	if kind, _, _ := mime.ParseMediaType(contentType); kind == CloudEventContentType {
+		e, err = fromCloudEvent[Payload](body)
+	} else {
+		err = json.Unmarshal(body, &e)
+	}
+	if err != nil {
+		return Event[Payload]{}, fmt.Errorf("%w: %s: %w", ErrInvalid, messageID, err)
+	}
+	if err := check(messageID, e.ID, e.Type); err != nil {
+		return Event[Payload]{}, err
+	}
+	return e, nil
+}
+
+// TypeOf reads only the type of an event, for who decides by it what the payload is. It is empty for what is no event.
+func TypeOf(contentType string, body []byte) string {
+	e, err := Unmarshal[json.RawMessage]("", contentType, body)
+	if err != nil {
+		return ""
+	}
+	return e.Type
+}
+
+func fromCloudEvent[Payload any](body []byte) (Event[Payload], error) {
+	var c cloudEvent
+	if err := json.Unmarshal(body, &c); err != nil {
+		return Event[Payload]{}, err
+	}
+	if c.SpecVersion != "1.0" {
+		return Event[Payload]{}, fmt.Errorf("specversion is %q; 1.0 is understood", c.SpecVersion)
+	}
+	e := Event[Payload]{
+		ID: c.ID, Type: c.Type, AggregateType: c.Source, AggregateID: c.Subject, OccurredAt: c.Time, TraceID: c.TraceID,
+	}
+	if len(c.Data) == 0 {
+		return e, nil
+	}
+	return e, json.Unmarshal(c.Data, &e.Payload)
+}
+
+// check holds an event to what it must have. An empty messageID is not compared.
+func check(messageID, id, kind string) error {
+	switch {
+	case id == "" || kind == "":
+		return fmt.Errorf("%w: %q lacks its id or its type", ErrInvalid, messageID)
+	case messageID != "" && id != messageID:
+		return fmt.Errorf("%w: message %q holds event %q", ErrInvalid, messageID, id)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package envelope_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/envelope"
+)
+
+type paid struct {
+	Cents int64 `json:"cents"`
+}
+
+var event = envelope.Event[paid]{
+	ID: "1001", Type: "order.paid", AggregateType: "order", AggregateID: "o-7", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+	OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Payload: paid{1999},
+}
+
+func TestBothFormsSayTheSame(t *testing.T) {
+	t.Parallel()
+	for kind, row := range map[string]struct {
+		marshal func(envelope.Event[paid]) ([]byte, error)
+		want    string
+	}{
+		envelope.ContentType: {envelope.Marshal[paid], `{"eventId":"1001","eventType":"order.paid","aggregateType":"order",` +
+			`"aggregateId":"o-7","occurredAt":"2026-01-02T03:04:05Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","payload":{"cents":1999}}`},
+		envelope.CloudEventContentType: {envelope.MarshalCloudEvent[paid], `{"specversion":"1.0","id":"1001","type":"order.paid",` +
+			`"source":"order","subject":"o-7","time":"2026-01-02T03:04:05Z","traceid":"4bf92f3577b34da6a3ce929d0e0e4736",` +
+			`"datacontenttype":"application/json","data":{"cents":1999}}`},
+	} {
+		body, err := row.marshal(event)
+		if err != nil || string(body) != row.want {
+			t.Errorf("%s: %s, %v", kind, body, err)
+		}
+		for _, contentType := range []string{kind, kind + "; charset=utf-8"} {
+			if got, err := envelope.Unmarshal[paid]("1001", contentType, body); err != nil || got != event {
+				t.Errorf("%s: read %+v, %v", contentType, got, err)
+			}
+		}
+		if got := envelope.TypeOf(kind, body); got != "order.paid" {
+			t.Errorf("%s: type %q", kind, got)
+		}
+	}
+}
+
+func TestWhatIsNoEventIsInvalid(t *testing.T) {
+	t.Parallel()
+	for body, kind := range map[string]string{
+		`not JSON`: "", `{}`: "", `{"eventId":"1001"}`: "", `{"eventType":"order.paid"}`: "",
+		`{"eventId":"1002","eventType":"order.paid"}`:                              "another id",
+		`{"eventId":"1001","eventType":"order.paid","payload":{"cents":"a lot"}}`:  "nonsense data",
+		`{"eventId":"1001","eventType":"order.paid","occurredAt":"yesterday"}`:     "nonsense time",
+		`{"specversion":"0.3","id":"1001","type":"order.paid","source":"order"}`:   envelope.CloudEventContentType,
+		`{"specversion":"1.0","id":"1001","type":"a","source":"b","data":"a lot"}`: envelope.CloudEventContentType,
+	} {
+		if _, err := envelope.Unmarshal[paid]("1001", kind, []byte(body)); !errors.Is(err, envelope.ErrInvalid) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	if envelope.TypeOf("", []byte("{")) != "" {
+		t.Error("nonsense has a type")
+	}
+	bare := envelope.Event[paid]{ID: "1001", Type: "order.paid"}
+	if _, err := envelope.MarshalCloudEvent(bare); err == nil || !strings.Contains(err.Error(), "AggregateType") {
+		t.Errorf("without a source: %v", err)
+	}
+	if _, err := envelope.Marshal(envelope.Event[paid]{ID: "1001"}); !errors.Is(err, envelope.ErrInvalid) {
+		t.Errorf("without a type: %v", err)
+	}
+}

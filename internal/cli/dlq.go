@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+)
+
+// dlqCommand looks after the dead letters of consumers. It talks to RabbitMQ, not to a coordinator.
+type dlqCommand struct {
+	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
+	Show    dlqShowCommand    `cmd:"" help:"Show one dead letter."`
+	Replay  dlqReplayCommand  `cmd:"" help:"Publish dead letters once more, to their original exchange and routing key."`
+	Discard dlqDiscardCommand `cmd:"" help:"Remove dead letters for good."`
+}
+
+// dlqFlags are those of every command about dead letters.
+type dlqFlags struct {
+	AMQPURL string        `name:"amqp-url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
+	Queue   string        `required:"" help:"The dead-letter queue, such as payments.dead." placeholder:"NAME"`
+	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
+	Output  string        `default:"table" enum:"table,json" help:"table for people, json for programs."`
+}
+
+// letters runs work on the queue, and puts its error into words for the one who typed.
+func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Context, *consumer.DeadLetters) error) error {
+	url := f.AMQPURL
+	if url == "" {
+		settings, err := s.load(nil)
+		if err != nil {
+			return usageError{err}
+		}
+		url = strings.Join(settings.AMQP.URLs, ",")
+	}
+	dead, err := consumer.NewDeadLetters(url, nil, f.Queue)
+	if err != nil {
+		return usageError{fmt.Errorf("%w; name the broker with --amqp-url or amqp.url", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	err = work(ctx, dead)
+	if errors.Is(err, consumer.ErrNoLetter) {
+		return notFoundError{err}
+	}
+	return err
+}
+
+// letter is a dead letter as --output json prints it.
+type letter struct {
+	Producer      string            `json:"producer"`
+	ID            string            `json:"id"`
+	Queue         string            `json:"queue,omitempty"`
+	Reason        string            `json:"reason,omitempty"`
+	FirstCause    string            `json:"first_cause,omitempty"`
+	FirstFailedAt string            `json:"first_failed_at,omitempty"`
+	Retries       int               `json:"retries"`
+	Attempt       int               `json:"attempt"`
+	Exchange      string            `json:"exchange"`
+	RoutingKey    string            `json:"routing_key"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	Body          []byte            `json:"body"`
+}
+
+func newLetter(l consumer.Letter) letter {
+	return letter{
+		Producer: l.Producer, ID: l.ID, Queue: l.Queue, Reason: l.Reason, FirstCause: l.FirstCause,
+		FirstFailedAt: l.FirstFailedAt, Retries: l.Retries, Attempt: l.Attempt, Exchange: l.Exchange,
+		RoutingKey: l.RoutingKey, ContentType: l.ContentType, Headers: l.Headers, Body: l.Body,
+	}
+}
+
+type dlqListCommand struct {
+	dlqFlags
+	Limit int `default:"100" help:"How many at most."`
+}
+
+// Run prints dead letters.
+func (c *dlqListCommand) Run(ctx context.Context, s *session) error {
+	if c.Limit < 1 {
+		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
+	}
+	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		found, err := dead.List(ctx, c.Limit)
+		if err != nil {
+			return err
+		}
+		if c.Output == outputJSON {
+			letters := make([]letter, len(found))
+			for i, l := range found {
+				letters[i] = newLetter(l)
+			}
+			return s.printJSON(map[string]any{"letters": letters})
+		}
+		if len(found) == 0 {
+			_, err := fmt.Fprintln(s.Out, "no dead letters")
+			return err
+		}
+		rows := [][]string{{"MESSAGE", "QUEUE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
+		for _, l := range found {
+			rows = append(rows, []string{
+				l.Producer + "/" + l.ID, l.Queue, strconv.Itoa(l.Retries), l.Exchange, l.RoutingKey, shorten(l.Reason),
+			})
+		}
+		return s.printTable(rows)
+	})
+}
+
+type dlqShowCommand struct {
+	dlqFlags
+	Name string `arg:"" help:"The message, such as orders/1001." name:"PRODUCER/ID"`
+}
+
+// Run prints one dead letter.
+func (c *dlqShowCommand) Run(ctx context.Context, s *session) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		l, err := dead.Show(ctx, c.Name)
+		if err != nil {
+			return err
+		}
+		if c.Output == outputJSON {
+			return s.printJSON(newLetter(l))
+		}
+		if err := s.printTable([][]string{
+			{"message", l.Producer + "/" + l.ID},
+			{"queue", l.Queue},
+			{"exchange", l.Exchange},
+			{"routing key", l.RoutingKey},
+			{"reason", l.Reason},
+			{"first cause", l.FirstCause},
+			{"first failed", l.FirstFailedAt},
+			{"retries", strconv.Itoa(l.Retries)},
+			{"body", fmt.Sprintf("%d bytes", len(l.Body))},
+		}); err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(s.Out, preview(l.Body))
+		return err
+	})
+}
+
+type dlqReplayCommand struct {
+	dlqFlags
+	All   bool     `help:"All that are there now."`
+	Names []string `arg:"" optional:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
+}
+
+// Run replays dead letters.
+func (c *dlqReplayCommand) Run(ctx context.Context, s *session) error {
+	if c.All == (len(c.Names) > 0) {
+		return usageError{errors.New("name the messages to replay, or say --all")}
+	}
+	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		n, err := dead.Replay(ctx, c.Names...)
+		if err == nil && n < len(c.Names) {
+			err = c.missing(len(c.Names)-n, len(c.Names))
+		}
+		return errors.Join(err, c.tell(s, "replayed", n))
+	})
+}
+
+type dlqDiscardCommand struct {
+	dlqFlags
+	Names []string `arg:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
+}
+
+// Run removes dead letters.
+func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		n, err := dead.Discard(ctx, c.Names...)
+		if err == nil && n < len(c.Names) {
+			err = c.missing(len(c.Names)-n, len(c.Names))
+		}
+		return errors.Join(err, c.tell(s, "discarded", n))
+	})
+}
+
+// tell prints what was done.
+func (f *dlqFlags) tell(s *session, done string, n int) error {
+	if f.Output == outputJSON {
+		return s.printJSON(map[string]any{done: n})
+	}
+	_, err := fmt.Fprintln(s.Out, done, n)
+	return err
+}
+
+// missing says that some of those that were named are not there.
+func (f *dlqFlags) missing(n, named int) error {
+	return fmt.Errorf("%d of the %d named are not in %s: %w", n, named, f.Queue, consumer.ErrNoLetter)
+}
