@@ -114,16 +114,21 @@ func killAt(enough func(w *world) bool, points ...point) func(context.Context, *
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		k := &killer{w: w, struck: make(chan *coordinator, 1)}
 		w.on(k.hear)
-		for hunting := true; hunting && (ctx.Err() == nil || !enough(w)); {
+		for hunting := true; hunting; {
+			satisfied := enough(w) // while nobody is aimed at
+			if satisfied && ctx.Err() != nil {
+				break
+			}
 			k.aim(points[random.IntN(len(points))], random.IntN(10))
-			over := ctx.Done()
-			if !enough(w) {
-				over = nil
+			var over <-chan struct{}
+			if satisfied {
+				over = ctx.Done()
 			}
 			select {
 			case c := <-k.struck:
 				k.revive(c)
 			case <-over:
+				hunting = false
 			case <-time.After(patience):
 				hunting = false // and the judge will say so
 			}
