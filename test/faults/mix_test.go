@@ -55,7 +55,9 @@ const memoryBound = 1 << 30
 
 func mixRow() row {
 	m := &mix{counts: map[string]int{}}
-	world := options{redis: durable.redis, ownBroker: true}
+	// Asked as often as by default: a Send may wait for its answer longer than a few questions take here, and would find
+	// its message set aside.
+	world := options{redis: durable.redis, ownBroker: true, settings: []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}}
 	return row{name: "mix", copies: true, litters: true, world: world, fault: m.run, judge: m.judge}
 }
 
