@@ -68,12 +68,12 @@ func (s *sick) run(ctx context.Context, w *world, _ *rand.Rand) {
 	servers.Eventually(w.t, patience/2, "all that the healthy producers committed is delivered", func() bool {
 		return w.ledger.UndeliveredOf("forgetful/")+w.ledger.UndeliveredOf("kept/") == 0
 	})
-	s.left = len(w.ledger.Undelivered())
+	s.left = w.ledger.UndeliveredOf("")
 	w.ledger.Fault("the dead, the hanging and the slow producer are well again")
 	close(s.well)
 	s.dead.serve()
 	servers.Eventually(w.t, patience, "what waited for them is delivered", func() bool {
-		return len(w.ledger.Undelivered()) == 0
+		return w.ledger.UndeliveredOf("") == 0
 	})
 }
 

@@ -208,8 +208,10 @@ func (l *Ledger) Undelivered() map[string]Entry {
 
 // UndeliveredOf counts those whose keys begin with prefix.
 func (l *Ledger) UndeliveredOf(prefix string) (n int) {
-	for key := range l.Undelivered() {
-		if strings.HasPrefix(key, prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.entries {
+		if strings.HasPrefix(key, prefix) && e.Accepted && e.Fate == Committed && len(e.Copies) == 0 {
 			n++
 		}
 	}

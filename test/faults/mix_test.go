@@ -133,7 +133,7 @@ func (m *mix) report(w *world) {
 	ids, committed, copies := w.ledger.Totals()
 	flagged, _ := w.ledger.Flagged()
 	w.t.Logf("%v: %d ids, %d committed, %d of them not delivered yet, %d copies (%d flagged); %s",
-		time.Since(m.began).Round(time.Second), ids, committed, len(w.ledger.Undelivered()), copies, flagged, m.faults())
+		time.Since(m.began).Round(time.Second), ids, committed, w.ledger.UndeliveredOf(""), copies, flagged, m.faults())
 }
 
 func (m *mix) judge(t *testing.T, w *world, _ *load, _ End) {

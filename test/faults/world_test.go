@@ -300,7 +300,7 @@ func (w *world) drain(within time.Duration) (end End) {
 			w.t.Fatal("the coordinators do not say what is on its way")
 		}
 		// What was published may still be on its way to a consumer.
-		if over || ok && okToo && len(underway) == 0 && (len(w.ledger.Undelivered()) <= len(aside)) {
+		if over || ok && okToo && len(underway) == 0 && (w.ledger.UndeliveredOf("") <= len(aside)) {
 			break
 		}
 		poll := time.NewTimer(200 * time.Millisecond)
