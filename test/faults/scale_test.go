@@ -29,7 +29,9 @@ var backlogSize = flag.Int("backlog", 200_000, "F47: how many pending and how ma
 
 // usualLeases are as long as they are by default. Where no owner dies but much waits in memory, the short ones of the other
 // rows would end under messages on a busy machine, and copies would be nothing to wonder at.
-var usualLeases = []string{"MSGHANDLER_CONFIRM_LEASE=30s", "MSGHANDLER_SEND_LEASE=30s"}
+var usualLeases = []string{
+	"MSGHANDLER_CONFIRM_LEASE=30s", "MSGHANDLER_SEND_LEASE=30s", "MSGHANDLER_SEND_CONFIRM_TIMEOUT=10s",
+}
 
 // backlog is F47: so many pending and so many sendable messages that are all due when the coordinators start.
 type backlog struct {
