@@ -169,3 +169,22 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 		t.Errorf("the health check of a coordinator that is not there ends with %v:\n%s", command.ProcessState, out)
 	}
 }
+
+// What is written down to be typed after "msghandler serve" must be known to it.
+func TestFlagsOfServeThatAreWrittenDownExist(t *testing.T) {
+	command := regexp.MustCompile(`msghandler serve((?:\s+\\?\s*--\S+)+)`)
+	flag := regexp.MustCompile(`--([a-z_.-]+)=`)
+	for _, page := range []string{"README.md", "internal/cli/demo/coordinator.go"} {
+		found := command.FindAllString(read(t, page), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no such command any more: take it out of this test", page)
+		}
+		for _, typed := range found {
+			for _, name := range flag.FindAllStringSubmatch(typed, -1) {
+				if _, known := config.Find(name[1]); !known {
+					t.Errorf("%s: serve knows no flag --%s", page, name[1])
+				}
+			}
+		}
+	}
+}

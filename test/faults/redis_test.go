@@ -81,7 +81,6 @@ func busyScripts(ctx context.Context, w *world, _ *rand.Rand) {
 	w.felt("BUSY")
 }
 
-// allReady waits until every coordinator is ready.
 // felt demands that Redis, since it was started, has answered a client with an error of that code.
 func (w *world) felt(code string) {
 	w.t.Helper()

@@ -221,6 +221,7 @@ func (w *world) ready(c *coordinator) {
 	})
 }
 
+// allReady waits until every coordinator is ready.
 func (w *world) allReady() {
 	w.t.Helper()
 	for _, c := range w.coordinators {

@@ -84,7 +84,7 @@ func (c *coordinator) start(ctx context.Context) error {
 		case <-ticker.C:
 		case <-done:
 			return errors.New("the coordinator has ended before it was ready; " +
-				"to see why, try: msghandler serve --redis-url=embedded: --amqp-url=embedded")
+				"to see why, try: msghandler serve --redis.url=embedded: --amqp.url=embedded")
 		case <-ctx.Done():
 			return ctx.Err()
 		}
