@@ -21,7 +21,7 @@ type dlqCommand struct {
 
 // dlqFlags are those of every command about dead letters.
 type dlqFlags struct {
-	AMQPURL string        `name:"amqp-url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
+	AMQPURL string        `name:"amqp.url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
 	Queue   string        `required:"" help:"The dead-letter queue, such as payments.dead." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
 	Output  string        `default:"table" enum:"table,json" help:"table for people, json for programs."`
@@ -39,7 +39,7 @@ func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Co
 	}
 	dead, err := consumer.NewDeadLetters(url, nil, f.Queue)
 	if err != nil {
-		return usageError{fmt.Errorf("%w; name the broker with --amqp-url or amqp.url", err)}
+		return usageError{fmt.Errorf("%w; name the broker with --amqp.url, or in the configuration", err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()

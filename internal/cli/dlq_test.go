@@ -58,7 +58,7 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	dlq("replay", queue, "--all").want(t, 0, "replayed 2\n", "")
 	dlq("list", queue).want(t, 0, "no dead letters\n", "")
 	dlq("list", "--queue=nowhere").want(t, 1, "", "NOT_FOUND")
-	dlq("list", queue, "--amqp-url=redis://x").want(t, 2, "", "--amqp-url")
+	dlq("list", queue, "--amqp.url=redis://x").want(t, 2, "", "--amqp.url")
 	if q, err := ch.QueueDeclarePassive("payments", true, false, false, false, nil); err != nil || q.Messages != 3 {
 		t.Errorf("%d came back, %v", q.Messages, err)
 	}
