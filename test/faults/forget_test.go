@@ -213,7 +213,7 @@ func sendAgain(t *testing.T, w *world, l *load) {
 		}
 		name, id, _ := strings.Cut(key, "/")
 		for _, u := range l.users {
-			if s, is := u.(*service); is && s.name == name && s.repeat(t, id, e) {
+			if r, can := u.(repeater); can && r.called() == name && r.repeat(t, id, e) {
 				w.forgot.unmarked++
 			}
 		}
@@ -223,6 +223,12 @@ func sendAgain(t *testing.T, w *world, l *load) {
 		len(missing), w.forgot.unmarked)
 }
 
+// repeater is a user who can send a message of earlier again.
+type repeater interface {
+	called() string
+	repeat(t *testing.T, id string, e Entry) (unmarked bool)
+}
+
 // repeat sends a message of earlier again. It says whether the marker that its Send had left is gone, so that the
 // business was run again, and found its own data.
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
@@ -230,16 +236,12 @@ func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	key := s.key(id)
 	_, marked := s.told.Load(key)
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
-	err := s.sdk.Send(t.Context(), m, func(context.Context) error {
-		unmarked = marked
-		s.ledger.Decide(key, Committed)
-		return nil
-	})
+	err := s.send(t.Context(), m, deed{id: id, key: key})
 	if err != nil && !errors.Is(err, producer.ErrAlreadyCommitted) {
 		t.Errorf("%s sent again: %v", key, err)
 	}
 	s.ledger.Noted(key, "producer", "has sent it again")
-	return unmarked
+	return marked && err == nil
 }
 
 // copiesFlagged demands that messages were sent a second time: they were done, and Redis forgot it.

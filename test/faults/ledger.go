@@ -228,6 +228,18 @@ func (l *Ledger) Delivered(key string) int {
 	return 0
 }
 
+// DeliveredIDs counts the messages of which there was a copy.
+func (l *Ledger) DeliveredIDs() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if len(e.Copies) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Further counts the copies beyond the first of each message.
 func (l *Ledger) Further() (copies int) {
 	l.mu.Lock()
