@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/producer"
@@ -20,6 +21,8 @@ type shop struct {
 	database database
 	db       *sql.DB
 	store    *sqlmarker.Store
+	// repeated counts the messages that were forgotten, and sent again.
+	repeated int
 }
 
 // lockTimeout is below confirm.timeout, as world.start sets it.
@@ -57,6 +60,7 @@ func (s *shop) sell(ctx context.Context, m producer.Message, d deed) error {
 		})
 	case d.lingers() && s.database.oneWriter():
 		err = s.sdk.Send(ctx, m, func(ctx context.Context) error {
+			s.ledger.Accepted(d.key)
 			wait(d.slow)
 			return inTx(ctx)
 		})
@@ -98,6 +102,13 @@ func (s *shop) act(ctx context.Context, id string, random *rand.Rand) {
 	if len(there) > 0 {
 		s.ledger.Decide(s.key(id), Committed)
 	}
+}
+
+// repeat is recognised by the marker's row, which stands also when it was let go.
+func (s *shop) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
+	t.Helper()
+	s.repeated++
+	return s.service.repeat(t, id, e)
 }
 
 // tell brings what the database says into the ledger, when no transaction is running any more.
