@@ -24,6 +24,8 @@ const (
 	Contradiction Verdict = "CONTRADICTION"
 	// Leftover: something in Redis besides traces that expire, or a marker that nobody deleted.
 	Leftover Verdict = "LEFTOVER"
+	// Effect: delivered, and its consumers' database does not hold its effect exactly once.
+	Effect Verdict = "EFFECT"
 	// Account: the coordinators' counts disagree with the ledger.
 	Account Verdict = "ACCOUNT"
 )
@@ -45,6 +47,8 @@ type End struct {
 	Left []string
 	// Markers holds the messages whose markers are still there though their fate is known.
 	Markers []string
+	// Effects holds how often each message had its effect; nil where nobody keeps them.
+	Effects map[string]int
 	// Counted is how many messages the coordinators say they published, all copies; -1 where they do not know, as
 	// after a crash.
 	Counted int
@@ -102,6 +106,9 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	}
 	if e.Said[Committed] && e.Said[RolledBack] {
 		say(Contradiction, "the producer said both committed and rolled back")
+	}
+	if had := end.Effects[key]; end.Effects != nil && had != min(1, len(e.Copies)) {
+		say(Effect, "it came %d times, and had its effect %d times", len(e.Copies), had)
 	}
 	unflagged := 0
 	for i, c := range e.Copies {

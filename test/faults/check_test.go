@@ -58,6 +58,10 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		"both verdicts":     {Contradiction, End{Counted: 1}, append(delivered[:4:4], both)},
 		"left in Redis":     {Leftover, End{Counted: 1, Left: []string{"msghandler:{00}:p:m:1"}}, delivered},
 		"undeleted marker":  {Leftover, End{Counted: 1, Markers: []string{"p/1"}}, delivered},
+		"no effect":         {Effect, End{Counted: 1, Effects: map[string]int{}}, delivered},
+		"one effect":        {"", End{Counted: 1, Effects: map[string]int{"p/1": 1}}, delivered},
+		"two effects":       {Effect, End{Counted: 1, Effects: map[string]int{"p/1": 2}}, delivered},
+		"effect of nothing": {Effect, End{SetAside: one, AsideExplained: true, Effects: map[string]int{"p/1": 1}}, clean},
 		"miscounted":        {Account, End{Counted: 2}, delivered},
 	} {
 		t.Run(name, func(t *testing.T) {

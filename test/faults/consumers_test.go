@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,18 +18,26 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/consumer/dedup"
 	dedupredis "github.com/msghandler/msghandler/consumer/dedup/redis"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // What happens to consumers.
 var consumerRows = []row{
-	{name: "F30", copies: true, world: options{consume: consumeInProcesses}, fault: nothing, judge: oneEffectEach},
+	{
+		name: "F30", copies: true, world: options{consume: consumeInProcesses(withRedis)}, fault: nothing,
+		judge: oneEffectEach,
+	},
+	{
+		name: "F30_sql", copies: true, world: options{consume: consumeInProcesses(withSQL)}, fault: nothing,
+		judge: diedOnBothSides,
+	},
 }
 
-// The consumers' business database, a Redis. A consumer kills itself, as with kill -9, for as long as there is a death
-// left at one of its two points.
+const withRedis, withSQL = false, true
+
+// The consumers' business database, a Redis; with SQL it holds only what the test needs. A consumer kills itself, as with
+// kill -9, for as long as there is a death left at one of its two points.
 const (
 	deathsBefore = "deaths:before" // its effect
 	deathsAfter  = "deaths:after"  // its effect, and before anybody is told
@@ -53,9 +60,18 @@ type note struct {
 }
 
 // consumeInProcesses starts two consumers as processes, again and again as they die, until the test ends.
-func consumeInProcesses(w *world) {
-	server := servers.Redis(w.t)
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+func consumeInProcesses(sql bool) func(w *world) {
+	return func(w *world) {
+		orders := mortalConsumer{Broker: w.broker.URL, Redis: servers.Redis(w.t).Addr}
+		if sql {
+			orders.Database = &w.keepEffects().database
+		}
+		consumeAndDie(w, orders)
+	}
+}
+
+func consumeAndDie(w *world, orders mortalConsumer) {
+	client := goredis.NewClient(&goredis.Options{Addr: orders.Redis, ContextTimeoutEnabled: true})
 	w.business = client
 	for _, point := range []string{deathsBefore, deathsAfter} {
 		if err := client.Set(w.t.Context(), point, deaths, 0).Err(); err != nil {
@@ -67,7 +83,9 @@ func consumeInProcesses(w *world) {
 	for n := range 2 {
 		running.Go(func() {
 			for born := 0; ctx.Err() == nil; born++ {
-				err := consumeInProcess(ctx, w, server.Addr, *seed+uint64(100*born+n))
+				own := orders
+				own.Seed = *seed + uint64(100*born+n)
+				err := consumeInProcess(ctx, w, own)
 				if err != nil && ctx.Err() == nil {
 					w.t.Errorf("a consumer: %v", err)
 					return
@@ -80,9 +98,13 @@ func consumeInProcesses(w *world) {
 }
 
 // consumeInProcess runs one consumer until it kills itself, or the context's end does. Any other end is an error.
-func consumeInProcess(ctx context.Context, w *world, redis string, seed uint64) error {
+func consumeInProcess(ctx context.Context, w *world, orders mortalConsumer) error {
+	text, err := json.Marshal(orders)
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = []string{consumerVariable + "=" + w.broker.URL + " " + redis + " " + strconv.FormatUint(seed, 10)}
+	cmd.Env = []string{consumerVariable + "=" + string(text)}
 	if _, err := cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -115,9 +137,9 @@ func takeNotes(ctx context.Context, w *world) {
 	}
 }
 
-// oneEffectEach demands that every committed message had its effect once and no other had any, and that consumers died
-// at both points.
-func oneEffectEach(t *testing.T, w *world, _ *load, _ End) {
+// oneEffectEach demands that every committed message had its effect once and no other had any, where the checker cannot
+// see it, and that consumers died at both points.
+func oneEffectEach(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	committed := w.ledger.Committed()
 	var had map[string]string
@@ -130,6 +152,12 @@ func oneEffectEach(t *testing.T, w *world, _ *load, _ End) {
 			t.Errorf("%s had its effect %s times; committed: %t", key, times, committed[key])
 		}
 	}
+	diedOnBothSides(t, w, l, end)
+}
+
+// diedOnBothSides demands that consumers died at both points, and that copies came after the effect.
+func diedOnBothSides(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
 	count := func(key string) int {
 		n, err := w.business.Get(t.Context(), key).Int()
 		if err != nil && !errors.Is(err, goredis.Nil) {
@@ -139,31 +167,39 @@ func oneEffectEach(t *testing.T, w *world, _ *load, _ End) {
 	}
 	before, after := deaths-max(0, count(deathsBefore)), deaths-max(0, count(deathsAfter))
 	dropped := count(doubled)
-	t.Logf("%d effects; consumers died %d times before one and %d times after one; %d copies found it there",
-		len(had), before, after, dropped)
+	t.Logf("consumers died %d times before an effect and %d times after one; %d copies found it there", before, after,
+		dropped)
 	if before == 0 || after == 0 || dropped == 0 {
 		t.Error("the row proves nothing: nobody died at one of the points, or no copy came after the effect")
 	}
 }
 
-// consumerVariable makes this program a consumer: the broker's URL, its business database, and what it draws from.
+// consumerVariable makes this program a consumer. It holds a mortalConsumer.
 const consumerVariable = "FAULTS_CONSUMER"
+
+// mortalConsumer is a consumer that is a process of its own: where it consumes, its business database, which is Redis where
+// there is no other, and what it draws from.
+type mortalConsumer struct {
+	Broker, Redis string
+	Database      *database
+	Seed          uint64
+}
 
 // beConsumer consumes until it is killed, and most often kills itself.
 func beConsumer(orders string) error {
-	var broker, address string
-	var seed uint64
-	if _, err := fmt.Sscan(orders, &broker, &address, &seed); err != nil {
+	var m mortalConsumer
+	if err := json.Unmarshal([]byte(orders), &m); err != nil {
 		return err
 	}
-	business := goredis.NewClient(&goredis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1})
+	business := goredis.NewClient(&goredis.Options{Addr: m.Redis, ContextTimeoutEnabled: true, MaxRetries: -1})
 	defer business.Close()
-	handled, err := dedupredis.New(dedupredis.Config{Client: business, Consumer: "faults", Lease: time.Second})
+	d := doomed{business: business, random: rand.New(rand.NewPCG(m.Seed, m.Seed))}
+	handler, err := d.handler(m.Database)
 	if err != nil {
 		return err
 	}
 	c, err := consumer.New(consumer.Config{
-		URL: broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: []time.Duration{time.Second},
+		URL: m.Broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: []time.Duration{time.Second},
 	})
 	if err != nil {
 		return err
@@ -173,8 +209,7 @@ func beConsumer(orders string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop() // whoever started it is gone
 	}()
-	d := doomed{business: business, random: rand.New(rand.NewPCG(seed, seed))}
-	return c.Run(ctx, d.handler(handled))
+	return c.Run(ctx, d.noting(handler))
 }
 
 // doomed is a consumer's handler that dies now and then. Only one message is in its hands at a time.
@@ -183,9 +218,31 @@ type doomed struct {
 	random   *rand.Rand
 }
 
-// handler notes every copy, also those that deduplication drops.
-func (d doomed) handler(handled dedup.Store) consumer.Handler {
-	once := consumer.Chain(consumer.HandlerFunc(d.handle), consumer.Deduplicate(handled, quiet()))
+// handler lets each message have its effect once, by an inbox in the database, or in Redis behind deduplication.
+func (d doomed) handler(in *database) (consumer.Handler, error) {
+	if in == nil {
+		handled, err := dedupredis.New(dedupredis.Config{Client: d.business, Consumer: "faults", Lease: time.Second})
+		return consumer.Chain(consumer.HandlerFunc(d.handle), consumer.Deduplicate(handled, quiet())), err
+	}
+	kept, err := openEffects(context.Background(), *in)
+	if err != nil {
+		return nil, err
+	}
+	once := kept.handler(func(ctx context.Context) { d.mayDie(ctx, deathsBefore) })
+	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
+		err := once.Handle(ctx, got)
+		switch {
+		case err == nil:
+			d.mayDie(ctx, deathsAfter)
+		case errors.Is(err, consumer.ErrDuplicate):
+			return errors.Join(err, d.business.Incr(ctx, doubled).Err())
+		}
+		return err
+	}), nil
+}
+
+// noting notes every copy, also those that are dropped.
+func (d doomed) noting(once consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
 		content := NewContent(got.Exchange, got.RoutingKey, got.Body)
 		n, err := json.Marshal(note{got.Key(), Copy{content, got.Attempt, got.Redelivered}})

@@ -35,7 +35,7 @@ type sick struct {
 
 func sickRow() row {
 	s := &sick{}
-	return row{name: "F11", world: options{settings: usualLeases, before: s.meet}, fault: s.run, judge: s.judge}
+	return row{name: "F11", world: options{bare: true, settings: usualLeases, before: s.meet}, fault: s.run, judge: s.judge}
 }
 
 // meet makes the three. The dead one has an address, and nobody there.
@@ -128,6 +128,7 @@ const floodLimit = 20_000
 func floodRow() row {
 	f := &flood{}
 	return row{name: "F34", world: options{
+		bare:     true,
 		settings: []string{fmt.Sprintf("MSGHANDLER_LIMITS_UNFINISHED=%d", floodLimit)}, before: f.meet,
 	}, fault: f.run, judge: f.judge}
 }

@@ -43,6 +43,11 @@ var forgetRows = []row{
 		world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
 	},
 	{
+		name: "F14_resend", copies: true, litters: true, users: keepers, fault: powerCut(unrouted), heal: sendAgain,
+		judge: relaysSent,
+		world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
+	},
+	{
 		name: "F15", copies: true, litters: true, fault: failOver, heal: sendAgain, judge: copiesFlagged,
 		world: options{once: true, replica: true},
 	},
@@ -56,6 +61,8 @@ var forgetRows = []row{
 type forgotten struct {
 	// from and to bound when that was.
 	from, to time.Time
+	// surely and back bound when all that was acknowledged is forgotten.
+	surely, back time.Time
 	// messages counts those that were not delivered by then; unmarked those of them whose markers were deleted.
 	messages, unmarked int
 }
@@ -76,8 +83,10 @@ func powerCut(routed bool) func(context.Context, *world, *rand.Rand) {
 		}
 		w.forgot.from = time.Now()
 		earlier := w.redis.Copy()
+		w.forgot.surely = time.Now()
 		w.ledger.Fault("what comes now is forgotten")
 		wait(time.Second)
+		w.forgot.back = time.Now()
 		w.redis.PutBack(earlier)
 		w.ledger.Fault("Redis is back as it was a second ago")
 		w.regressed()
@@ -213,7 +222,7 @@ func sendAgain(t *testing.T, w *world, l *load) {
 		}
 		name, id, _ := strings.Cut(key, "/")
 		for _, u := range l.users {
-			if s, is := u.(*service); is && s.name == name && s.repeat(t, id, e) {
+			if r, can := u.(repeater); can && r.called() == name && r.repeat(t, id, e) {
 				w.forgot.unmarked++
 			}
 		}
@@ -223,6 +232,12 @@ func sendAgain(t *testing.T, w *world, l *load) {
 		len(missing), w.forgot.unmarked)
 }
 
+// repeater is a user who can send a message of earlier again.
+type repeater interface {
+	called() string
+	repeat(t *testing.T, id string, e Entry) (unmarked bool)
+}
+
 // repeat sends a message of earlier again. It says whether the marker that its Send had left is gone, so that the
 // business was run again, and found its own data.
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
@@ -230,16 +245,12 @@ func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	key := s.key(id)
 	_, marked := s.told.Load(key)
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
-	err := s.sdk.Send(t.Context(), m, func(context.Context) error {
-		unmarked = marked
-		s.ledger.Decide(key, Committed)
-		return nil
-	})
+	err := s.send(t.Context(), m, deed{id: id, key: key})
 	if err != nil && !errors.Is(err, producer.ErrAlreadyCommitted) {
 		t.Errorf("%s sent again: %v", key, err)
 	}
 	s.ledger.Noted(key, "producer", "has sent it again")
-	return unmarked
+	return marked && err == nil
 }
 
 // copiesFlagged demands that messages were sent a second time: they were done, and Redis forgot it.
@@ -262,17 +273,32 @@ func copiesUnmarked(t *testing.T, w *world, l *load, end End) {
 }
 
 // markersGone demands that messages were forgotten after their markers had been deleted: the fault of before_publish.
-func markersGone(t *testing.T, w *world, _ *load, _ End) {
+func markersGone(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	if w.forgot.unmarked == 0 {
 		t.Errorf("of %d forgotten messages none had lost its marker", w.forgot.messages)
 	}
+	shopsRepeated(t, l)
+}
+
+// shopsRepeated demands that each shop had messages that were forgotten. Each was recognised when it was sent again.
+func shopsRepeated(t *testing.T, l *load) {
+	t.Helper()
+	for _, u := range l.users {
+		if s, is := u.(*shop); is {
+			t.Logf("%s: %d forgotten messages, all recognised by their rows", s.name, s.repeated)
+			if s.repeated == 0 {
+				t.Errorf("nothing of %s was forgotten", s.name)
+			}
+		}
+	}
 }
 
 // markersKept demands that the producers still had the markers of all that was forgotten.
-func markersKept(t *testing.T, w *world, _ *load, _ End) {
+func markersKept(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	if w.forgot.messages == 0 || w.forgot.unmarked > 0 {
 		t.Errorf("%d messages were forgotten, %d of them without their marker", w.forgot.messages, w.forgot.unmarked)
 	}
+	shopsRepeated(t, l)
 }

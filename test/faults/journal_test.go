@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// journal is the database of a producer that is a process of its own: a file of lines, one for each thing that is known
-// for good. The line of a transaction's end is its business data and its marker at once. What was being written when the
-// process died is no line, and did not happen.
+// journal is what a producer that is a process of its own knows for good: a file of lines, one for each thing. Where it
+// has no other database the line of a transaction's end is its business data. What was being written when the process died
+// is no line, and did not happen.
 type journal struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -30,7 +29,6 @@ const (
 	lineAccepted   = "accepted"
 	lineEnded      = "ended" // as committed or rolled back
 	lineSaid       = "said"
-	lineForgotten  = "forgotten"
 	lineSurprised  = "surprised"
 	lineSettled    = "settled"
 	wordCommitted  = "committed"
@@ -124,43 +122,6 @@ func (j *journal) end(id string, fate Fate, inside func()) Fate {
 
 // ended ends a transaction, or learns how it ended.
 func (j *journal) ended(id string, fate Fate) Fate { return j.end(id, fate, func() {}) }
-
-// Put implements marker.Store.
-func (j *journal) Put(_ context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
-	standing := map[string]marker.Verdict{}
-	for _, id := range ids {
-		standing[id] = verdictOf(j.ended(id, map[bool]Fate{true: Committed, false: RolledBack}[v == marker.Committed]))
-	}
-	return standing, nil
-}
-
-// Lookup implements marker.Store. The last question plants the tombstone.
-func (j *journal) Lookup(_ context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
-	found := map[string]marker.Verdict{}
-	for _, id := range ids {
-		fate := j.fate(id)
-		if fate == Undecided && final {
-			fate = j.ended(id, RolledBack)
-		}
-		if fate != Undecided {
-			found[id] = verdictOf(fate)
-		}
-	}
-	return found, nil
-}
-
-// Delete implements marker.Store. What is known stays known; only the note that somebody waits for it goes.
-func (j *journal) Delete(_ context.Context, ids []string) error {
-	for _, id := range ids {
-		j.note(lineForgotten, id, "")
-	}
-	return nil
-}
-
-// Capabilities implements marker.Store.
-func (j *journal) Capabilities() marker.Capabilities {
-	return marker.Capabilities{SurvivesRestart: true, DecidesFinal: true}
-}
 
 func verdictOf(fate Fate) marker.Verdict {
 	return map[Fate]marker.Verdict{

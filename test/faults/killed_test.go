@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,17 +22,26 @@ import (
 type producerProcess struct {
 	mortal
 	ledger *Ledger
+	db     *sql.DB
 	deaths int
 	stop   func()
 }
 
-func newProducerProcess(w *world, name, redis string) *producerProcess {
+func newProducerProcess(w *world, name string) *producerProcess {
 	w.t.Helper()
 	p := &producerProcess{ledger: w.ledger, stop: func() {}, mortal: mortal{
-		Name: name, Redis: redis, Journal: filepath.Join(w.t.TempDir(), name), Listen: servers.Addresses(w.t, 1)[0],
+		Name: name, Journal: filepath.Join(w.t.TempDir(), name), Listen: servers.Addresses(w.t, 1)[0],
 		Coordinators: w.targets(),
 	}}
 	w.t.Cleanup(func() { p.stop() })
+	return p
+}
+
+// newMortalShop is one with a database, which this process reads too.
+func newMortalShop(w *world, name string, d database) *producerProcess {
+	w.t.Helper()
+	p := newProducerProcess(w, name)
+	p.Database, p.db = &d, d.opened(w.t, orderTable)
 	return p
 }
 
@@ -112,7 +122,7 @@ func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 		t.Fatal(err)
 	}
 	for _, l := range lines {
-		key := p.Name + "/" + l.id
+		key := p.key(l.id)
 		switch l.what {
 		case lineSending:
 			p.ledger.Sending(key, NewContent(exchange, p.Name, mortalBody(l.id)))
@@ -126,15 +136,31 @@ func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 			surprises = append(surprises, key+": "+l.more)
 		}
 	}
+	if p.db == nil {
+		return surprises
+	}
+	there, err := orders(t.Context(), p.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range there {
+		if p.ledger.Decide(p.key(id), Committed) != Committed {
+			surprises = append(surprises, p.key(id)+": there is an order of what never commits")
+		}
+	}
 	return surprises
 }
 
-// killProducers lets two producers die at each step of their life, in an order that is drawn: one whose markers are part
-// of its transactions, and one whose markers are in Redis.
+func (p *producerProcess) key(id string) string { return p.Name + "/" + id }
+
+// killProducers lets three producers die at each step of their life, in an order that is drawn: two whose markers are part
+// of their transactions, and one whose markers are in Redis.
 func killProducers(_ context.Context, w *world, random *rand.Rand) {
 	w.processes = []*producerProcess{
-		newProducerProcess(w, "mortal", ""), newProducerProcess(w, "mortal-redis", servers.Redis(w.t).Addr),
+		newMortalShop(w, "mortal-sqlite", newSQLite(w.t)), newMortalShop(w, "mortal-postgresql", newPostgreSQL(w.t)),
+		newProducerProcess(w, "mortal-redis"),
 	}
+	w.processes[2].Redis = servers.Redis(w.t).Addr
 	lives := make(chan error)
 	for _, p := range w.processes {
 		own := rand.New(rand.NewPCG(random.Uint64(), 0))

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -89,7 +91,9 @@ func lateUsers(w *world) []user {
 	strict := &tooLateToCommit{plain: newPlain(w, "strict"), operator: newOperator(w)}
 	sdk := &lateSDK{service: newService(w, "hesitant-sdk", memory.New()), operator: newOperator(w)}
 	sdk.open = true
-	return []user{hesitant, strict, sdk}
+	shop := &lateShop{shop: newShop(w, "hesitant-sql", newPostgreSQL(w.t), soonBusy), operator: newOperator(w)}
+	shop.db.SetMaxOpenConns(5 * connections) // many transactions are open at once, and Confirm needs one too
+	return []user{hesitant, strict, sdk, shop}
 }
 
 // late ends its transactions when the coordinators have stopped asking. It has no tombstone, so its messages are set
@@ -202,15 +206,79 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 	l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ROLLED_BACK))
 }
 
+// lateShop has its markers in its transactions. One half of them holds its marker over the last question, which nobody can
+// answer then; the other half begins when the last question has been answered by a tombstone.
+type lateShop struct {
+	*shop
+	operator      operator
+	aside, barred atomic.Int64
+}
+
+// soonBusy waits for few of the transactions that one question is about.
+func soonBusy(c *sqlmarker.Config) { c.LockTimeout = 50 * time.Millisecond }
+
+func (l *lateShop) act(ctx context.Context, id string, random *rand.Rand) {
+	d := l.draw(id, random)
+	l.ledger.Sending(d.key, NewContent(exchange, l.name, d.body))
+	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: l.name, Body: d.body}
+	if d.way%2 == 0 {
+		l.isBarred(ctx, m, d)
+	} else {
+		l.holdsOn(ctx, m, d)
+	}
+}
+
+// isBarred: its transaction fails at the marker.
+func (l *lateShop) isBarred(ctx context.Context, m producer.Message, d deed) {
+	err := l.sdk.Send(ctx, m, func(ctx context.Context) error {
+		l.ledger.Accepted(d.key)
+		l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ROLLED_BACK))
+		return l.store.InTx(m, l.order(deed{id: d.id, key: d.key}))(ctx)
+	})
+	l.expect(d.key, err, producer.ErrRolledBack)
+	l.barred.Add(1)
+}
+
+// holdsOn: its transaction ends when the message is set aside. A commit's Submit brings it back; after a rollback an
+// operator asks again.
+func (l *lateShop) holdsOn(ctx context.Context, m producer.Message, d deed) {
+	fails := d.way%3 == 0
+	err := l.store.Send(ctx, l.sdk, m, func(ctx context.Context, tx *sql.Tx) error {
+		if err := l.order(deed{id: d.id, key: d.key})(ctx, tx); err != nil {
+			return err
+		}
+		l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ABANDONED))
+		l.aside.Add(1)
+		if fails {
+			return errRefused
+		}
+		return nil
+	})
+	if !fails {
+		l.expect(d.key, err, nil)
+		return
+	}
+	l.expect(d.key, err, errRefused)
+	l.must(d, l.operator.retry(ctx, l.name, d.id))
+	l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ROLLED_BACK))
+}
+
 // wereSetAside demands that the coordinators count what was set aside as often as its producers saw it.
 func wereSetAside(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
-	seen := int(plain.aside.Load() + sdk.aside.Load())
+	shop := userOf[*lateShop](t, l)
+	seen := int(plain.aside.Load() + sdk.aside.Load() + shop.aside.Load())
 	counted := w.counted(`msghandler_moves_total{event="given_up",fate="stored"}`)
-	t.Logf("%d were set aside (%d of the SDK), %d counted; %d stopped by a tombstone", seen, sdk.aside.Load(), counted,
-		strict.refused.Load())
-	if counted != seen || plain.aside.Load() == 0 || sdk.aside.Load() == 0 || strict.refused.Load() == 0 {
+	t.Logf("%d were set aside (%d of the SDK, %d of them held their SQL marker), %d counted; %d stopped by a tombstone, "+
+		"%d by one in SQL", seen, sdk.aside.Load()+shop.aside.Load(), shop.aside.Load(), counted, strict.refused.Load(),
+		shop.barred.Load())
+	for _, n := range []*atomic.Int64{&plain.aside, &sdk.aside, &shop.aside, &strict.refused, &shop.barred} {
+		if n.Load() == 0 {
+			t.Error("one of the ways to be late was not taken")
+		}
+	}
+	if counted != seen {
 		t.Errorf("%d were seen set aside, %d are counted", seen, counted)
 	}
 }

@@ -228,6 +228,31 @@ func (l *Ledger) Delivered(key string) int {
 	return 0
 }
 
+// AcceptedIn counts a producer's committed messages whose half message was accepted in that time.
+func (l *Ledger) AcceptedIn(producer string, from, to time.Time) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.entries {
+		of := strings.HasPrefix(key, producer+"/")
+		if of && e.Accepted && e.Fate == Committed && e.AcceptedAt.After(from) && e.AcceptedAt.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// DeliveredIDs counts the messages of which there was a copy.
+func (l *Ledger) DeliveredIDs() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		if len(e.Copies) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Further counts the copies beyond the first of each message.
 func (l *Ledger) Further() (copies int) {
 	l.mu.Lock()

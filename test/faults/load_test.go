@@ -56,6 +56,8 @@ type witness struct {
 	seen []string
 }
 
+func (w *witness) called() string { return w.name }
+
 func (w *witness) key(id string) string { return w.name + "/" + id }
 
 // hear notes every definite verdict that leaves this producer.
@@ -123,6 +125,13 @@ func bodyOf(id string, size int) []byte { return bytes.Repeat([]byte(id+" "), si
 // repeated is the first of the ways that use an id more than once.
 const repeated = 94
 
+// silent commits and forgets its Submit, refuses rolls back, breaksOff ends without a word before its commit, and lingers
+// takes long.
+func (d deed) silent() bool    { return d.way >= 60 && d.way < 72 }
+func (d deed) refuses() bool   { return d.way >= 72 && d.way < 84 }
+func (d deed) breaksOff() bool { return d.way >= 84 && d.way < 89 }
+func (d deed) lingers() bool   { return d.way >= 89 && d.way < repeated }
+
 // repeats says whether the business is sent again, conflicts whether another one is sent under its id.
 func (d deed) repeats() bool   { return d.way >= repeated && d.way < 97 }
 func (d deed) conflicts() bool { return d.way >= 97 }
@@ -131,15 +140,15 @@ func (d deed) conflicts() bool { return d.way >= 97 }
 func (w *witness) transact(d deed) error {
 	w.ledger.Accepted(d.key)
 	switch {
-	case d.way >= 60 && d.way < 72: // commits in silence
+	case d.silent():
 		w.ledger.Decide(d.key, Committed)
 		return producer.ErrOutcomeUnknown
-	case d.way >= 72 && d.way < 84:
+	case d.refuses():
 		w.ledger.Decide(d.key, RolledBack)
 		return errRefused
-	case d.way >= 84 && d.way < 89: // breaks off before the commit
+	case d.breaksOff():
 		return producer.ErrOutcomeUnknown
-	case d.way >= 89 && d.way < 94:
+	case d.lingers():
 		wait(d.slow)
 	}
 	if w.ledger.Decide(d.key, Committed) != Committed {
@@ -153,21 +162,37 @@ type service struct {
 	witness
 	sdk     *producer.Producer
 	markers marker.Store
+	// send has the SDK send a message with a business that goes in one of the ways.
+	send func(ctx context.Context, m producer.Message, d deed) error
 	// told are the ids whose Send said that the business has committed, and so left a marker.
 	told sync.Map
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newService serves its callbacks until the test ends.
+// newService is one whose business data are in the ledger.
 func newService(w *world, name string, markers marker.Store) *service {
 	w.t.Helper()
-	s := &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once}, markers: markers}
+	s := makeService(w, name, markers)
+	s.send = func(ctx context.Context, m producer.Message, d deed) error {
+		return s.sdk.Send(ctx, m, func(context.Context) error { return s.transact(d) })
+	}
+	s.serve(w, s.resolve)
+	return s
+}
+
+func makeService(w *world, name string, markers marker.Store) *service {
+	return &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once}, markers: markers}
+}
+
+// serve serves its callbacks until the test ends.
+func (s *service) serve(w *world, resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)) {
+	w.t.Helper()
 	listener := listen(w.t)
 	var err error
 	s.sdk, err = producer.New(producer.Config{
-		Name: name, Coordinator: w.targets(), CallbackTarget: w.callback(name, listener.Addr().String()), Markers: markers,
-		Resolve: s.resolve, SendTimeout: patience, MarkerTimeout: patience, Logger: quiet(),
+		Name: s.name, Coordinator: w.targets(), CallbackTarget: w.callback(s.name, listener.Addr().String()),
+		Markers: s.markers, Resolve: resolve, SendTimeout: patience, MarkerTimeout: patience, Logger: quiet(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -180,7 +205,6 @@ func newService(w *world, name string, markers marker.Store) *service {
 		defer cancel()
 		_ = s.sdk.Close(ctx)
 	})
-	return s
 }
 
 func listen(t *testing.T) net.Listener {
@@ -212,31 +236,33 @@ func (s *service) resolve(_ context.Context, id string, final bool) (marker.Verd
 func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 	d := s.draw(id, random)
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: d.body}
-	business := func(context.Context) error { return s.transact(d) }
 	s.ledger.Sending(d.key, NewContent(exchange, s.name, d.body))
-	s.expect(d.key, s.sdk.Send(ctx, m, business), nil, errRefused, producer.ErrOutcomeUnknown)
+	if !s.expect(d.key, s.send(ctx, m, d), nil, errRefused, producer.ErrOutcomeUnknown) {
+		return // other content would be the first under this id, where this one was never stored
+	}
 	switch {
 	case d.repeats():
-		s.expect(d.key, s.sdk.Send(ctx, m, business), producer.ErrAlreadyCommitted)
+		s.expect(d.key, s.send(ctx, m, d), producer.ErrAlreadyCommitted)
 	case d.conflicts():
 		m.Body = []byte("another")
 		s.ledger.Noted(d.key, "producer", "sends other content under the same id")
-		s.expect(d.key, s.sdk.Send(ctx, m, business), producer.ErrExists, producer.ErrAlreadyCommitted)
+		s.expect(d.key, s.send(ctx, m, d), producer.ErrExists, producer.ErrAlreadyCommitted)
 	}
 }
 
-// expect notes an error that is none of those that the load asked for.
-func (s *service) expect(key string, got error, wanted ...error) {
+// expect notes an error that is none of those that the load asked for, and says no then.
+func (s *service) expect(key string, got error, wanted ...error) bool {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
 	if got == nil {
 		s.told.Store(key, true)
 	}
 	for _, want := range wanted {
 		if errors.Is(got, want) {
-			return
+			return true
 		}
 	}
 	s.surprised("%s: %v", key, got)
+	return false
 }
 
 func (s *service) marked(ctx context.Context) (keys []string, err error) {
@@ -284,46 +310,13 @@ func newLoad(w *world) *load {
 	}
 	w.options.consume(w)
 	l := &load{users: []user{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
+	if !w.options.bare {
+		l.users = append(l.users, newShop(w, "sqlite", newSQLite(w.t)), newShop(w, "postgresql", newPostgreSQL(w.t)))
+	}
 	if !w.options.once {
 		l.users = append(l.users, newPlain(w, "plain"))
 	}
 	return l
-}
-
-// consume starts two consumers of a queue, which note every copy until the test ends.
-func consume(w *world, queue string, declare *consumer.Declare) {
-	w.t.Helper()
-	for range 2 {
-		consumeOne(w, queue, declare)
-	}
-}
-
-func consumeOne(w *world, queue string, declare *consumer.Declare) {
-	w.t.Helper()
-	ready := make(chan struct{})
-	var once sync.Once
-	c, err := consumer.New(consumer.Config{
-		URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(),
-		Consuming: func() { once.Do(func() { close(ready) }) },
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		_ = c.Run(ctx, consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
-			content := NewContent(m.Exchange, m.RoutingKey, m.Body)
-			w.ledger.Got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
-			return nil
-		}))
-	})
-	w.t.Cleanup(func() { cancel(); running.Wait() })
-	select {
-	case <-ready:
-	case <-time.After(patience):
-		w.t.Fatal("the consumer does not consume")
-	}
 }
 
 // run begins so many ids a second until the context ends, and then waits for those that have begun.
@@ -338,6 +331,20 @@ func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64
 		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*time.Second/time.Duration(perSecond))))
 	}
 	l.running.Wait()
+}
+
+// tell brings into the ledger what those say who have a database. Nobody begins anything any more.
+func (l *load) tell(t *testing.T) {
+	t.Helper()
+	for _, u := range l.users {
+		if teller, can := u.(interface {
+			tell(ctx context.Context) error
+		}); can {
+			if err := teller.tell(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // litter waits until no marker is left, for as long as deleting them may take, and lists those that are.

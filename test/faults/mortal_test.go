@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -50,14 +52,18 @@ var steps = []string{
 // mortal is a producer that is a process of its own, and what it is to do.
 type mortal struct {
 	Name, Journal, Listen, Coordinators string
-	// Redis holds its markers; without one they are part of the transaction.
-	Redis string
+	// Database holds its orders, and the markers in their transactions. Without one the journal does for the business,
+	// and Redis holds the markers.
+	Database *database
+	Redis    string
 	// Step is where it dies by kill -9, when it passes it for the Nth time. Without one it only ends what its earlier
 	// lives began.
 	Step string
 	N    int
 
 	journal *journal
+	store   *sqlmarker.Store
+	markers marker.Store
 	sdk     *producer.Producer
 	mu      sync.Mutex
 }
@@ -99,17 +105,19 @@ func (m *mortal) serve() error {
 		return err
 	}
 	config := producer.Config{
-		Name: m.Name, Coordinator: m.Coordinators, CallbackTarget: m.Listen, Markers: m.journal, Logger: quiet(),
+		Name: m.Name, Coordinator: m.Coordinators, CallbackTarget: m.Listen, Logger: quiet(),
 		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(m.calls())},
 	}
-	if m.Redis != "" {
-		client := goredis.NewClient(&goredis.Options{Addr: m.Redis, ContextTimeoutEnabled: true})
-		if config.Markers, err = markerredis.New(markerredis.Config{Client: client, Producer: m.Name}); err != nil {
-			return err
-		}
+	if m.Database != nil {
+		err = m.openDatabase()
+	} else {
 		config.Resolve = m.resolve
+		err = m.openRedis()
 	}
-	config.Markers = passingMarkers{config.Markers, m}
+	if err != nil {
+		return err
+	}
+	config.Markers = passingMarkers{m.markers, m}
 	if m.sdk, err = producer.New(config); err != nil {
 		return err
 	}
@@ -119,10 +127,43 @@ func (m *mortal) serve() error {
 	return nil
 }
 
-// resolve looks at the business data, where the markers are not part of them.
-func (m *mortal) resolve(ctx context.Context, id string, final bool) (marker.Verdict, error) {
-	found, err := m.journal.Lookup(ctx, []string{id}, final)
-	return found[id], err
+func (m *mortal) openDatabase() error {
+	db, err := m.Database.open(context.Background(), orderTable)
+	if err != nil {
+		return err
+	}
+	m.store, err = sqlmarker.New(sqlmarker.Config{
+		DB: db, Dialect: m.Database.Dialect, Producer: m.Name, LockTimeout: lockTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	m.markers = m.store
+	return m.store.Migrate(context.Background())
+}
+
+func (m *mortal) openRedis() (err error) {
+	client := goredis.NewClient(&goredis.Options{Addr: m.Redis, ContextTimeoutEnabled: true})
+	m.markers, err = markerredis.New(markerredis.Config{Client: client, Producer: m.Name})
+	return err
+}
+
+// resolve looks at the business data, where the markers are not part of them. The last question plants the tombstone.
+func (m *mortal) resolve(_ context.Context, id string, final bool) (marker.Verdict, error) {
+	fate := m.journal.fate(id)
+	if fate == Undecided && final {
+		fate = m.journal.ended(id, RolledBack)
+	}
+	return verdictOf(fate), nil
+}
+
+// open says whether an id's transaction has not ended.
+func (m *mortal) open(id string) (bool, error) {
+	if m.store == nil {
+		return m.journal.fate(id) == Undecided, nil
+	}
+	found, err := m.store.Lookup(context.Background(), []string{id}, false)
+	return !found[id].Definite(), err
 }
 
 // passingMarkers can die when a marker is left.
@@ -198,7 +239,11 @@ func (m *mortal) live() {
 		}
 		n, _ := strconv.Atoi(l.id)
 		begun = max(begun, n)
-		if n%2 == 0 && m.journal.fate(l.id) == Undecided {
+		open, err := m.open(l.id)
+		if err != nil {
+			m.journal.note(lineSurprised, l.id, err.Error())
+		}
+		if n%2 == 0 && open {
 			running.Go(func() { m.send(l.id) })
 		}
 	}
@@ -220,7 +265,7 @@ func mortalBody(id string) []byte { return []byte(strings.Repeat("body of "+id+"
 
 func (m *mortal) send(id string) {
 	message := producer.Message{ID: id, Exchange: exchange, RoutingKey: m.Name, Body: mortalBody(id)}
-	err := m.sdk.Send(context.Background(), message, func(context.Context) error { return m.business(id) })
+	err := m.sdk.Send(context.Background(), message, func(ctx context.Context) error { return m.business(ctx, message) })
 	for _, usual := range []error{
 		nil, errRefused, producer.ErrOutcomeUnknown, producer.ErrAlreadyCommitted, producer.ErrRolledBack,
 	} {
@@ -232,11 +277,11 @@ func (m *mortal) send(id string) {
 }
 
 // business is the local transaction. It recognises what an earlier life has committed.
-func (m *mortal) business(id string) error {
-	m.journal.note(lineAccepted, id, "")
+func (m *mortal) business(ctx context.Context, message producer.Message) error {
+	m.journal.note(lineAccepted, message.ID, "")
 	m.pass(beforeBusiness)
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
+	_, _ = h.Write([]byte(message.ID))
 	way := h.Sum32() % 10
 	switch way {
 	case 8:
@@ -244,12 +289,28 @@ func (m *mortal) business(id string) error {
 	case 9: // breaks off
 		return producer.ErrOutcomeUnknown
 	}
-	if m.journal.end(id, Committed, func() { m.pass(insideBusiness) }) != Committed {
-		return errRefused
+	if err := m.commit(ctx, message); err != nil {
+		return err
 	}
 	m.pass(afterCommit)
 	if way >= 6 { // commits in silence
 		return producer.ErrOutcomeUnknown
+	}
+	return nil
+}
+
+// commit is the transaction itself.
+func (m *mortal) commit(ctx context.Context, message producer.Message) error {
+	inside := func() { m.pass(insideBusiness) }
+	if m.store != nil {
+		return m.store.InTx(message, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, m.Database.says(insertOrder), message.ID)
+			inside()
+			return err
+		})(ctx)
+	}
+	if m.journal.end(message.ID, Committed, inside) != Committed {
+		return errRefused
 	}
 	return nil
 }

@@ -87,6 +87,7 @@ func (r row) run(t *testing.T) {
 // play breaks and mends a world under load, and says how it stands when it had so long to drain.
 func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	t.Helper()
+	r.world.bare = r.world.bare || r.alone
 	w := newWorld(t, r.world)
 	l := newLoad(w)
 	if r.users != nil {
@@ -117,11 +118,16 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	case <-time.After(patience):
 		t.Fatalf("the producers' calls have not ended\n%s", w.tails())
 	}
+	l.tell(t)
 	if r.heal != nil {
 		r.heal(t, w, l)
 	}
 	mended := time.Now()
 	end := w.drain(drain)
+	l.tell(t)
+	if w.effects != nil {
+		end.Effects = w.effects.had(t, w.ledger)
+	}
 	end.CopiesExplained, end.AsideExplained = r.copies, r.setAside
 	if !r.litters && len(end.Underway)+len(end.SetAside) == 0 {
 		end.Markers = l.litter(t, deletion)
@@ -176,7 +182,7 @@ func summary(found []Finding, l *Ledger) string {
 		counts[f.Verdict]++
 	}
 	var out strings.Builder
-	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Leftover, Dup, Account} {
+	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Leftover, Dup, Effect, Account} {
 		fmt.Fprintf(&out, "%s %d, ", v, counts[v])
 	}
 	fmt.Fprintf(&out, "further copies that say so: %d", l.Further()-counts[Dup])

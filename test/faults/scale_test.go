@@ -45,7 +45,7 @@ type backlog struct {
 
 func backlogRow() row {
 	b := &backlog{}
-	return row{name: "F47", world: options{settings: usualLeases, before: b.fill}, copies: true, fault: b.watch, judge: b.judge}
+	return row{name: "F47", world: options{bare: true, settings: usualLeases, before: b.fill}, copies: true, fault: b.watch, judge: b.judge}
 }
 
 // fill puts the messages into Redis through the store, as coordinators without a broker would have left them.

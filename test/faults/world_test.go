@@ -74,6 +74,8 @@ type options struct {
 	replica bool
 	// once makes a load of the SDK's users alone, who repeat no id.
 	once bool
+	// bare makes a load without databases: no producer has SQL markers, and the consumers have no inbox.
+	bare bool
 	// ownBroker gives the row a RabbitMQ of its own, that it may stop.
 	ownBroker bool
 	// url is the Redis that the coordinators are told of; nil names the server itself.
@@ -106,6 +108,8 @@ type world struct {
 	node *servers.RabbitServer
 	// business is the database of consumers that are processes, where the row has them.
 	business *redis.Client
+	// effects are what the load's consumers did in theirs, where they have one.
+	effects *effectsTable
 	// gate is the first coordinator's way to one of them, where the row has it shut.
 	gate         *gate
 	coordinators []*coordinator
