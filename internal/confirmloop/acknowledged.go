@@ -60,7 +60,7 @@ func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error)
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimAcknowledged(ctx, limit, c.config.Lease)
-	rest := f.admit(owner.Hold(claims, until))
+	rest := f.admit(owner.HoldBacklog(claims, until))
 	f.handBack(rest)
 	if err != nil {
 		return false, fmt.Errorf("claim acknowledged messages: %w", err)

@@ -72,7 +72,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease)
-	c.handBack(c.admit(owner.Hold(claims, until), false), false)
+	c.handBack(c.admit(owner.HoldBacklog(claims, until), false), false)
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
 	}

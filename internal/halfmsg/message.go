@@ -88,6 +88,9 @@ type Claim struct {
 	DeleteAttempts int
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
+	// Backlog says that a pass has claimed the message, so that nobody waits for it just now: it makes way for those that
+	// somebody waits for.
+	Backlog bool
 }
 
 // Record is a message as an operator sees it. Of one in a final state only Name, State and UpdatedAt are known; of an

@@ -85,6 +85,8 @@ type Settlement struct {
 	Hold time.Duration
 	// Cause is kept as the last error, cut at MaxCause characters; empty leaves the last one standing.
 	Cause string
+	// Backlog is that of the claim: the store may take its time over it.
+	Backlog bool
 }
 
 // Inspector is the store as operators use it.

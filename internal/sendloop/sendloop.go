@@ -2,14 +2,13 @@
 // what the broker said.
 //
 // As on the confirm side there are two ways in and one way through: Pass claims what is due, Offer takes what the
-// confirm side has just made SENDABLE; both fill one bounded queue, from which a few batches at a time are published
-// (batch.go).
+// confirm side has just made SENDABLE; both fill one bounded queue (queue.go), from which a few batches at a time are
+// published (batch.go).
 package sendloop
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ type Sender struct {
 	work sync.WaitGroup
 
 	mu    sync.Mutex
-	queue []owner.Held
+	queue queue
 	room  owner.Room
 	// batches counts the batches under way, which work cannot tell.
 	batches int
@@ -45,7 +44,8 @@ func New(config Config) *Sender {
 		keeper: owner.Keeper{
 			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
 		},
-		room: owner.Room{Claims: config.Queue, Bytes: config.Bytes},
+		queue: queue{share: max(1, config.Batch/10)},
+		room:  owner.Room{Claims: config.Queue, Bytes: config.Bytes},
 	}
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -62,7 +62,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(s.config.Lease)
 	claims, err := s.config.Store.ClaimSendable(ctx, limit, s.config.Lease)
-	s.handBack(s.admit(owner.Hold(claims, until), false))
+	s.handBack(s.admit(owner.HoldBacklog(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim sendable messages: %w", err)
 	}
@@ -94,8 +94,7 @@ func (s *Sender) Waiting() int {
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
-	waiting := s.queue
-	s.queue = nil
+	waiting := s.queue.empty()
 	s.room.Leave(waiting...)
 	s.mu.Unlock()
 	defer s.cancel()
@@ -119,7 +118,7 @@ func (s *Sender) free() int {
 	if away || s.closing {
 		return 0
 	}
-	free := min(s.room.Free(), s.config.Batch)
+	free := min(s.room.FreeHalf(), s.config.Batch)
 	s.hungry = free == 0
 	return free
 }
@@ -133,25 +132,38 @@ func (s *Sender) admit(held []owner.Held, offered bool) (rest []owner.Held) {
 		return held
 	}
 	if offered {
-		n := min(len(held), s.room.Free())
-		held, rest = held[:n], held[n:]
+		held, rest = s.fitting(held)
 	}
 	if len(rest) > 0 {
 		s.hungry = true
 	}
-	s.queue = append(s.queue, held...)
+	s.queue.add(held)
 	s.room.Enter(held...)
 	s.dispatch()
 	return rest
 }
 
+// fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others, or
+// those would have to wait in the store behind it. s.mu is held.
+func (s *Sender) fitting(held []owner.Held) (in, rest []owner.Held) {
+	all, half := s.room.Free(), s.room.FreeHalf()
+	for _, h := range held {
+		if free := all - len(in); free > 0 && (!h.Backlog || half > len(in)) {
+			in = append(in, h)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+	return in, rest
+}
+
 // dispatch sets batches going while messages wait and more may be under way. s.mu is held.
 func (s *Sender) dispatch() {
-	for s.batches < s.config.Parallel && len(s.queue) > 0 {
-		n := min(len(s.queue), s.config.Batch)
-		held := slices.Clone(s.queue[:n])
-		clear(s.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
-		s.queue = s.queue[n:]
+	for s.batches < s.config.Parallel {
+		held := s.queue.take(s.config.Batch)
+		if len(held) == 0 {
+			return
+		}
 		s.room.Leave(held...)
 		s.batches++
 		s.work.Go(func() {
@@ -159,17 +171,18 @@ func (s *Sender) dispatch() {
 				s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
 					"messages", len(held), "error", failure, "stack", string(failure.Stack))
 			}
-			s.finished()
+			s.finished(held)
 		})
 	}
 }
 
 // finished ends a batch and lets the next one go.
-func (s *Sender) finished() {
+func (s *Sender) finished(held []owner.Held) {
 	s.mu.Lock()
 	s.batches--
+	s.queue.done(held)
 	s.dispatch()
-	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/2 && s.room.Free() > 0
+	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
 	if wake {
 		s.hungry = false
 	}

@@ -3,6 +3,8 @@ package sendloop_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,11 +251,18 @@ func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
 		}, nil)
 		h.waiting(numbered(100)...)
 		h.pass()
-		h.offer("offered-1", "offered-2")
+		if h.Waiting() != 15 {
+			t.Errorf("%d of the backlog wait in memory, want half of 30", h.Waiting())
+		}
+		var offered []string
+		for i := range 16 {
+			offered = append(offered, "offered-"+strconv.Itoa(i))
+		}
+		h.offer(offered...)
 		if h.Waiting() != 30 {
 			t.Errorf("%d wait in memory, want 30", h.Waiting())
 		}
-		if got := h.want("offered-1", halfmsg.Sendable); got.LeaseOwner != "" {
+		if got := h.want("offered-15", halfmsg.Sendable); got.LeaseOwner != "" {
 			t.Errorf("%+v was not handed back", got)
 		}
 		close(gate)
@@ -262,13 +271,40 @@ func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
 			t.Error("there is room again, and nobody was told")
 		}
 		h.run(5 * time.Second)
-		if got := h.store.Count(halfmsg.Done); got != 102 {
-			t.Errorf("%d of 102 are done", got)
+		if got := h.store.Count(halfmsg.Done); got != 116 {
+			t.Errorf("%d of 116 are done", got)
 		}
 		for _, p := range h.published() {
 			if p.Attempt != 1 {
 				t.Fatalf("%s is flagged as copy %d in a clean run", p.Name, p.Attempt)
 			}
+		}
+	})
+}
+
+// Whoever waits for a message does not wait for a backlog before it.
+func TestTheBacklogGivesWay(t *testing.T) {
+	inHouse(t, sendloop.Config{Parallel: 4, Batch: 100}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
+			h.note("at the broker: %s", p.Name.ID)
+			<-gate
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.offer("first")
+		h.waiting(numbered(1000)...)
+		h.pass()
+		h.offer("second")
+		synctest.Wait()
+		if got := look(h, func() []string { return slices.Clone(h.notes) }); !slices.Contains(got, "at the broker: second") {
+			t.Errorf("it waits for the backlog: %v", got)
+		}
+		close(gate)
+		synctest.Wait()
+		h.want("second", halfmsg.Done)
+		h.run(2 * time.Second)
+		if got := h.store.Count(halfmsg.Done); got != 1002 {
+			t.Errorf("%d of 1002 are done", got)
 		}
 	})
 }

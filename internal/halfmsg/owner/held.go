@@ -26,6 +26,14 @@ func Hold(claims []halfmsg.Claim, until time.Time) []Held {
 	return held
 }
 
+// HoldBacklog makes Helds of claims that a pass has made.
+func HoldBacklog(claims []halfmsg.Claim, until time.Time) []Held {
+	for i := range claims {
+		claims[i].Backlog = true
+	}
+	return Hold(claims, until)
+}
+
 // Claims gives the claims back.
 func Claims(held []Held) []halfmsg.Claim {
 	claims := make([]halfmsg.Claim, len(held))
@@ -81,6 +89,13 @@ func (r *Room) Free() int {
 		return 0
 	}
 	return max(0, min(r.Claims-r.claims, 1+(r.Bytes-r.bytes)/typical))
+}
+
+// FreeHalf is how many may come in before the room is half full: what is not urgent leaves the other half to what is.
+func (r *Room) FreeHalf() int {
+	half := *r
+	half.Claims, half.Bytes = (r.Claims+1)/2, (r.Bytes+1)/2
+	return half.Free()
 }
 
 // Waiting is how many claims are inside.

@@ -96,6 +96,7 @@ func (k *Keeper) ask(ctx context.Context, words []Word) []halfmsg.Result {
 		w := &words[i]
 		settlements[i] = halfmsg.Settlement{
 			Name: w.Name, Token: w.Token, Event: w.Event, After: w.After, Hold: w.Hold, Cause: w.Cause,
+			Backlog: w.Backlog,
 		}
 	}
 	// What was found out is stored even when its finder is being stopped.

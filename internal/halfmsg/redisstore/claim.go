@@ -293,15 +293,24 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	calls := make([]*call, 0, len(perShard))
 	for shard, pairs := range perShard {
 		c := newCall(s.scripts.claim, s.keys.shards[shard], 7+len(pairs))
+		c.messages = inAll(pairs)
 		seen := s.pulses.seen(shard)
 		c.args = append(c.args, seen.generation, seen.count)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(perShard), counts)
 		c.args = append(c.args, pairs...)
 		calls = append(calls, c)
 	}
-	run(ctx, s.loops, s.scripts.claim, calls)
+	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
 	claims, err := s.readClaims(ctx, calls, want.state, token)
 	return claims, len(claims) == chosen, err
+}
+
+// inAll is how many messages pairs of a producer and a number come to.
+func inAll(pairs []any) (n int) {
+	for i := 1; i < len(pairs); i += 2 {
+		n += pairs[i].(int)
+	}
+	return n
 }
 
 // readClaims reads the replies of claim.lua. What cannot be worked on is set aside.

@@ -54,11 +54,11 @@ func (s *Store) perShard(limit int) int {
 // runReplicated makes calls of create.lua and, where replicas are asked for, waits for them.
 func (s *Store) runReplicated(ctx context.Context, calls []*call) {
 	if s.config.MinReplicas <= 0 || len(calls) == 0 {
-		run(ctx, s.intake, s.scripts.create, calls)
+		s.pacer.urgent(ctx, s.intake, s.scripts.create, calls)
 		return
 	}
 	for master, calls := range s.byMaster(ctx, calls) {
-		run(ctx, master, s.scripts.create, calls)
+		s.pacer.urgent(ctx, master, s.scripts.create, calls)
 		s.awaitReplicas(ctx, master, calls)
 	}
 }
@@ -114,7 +114,7 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 		each: func(args []any, i int) []any { return append(args, names[i].ID) },
 	}
 	calls := p.calls(s.scripts.submit, places)
-	run(ctx, s.intake, s.scripts.submit, calls)
+	s.pacer.urgent(ctx, s.intake, s.scripts.submit, calls)
 
 	results := make([]halfmsg.Submitted, len(names))
 	broken := map[int]error{}

@@ -74,6 +74,7 @@ func (p plan) calls(sc *script, places []place) []*call {
 		}
 		c.args = p.each(c.args, at.index)
 		c.items = append(c.items, at.index)
+		c.messages++
 		c.args[count] = c.args[count].(int) + 1
 		bytes += weight
 	}

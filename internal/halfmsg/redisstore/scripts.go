@@ -91,8 +91,10 @@ func assemble(name string, flagged bool, retention time.Duration) (string, error
 type call struct {
 	args  []any
 	items []int // which messages of the batch it is about, in the order of its replies
-	reply []any
-	err   error
+	// messages is how many messages the script has to work on.
+	messages int
+	reply    []any
+	err      error
 }
 
 // argv is where a script's own arguments begin in call.args.

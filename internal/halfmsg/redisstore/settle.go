@@ -84,19 +84,33 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	}
 	places := s.places(len(settlements), func(i int) halfmsg.Name { return settlements[i].Name })
 	if foreign {
-		places = keep(places, func(at place) bool { return results[at.index].Err == nil })
+		places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
 	}
-	s.move(ctx, places, results, rules, func(i int) halfmsg.Settlement { return settlements[i] })
+	of := func(i int) halfmsg.Settlement { return settlements[i] }
+	urgent, backlog := split(places, func(at place) bool { return !of(at.index).Backlog })
+	s.move(ctx, urgent, results, moving{by: rules, of: of, run: s.pacer.urgent})
+	s.move(ctx, backlog, results, moving{by: rules, of: of, run: s.pacer.backlog})
 	return results
+}
+
+// split tells the places that are wanted from the others.
+func split(places []place, want func(place) bool) (wanted, others []place) {
+	for _, at := range places {
+		if want(at) {
+			wanted = append(wanted, at)
+		} else {
+			others = append(others, at)
+		}
+	}
+	return wanted, others
 }
 
 // bring makes one move that needs no lease for many messages, by the rules given.
 func (s *Store) bring(ctx context.Context, event halfmsg.Event, names []halfmsg.Name, by []string) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(names))
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
-	s.move(ctx, places, results, by, func(i int) halfmsg.Settlement {
-		return halfmsg.Settlement{Name: names[i], Event: event}
-	})
+	of := func(i int) halfmsg.Settlement { return halfmsg.Settlement{Name: names[i], Event: event} }
+	s.move(ctx, places, results, moving{by: by, of: of, run: run})
 	return results
 }
 
@@ -126,39 +140,44 @@ func onlyFrom(from halfmsg.State, rule string) string {
 	return string(limited)
 }
 
+// moving is how messages are moved: by which rules, what each of them is to have, and how urgently.
+type moving struct {
+	by  []string
+	of  func(int) halfmsg.Settlement
+	run runner
+}
+
 // move calls move.lua, with only those of the rules that the batch needs.
-func (s *Store) move(
-	ctx context.Context, places []place, results []halfmsg.Result, by []string, of func(int) halfmsg.Settlement,
-) {
+func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Result, m moving) {
 	if len(places) == 0 {
 		return
 	}
 	var number [32]int // of an event's rule in this batch, from 1
 	head := []any{0}
 	for _, at := range places {
-		if event := of(at.index).Event; number[event] == 0 {
-			head = append(head, by[event])
+		if event := m.of(at.index).Event; number[event] == 0 {
+			head = append(head, m.by[event])
 			number[event] = len(head) - 1
 		}
 	}
 	head[0] = len(head) - 1
 	p := plan{store: s, head: head, room: 6, each: func(args []any, i int) []any {
-		m := of(i)
+		w := m.of(i)
 		hold := int64(0)
-		if m.Hold > 0 {
-			hold = leaseMS(m.Hold)
+		if w.Hold > 0 {
+			hold = leaseMS(w.Hold)
 		}
-		return append(args, m.Name.ID, number[m.Event], string(m.Token), clamp(m.After, maxDue).Milliseconds(), hold, shorten(m.Cause))
+		return append(args, w.Name.ID, number[w.Event], string(w.Token), clamp(w.After, maxDue).Milliseconds(), hold, shorten(w.Cause))
 	}}
 	client := s.loops
-	if !of(places[0].index).Event.Owned() {
+	if !m.of(places[0].index).Event.Owned() {
 		client = s.intake
 	}
 	calls := p.calls(s.scripts.move, places)
-	run(ctx, client, s.scripts.move, calls)
+	m.run(ctx, client, s.scripts.move, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
-			results[i] = s.result(c, n, of(i).Name)
+			results[i] = s.result(c, n, m.of(i).Name)
 		}
 	}
 }
@@ -173,16 +192,6 @@ func shorten(cause string) string {
 		return string(runes[:halfmsg.MaxCause])
 	}
 	return cause
-}
-
-func keep(places []place, want func(place) bool) []place {
-	kept := places[:0]
-	for _, at := range places {
-		if want(at) {
-			kept = append(kept, at)
-		}
-	}
-	return kept
 }
 
 // setAside takes a claimed message that cannot be worked on out of the way, to where operators see it.

@@ -58,6 +58,7 @@ type Store struct {
 	// intake serves producers and operators, loops the coordinator's own work: neither can take the other's connections.
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
+	pacer  *pacer
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
 	nonce  string
@@ -87,7 +88,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
 	s := &Store{
 		config: config, keys: newKeys(config.Prefix, config.Shards), logger: config.Logger,
-		nonce: hex.EncodeToString(nonce[:]),
+		nonce: hex.EncodeToString(nonce[:]), pacer: newPacer(),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
 	s.pulses.last = make([]pulse, config.Shards)

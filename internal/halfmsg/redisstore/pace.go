@@ -1,0 +1,82 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+const (
+	// slice is how many messages of the backlog Redis works on at a time: it serves nobody else meanwhile.
+	slice = 20
+	// recent is how long a call that somebody waits for makes the backlog give way after it.
+	recent = time.Second
+	// longestRest bounds the pause after a slice, and how long one that Redis does not answer keeps the next one waiting.
+	longestRest = 20 * time.Millisecond
+)
+
+// runner makes calls of a script; see run.
+type runner func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call)
+
+// pacer lets calls that somebody waits for go before the backlog. While there are any, the backlog is done in small
+// slices, one after another, with a rest after each that is as long as the slice took: half of Redis' time is left to
+// the others, and none of them waits for more than a slice. At other times the backlog has Redis to itself.
+type pacer struct {
+	turn     chan struct{}
+	urgentAt atomic.Int64 // in nanoseconds of the epoch
+}
+
+func newPacer() *pacer { return &pacer{turn: make(chan struct{}, 1)} }
+
+// urgent is the runner of what somebody waits for.
+func (p *pacer) urgent(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	p.urgentAt.Store(time.Now().UnixNano())
+	run(ctx, client, sc, calls)
+}
+
+// backlog is the runner of what nobody waits for.
+func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	for len(calls) > 0 {
+		if time.Since(time.Unix(0, p.urgentAt.Load())) > recent {
+			run(ctx, client, sc, calls)
+			return
+		}
+		n := sliced(calls)
+		p.inTurn(ctx, func() { run(ctx, client, sc, calls[:n]) })
+		calls = calls[n:]
+	}
+}
+
+// sliced is how many calls make a slice.
+func sliced(calls []*call) int {
+	messages := 0
+	for n, c := range calls {
+		if messages += c.messages; n > 0 && messages > slice {
+			return n
+		}
+	}
+	return len(calls)
+}
+
+// inTurn does the work when it is its turn, and rests. When the context ends first the work is done at once: it will
+// find that out, and say so.
+func (p *pacer) inTurn(ctx context.Context, work func()) {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		work()
+		return
+	}
+	leave := sync.OnceFunc(func() { <-p.turn })
+	defer leave()
+	late := time.AfterFunc(longestRest, leave)
+	defer late.Stop()
+	begun := time.Now()
+	work()
+	_ = backoff.Sleep(ctx, min(time.Since(begun), longestRest))
+}

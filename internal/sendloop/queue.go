@@ -1,0 +1,69 @@
+package sendloop
+
+import (
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// recent is how long somebody's message makes the backlog give way after it.
+const recent = time.Second
+
+// queue is what waits for the broker: messages that somebody has just submitted, and the backlog. While there are both,
+// one batch of the backlog is under way at a time, and no more than a share: the broker takes messages in the order in
+// which they come, so whatever is under way stands before the next that somebody waits for. The backlog alone fills
+// whole batches. It is not safe for concurrent use.
+type queue struct {
+	fresh, backlog []owner.Held
+	// share is how much of the backlog is under way while there is fresh traffic.
+	share int
+	// backlogs counts the batches of the backlog that are under way.
+	backlogs int
+	freshAt  time.Time
+}
+
+func (q *queue) add(held []owner.Held) {
+	for _, h := range held {
+		if h.Backlog {
+			q.backlog = append(q.backlog, h)
+		} else {
+			q.fresh = append(q.fresh, h)
+			q.freshAt = time.Now()
+		}
+	}
+}
+
+// take takes the next batch of at most n, either fresh or of the backlog; none when what waits has to wait longer.
+func (q *queue) take(n int) (batch []owner.Held) {
+	alone := time.Since(q.freshAt) >= recent
+	switch {
+	case len(q.backlog) == 0 || !alone && q.backlogs > 0:
+		return cut(&q.fresh, n)
+	case !alone:
+		n = min(n, q.share)
+	}
+	q.backlogs++
+	return cut(&q.backlog, n)
+}
+
+// done ends a batch.
+func (q *queue) done(batch []owner.Held) {
+	if batch[0].Backlog {
+		q.backlogs--
+	}
+}
+
+// empty takes all that waits.
+func (q *queue) empty() []owner.Held {
+	return slices.Concat(cut(&q.fresh, len(q.fresh)), cut(&q.backlog, len(q.backlog)))
+}
+
+// cut takes the first n of those that wait.
+func cut(waiting *[]owner.Held, n int) []owner.Held {
+	n = min(n, len(*waiting))
+	taken := slices.Clone((*waiting)[:n])
+	clear((*waiting)[:n]) // or the bodies would stay in memory as long as somebody waits
+	*waiting = (*waiting)[n:]
+	return taken
+}
