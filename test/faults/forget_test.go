@@ -120,6 +120,7 @@ func failOver(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.cutReplica()
 	w.redis.Kill()
+	w.ledger.Fault("the master is dead")
 	w.promoted()
 	w.regressed()
 	w.allReady()
@@ -132,6 +133,7 @@ func failOverInStep(ctx context.Context, w *world, _ *rand.Rand) {
 	w.cutReplica()
 	w.refuses(codes.Unknown, "OUTCOME_UNKNOWN")
 	w.redis.Kill()
+	w.ledger.Fault("the master is dead")
 	w.promoted()
 	w.regressed()
 	w.replica.Start()
@@ -163,7 +165,6 @@ func (w *world) cutReplica() {
 // promoted waits until the replica is the master. The former master counts as its replica from now on.
 func (w *world) promoted() {
 	w.t.Helper()
-	w.ledger.Fault("the master is dead")
 	servers.Eventually(w.t, patience, "the Sentinel puts the replica in charge", func() bool {
 		return strings.HasPrefix(w.replica.CLI("ROLE"), "master")
 	})
