@@ -22,6 +22,7 @@ import (
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // patience bounds every wait.
@@ -106,8 +107,8 @@ type world struct {
 	node *servers.RabbitServer
 	// business is the database of consumers that are processes, where the row has them.
 	business *redis.Client
-	// gate is the first coordinator's way to one of them, where the row has it shut.
-	gate         *gate
+	// way is the first coordinator's to one of them, where the row breaks that one alone.
+	way          *wire.Proxy
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess
