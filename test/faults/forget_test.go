@@ -229,10 +229,9 @@ func sendAgain(t *testing.T, w *world, l *load) {
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	t.Helper()
 	key := s.key(id)
-	_, marked := s.told.Load(key)
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
 	err := s.sdk.Send(t.Context(), m, func(context.Context) error {
-		unmarked = marked
+		unmarked = e.Told
 		s.ledger.Decide(key, Committed)
 		return nil
 	})

@@ -153,8 +153,6 @@ type service struct {
 	witness
 	sdk     *producer.Producer
 	markers marker.Store
-	// told are the ids whose Send said that the business has committed, and so left a marker.
-	told sync.Map
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -229,7 +227,7 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 func (s *service) expect(key string, got error, wanted ...error) {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
 	if got == nil {
-		s.told.Store(key, true)
+		s.ledger.Told(key)
 	}
 	for _, want := range wanted {
 		if errors.Is(got, want) {
