@@ -6,11 +6,9 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/test/servers"
-	"github.com/msghandler/msghandler/test/wire"
 )
 
 // A master of Redis that stands still is replaced, and goes on as one until the Sentinel tells it otherwise.
@@ -19,19 +17,6 @@ var frozenRows = []row{
 		name: "F15_frozen", copies: true, litters: true, lasting: true, fault: freezeMaster, heal: sendAgain,
 		world: options{once: true, replica: true},
 	},
-	{
-		name: "F15_deaf", copies: true, litters: true, lasting: true, fault: freezeUnheard, heal: sendAgain,
-		judge: someForgotten, world: options{once: true, replica: true, url: oneDeaf},
-	},
-}
-
-// oneDeaf gives the first coordinator a way of its own to the Sentinel.
-func oneDeaf(w *world) string {
-	if w.way != nil {
-		return w.sentinel
-	}
-	w.way = wire.TCP(w.t, wire.Host(w.t, w.sentinel))
-	return w.way.URL(w.sentinel)
 }
 
 // freezeMaster stops the master until all have gone over to the one that replaced it, and lets it go on.
@@ -45,30 +30,6 @@ func freezeMaster(ctx context.Context, w *world, _ *rand.Rand) {
 	w.demoted()
 	w.delivers("after the old master has become a replica", 100)
 	w.allReady()
-}
-
-// freezeUnheard does the same while one coordinator does not hear of it. Redis answers it again before it gives up, and
-// it goes on with the old master: what it stores there is nowhere else.
-func freezeUnheard(ctx context.Context, w *world, _ *rand.Rand) {
-	pause(ctx, time.Second)
-	w.way.Cut()
-	w.ledger.Fault("one coordinator does not hear the Sentinel any more")
-	w.freeze()
-	w.thaw()
-	w.demoted()
-	w.way.Mend()
-	w.ledger.Fault("it can ask the Sentinel again")
-	w.regressed()
-	w.delivers("after the old master has become a replica", 100)
-	w.allReady()
-}
-
-// someForgotten demands that the old master had acknowledged messages that went with its data.
-func someForgotten(t *testing.T, w *world, _ *load, _ End) {
-	t.Helper()
-	if w.forgot.messages == 0 {
-		t.Error("nothing was forgotten: nobody has stored anything on the old master")
-	}
 }
 
 // freeze stops the master, and returns when the Sentinel has put the replica in charge.
@@ -96,7 +57,7 @@ func (w *world) thaw() {
 // demoted waits until the old master follows the new one, and demands that it had taken writes that the new one never saw.
 func (w *world) demoted() {
 	w.t.Helper()
-	forked, reached := 0, 0
+	reached := 0
 	servers.Eventually(w.t, patience, "the Sentinel makes the old master a replica", func() bool {
 		if info := w.replica.CLI("INFO", "replication"); strings.Contains(info, "role:master") {
 			reached = w.offset(info, "master_repl_offset:")
@@ -104,7 +65,7 @@ func (w *world) demoted() {
 		}
 		return strings.Contains(w.replica.CLI("INFO", "replication"), "master_link_status:up")
 	})
-	forked = w.offset(w.redis.CLI("INFO", "replication"), "second_repl_offset:")
+	forked := w.offset(w.redis.CLI("INFO", "replication"), "second_repl_offset:")
 	w.ledger.Fault(fmt.Sprintf("the old master is a replica, and has thrown away %d bytes of writes", reached-forked))
 	if w.t.Logf("the old master took %d bytes of writes that the new one never saw", reached-forked); reached <= forked {
 		w.t.Error("nothing was written to the old master: it was replaced in its sleep, and nobody noticed")

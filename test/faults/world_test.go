@@ -22,7 +22,6 @@ import (
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
-	"github.com/msghandler/msghandler/test/wire"
 )
 
 // patience bounds every wait.
@@ -106,9 +105,7 @@ type world struct {
 	// node is the row's own RabbitMQ, where it has one.
 	node *servers.RabbitServer
 	// business is the database of consumers that are processes, where the row has them.
-	business *redis.Client
-	// way is the first coordinator's to one of them, where the row breaks that one alone.
-	way          *wire.Proxy
+	business     *redis.Client
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess
