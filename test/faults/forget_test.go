@@ -129,6 +129,7 @@ func failOver(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.cutReplica()
 	w.redis.Kill()
+	w.ledger.Fault("the master is dead")
 	w.promoted()
 	w.regressed()
 	w.allReady()
@@ -141,6 +142,7 @@ func failOverInStep(ctx context.Context, w *world, _ *rand.Rand) {
 	w.cutReplica()
 	w.refuses(codes.Unknown, "OUTCOME_UNKNOWN")
 	w.redis.Kill()
+	w.ledger.Fault("the master is dead")
 	w.promoted()
 	w.regressed()
 	w.replica.Start()
@@ -172,7 +174,6 @@ func (w *world) cutReplica() {
 // promoted waits until the replica is the master. The former master counts as its replica from now on.
 func (w *world) promoted() {
 	w.t.Helper()
-	w.ledger.Fault("the master is dead")
 	servers.Eventually(w.t, patience, "the Sentinel puts the replica in charge", func() bool {
 		return strings.HasPrefix(w.replica.CLI("ROLE"), "master")
 	})
@@ -243,14 +244,13 @@ type repeater interface {
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	t.Helper()
 	key := s.key(id)
-	_, marked := s.told.Load(key)
 	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
 	err := s.send(t.Context(), m, deed{id: id, key: key})
 	if err != nil && !errors.Is(err, producer.ErrAlreadyCommitted) {
 		t.Errorf("%s sent again: %v", key, err)
 	}
 	s.ledger.Noted(key, "producer", "has sent it again")
-	return marked && err == nil
+	return e.Told && err == nil
 }
 
 // copiesFlagged demands that messages were sent a second time: they were done, and Redis forgot it.

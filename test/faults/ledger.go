@@ -54,12 +54,16 @@ type Entry struct {
 	AcceptedAt time.Time
 	Fate       Fate
 	// Said holds the definite verdicts that the producer gave when it was asked.
-	Said map[Fate]bool
+	Said [3]bool
+	// Told says that its Send returned nil, and so left a marker.
+	Told bool
 	// Copies are in the order in which consumers got them.
 	Copies []Copy
 	// came is when the first of them did.
-	came    time.Time
+	came time.Time
+	// history is what happened; folded says that there was more, up to its end.
 	history []event
+	folded  bool
 }
 
 type event struct {
@@ -139,11 +143,13 @@ func (l *Ledger) Fate(key string) Fate {
 // Said is noted when the producer answers the coordinator with a definite verdict.
 func (l *Ledger) Said(key string, fate Fate) {
 	l.change(key, "producer", "answers "+fate.String(), func(e *Entry) {
-		if e.Said == nil {
-			e.Said = map[Fate]bool{}
-		}
 		e.Said[fate] = true
 	})
+}
+
+// Told is noted when a Send has returned nil.
+func (l *Ledger) Told(key string) {
+	l.change(key, "producer", "Send says that all went well", func(e *Entry) { e.Told = true })
 }
 
 // Noted adds words to an id's history.
@@ -155,6 +161,9 @@ func (l *Ledger) Got(key string, c Copy) {
 	l.change(key, "consumer", words, func(e *Entry) {
 		if len(e.Copies) == 0 {
 			e.came = time.Now()
+		}
+		if c.Content == e.Content {
+			c.Content = e.Content // its strings are there already
 		}
 		e.Copies = append(e.Copies, c)
 	})
@@ -330,8 +339,8 @@ func (l *Ledger) Fold(quiet time.Duration) {
 	for _, e := range l.entries {
 		last := len(e.history) - 1
 		ended := e.Fate == RolledBack || e.Fate == Committed && len(e.Copies) > 0
-		if last > 0 && ended && e.history[last].at.Before(before) {
-			e.history = []event{{e.history[last].at, "ledger", "came to its end; what happened before was folded"}}
+		if last >= 0 && ended && e.history[last].at.Before(before) {
+			e.history, e.folded = nil, true
 		}
 	}
 }
@@ -342,6 +351,9 @@ func (l *Ledger) History(key string) string {
 	defer l.mu.Unlock()
 	events := slices.Clone(l.faults)
 	if e := l.entries[key]; e != nil {
+		if e.folded {
+			events = append(events, event{e.came, "ledger", "came to its end; what happened before was folded"})
+		}
 		events = append(events, e.history...)
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
@@ -369,7 +381,7 @@ func (l *Ledger) HasSaid(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entries[key]
-	return e != nil && len(e.Said) > 0
+	return e != nil && (e.Said[Committed] || e.Said[RolledBack])
 }
 
 func (l *Ledger) keys() []string { return slices.Sorted(maps.Keys(l.entries)) }

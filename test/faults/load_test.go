@@ -164,8 +164,6 @@ type service struct {
 	markers marker.Store
 	// send has the SDK send a message with a business that goes in one of the ways.
 	send func(ctx context.Context, m producer.Message, d deed) error
-	// told are the ids whose Send said that the business has committed, and so left a marker.
-	told sync.Map
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -254,7 +252,7 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 func (s *service) expect(key string, got error, wanted ...error) bool {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
 	if got == nil {
-		s.told.Store(key, true)
+		s.ledger.Told(key)
 	}
 	for _, want := range wanted {
 		if errors.Is(got, want) {

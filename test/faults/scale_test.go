@@ -241,19 +241,25 @@ func usedMemory(w *world) int64 {
 // highWater is the most memory that a process ever had.
 func highWater(t *testing.T, pid int) int64 {
 	t.Helper()
+	var kib int64
+	if _, err := fmt.Sscan(statusOf(t, pid, "VmHWM"), &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// statusOf reads what the kernel says of a process.
+func statusOf(t *testing.T, pid int, field string) string {
+	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, is := strings.CutPrefix(line, "VmHWM:"); is {
-			var kib int64
-			if _, err := fmt.Sscan(value, &kib); err != nil {
-				t.Fatal(err)
-			}
-			return kib << 10
+		if value, is := strings.CutPrefix(line, field+":"); is {
+			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatalf("process %d does not say how much memory it had", pid)
-	return 0
+	t.Fatalf("the kernel does not say %s of process %d", field, pid)
+	return ""
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 // What happens to single messages at a moment that is not drawn: each row hits the one gap that it is about, every time.
@@ -28,13 +27,13 @@ import (
 var smallRows = []row{
 	{name: "F01_memory", alone: true, world: options{settings: oneQuestion}, fault: forgetfulProducer(true)},
 	{name: "F03_deleting", alone: true, world: options{settings: quick}, fault: diesDeleting},
-	{name: "F03_unheard", alone: true, copies: true, world: options{settings: quick, amqp: brokerGate}, fault: diesUnheard},
+	{name: "F03_unheard", alone: true, copies: true, world: options{settings: quick, wired: true}, fault: diesUnheard},
 	{name: "F08_early", alone: true, fault: submitsAndRollsBack},
 	{name: "F08_late", alone: true, fault: rollsBackTooLate},
 	{name: "F09_late", alone: true, world: options{settings: oneQuestion}, fault: commitsTooLate},
 	{name: "F10_both", alone: true, fault: saysBoth},
 	{
-		name: "F16_write", alone: true, copies: true, world: options{settings: quick, url: redisGate}, fault: writesTooLate,
+		name: "F16_write", alone: true, copies: true, world: options{settings: quick, wired: true}, fault: writesTooLate,
 		judge: wasRefused,
 	},
 	{name: "F20_other", alone: true, short: true, fault: sendsOther},
@@ -51,27 +50,6 @@ var (
 		"MSGHANDLER_SEND_LEASE=6s",
 	}, oneQuestion...)
 )
-
-// redisGate and brokerGate put a gate before what the first coordinator uses.
-func redisGate(w *world) string {
-	if w.gate != nil {
-		return w.redis.URL()
-	}
-	w.gate = newGate(w.t, w.redis.Addr)
-	return strings.Replace(w.redis.URL(), w.redis.Addr, w.gate.address, 1)
-}
-
-func brokerGate(w *world) string {
-	if w.gate != nil {
-		return w.broker.URL
-	}
-	at, err := url.Parse(w.broker.URL)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.gate = newGate(w.t, at.Host)
-	return strings.Replace(w.broker.URL, at.Host, w.gate.address, 1)
-}
 
 // until waits for something that happens with any coordinator, be it right or wrong.
 func (w *world) until(what string, cond func() bool) {
@@ -115,13 +93,13 @@ func forgetfulProducer(looks bool) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		w.must(err)
-		way := newGate(w.t, w.coordinators[0].grpc)
-		sdk, stop := serveMemory(w, listener, way.address, looks)
+		way := wire.TCP(w.t, w.coordinators[0].grpc)
+		sdk, stop := serveMemory(w, listener, way.Addr, looks)
 		w.ledger.Sending(key("1"), NewContent(exchange, peerName, []byte("paid")))
 		m := producer.Message{ID: "1", Exchange: exchange, RoutingKey: peerName, Body: []byte("paid")}
 		w.must(sdk.Send(ctx, m, func(context.Context) error {
 			w.ledger.Accepted(key("1"))
-			way.requests.shut()
+			way.Hold()
 			w.ledger.Decide(key("1"), Committed)
 			return nil
 		}))
@@ -218,12 +196,18 @@ func diesUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	p.commit(ctx, "0")
 	w.until("the way to the queue is known", copies(1))
 	p.send(ctx, "1", "paid")
-	w.gate.answers.shut()
+	heard := make(chan struct{})
+	w.on(func(_ *coordinator, e wire.Event) wire.Act {
+		if e.Name == "basic.ack" && len(e.Messages) > 0 {
+			<-heard
+		}
+		return wire.Pass
+	})
 	p.commit(ctx, "1")
 	w.until("a copy is out", copies(2))
 	w.ledger.Fault("kill -9 of the owner, which has not heard of its copy")
 	_ = w.end(owner, syscall.SIGKILL) // it was killed, and says so
-	w.gate.answers.reopen()
+	close(heard)
 	w.start(owner)
 	w.ready(owner)
 }
@@ -314,9 +298,9 @@ func writesTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 		switch p.times(id) {
 		case 1:
 			w.ledger.Fault("the first owner's way to Redis is shut")
-			w.gate.requests.shut()
+			w.coordinators[0].redis.Hold()
 		case 2:
-			w.gate.requests.reopen()
+			w.coordinators[0].redis.Mend()
 			w.ledger.Fault("the first owner's way to Redis is open again")
 			soon := time.Now().Add(300 * time.Millisecond) // less than whoever asks now waits
 			for w.countedBy(w.coordinators[0], committedMoves) == 0 && time.Now().Before(soon) {

@@ -109,9 +109,7 @@ type world struct {
 	// business is the database of consumers that are processes, where the row has them.
 	business *redis.Client
 	// effects are what the load's consumers did in theirs, where they have one.
-	effects *effectsTable
-	// gate is the first coordinator's way to one of them, where the row has it shut.
-	gate         *gate
+	effects      *effectsTable
 	coordinators []*coordinator
 	// processes are producers that are processes of their own, where a row has some.
 	processes []*producerProcess

@@ -114,6 +114,19 @@ func (r *RedisServer) Stop() {
 	r.end(syscall.SIGTERM)
 }
 
+// Freeze stops its process without ending it (SIGSTOP), and Thaw lets it go on. What clients send meanwhile waits for it.
+func (r *RedisServer) Freeze() { r.signal(syscall.SIGSTOP) }
+
+// Thaw undoes Freeze.
+func (r *RedisServer) Thaw() { r.signal(syscall.SIGCONT) }
+
+func (r *RedisServer) signal(signal syscall.Signal) {
+	r.t.Helper()
+	if err := syscall.Kill(r.Pid(), signal); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r *RedisServer) end(signal syscall.Signal) {
 	r.t.Helper()
 	if err := r.proc.end(signal); err != nil {

@@ -92,7 +92,7 @@ func messagesOf(name string, args []string) []Message {
 	case "create":
 		return listed(args[1:], 4, nil)
 	case "submit":
-		return listed(args[6:], 1, nil)
+		return listed(args[7:], 1, nil)
 	case "move":
 		rules, err := strconv.Atoi(args[0])
 		if err != nil || rules >= len(args) {

@@ -292,10 +292,9 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	}
 	calls := make([]*call, 0, len(perShard))
 	for shard, pairs := range perShard {
-		c := newCall(s.scripts.claim, s.keys.shards[shard], 7+len(pairs))
+		c := newCall(s.scripts.claim, s.keys.shards[shard], 8+len(pairs))
 		c.messages = inAll(pairs)
-		seen := s.pulses.seen(shard)
-		c.args = append(c.args, seen.generation, seen.count)
+		c.args = append(c.args, s.seen(shard)...)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(perShard), counts)
 		c.args = append(c.args, pairs...)
 		calls = append(calls, c)

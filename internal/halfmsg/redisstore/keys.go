@@ -24,7 +24,7 @@ const layoutVersion = 1
 //	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
-//	PREFIX:{SHARD}:pulse                      hash: generation and count, by which a loss is noticed
+//	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, by which a loss is noticed
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
 //	PREFIX:meta                               hash: layout, shards
 const (

@@ -62,8 +62,7 @@ func (p plan) calls(sc *script, places []place) []*call {
 		if another {
 			c = newCall(sc, p.store.keys.shards[at.shard], p.length(places[i:]))
 			if p.looks {
-				seen := p.store.pulses.seen(at.shard)
-				c.args = append(c.args, seen.generation, seen.count)
+				c.args = append(c.args, p.store.seen(at.shard)...)
 			}
 			c.args = append(c.args, p.head...)
 			calls, bytes = append(calls, c), 0
@@ -87,7 +86,7 @@ func (p plan) length(places []place) int {
 	for n < len(places) && n < maxCallItems && places[n].shard == places[0].shard {
 		n++
 	}
-	return 2 + len(p.head) + n*p.room + 2*min(n, 8)
+	return 3 + len(p.head) + n*p.room + 2*min(n, 8)
 }
 
 // Replies about one message are verdict + state code.

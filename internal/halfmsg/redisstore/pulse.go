@@ -19,8 +19,9 @@ type Regression struct {
 	What string
 }
 
-// pulse is a count that every coordinator counts on. The generation is the time of the first count, so a shard that was
-// emptied has another; and so has one that was found to have gone back.
+// pulse is a generation that all coordinators share and a count that is the store's own: of two servers that were one, and
+// went on apart, one may be ahead in what others count. The generation is the time of the first count, so a shard that
+// was emptied has another; and so has one that was found to have gone back.
 type pulse struct {
 	generation string
 	count      int64
@@ -40,9 +41,8 @@ type pulses struct {
 func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		seen := s.pulses.seen(i)
-		calls[i] = newCall(s.scripts.pulse, shard, 2)
-		calls[i].args = append(calls[i].args, seen.generation, seen.count)
+		calls[i] = newCall(s.scripts.pulse, shard, 3)
+		calls[i].args = append(calls[i].args, s.seen(i)...)
 	}
 	run(ctx, s.loops, s.scripts.pulse, calls)
 	var found []Regression
@@ -68,11 +68,13 @@ func (p pulse) told(now pulse) string {
 		p.count, p.generation, now.count, now.generation)
 }
 
-// seen is what was last seen of a shard; before the first count it has no generation.
-func (p *pulses) seen(shard int) pulse {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last[shard]
+// seen is what a script that looks is told of a shard: who asks, and what it saw last. Before the first count that is no
+// generation.
+func (s *Store) seen(shard int) []any {
+	s.pulses.mu.Lock()
+	defer s.pulses.mu.Unlock()
+	last := s.pulses.last[shard]
+	return []any{s.name, last.generation, last.count}
 }
 
 func (p *pulses) remember(shard int, now pulse) (last pulse) {

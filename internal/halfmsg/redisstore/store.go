@@ -61,7 +61,8 @@ type Store struct {
 	pacer  *pacer
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
-	nonce  string
+	// name tells this store from all others, and says whose it is: INSTANCE/NONCE.
+	name string
 	sweeper
 	pulses pulses
 }
@@ -88,7 +89,7 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
 	s := &Store{
 		config: config, keys: newKeys(config.Prefix, config.Shards), logger: config.Logger,
-		nonce: hex.EncodeToString(nonce[:]), pacer: newPacer(),
+		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
 	s.pulses.last = make([]pulse, config.Shards)
@@ -169,7 +170,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // newToken makes the token of one claim.
 func (s *Store) newToken() string {
-	return s.config.Instance + "/" + s.nonce + "." + strconv.FormatUint(s.claims.Add(1), 36)
+	return s.name + "." + strconv.FormatUint(s.claims.Add(1), 36)
 }
 
 // ownerOf is the instance in a token.

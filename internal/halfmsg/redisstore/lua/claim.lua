@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Purpose: claims due messages of a state, those due longest first.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 and 2 generation and count that were last seen of the shard; 3 code of the state; 4 token; 5 lease in
---   milliseconds; 6 how many bytes of records are claimed at most, though one message always is; 7 "1" counts a copy for
+-- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 code of the state; 5 token; 6 lease in
+--   milliseconds; 7 how many bytes of records are claimed at most, though one message always is; 8 "1" counts a copy for
 --   those whose last owner never settled; then pairs of a producer and how many of its messages are claimed at most
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
 --   id, why}
-local s, token, lease, room, counts = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local s, token, lease, room, counts = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
 local HOUR = 3600 * 1000
 
 -- due gives ids and due times in turn. Those due later than anything legal is were put there by a clock that jumped.
@@ -23,9 +23,9 @@ local function due(g, limit)
   return found
 end
 
-look(ARGV[1], ARGV[2])
+look(ARGV[1], ARGV[2], ARGV[3])
 local out = {}
-for i = 8, #ARGV, 2 do
+for i = 9, #ARGV, 2 do
   local g = open(ARGV[i])
   local found = due(g, tonumber(ARGV[i + 1]))
   for n = 1, #found, 2 do

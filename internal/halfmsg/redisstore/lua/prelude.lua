@@ -160,12 +160,13 @@ local function safely(f, g, id, ...)
   return type(result) == 'table' and result.err or tostring(result)
 end
 
--- look compares the shard with the generation and count that the caller saw last, "" where it saw none. A shard that has
--- another generation, or counts less, has lost something: messages that were created up to now may have been published
--- already. That is written down before anything is claimed, and a new generation tells everyone else.
+-- look compares the shard with the generation and the count of its own that the caller saw last, "" where it saw none. A
+-- shard that has another generation, or less of the caller's, has lost something: messages that were created up to now may
+-- have been published already. That is written down before anything is claimed, and a new generation tells everyone else.
+-- What others count says nothing: they may have gone on where the caller was not.
 local suspect = 0
-local function look(generation, count)
-  local pulse = call('HMGET', KEYS[1] .. PULSE, 'generation', 'count')
+local function look(who, generation, count)
+  local pulse = call('HMGET', KEYS[1] .. PULSE, 'generation', who)
   local behind = tonumber(pulse[2] or 0) < tonumber(count)
   if generation == '' or pulse[1] == generation and not behind then
     suspect = tonumber(call('GET', KEYS[1] .. SUSPECT) or 0)

@@ -1,11 +1,28 @@
 #!lua flags=allow-oom
 -- Purpose: looks at a shard and counts on. A full Redis may go back in time as well, so this needs next to no room.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 and 2 generation and count that were last seen of the shard
+-- ARGV: 1 who counts; 2 and 3 generation and its own count as it last saw them, "" and 0 at first
 -- Returns: {generation, count}
-look(ARGV[1], ARGV[2])
-local key = KEYS[1] .. PULSE
+local key, who = KEYS[1] .. PULSE, ARGV[1]
+local DAY = 24 * 3600 * 1000
+
+-- prune takes those off who have not counted for a day: they are gone for good.
+local function prune()
+  local all = call('HGETALL', key)
+  for i = 1, #all, 2 do
+    if all[i] ~= 'generation' and tonumber(all[i + 1]) < now - DAY then
+      call('HDEL', key, all[i])
+    end
+  end
+end
+
+look(who, ARGV[2], ARGV[3])
+if ARGV[2] == '' then
+  prune() -- whoever comes makes room for itself
+end
 call('HSETNX', key, 'generation', now)
-local count = call('HINCRBY', key, 'count', 1)
+-- The count is the time, so that it says who counts no more; it never stands still, whatever the clock does.
+local count = math.max(now, 1 + tonumber(call('HGET', key, who) or 0))
+call('HSET', key, who, count)
 call('PEXPIRE', key, PULSERETENTION)
 return {call('HGET', key, 'generation'), count}

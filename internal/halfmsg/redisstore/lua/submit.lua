@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- Purpose: makes messages due now and claims those that nobody holds.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 and 2 generation and count that were last seen of the shard; 3 where a Submit leads from each kept state, one
---   character each, "-" for nowhere; 4 token; 5 lease in milliseconds; 6 how many bytes of records are claimed at most;
+-- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a Submit leads from each kept state,
+--   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records are claimed at most;
 --   then for each producer: name, number of ids, ids
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
 --   sendable_at, deletes, due}
-local leads, token, lease, room = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
 local function submit(g, id)
   local s, due = find(g, id)
@@ -37,9 +37,9 @@ local function submit(g, id)
   return claim
 end
 
-look(ARGV[1], ARGV[2])
+look(ARGV[1], ARGV[2], ARGV[3])
 local out = {}
-local at = 7
+local at = 8
 while ARGV[at] do
   local g = open(ARGV[at], ARGV[at + 1])
   local last = at + 1 + ARGV[at + 1]
