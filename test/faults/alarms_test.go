@@ -2,10 +2,13 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -21,6 +24,7 @@ var alarmRows = []row{
 		name: "F31_disk", copies: true, load: alarmLoad, world: options{ownBroker: true}, judge: felt("unsure"),
 		fault: alarm("set_disk_free_limit 1000000GB", "set_disk_free_limit 100MB"),
 	},
+	{name: "F31_start", copies: true, world: options{ownBroker: true}, fault: startInAlarm},
 }
 
 const (
@@ -57,6 +61,36 @@ func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
 		w.start(stopped)
 		w.allReady()
 	}
+}
+
+// startInAlarm starts a coordinator during an alarm. It must take messages, and say why it is not ready once it knows;
+// RabbitMQ tells a connection of an alarm when it first publishes.
+func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	w.ledger.Fault("an alarm is raised")
+	w.node.Ctl("set_disk_free_limit", "1000000GB")
+	w.unready("takes no messages")
+	started := w.coordinators[len(w.coordinators)-1]
+	w.stopInTime(started)
+	w.start(started)
+	w.ledger.Fault("a coordinator starts during the alarm")
+	for n := range 20 {
+		id := fmt.Sprintf("alarmed-%06d", n)
+		servers.Eventually(w.t, patience, "a coordinator that starts during an alarm takes "+id, func() bool {
+			return started.direct.send(w.t.Context(), id) == codes.OK
+		})
+	}
+	w.unready("takes no messages")
+	w.confirmsGoOn()
+	if n := w.countedBy(started, `msghandler_publishes_total{outcome="acked"}`); n > 0 {
+		w.t.Errorf("%d of its messages were acknowledged during the alarm", n)
+	}
+	w.node.Ctl("set_disk_free_limit", "100MB")
+	w.ledger.Fault("the alarm is over")
+	w.allReady()
+	servers.Eventually(w.t, patience, "the coordinator that started during the alarm publishes", func() bool {
+		return w.countedBy(started, `msghandler_publishes_total{outcome="acked"}`) > 0
+	})
 }
 
 // stopInTime ends a coordinator as an orchestrator does, and demands a clean exit within the grace period.
