@@ -26,7 +26,7 @@ func TestTheOrderServiceDiesAtEachStep(t *testing.T) {
 		if err := os.WriteFile(file, []byte(order), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := w.startOrders(file, "--listen", listen)
+		p := w.startOrders(file, "--listen", listen, "--pay-within", "5s")
 		select {
 		case <-p.done:
 		case <-time.After(patience):

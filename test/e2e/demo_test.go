@@ -56,7 +56,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	w.startCoordinators(1)
 	w.startPayments()
 	address := servers.Addresses(t, 1)[0]
-	service := w.startOrders("/dev/null", "--http", address, "--pay-within", "3s")
+	service := w.startOrders("/dev/null", "--http", address, "--pay-within", "5s")
 	service.says("taking orders", 20*time.Second)
 	call := func(method, path, body string) (int, string) {
 		t.Helper()

@@ -92,7 +92,10 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 	if s.reminders, err = s.consumeReminders(); err != nil {
 		return nil, err
 	}
-	return s, s.serve(ctx)
+	if err := s.serve(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // serve starts the gRPC server that the coordinator calls back, with the producer registered on it, and the background.

@@ -76,8 +76,10 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{db: config.Database, inbox: inbox, consumer: c, logger: config.Logger}
-	return s, errors.Join(inbox.Migrate(ctx), s.db.Create(ctx, tables...))
+	if err := errors.Join(inbox.Migrate(ctx), config.Database.Create(ctx, tables...)); err != nil {
+		return nil, err
+	}
+	return &Service{db: config.Database, inbox: inbox, consumer: c, logger: config.Logger}, nil
 }
 
 // Run books and ships until the context ends.
