@@ -87,7 +87,11 @@ func (s *Service) Run(ctx context.Context) error {
 	purging, stop := context.WithCancel(ctx)
 	defer stop()
 	go s.purge(purging)
-	return s.consumer.Run(ctx, consumer.Chain(s.inbox.Handler(s.effect), s.noteCopies))
+	return s.consumer.Run(ctx, s.handler())
+}
+
+func (s *Service) handler() consumer.Handler {
+	return consumer.Chain(s.inbox.Handler(s.effect), s.noteCopies)
 }
 
 // effect books the money and ships the items of one order, in the transaction of the inbox. A message that it will never
