@@ -149,7 +149,8 @@ The books, read from both databases after %.1f s and %d kill -9 of the coordinat
 	}
 	switch {
 	case len(b.Wrong) > 0:
-		return fmt.Errorf("%w: %s", ErrUnbalanced, strings.Join(b.Wrong, "; "))
+		const most = 5
+		return fmt.Errorf("%w in %d places: %s", ErrUnbalanced, len(b.Wrong), strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; "))
 	case s.failure.Load() != nil:
 		return *s.failure.Load()
 	}
