@@ -14,7 +14,7 @@ FROM scratch
 # For rediss:// and amqps://.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/ /
-# The demos keep their ledgers here; a named volume takes its owner over.
+# The demos keep their databases here; a named volume takes its owner over.
 COPY --from=build --chown=65532:65532 /data /data
 USER 65532:65532
 EXPOSE 9090 9091

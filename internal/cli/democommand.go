@@ -10,7 +10,8 @@ import (
 )
 
 type demoCommand struct {
-	Orders int `help:"How many orders are placed." default:"5000"`
+	Orders   int    `help:"How many orders are placed." default:"500"`
+	Database string `help:"An empty database for both services: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite for each." placeholder:"URL"`
 }
 
 // Run tells the whole story on one terminal.
@@ -23,6 +24,8 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 		return fmt.Errorf("find this program's own file: %w", err)
 	}
 	return untilSignalled(ctx, slog.New(slog.NewTextHandler(s.Err, nil)), func(ctx context.Context) error {
-		return demo.Run(ctx, demo.Config{Orders: c.Orders, Executable: executable, Out: s.Out, Live: isTerminal(s.Out)})
+		return demo.Run(ctx, demo.Config{
+			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out, Live: isTerminal(s.Out),
+		})
 	})
 }

@@ -47,7 +47,7 @@ func TestARedisThatForgotIsToldOf(t *testing.T) {
 	w.ready(c)
 	w.startPayments()
 	w.startOrders(w.writeOrders(20)).ends(patience)
-	w.paid(committed(20), patience)
+	w.paid(payable(20), patience)
 }
 
 // pulse is how far each coordinator has counted in the first shard.

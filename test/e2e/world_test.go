@@ -13,7 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/demo/ledger"
+	"github.com/msghandler/msghandler/internal/demo/books"
+	demodb "github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -24,6 +25,10 @@ type world struct {
 	amqp         string
 	dir          string
 	coordinators []*coordinator
+	// shared is the database of both services, on a server; empty, and each has a file of SQLite.
+	shared string
+	// ofOrders and ofPayments are what they were opened as here, to be read.
+	ofOrders, ofPayments *demodb.DB
 }
 
 type coordinator struct {
@@ -96,24 +101,54 @@ func (w *world) targets() string {
 	return strings.Join(all, ",")
 }
 
+// databaseOf names the database of a service. Processes are killed here, not machines: so the file need not be synced.
+func (w *world) databaseOf(service string) string {
+	if w.shared != "" {
+		return w.shared
+	}
+	return "sqlite:" + filepath.Join(w.dir, service+".db") + "?_pragma=synchronous(OFF)"
+}
+
+// open opens a service's database, to be read.
+func (w *world) open(service string) *demodb.DB {
+	w.t.Helper()
+	db, err := demodb.Open(w.databaseOf(service))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // startPayments starts the payment service and waits until its queue is there.
 func (w *world) startPayments() *process {
 	w.t.Helper()
-	p := start(w.t, "consumer-demo", nil, "--amqp", w.amqp, "--dir", w.dir, "--prefetch", "200")
+	p := start(w.t, "consumer-demo", nil, "--amqp", w.amqp, "--database", w.databaseOf("payments"), "--prefetch", "200")
 	p.says("waiting for orders", 20*time.Second)
+	if w.ofPayments == nil {
+		w.ofPayments = w.open("payments")
+	}
 	return p
 }
+
+// payWithin is how long an order may stay unpaid: much longer than a customer takes who pays.
+const payWithin = 15 * time.Second
 
 // startOrders starts the order service on a file of orders.
 func (w *world) startOrders(file string, args ...string) *process {
 	w.t.Helper()
 	listen := servers.Addresses(w.t, 1)[0]
+	if w.ofOrders == nil {
+		w.ofOrders = w.open("orders")
+	}
 	return start(w.t, "producer-demo", nil, append([]string{
-		"--coordinator", w.targets(), "--listen", listen, "--dir", w.dir, "--orders", file, "--parallel", "256",
+		"--coordinator", w.targets(), "--listen", listen, "--amqp", w.amqp, "--database", w.databaseOf("orders"),
+		"--orders", file, "--pay-within", payWithin.String(),
 	}, args...)...)
 }
 
-// writeOrders makes a file of n orders: of ten, one rolls back and one commits in silence.
+// writeOrders makes a file of n orders: of ten, the payment of one is declined, one is never paid, and the payment of one
+// commits in silence.
 func (w *world) writeOrders(n int) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "orders-in.jsonl")
@@ -126,11 +161,13 @@ func (w *world) writeOrders(n int) string {
 		fail := ""
 		switch i % 10 {
 		case 3:
-			fail = `,"fail":"rollback"`
+			fail = `,"fail":"declined"`
+		case 5:
+			fail = `,"unpaid":true`
 		case 7:
 			fail = `,"fail":"silent"`
 		}
-		fmt.Fprintf(out, `{"id":"o-%06d","amount_cents":%d%s}`+"\n", i, 100+i, fail)
+		fmt.Fprintf(out, `{"id":"o-%06d","items":[{"sku":"tea","quantity":%d},{"sku":"cup","quantity":2}]%s}`+"\n", i, 1+i%3, fail)
 	}
 	if err := out.Flush(); err != nil {
 		w.t.Fatal(err)
@@ -141,70 +178,55 @@ func (w *world) writeOrders(n int) string {
 	return path
 }
 
-// paid waits until as many orders are paid.
+// paid waits until as many orders are booked and shipped.
 func (w *world) paid(n int, within time.Duration) {
 	w.t.Helper()
-	servers.Eventually(w.t, within, fmt.Sprintf("%d orders are paid (there are %d)", n, len(w.payments())), func() bool {
-		return len(w.payments()) >= n
+	booked := 0
+	servers.Eventually(w.t, within, fmt.Sprintf("%d orders are booked and shipped", n), func() bool {
+		if err := w.ofPayments.QueryRowContext(w.t.Context(), `SELECT COUNT(*) FROM demo_payments`).Scan(&booked); err != nil {
+			w.t.Fatal(err)
+		}
+		return booked >= n
 	})
 }
 
-func (w *world) payments() map[string]ledger.Entry { return w.read("payments.jsonl") }
-
-func (w *world) read(name string) map[string]ledger.Entry {
+// books reads the books of both services.
+func (w *world) books() books.Books {
 	w.t.Helper()
-	entries, err := ledger.Read(filepath.Join(w.dir, name))
+	b, err := books.Read(w.t.Context(), w.ofOrders, w.ofPayments)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return entries
+	return b
 }
 
-// copies are the deliveries that the payment service recognised as copies and dropped.
-func (w *world) copies() []delivery {
+// balanced waits until what is paid is shipped, and demands that the books balance then: each of n orders is paid, booked
+// and shipped, once, or it is cancelled and its items are back on the shelves.
+func (w *world) balanced(n int) {
 	w.t.Helper()
-	data, err := os.ReadFile(filepath.Join(w.dir, "copies.jsonl"))
-	if err != nil {
-		w.t.Fatal(err)
+	var b books.Books
+	servers.Eventually(w.t, patience, "what is paid is shipped", func() bool {
+		b = w.books()
+		return b.Booked >= b.Paid
+	})
+	if len(b.Wrong) > 0 || b.Placed != n || b.Unpaid != 0 {
+		b.Copies = nil
+		b.Wrong = b.Wrong[:min(len(b.Wrong), 10)]
+		w.t.Fatalf("of %d orders: %+v", n, b)
 	}
-	var all []delivery
-	for line := range strings.Lines(string(data)) {
-		var d delivery
-		if err := json.Unmarshal([]byte(line), &d); err != nil {
-			w.t.Fatal(err)
-		}
-		all = append(all, d)
-	}
-	return all
+	w.t.Logf("%d orders: %d paid, booked and shipped, %d cancelled", n, b.Paid, b.Cancelled)
 }
-
-type delivery struct {
-	ID          string `json:"id"`
-	Attempt     int    `json:"attempt"`
-	Redelivered bool   `json:"redelivered"`
-}
-
-// balanced demands that the books balance: each committed order is paid once, and nothing else is.
-func (w *world) balanced(committed int) {
-	w.t.Helper()
-	books := ledger.Balance(w.read("orders.jsonl"), w.payments())
-	if !books.Balanced() || books.Orders != committed {
-		w.t.Fatalf("%d orders, want %d; %d payments; unpaid %v; paid but never ordered %v; wrong amount %v",
-			books.Orders, committed, books.Payments, first(books.Unpaid), first(books.Unordered), first(books.Wrong))
-	}
-}
-
-func first(ids []string) []string { return ids[:min(len(ids), 10)] }
 
 // flagged demands that every copy says that it is one.
 func (w *world) flagged() {
 	w.t.Helper()
-	for _, d := range w.copies() {
-		if d.Attempt <= 1 && !d.Redelivered {
-			w.t.Errorf("order %s came again and does not say so", d.ID)
+	copies := w.books().Copies
+	for _, c := range copies {
+		if !c.Flagged() {
+			w.t.Errorf("order %s came again and does not say so", c.ID)
 		}
 	}
-	w.t.Logf("%d copies, all flagged", len(w.copies()))
+	w.t.Logf("%d copies, all flagged", len(copies))
 }
 
 // onlyTraces demands that Redis holds nothing of ours but traces that expire, and what describes the store itself.

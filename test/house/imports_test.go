@@ -138,7 +138,7 @@ var libraries = []struct {
 }{
 	{
 		"github.com/redis/go-redis",
-		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/demo/..."},
+		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/..."},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
@@ -155,9 +155,9 @@ var libraries = []struct {
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
-	{"github.com/jackc/pgx", nil, "the driver is the user's: what speaks SQL imports database/sql"},
-	{"github.com/go-sql-driver/mysql", nil, "the driver is the user's: what speaks SQL imports database/sql"},
-	{"modernc.org/sqlite", nil, "the driver is the user's: what speaks SQL imports database/sql"},
+	{"github.com/jackc/pgx", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
+	{"github.com/go-sql-driver/mysql", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
+	{"modernc.org/sqlite", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",

@@ -1,8 +1,9 @@
 // Package demo tells the whole story on one terminal: a coordinator, an order service and a payment service, orders
-// flowing, the coordinator killed in the middle, and the books balanced at the end.
+// flowing, the coordinator killed in the middle, and the books of both services balanced at the end.
 //
 // Redis and the AMQP broker are embedded in the demo's own process and forget everything with it. The coordinator is a
-// child process, so that it can really be killed; the two services are the very code of producer-demo and consumer-demo.
+// child process, so that it can really be killed; the two services are the very code of producer-demo and consumer-demo,
+// each with a database of its own.
 package demo
 
 import (
@@ -13,20 +14,24 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/demo/ledger"
+	"github.com/msghandler/msghandler/internal/demo/books"
+	"github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/internal/demo/orders"
 	"github.com/msghandler/msghandler/internal/demo/payments"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	"github.com/msghandler/msghandler/producer/marker/memory"
 )
 
 // Config says how the demo is told.
 type Config struct {
-	// Orders is how many there are. Of ten, one is rolled back and one commits but is never submitted.
+	// Orders is how many there are. Of ten, one is never paid, of one the payment is declined, and of one it commits but is
+	// never submitted.
 	Orders int
+	// Database is an empty one that both services share, as database.Help names it. Empty: a file of SQLite for each.
+	Database string
 	// Executable is the msghandler binary that is started, and killed, as the coordinator.
 	Executable string
 	// Out is where the story goes; Live redraws a table there instead of adding lines.
@@ -38,8 +43,10 @@ const (
 	exchange   = "orders"
 	routingKey = "order.paid"
 	queue      = "payments"
-	// parallel is how many orders are placed at once.
-	parallel = 64
+	// parallel is how many customers there are at once.
+	parallel = 32
+	// payWithin is how long an order may stay unpaid; in a real shop it would be 15 minutes.
+	payWithin = 4 * time.Second
 	// patience is when the demo gives up waiting for the books to balance.
 	patience = 2 * time.Minute
 )
@@ -52,10 +59,11 @@ var ErrUnbalanced = errors.New("the books do not balance")
 func Run(ctx context.Context, config Config) (err error) {
 	dir, err := os.MkdirTemp("", "msghandler-demo-")
 	if err != nil {
-		return fmt.Errorf("make a directory for the ledgers: %w", err)
+		return fmt.Errorf("make a directory for the databases: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &stage{Config: config, dir: dir, begun: time.Now()}
+	s.picture.stage = s
 	defer func() { err = errors.Join(err, s.strike()) }()
 	if err := s.set(ctx); err != nil {
 		return err
@@ -63,7 +71,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	if err := s.play(ctx); err != nil {
 		return err
 	}
-	return s.balance()
+	return s.balance(ctx)
 }
 
 // stage is what the demo consists of.
@@ -76,55 +84,93 @@ type stage struct {
 	broker      *amqpbroker.Broker
 	amqp        string
 	coordinator *coordinator
-	orders      *orders.Service
-	payments    *payments.Service
-	paying      chan error
-	stopPaying  context.CancelFunc
-	tally       orders.Tally
-	log         *os.File
+	// ofOrders and ofPayments are the databases of the two services.
+	ofOrders, ofPayments *database.DB
+	orders               *orders.Service
+	payments             *payments.Service
+	paying               chan error
+	stopPaying           context.CancelFunc
+	tally                orders.Tally
+	// failure is why an order could not be placed or paid; nil where there is none.
+	failure atomic.Pointer[error]
+	picture picture
+	log     *os.File
 }
 
 // set puts everything in its place, those who serve before those who call.
 func (s *stage) set(ctx context.Context) error {
 	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: what they hold ends with it. The
-coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but shorter times.
+coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but shorter times. The
+order service and the payment service are those of producer-demo and consumer-demo, each with a database.
 
 `)
-	var err error
-	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
-		return fmt.Errorf("open the log: %w", err)
-	}
-	if s.redis, err = embedded.StartRedis("127.0.0.1:0"); err != nil {
+	if err := s.openDatabases(); err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(s.log, nil))
-	s.broker = amqpbroker.New(amqpbroker.Config{Logger: logger})
-	address, err := s.broker.Listen("127.0.0.1:0")
+	logger, err := s.setServers(ctx)
 	if err != nil {
-		return err
-	}
-	s.amqp = "amqp://guest:guest@" + address + "/"
-	if s.coordinator, err = newCoordinator(s.Executable, s.redis.URL(), s.amqp, s.log); err != nil {
-		return err
-	}
-	if err := s.coordinator.start(ctx); err != nil {
 		return err
 	}
 	if err := s.startPayments(ctx, logger); err != nil {
 		return err
 	}
-	s.orders, err = orders.New(orders.Config{
-		Name: "orders", Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Dir: s.dir, Markers: memory.New(),
-		Exchange: exchange, RoutingKey: routingKey, Logger: logger,
+	s.orders, err = orders.Open(ctx, orders.Config{
+		Name: "orders", Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Database: s.ofOrders, AMQP: s.amqp,
+		Exchange: exchange, RoutingKey: routingKey, PayWithin: payWithin, Logger: logger,
 	})
+	if err != nil {
+		return err
+	}
+	now, err := s.progress(ctx)
+	if err == nil && now != (progress{}) {
+		err = errors.New("the database holds orders of an earlier run; give an empty one")
+	}
 	return err
+}
+
+// openDatabases opens a database for each of the two services, or the one that they share.
+func (s *stage) openDatabases() (err error) {
+	for name, db := range map[string]**database.DB{"orders.db": &s.ofOrders, "payments.db": &s.ofPayments} {
+		url := s.Database
+		if url == "" {
+			// What ends with this process need not be on the disk.
+			url = "sqlite:" + filepath.Join(s.dir, name) + "?_pragma=synchronous(OFF)"
+		}
+		if *db, err = database.Open(url); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setServers starts Redis, the broker and the coordinator.
+func (s *stage) setServers(ctx context.Context) (*slog.Logger, error) {
+	var err error
+	if s.log, err = os.Create(filepath.Join(s.dir, "log")); err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	if s.redis, err = embedded.StartRedis("127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	logger := slog.New(slog.NewTextHandler(s.log, nil))
+	s.broker = amqpbroker.New(amqpbroker.Config{Logger: logger})
+	address, err := s.broker.Listen("127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s.amqp = "amqp://guest:guest@" + address + "/"
+	if s.coordinator, err = newCoordinator(s.Executable, s.redis.URL(), s.amqp, s.log); err != nil {
+		return nil, err
+	}
+	return logger, s.coordinator.start(ctx)
 }
 
 // startPayments starts the payment service and waits until its queue is bound.
 func (s *stage) startPayments(ctx context.Context, logger *slog.Logger) (err error) {
 	consuming := make(chan struct{}, 1)
-	s.payments, err = payments.New(payments.Config{
-		URL: s.amqp, Queue: queue, Exchange: exchange, BindingKey: routingKey, Dir: s.dir, Prefetch: 100, Logger: logger,
+	s.payments, err = payments.Open(ctx, payments.Config{
+		URL: s.amqp, Queue: queue, Exchange: exchange, BindingKey: routingKey, Database: s.ofPayments, Prefetch: 100,
+		Logger: logger,
 		Consuming: func() {
 			select {
 			case consuming <- struct{}{}:
@@ -149,75 +195,107 @@ func (s *stage) startPayments(ctx context.Context, logger *slog.Logger) (err err
 	}
 }
 
-// play lets the orders flow, kills the coordinator in the middle and waits until every committed order is paid.
+// play lets the orders flow, kills the coordinator in the middle and waits until every order is shipped or cancelled.
 func (s *stage) play(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	picture := newPicture(s)
-	defer picture.stop()
 	placed := make(chan error, 1)
 	go func() {
-		placed <- s.orders.PlaceAll(ctx, newStream(s.Orders), parallel, &s.tally, func(orders.Order, error) {})
+		placed <- s.orders.PlaceAll(ctx, newStream(s.Orders), parallel, &s.tally, s.fail)
 	}()
 
-	if err := s.until(ctx, func() bool { return s.payments.Paid() >= s.Orders*2/5 }); err != nil {
+	if err := s.until(ctx, func(now progress) bool { return now.payments.Shipped >= s.Orders/4 }); err != nil {
 		return err
 	}
 	s.coordinator.kill()
-	picture.say("kill -9: the coordinator is dead, with messages in hand; orders wait, nothing is lost")
+	s.picture.say("kill -9: the coordinator is dead, with messages in hand; orders wait, nothing is lost")
 	if err := s.until(ctx, pause(time.Second)); err != nil {
 		return err
 	}
-	picture.say("the coordinator is started again; what its predecessor held is taken up when the leases end")
+	s.picture.say("the coordinator is started again; what its predecessor held is taken up when the leases end")
 	if err := s.coordinator.start(ctx); err != nil {
 		return err
 	}
-	if err := <-placed; err != nil {
-		return fmt.Errorf("place orders: %w", err)
+	var failed error
+	all := func(progress) bool {
+		select {
+		case failed = <-placed:
+			return true
+		default:
+			return false
+		}
 	}
-	picture.say("all orders are placed; what was never submitted is asked about")
-	return s.until(ctx, func() bool { return s.payments.Paid() >= s.orders.Committed() })
+	if err := s.until(ctx, all); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("place orders: %w", failed)
+	}
+	s.picture.say(fmt.Sprintf("all customers have been here; what was never submitted is asked about, "+
+		"and what is not paid within %v is cancelled", payWithin))
+	return s.until(ctx, func(now progress) bool { return now.Unpaid == 0 && now.payments.Shipped >= now.Paid })
+}
+
+// fail keeps why an order could not be placed or paid, the first of them.
+func (s *stage) fail(o orders.Order, err error) {
+	err = fmt.Errorf("order %s could not be placed or paid: %w", o.ID, err)
+	s.failure.CompareAndSwap(nil, &err)
+}
+
+// progress is how the two services stand.
+type progress struct {
+	orders.Standing
+	payments payments.Standing
+}
+
+func (s *stage) progress(ctx context.Context) (now progress, err error) {
+	if now.payments, err = s.payments.Standing(ctx); err == nil {
+		now.Standing, err = s.orders.Standing(ctx)
+	}
+	return now, err
 }
 
 // until looks again and again until cond holds.
-func (s *stage) until(ctx context.Context, cond func() bool) error {
-	ticker := time.NewTicker(20 * time.Millisecond)
+func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
+	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for !cond() {
+	for {
+		now, err := s.progress(ctx)
+		s.picture.show(now)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: gave up waiting with %d orders paid, %d shipped, %d unpaid",
+				ErrUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
+		case err != nil:
+			return err
+		case cond(now):
+			return nil
+		}
 		select {
 		case <-ticker.C:
+		case <-ctx.Done():
+		case err := <-s.orders.Broken():
+			return fmt.Errorf("the order service has ended: %w", err)
 		case err := <-s.paying:
 			s.paying <- err
 			return fmt.Errorf("the payment service has ended: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: gave up waiting with %d orders committed, %d paid",
-				ErrUnbalanced, s.orders.Committed(), s.payments.Paid())
 		}
 	}
-	return nil
 }
 
 // pause is a condition that holds after a while.
-func pause(d time.Duration) func() bool {
+func pause(d time.Duration) func(progress) bool {
 	end := time.Now().Add(d)
-	return func() bool { return time.Now().After(end) }
+	return func(progress) bool { return time.Now().After(end) }
 }
 
-// balance holds the two ledgers against each other.
-func (s *stage) balance() error {
-	committed, err := ledger.Read(filepath.Join(s.dir, "orders.jsonl"))
+// balance holds the two databases against each other.
+func (s *stage) balance(ctx context.Context) error {
+	b, err := books.Read(ctx, s.ofOrders, s.ofPayments)
 	if err != nil {
 		return err
 	}
-	paid, err := ledger.Read(filepath.Join(s.dir, "payments.jsonl"))
-	if err != nil {
-		return err
-	}
-	copies, err := readCopies(filepath.Join(s.dir, "copies.jsonl"))
-	if err != nil {
-		return err
-	}
-	return s.writeBooks(ledger.Balance(committed, paid), copies)
+	return s.writeBooks(b)
 }
 
 // strike takes everything down in reverse.
@@ -231,9 +309,14 @@ func (s *stage) strike() error {
 	if s.coordinator != nil {
 		s.coordinator.stop(grace)
 	}
-	if s.payments != nil {
+	if s.stopPaying != nil {
 		s.stopPaying()
-		errs = append(errs, <-s.paying, s.payments.Close())
+		errs = append(errs, <-s.paying)
+	}
+	for _, db := range []*database.DB{s.ofOrders, s.ofPayments} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
 	}
 	if s.broker != nil {
 		errs = append(errs, s.broker.Close())

@@ -1,17 +1,13 @@
 package demo
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/demo/ledger"
+	"github.com/msghandler/msghandler/internal/demo/books"
 	"github.com/msghandler/msghandler/internal/demo/orders"
 )
 
@@ -23,24 +19,18 @@ type stream struct {
 
 func newStream(total int) *stream { return &stream{total: total} }
 
-// Read gives the orders as JSON lines: of ten, the fourth is rolled back and the eighth is never submitted.
+// Read gives the orders as JSON lines. Of ten, the payment of the fourth is declined, the sixth is never paid, and the
+// payment of the eighth is never submitted. The tenth of every other ten wants one of the few teapots.
 func (s *stream) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		if s.next == s.total {
 			return 0, io.EOF
 		}
-		order := orders.Order{ID: fmt.Sprintf("%d", 1001+s.next), AmountCents: int64(100 + s.next)}
-		switch s.next % 10 {
-		case 3:
-			order.Fail = orders.Rollback
-		case 7:
-			order.Fail = orders.Silent
-		}
-		s.next++
-		line, err := json.Marshal(order)
+		line, err := json.Marshal(customer(s.next))
 		if err != nil {
 			return 0, err
 		}
+		s.next++
 		line = append(line, '\n')
 		s.rest = line
 	}
@@ -49,65 +39,74 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// customer is what the n-th one orders.
+func customer(n int) orders.Order {
+	order := orders.Order{ID: fmt.Sprint(1001 + n), Items: []orders.Item{{SKU: "tea", Quantity: int64(1 + n%3)}}}
+	if n%2 == 0 {
+		order.Items = append(order.Items, orders.Item{SKU: "cup", Quantity: 2})
+	}
+	switch n % 10 {
+	case 3:
+		order.Fail = orders.Declined
+	case 5:
+		order.Unpaid = true
+	case 7:
+		order.Fail = orders.Silent
+	case 9:
+		if n%20 == 9 {
+			order.Items = append(order.Items, orders.Item{SKU: "teapot", Quantity: 1})
+		}
+	}
+	return order
+}
+
 // picture shows how the demo stands, while it runs.
 type picture struct {
 	stage *stage
-	end   chan struct{}
-	ended sync.WaitGroup
-
-	mu    sync.Mutex
+	last  progress
+	shown time.Time
 	drawn int // lines of the live table that stand on the terminal
-}
-
-func newPicture(s *stage) *picture {
-	p := &picture{stage: s, end: make(chan struct{})}
-	interval := time.Second
-	if s.Live {
-		interval = 100 * time.Millisecond
-	}
-	p.ended.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				p.draw()
-			case <-p.end:
-				p.draw()
-				return
-			}
-		}
-	})
-	return p
 }
 
 // say adds a line that stays.
 func (p *picture) say(what string) {
-	p.mu.Lock()
 	p.erase()
 	fmt.Fprintf(p.stage.Out, "%5.1fs  %s\n", time.Since(p.stage.begun).Seconds(), what)
-	p.mu.Unlock()
 	if p.stage.Live {
 		p.draw()
 	}
 }
 
+// show shows how things stand, if that has not been done just now.
+func (p *picture) show(now progress) {
+	p.last = now
+	interval := time.Second
+	if p.stage.Live {
+		interval = 100 * time.Millisecond
+	}
+	if time.Since(p.shown) >= interval {
+		p.draw()
+	}
+}
+
 func (p *picture) draw() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.stage
-	committed, paid := s.orders.Committed(), s.payments.Paid()
+	p.shown = time.Now()
+	s, now := p.stage, p.last
+	placed := now.Unpaid + now.Paid + now.Cancelled
 	if !s.Live {
-		fmt.Fprintf(s.Out, "%5.1fs  orders: %v; %d committed, %d paid, %d markers left\n",
-			time.Since(s.begun).Seconds(), &s.tally, committed, paid, s.orders.Open())
+		fmt.Fprintf(s.Out, "%5.1fs  %4d placed, %3d out of stock; %4d paid, %4d shipped, %4d unpaid, %4d cancelled\n",
+			time.Since(s.begun).Seconds(), placed, s.tally.OutOfStock.Load(), now.Paid, now.payments.Shipped, now.Unpaid,
+			now.Cancelled)
 		return
 	}
 	p.erase()
 	rows := []string{
-		bar("committed", committed, s.Orders),
-		bar("paid", paid, s.Orders),
-		bar("rolled back", int(s.tally.RolledBack.Load()), s.Orders),
-		bar("markers left", s.orders.Open(), s.Orders),
+		bar("placed", placed, s.Orders),
+		bar("out of stock", int(s.tally.OutOfStock.Load()), s.Orders),
+		bar("paid", now.Paid, s.Orders),
+		bar("shipped", now.payments.Shipped, s.Orders),
+		bar("unpaid", now.Unpaid, s.Orders),
+		bar("cancelled", now.Cancelled, s.Orders),
 	}
 	fmt.Fprintf(s.Out, "%s\n", strings.Join(rows, "\n"))
 	p.drawn = len(rows)
@@ -127,76 +126,44 @@ func bar(name string, n, total int) string {
 	return fmt.Sprintf("  %-12s %s%s %6d", name, strings.Repeat("█", filled), strings.Repeat("·", width-filled), n)
 }
 
-func (p *picture) stop() {
-	close(p.end)
-	p.ended.Wait()
-}
-
-// dropped is an order that came again.
-type dropped struct {
-	ID          string `json:"id"`
-	Attempt     int    `json:"attempt"`
-	Redelivered bool   `json:"redelivered"`
-}
-
-func (d dropped) flagged() bool { return d.Attempt > 1 || d.Redelivered }
-
-func readCopies(path string) ([]dropped, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open the list of copies: %w", err)
-	}
-	defer file.Close()
-	var copies []dropped
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var d dropped
-		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
-			return nil, fmt.Errorf("read the list of copies: %w", err)
-		}
-		copies = append(copies, d)
-	}
-	return copies, lines.Err()
-}
-
 // writeBooks shows the books, and returns an error unless they balance.
-func (s *stage) writeBooks(books ledger.Books, copies []dropped) error {
-	unflagged := 0
-	for _, c := range copies {
-		if !c.flagged() {
-			unflagged++
+func (s *stage) writeBooks(b books.Books) error {
+	fmt.Fprintf(s.Out, `
+The books, read from both databases after %.1f s and %d kill -9 of the coordinator:
+  the order service                             the payment service
+    customers           %7d                     orders booked       %7d
+    out of stock        %7d   rolled back       orders shipped      %7d
+    orders placed       %7d                     money booked        %10.2f
+    of these paid       %7d                     copies dropped      %7d   %s
+             cancelled  %7d   not paid within %v
+             unpaid     %7d
+  the stock: %d pieces at first = %d on the shelves + %d shipped
+
+`, time.Since(s.begun).Seconds(), s.coordinator.kills, s.Orders, b.Booked, s.tally.OutOfStock.Load(), b.Booked,
+		b.Placed, float64(b.BookedCents)/100, b.Paid, len(b.Copies), nameCopies(b.Copies), b.Cancelled, payWithin, b.Unpaid,
+		b.Stocked, b.Left, b.Shipped)
+	for _, c := range b.Copies {
+		if !c.Flagged() {
+			b.Wrong = append(b.Wrong, fmt.Sprintf("a copy of order %s does not say that it is one", c.ID))
 		}
 	}
-	fmt.Fprintf(s.Out, `
-The books, after %.1f s and %d kill -9 of the coordinator:
-  orders placed            %6d
-  committed                %6d   of which one in nine was never submitted
-  rolled back              %6d
-  paid                     %6d
-  committed and not paid   %6d
-  paid and not committed   %6d
-  copies dropped           %6d   %s
-`, time.Since(s.begun).Seconds(), s.coordinator.kills, s.Orders, books.Orders, s.tally.RolledBack.Load(), books.Payments,
-		len(books.Unpaid), len(books.Unordered), len(copies), nameCopies(copies))
 	switch {
-	case !books.Balanced():
-		return fmt.Errorf("%w: unpaid %v, paid but never ordered %v, wrong amount %v",
-			ErrUnbalanced, books.Unpaid, books.Unordered, books.Wrong)
-	case unflagged > 0:
-		return fmt.Errorf("%w: %d copies do not say that they are copies", ErrUnbalanced, unflagged)
-	case s.tally.Failed.Load() > 0:
-		return errors.New("some orders could not be placed")
+	case len(b.Wrong) > 0:
+		const most = 5
+		return fmt.Errorf("%w in %d places: %s", ErrUnbalanced, len(b.Wrong), strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; "))
+	case s.failure.Load() != nil:
+		return *s.failure.Load()
 	}
-	fmt.Fprintln(s.Out, "\nThe books balance: what committed was delivered, what rolled back was not.")
+	fmt.Fprintln(s.Out, "The books balance: every paid order was booked and shipped once, no other was, and no piece is missing.")
 	return nil
 }
 
 // nameCopies names the orders that came again.
-func nameCopies(copies []dropped) string {
+func nameCopies(copies []books.Copy) string {
 	if len(copies) == 0 {
 		return "(a fault may make some; each would say so)"
 	}
-	const most = 8
+	const most = 4
 	var names []string
 	for _, c := range copies[:min(len(copies), most)] {
 		names = append(names, fmt.Sprintf("%s (attempt %d)", c.ID, c.Attempt))

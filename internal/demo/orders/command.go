@@ -12,40 +12,41 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/producer/marker"
-	"github.com/msghandler/msghandler/producer/marker/memory"
-	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
+	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
 // command is the command line of producer-demo.
 type command struct {
-	Coordinator    string `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens."`
-	Name           string `default:"orders" env:"NAME" help:"This producer's name."`
-	Listen         string `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
-	CallbackTarget string `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
-	HTTP           string `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
-	Orders         string `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
-	Dir            string `default:"." env:"DIR" help:"Where the ledger orders.jsonl is kept."`
-	Markers        string `default:"memory" env:"MARKERS" help:"Where business markers are kept: memory, or a redis:// URL."`
-	Exchange       string `default:"orders" env:"EXCHANGE" help:"Where orders are announced."`
-	RoutingKey     string `default:"order.paid" env:"ROUTING_KEY" help:"With which routing key."`
-	Parallel       int    `default:"64" env:"PARALLEL" help:"How many orders are placed at once."`
-	Stay           bool   `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
+	Coordinator    string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens."`
+	Name           string        `default:"orders" env:"NAME" help:"This producer's name."`
+	Listen         string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
+	CallbackTarget string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
+	AMQP           string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which says when an order's time is up."`
+	HTTP           string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
+	Orders         string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
+	Database       string        `default:"sqlite:orders.db" env:"DATABASE" placeholder:"URL" help:"Where the orders are kept: ${databases}. Default: ${default}."`
+	PayWithin      time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled."`
+	Exchange       string        `default:"orders" env:"EXCHANGE" help:"Where paid orders are announced."`
+	RoutingKey     string        `default:"order.paid" env:"ROUTING_KEY" help:"With which routing key."`
+	Parallel       int           `default:"64" env:"PARALLEL" help:"How many customers there are at once."`
+	Stay           bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
 }
 
 const description = `An order service that uses msghandler.
 
-It stores orders in a ledger and announces each as a message. Orders come over HTTP (--http) or from a file (--orders), as
-{"id":"1001","amount_cents":1999}. An order may say how it shall fail: "fail":"rollback", "silent" (commits, never
-submits), "slow", "crash_before_commit", "crash_after_commit" or "crash_before_submit". Start it again with the same
---dir and the same file after a crash: what was placed is not placed twice.`
+It stores orders with their items, takes the items from its stock, and announces an order when it is paid. An order that is
+not paid in time is cancelled. Orders come over HTTP (--http) or from a file (--orders), as
+{"id":"1001","items":[{"sku":"tea","quantity":2}]}; it sells tea, cups, and never enough teapots ("cup", "teapot"). Those of a
+file are paid at once, unless they say "unpaid":true. An order may say how its payment shall fail: "fail":"declined",
+"silent" (commits, never submits), "slow", "crash_before_commit" or "crash_after_commit". Start it again with the same
+database and the same file after a crash: what was placed is not placed twice.`
 
 // Command runs the order service until its orders are settled or the context ends, and returns the exit status.
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c command
-	parser, err := kong.New(&c, kong.Name("producer-demo"), kong.Description(description), kong.Writers(stdout, stderr))
+	parser, err := kong.New(&c, kong.Name("producer-demo"), kong.Description(description),
+		kong.Vars{"databases": database.Help}, kong.Writers(stdout, stderr))
 	if err == nil {
 		_, err = parser.Parse(args)
 	}
@@ -64,14 +65,14 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 }
 
 func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	markers, closeMarkers, err := openStore(c.Markers, c.Name)
+	db, err := database.Open(c.Database)
 	if err != nil {
 		return err
 	}
-	defer closeMarkers()
-	service, err := New(Config{
-		Name: c.Name, Coordinator: c.Coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Dir: c.Dir,
-		Markers: markers, Exchange: c.Exchange, RoutingKey: c.RoutingKey,
+	defer func() { err = errors.Join(err, db.Close()) }()
+	service, err := Open(ctx, Config{
+		Name: c.Name, Coordinator: c.Coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
+		AMQP: c.AMQP, Exchange: c.Exchange, RoutingKey: c.RoutingKey, PayWithin: c.PayWithin,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	})
 	if err != nil {
@@ -96,10 +97,14 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		}
 	}
 	if c.HTTP != "" || c.Stay {
-		<-ctx.Done()
-		return nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-service.Broken():
+			return err
+		}
 	}
-	return waitSettled(ctx, service, stdout)
+	return c.waitSettled(ctx, service, stdout)
 }
 
 func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Reader, stdout io.Writer) error {
@@ -117,38 +122,39 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 	defer done()
 	go every(progress, func() { fmt.Fprintln(stdout, &tally) })
 	err := service.PlaceAll(ctx, input, c.Parallel, &tally, func(o Order, err error) {
-		if o.Fail != Rollback {
-			fmt.Fprintf(stdout, "order %s: %v\n", o.ID, err)
-		}
+		fmt.Fprintf(stdout, "order %s: %v\n", o.ID, err)
 	})
 	done()
 	fmt.Fprintln(stdout, &tally)
 	return err
 }
 
-// settleEvery is how often the coordinator is asked about orders that it has not told of by itself.
-const settleEvery = 5 * time.Second
-
-// waitSettled goes on answering until the coordinator knows the fate of every order.
-func waitSettled(ctx context.Context, service *Service, stdout io.Writer) error {
-	show := time.NewTicker(time.Second)
-	defer show.Stop()
-	settle := time.NewTicker(settleEvery)
-	defer settle.Stop()
-	for service.Open() > 0 {
+// waitSettled goes on until every order is paid or cancelled and the coordinator has taken over every message.
+func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.Writer) error {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for last := (Standing{}); ; {
+		now, err := service.Standing(ctx)
+		switch {
+		case ctx.Err() != nil: // below
+		case err != nil:
+			fmt.Fprintln(stdout, err)
+		case now.Settled():
+			fmt.Fprintln(stdout, "every order is paid or cancelled, and the coordinator knows all about it")
+			return nil
+		case now != last:
+			last = now
+			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d messages to be taken over\n",
+				now.Unpaid, c.PayWithin, now.Open)
+		}
 		select {
-		case <-show.C:
-			fmt.Fprintf(stdout, "%d orders to be confirmed\n", service.Open())
-		case <-settle.C:
-			if _, err := service.Settle(ctx); err != nil {
-				fmt.Fprintln(stdout, err)
-			}
+		case <-look.C:
+		case err := <-service.Broken():
+			return err
 		case <-ctx.Done():
-			return fmt.Errorf("stopped with %d orders to be confirmed; start again with --stay to answer for them", service.Open())
+			return errors.New("stopped before all was settled; start again with --stay to go on")
 		}
 	}
-	fmt.Fprintln(stdout, "the coordinator knows the fate of every order")
-	return nil
 }
 
 // every calls show once a second until the context ends.
@@ -177,19 +183,4 @@ func serveHTTP(addr string, service *Service) (stop func(), err error) {
 		defer cancel()
 		_ = server.Shutdown(ctx) // what does not end in time is cut off by the end of the process
 	}, nil
-}
-
-// openStore opens the marker store that the flag names.
-func openStore(where, name string) (store marker.Store, closeStore func(), err error) {
-	if where == "memory" {
-		return memory.New(), func() {}, nil
-	}
-	options, err := redis.ParseURL(where)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--markers is neither memory nor a redis:// URL: %w", err)
-	}
-	options.ContextTimeoutEnabled = true
-	client := redis.NewClient(options)
-	store, err = markerredis.New(markerredis.Config{Client: client, Producer: name})
-	return store, func() { _ = client.Close() }, err
 }

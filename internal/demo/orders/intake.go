@@ -15,38 +15,26 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// Tally counts what became of orders, while they are being placed.
+// Tally counts what became of orders, while they are being placed and paid.
 type Tally struct {
-	Placed, RolledBack, Failed atomic.Int64
+	Placed, OutOfStock, Paid, Unpaid, Failed atomic.Int64
 }
 
 // String says it in one line.
 func (t *Tally) String() string {
-	return fmt.Sprintf("%d placed, %d rolled back, %d failed", t.Placed.Load(), t.RolledBack.Load(), t.Failed.Load())
+	return fmt.Sprintf("%d placed, %d out of stock; %d paid, %d not paid, %d failed",
+		t.Placed.Load(), t.OutOfStock.Load(), t.Paid.Load(), t.Unpaid.Load(), t.Failed.Load())
 }
 
-func (t *Tally) count(err error) {
-	switch {
-	case err == nil:
-		t.Placed.Add(1)
-	case errors.Is(err, ErrDeclined), errors.Is(err, producer.ErrRolledBack):
-		t.RolledBack.Add(1)
-	default:
-		t.Failed.Add(1)
-	}
-}
-
-// PlaceAll places the orders that r holds, one JSON object a line, parallel at a time. A line that is no order ends it;
-// an order that fails does not: it is counted and reported to failed, which may be called concurrently.
+// PlaceAll places the orders that r holds, one JSON object a line, and pays them, parallel at a time. A line that is no
+// order ends it; an order that fails does not: it is counted and reported to failed, which may be called concurrently.
 func (s *Service) PlaceAll(ctx context.Context, r io.Reader, parallel int, tally *Tally, failed func(Order, error)) error {
 	orders := make(chan Order)
 	var workers sync.WaitGroup
 	for range parallel {
 		workers.Go(func() {
 			for o := range orders {
-				err := s.Place(ctx, o)
-				tally.count(err)
-				if err != nil {
+				if err := s.placeAndPay(ctx, o, tally); err != nil {
 					failed(o, err)
 				}
 			}
@@ -56,6 +44,35 @@ func (s *Service) PlaceAll(ctx context.Context, r io.Reader, parallel int, tally
 	close(orders)
 	workers.Wait()
 	return err
+}
+
+// placeAndPay is one customer. What an order is expected to do is no error: to be out of stock, or not to be paid.
+func (s *Service) placeAndPay(ctx context.Context, o Order, tally *Tally) error {
+	err := s.Place(ctx, o)
+	switch {
+	case errors.Is(err, ErrOutOfStock), errors.Is(err, producer.ErrRolledBack):
+		tally.OutOfStock.Add(1)
+		return nil
+	case err != nil:
+		tally.Failed.Add(1)
+		return err
+	}
+	tally.Placed.Add(1)
+	if o.Unpaid {
+		tally.Unpaid.Add(1)
+		return nil
+	}
+	err = s.Pay(ctx, o.ID, o.Fail)
+	switch {
+	case err == nil:
+		tally.Paid.Add(1)
+	case errors.Is(err, ErrDeclined), errors.Is(err, ErrNotUnpaid), errors.Is(err, producer.ErrRolledBack):
+		tally.Unpaid.Add(1)
+	default:
+		tally.Failed.Add(1)
+		return err
+	}
+	return nil
 }
 
 func feed(ctx context.Context, r io.Reader, orders chan<- Order) error {
@@ -78,8 +95,9 @@ func feed(ctx context.Context, r io.Reader, orders chan<- Order) error {
 	return lines.Err()
 }
 
-// Handler takes orders over HTTP: POST /orders with an order as JSON. 201: placed; 400: not an order; 409: rolled back;
-// 503: try again.
+// Handler takes orders over HTTP: POST /orders with an order as JSON places it, POST /orders/ID/payment pays it, GET
+// /orders/ID shows it. 201: done; 400: not an order; 404: no such order; 409: out of stock, declined, or too late; 503:
+// try again.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
@@ -93,24 +111,46 @@ func (s *Service) Handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if err := s.Place(r.Context(), order); err != nil {
-			http.Error(w, err.Error(), status(err))
+		s.answer(w, r, order.ID, http.StatusCreated, s.Place(r.Context(), order))
+	})
+	mux.HandleFunc("POST /orders/{id}/payment", func(w http.ResponseWriter, r *http.Request) {
+		id, fail := r.PathValue("id"), Failure(r.URL.Query().Get("fail"))
+		if err := fail.check(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(order) // the client left; the order stands
+		s.answer(w, r, id, http.StatusCreated, s.Pay(r.Context(), id, fail))
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "%d orders, %d to be confirmed\n", s.Committed(), s.Open())
+	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, r.PathValue("id"), http.StatusOK, nil)
 	})
 	return mux
 }
 
+// answer shows an order, or what went wrong with it.
+func (s *Service) answer(w http.ResponseWriter, r *http.Request, id string, done int, err error) {
+	var order Stored
+	if err == nil {
+		order, err = s.shop.look(r.Context(), id)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), status(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(done)
+	_ = json.NewEncoder(w).Encode(order) // the client left; the order stands
+}
+
 func status(err error) int {
+	for _, e := range []error{ErrOutOfStock, ErrDeclined, ErrNotUnpaid, producer.ErrRolledBack, producer.ErrExists} {
+		if errors.Is(err, e) {
+			return http.StatusConflict
+		}
+	}
 	switch {
-	case errors.Is(err, ErrDeclined), errors.Is(err, producer.ErrRolledBack), errors.Is(err, producer.ErrExists):
-		return http.StatusConflict
+	case errors.Is(err, ErrNoOrder):
+		return http.StatusNotFound
 	case errors.Is(err, producer.ErrRejected):
 		return http.StatusBadRequest
 	}

@@ -1,33 +1,36 @@
-// Package orders is an order service that uses the producer SDK, written to be read: start with Place.
+// Package orders is an order service that uses the SDKs, written to be read: start with Place, Pay and cancelUnpaid.
 //
-// Its database is a ledger, a file of committed orders. Each order that commits is announced to the rest of the world as a
-// message; how that goes right although processes die and calls are lost is what the package shows.
+// A customer places an order, which takes its items from the stock, and pays it; an order that is not paid in time is
+// cancelled, and its items go back. Each step is one transaction in the service's own database (shop.go), and what the
+// rest of the world is told about it is a message that goes out if, and only if, that transaction commits.
 package orders
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/backoff"
-	"github.com/msghandler/msghandler/internal/demo/ledger"
+	"github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/producer"
-	"github.com/msghandler/msghandler/producer/marker"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
 )
 
 // Config says where the service lives.
 type Config struct {
-	// Name is the producer's name. Default: orders.
+	// Name is the producer's name.
 	Name string
 	// Coordinator is the address of msghandler.
 	Coordinator string
@@ -35,48 +38,69 @@ type Config struct {
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
-	// Dir holds the ledger, orders.jsonl.
-	Dir string
-	// Markers keeps the notes of what committed.
-	Markers marker.Store
-	// Exchange and RoutingKey say where orders are announced.
+	// Database holds the orders, their markers and their messages.
+	Database *database.DB
+	// AMQP is the broker, from which the service hears that an order's time is up.
+	AMQP string
+	// Exchange and RoutingKey say where paid orders are announced.
 	Exchange, RoutingKey string
-	// Logger gets what the SDK does in the background.
+	// PayWithin is how long an order may stay unpaid.
+	PayWithin time.Duration
+	// Logger gets what the SDKs do in the background.
 	Logger *slog.Logger
 }
 
+// timeUp is the routing key of the messages that remind the service of an order.
+const timeUp = "order.time-up"
+
+// resendAfter is when a message is handed to the coordinator once more, if that has not let its marker go: it may have
+// died at the wrong moment, or its Redis may have forgotten what it had acknowledged.
+const resendAfter = 5 * time.Second
+
 // Service takes orders.
 type Service struct {
-	config   Config
-	ledger   *ledger.Ledger
-	producer *producer.Producer
-	grpc     *grpc.Server
-	markers  *openMarkers
-	served   chan error
+	config    Config
+	shop      *shop
+	markers   *sqlmarker.Store
+	producer  *producer.Producer
+	relay     *outbox.Relay
+	reminders *consumer.Consumer
+	grpc      *grpc.Server
 
-	mu      sync.Mutex
-	refused map[string]bool // orders that were declared rolled back and must never commit
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	broken  chan error
 }
 
-// New opens the ledger and begins to answer the coordinator.
-func New(config Config) (*Service, error) {
-	book, err := ledger.Open(filepath.Join(config.Dir, "orders.jsonl"))
+// Open makes the tables where they are missing, and begins to answer the coordinator and to cancel unpaid orders.
+func Open(ctx context.Context, config Config) (*Service, error) {
+	s := &Service{config: config, broken: make(chan error, 2)}
+	var err error
+	if s.shop, err = openShop(ctx, config.Database); err != nil {
+		return nil, err
+	}
+	s.markers, err = sqlmarker.New(sqlmarker.Config{
+		DB: config.Database.DB, Dialect: config.Database.Dialect, Producer: config.Name, Resend: resendAfter,
+		TxOptions: config.Database.TxOptions(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{
-		config: config, ledger: book, markers: &openMarkers{Store: config.Markers, open: map[string]bool{}},
-		served: make(chan error, 1), refused: map[string]bool{},
+	if err := s.markers.Migrate(ctx); err != nil {
+		return nil, err
 	}
-	if err := s.serve(); err != nil {
-		return nil, errors.Join(err, book.Close())
+	if s.reminders, err = s.consumeReminders(); err != nil {
+		return nil, err
+	}
+	if err := s.serve(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// serve starts the gRPC server that the coordinator calls back, with the producer registered on it.
-func (s *Service) serve() error {
-	listener, err := net.Listen("tcp", s.config.Listen)
+// serve starts the gRPC server that the coordinator calls back, with the producer registered on it, and the background.
+func (s *Service) serve(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
 		return fmt.Errorf("listen for callbacks: %w", err)
 	}
@@ -85,111 +109,137 @@ func (s *Service) serve() error {
 		target = listener.Addr().String()
 	}
 	s.producer, err = producer.New(producer.Config{
-		Name:           s.config.Name,
-		Coordinator:    s.config.Coordinator,
-		CallbackTarget: target,
-		Markers:        s.markers,
-		Resolve:        s.resolve,
-		Logger:         s.config.Logger,
+		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
+		Logger: s.config.Logger,
 	})
+	if err == nil {
+		s.relay, err = outbox.New(outbox.Config{
+			Table: s.markers, Sender: outbox.ToCoordinator(s.producer), Again: resendAfter, Interval: time.Second,
+			Logger: s.config.Logger,
+		})
+	}
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	s.grpc = grpc.NewServer()
 	s.producer.Register(s.grpc)
-	go func() { s.served <- s.grpc.Serve(listener) }()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.running.Go(func() { s.relay.Run(background) })
+	s.running.Go(func() { s.end(s.reminders.Run(background, consumer.HandlerFunc(s.cancelUnpaid))) })
+	s.running.Go(func() { s.end(s.grpc.Serve(listener)) })
 	return nil
 }
 
-// Place stores an order and announces it, both or neither. This is the whole pattern: Send stores the half message, runs
-// the function, and sees to it that the message goes out if, and only if, the function committed.
+// end notes that a part of the service has ended with an error.
+func (s *Service) end(err error) {
+	if err != nil {
+		s.broken <- err
+	}
+}
+
+// Broken gets an error when the service cannot go on.
+func (s *Service) Broken() <-chan error { return s.broken }
+
+// Place stores an order, takes its items from the stock and has the service reminded of it when its time is up, all or
+// nothing. This is the whole pattern: Send stores the half message, runs the business in a transaction with the marker,
+// and sees to it that the message goes out if, and only if, that committed.
 func (s *Service) Place(ctx context.Context, o Order) error {
-	message, err := s.message(o)
+	reminder, err := s.message(o.ID+":time-up", timeUp, orderTimeUp{o.ID})
 	if err != nil {
 		return err
 	}
-	if o.Fail == Silent || o.Fail == CrashBeforeSubmit {
-		return s.placeAndSayNothing(ctx, message, o)
-	}
-	err = s.producer.Send(ctx, message, func(ctx context.Context) error { return s.commit(ctx, o) })
+	reminder.Delay = s.config.PayWithin
+	err = s.markers.Send(ctx, s.producer, reminder, func(ctx context.Context, tx *sql.Tx) error {
+		return s.shop.place(ctx, tx, o)
+	})
+	return unlessDone(err)
+}
+
+// unlessDone takes the repetition of what has committed before for the success that it is.
+func unlessDone(err error) error {
 	if errors.Is(err, producer.ErrAlreadyCommitted) {
 		return nil
 	}
 	return err
 }
 
-func (s *Service) message(o Order) (producer.Message, error) {
-	body, err := json.Marshal(struct {
-		OrderID     string `json:"order_id"`
-		AmountCents int64  `json:"amount_cents"`
-	}{o.ID, o.AmountCents})
+// Pay takes the customer's word for an order and announces it, both or neither. fail makes that interesting.
+func (s *Service) Pay(ctx context.Context, id string, fail Failure) error {
+	order, err := s.shop.look(ctx, id)
 	if err != nil {
-		return producer.Message{}, fmt.Errorf("encode order %s: %w", o.ID, err)
+		return err
 	}
-	return producer.Message{
-		ID: o.ID, Exchange: s.config.Exchange, RoutingKey: s.config.RoutingKey,
-		ContentType: "application/json", Body: body,
-	}, nil
+	paid, err := s.message(id, s.config.RoutingKey, orderPaid{id, order.AmountCents, order.Items})
+	if err != nil {
+		return err
+	}
+	business := func(ctx context.Context, tx *sql.Tx) error {
+		if err := fail.strike(ctx); err != nil {
+			return err
+		}
+		return s.shop.pay(ctx, tx, id)
+	}
+	if fail == Silent || fail == CrashAfterCommit {
+		return unlessDone(s.commitAndSayNothing(ctx, paid, business, fail))
+	}
+	return unlessDone(s.markers.Send(ctx, s.producer, paid, business))
 }
 
-// ErrDeclined is why an order with the failure Rollback fails.
-var ErrDeclined = errors.New("the customer's bank declined")
-
-// commit is the business: one local transaction.
-func (s *Service) commit(ctx context.Context, o Order) error {
-	switch o.Fail {
-	case Rollback:
-		return ErrDeclined
-	case Slow:
-		if err := backoff.Sleep(ctx, SlowFor); err != nil {
-			return fmt.Errorf("%w: %w", producer.ErrNotCommitted, err)
-		}
-	case CrashBeforeCommit:
-		return die()
+// commitAndSayNothing goes the same way as Send step by step, and leaves out the Submit: as if it had been lost.
+func (s *Service) commitAndSayNothing(
+	ctx context.Context, m producer.Message, business sqlmarker.Business, fail Failure,
+) error {
+	state, err := s.producer.SendHalf(ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case state == producer.StateRolledBack:
+		return producer.ErrRolledBack
+	case state != producer.StatePending:
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refused[o.ID] {
-		return errors.New("the order took too long and was declared rolled back")
+	if err := s.markers.InTx(m, business)(ctx); err != nil {
+		return err
 	}
-	err := s.ledger.Append(ledger.Entry{ID: o.ID, AmountCents: o.AmountCents, At: time.Now().UTC()})
-	if err != nil && !errors.Is(err, ledger.ErrExists) { // it exists when an earlier run committed it and then died
-		return producer.Unsure(err)
-	}
-	if o.Fail == CrashAfterCommit {
+	if fail == CrashAfterCommit {
 		return die()
 	}
 	return nil
 }
 
-// resolve answers for orders that have no marker, by looking at the ledger. Only the final question may be answered with
-// RolledBack, and only together with making sure that it stays true.
-func (s *Service) resolve(_ context.Context, id string, final bool) (marker.Verdict, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ledger.Has(id) {
-		return marker.Committed, nil
-	}
-	if final {
-		s.refused[id] = true
-		return marker.RolledBack, nil
-	}
-	return marker.Unknown, nil
+// orderTimeUp and orderPaid are what messages say.
+type orderTimeUp struct {
+	OrderID string `json:"order_id"`
 }
 
-// placeAndSayNothing goes the same way step by step, and leaves out the Submit: as if it had been lost.
-func (s *Service) placeAndSayNothing(ctx context.Context, m producer.Message, o Order) error {
-	state, err := s.producer.SendHalf(ctx, m)
-	if err != nil || state != producer.StatePending {
-		return err
+type orderPaid struct {
+	OrderID     string `json:"order_id"`
+	AmountCents int64  `json:"amount_cents"`
+	Items       []Item `json:"items"`
+}
+
+func (s *Service) message(id, routingKey string, content any) (producer.Message, error) {
+	body, err := json.Marshal(content)
+	if err != nil {
+		return producer.Message{}, fmt.Errorf("encode message %s: %w", id, err)
 	}
-	if err := s.commit(ctx, o); err != nil {
-		return err
-	}
-	if _, err := s.markers.Put(ctx, []string{o.ID}, marker.Committed); err != nil {
-		return fmt.Errorf("mark order %s: %w", o.ID, err)
-	}
-	if o.Fail == CrashBeforeSubmit {
+	return producer.Message{
+		ID: id, Exchange: s.config.Exchange, RoutingKey: routingKey, ContentType: "application/json", Body: body,
+	}, nil
+}
+
+// ErrDeclined is why a payment with the failure Declined fails.
+var ErrDeclined = errors.New("the customer's bank declined")
+
+// strike is what a failure does within the transaction.
+func (f Failure) strike(ctx context.Context) error {
+	switch f {
+	case Declined:
+		return ErrDeclined
+	case Slow:
+		return backoff.Sleep(ctx, SlowFor)
+	case CrashBeforeCommit:
 		return die()
 	}
 	return nil
@@ -203,49 +253,36 @@ func die() error {
 	select {}
 }
 
-// Open is how many markers the coordinator has not deleted yet: orders whose fate it does not know so far.
-func (s *Service) Open() int { return s.markers.count() }
+// Look shows an order.
+func (s *Service) Look(ctx context.Context, id string) (Stored, error) { return s.shop.look(ctx, id) }
 
-// Settle asks the coordinator about the orders whose markers are open, and drops the markers of those whose fate it has
-// stored: a coordinator that died at the wrong moment never told. It returns how many are still open.
-func (s *Service) Settle(ctx context.Context) (open int, err error) {
-	var stored []string
-	for _, id := range s.markers.ids() {
-		known, err := s.known(ctx, id)
-		if err != nil {
-			return s.Open(), err
-		}
-		if known {
-			stored = append(stored, id)
-		}
-	}
-	err = s.markers.Delete(ctx, stored)
-	return s.Open(), err
+// Standing is how the service's orders and messages stand.
+type Standing struct {
+	Unpaid, Paid, Cancelled int
+	// Open is how many messages the coordinator has not taken over yet.
+	Open int
 }
 
-// known says whether the coordinator has stored the fate of an order, and tells it that fate.
-func (s *Service) known(ctx context.Context, id string) (bool, error) {
-	if !s.ledger.Has(id) {
-		// Its marker says rolled back. The answer to that Rollback may have been lost, and then nobody would ask.
-		err := s.producer.Rollback(ctx, id, "rolled back")
-		if err == nil || errors.Is(err, producer.ErrNotFound) {
-			return true, nil
-		}
-		return false, err
+// Settled says that nothing is left to happen.
+func (s Standing) Settled() bool { return s.Unpaid == 0 && s.Open == 0 }
+
+// Standing counts orders and messages in the database.
+func (s *Service) Standing(ctx context.Context) (Standing, error) {
+	orders, err := s.shop.count(ctx)
+	if err != nil {
+		return Standing{}, err
 	}
-	state, err := s.producer.Submit(ctx, id)
-	if errors.Is(err, producer.ErrNotFound) {
-		return true, nil
-	}
-	return state == producer.StateSendable || state == producer.StateDone, err
+	messages, err := s.markers.Counts(ctx)
+	return Standing{
+		Unpaid: orders[Unpaid], Paid: orders[Paid], Cancelled: orders[Cancelled], Open: int(messages.Handed + messages.Waiting),
+	}, err
 }
 
-// Committed is how many orders the ledger holds.
-func (s *Service) Committed() int { return s.ledger.Len() }
-
-// Close stops taking orders, waits for the submits that are under way, and stops answering.
+// Close stops taking orders, waits for what is under way, and stops answering. The database stays open.
 func (s *Service) Close(ctx context.Context) error {
 	err := s.producer.Close(ctx)
+	s.stop()
 	s.grpc.Stop()
-	return errors.Join(err, <-s.served, s.ledger.Close())
+	s.running.Wait()
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
 // command is the command line of consumer-demo.
@@ -17,19 +19,19 @@ type command struct {
 	Queue    string `default:"payments" env:"QUEUE" help:"The queue; it is made if it is not there."`
 	Exchange string `default:"orders" env:"EXCHANGE" help:"Where orders are announced."`
 	Binding  string `default:"order.paid" env:"BINDING" help:"By which key the queue is bound."`
-	Dir      string `default:"." env:"DIR" help:"Where payments.jsonl and copies.jsonl are kept."`
+	Database string `default:"sqlite:payments.db" env:"DATABASE" placeholder:"URL" help:"Where payments and shipments are kept: ${databases}. Default: ${default}."`
 	Prefetch int    `default:"20" env:"PREFETCH" help:"How many orders may be in hand at once."`
 }
 
 const description = `A payment service that uses msghandler.
 
-It takes a payment for each order that is announced, once, and writes it to payments.jsonl. Orders that come again are
-dropped and noted in copies.jsonl, with what marks them as copies.`
+It books the money for each order that was paid and ships its items, once. Orders that come again are dropped.`
 
 // Command runs the payment service until the context ends, and returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c command
-	parser, err := kong.New(&c, kong.Name("consumer-demo"), kong.Description(description), kong.Writers(stdout, stderr))
+	parser, err := kong.New(&c, kong.Name("consumer-demo"), kong.Description(description),
+		kong.Vars{"databases": database.Help}, kong.Writers(stdout, stderr))
 	if err == nil {
 		_, err = parser.Parse(args)
 	}
@@ -45,35 +47,37 @@ func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	service, err := New(Config{
-		URL: c.AMQP, Queue: c.Queue, Exchange: c.Exchange, BindingKey: c.Binding, Dir: c.Dir, Prefetch: c.Prefetch,
+	db, err := database.Open(c.Database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	service, err := Open(ctx, Config{
+		URL: c.AMQP, Queue: c.Queue, Exchange: c.Exchange, BindingKey: c.Binding, Database: db, Prefetch: c.Prefetch,
 		Consuming: func() { fmt.Fprintf(stdout, "waiting for orders in %s\n", c.Queue) },
 		Logger:    slog.New(slog.NewTextHandler(stderr, nil)),
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, service.Close()) }()
 	progress, done := context.WithCancel(ctx)
 	defer done()
 	go report(progress, service, stdout)
-	err = service.Run(ctx)
-	fmt.Fprintf(stdout, "%d orders paid, %d copies dropped\n", service.Paid(), service.Copies())
-	return err
+	return service.Run(ctx)
 }
 
-// report says once a second how many orders are paid, when that has changed.
+// report says once a second how many orders are shipped, when that has changed.
 func report(ctx context.Context, service *Service, stdout io.Writer) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	last := service.Paid()
-	for {
+	for last := (Standing{}); ; {
+		now, err := service.Standing(ctx)
+		if err == nil && now != last {
+			fmt.Fprintf(stdout, "%d orders booked and shipped, %d copies dropped\n", now.Shipped, now.Copies)
+			last = now
+		}
 		select {
 		case <-ticker.C:
-			if paid := service.Paid(); paid != last {
-				fmt.Fprintf(stdout, "%d orders paid, %d copies dropped\n", paid, service.Copies())
-				last = paid
-			}
 		case <-ctx.Done():
 			return
 		}

@@ -1,24 +1,24 @@
-// Package payments is a payment service that uses the consumer SDK, written to be read: start with handle.
+// Package payments is a service that books the money for orders and ships their items. It uses the consumer SDK and is
+// written to be read: start with effect.
 //
-// Its database is a ledger, a file of payments with a unique key on the order's number. The payment and the note that the
-// order was handled are therefore one write, and an order that is delivered twice is paid once, whenever the process dies.
+// Payment and shipment are rows in the service's own database, written in one transaction with the row of the inbox that
+// says that the message was handled. An order that is delivered twice is booked and shipped once, whenever the process
+// dies.
 package payments
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/demo/ledger"
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
 // Config says where the service lives.
@@ -27,8 +27,8 @@ type Config struct {
 	URL string
 	// Queue is consumed; it is bound to Exchange by BindingKey.
 	Queue, Exchange, BindingKey string
-	// Dir holds the ledger, payments.jsonl, and the list of dropped copies, copies.jsonl.
-	Dir string
+	// Database holds payments, shipments and the inbox.
+	Database *database.DB
 	// Prefetch is how many orders may be in hand. Default: that of the SDK.
 	Prefetch int
 	// Consuming is called each time that the service begins to wait for orders.
@@ -37,91 +37,129 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Service takes a payment for each order, once.
-type Service struct {
-	consumer *consumer.Consumer
-	ledger   *ledger.Ledger
-
-	mu     sync.Mutex // serialises lines in copies
-	copies io.WriteCloser
-	copied atomic.Int64
+var tables = []string{
+	`CREATE TABLE IF NOT EXISTS demo_payments (order_id {id} PRIMARY KEY, amount_cents BIGINT NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS demo_shipments (
+		order_id {id} NOT NULL, sku {id} NOT NULL, quantity BIGINT NOT NULL, PRIMARY KEY (order_id, sku))`,
+	// What came again and was dropped, with what marks it as a copy: for the books of the demo.
+	`CREATE TABLE IF NOT EXISTS demo_copies (order_id {id} NOT NULL, attempt BIGINT NOT NULL, redelivered BOOLEAN NOT NULL)`,
 }
 
-// New opens the ledger.
-func New(config Config) (*Service, error) {
+// concurrency is how many orders are booked at once: commits wait for the disk, and those of several share that.
+const concurrency = 4
+
+// Service books and ships each paid order, once.
+type Service struct {
+	db       *database.DB
+	inbox    *sqlinbox.Inbox
+	consumer *consumer.Consumer
+	logger   *slog.Logger
+}
+
+// Open makes the tables where they are missing.
+func Open(ctx context.Context, config Config) (*Service, error) {
 	c, err := consumer.New(consumer.Config{
-		URL:      config.URL,
-		Queue:    config.Queue,
-		Prefetch: config.Prefetch,
+		URL: config.URL, Queue: config.Queue, Prefetch: config.Prefetch, Concurrency: concurrency,
 		Declare: &consumer.Declare{
 			Exchange: config.Exchange, BindingKeys: []string{config.BindingKey}, DeadLetterExchange: config.Queue + ".dead",
+			Delays: []time.Duration{time.Second, 10 * time.Second, time.Minute}, RetryLimit: 10,
 		},
-		Consuming: config.Consuming,
-		Logger:    config.Logger,
+		Consuming: config.Consuming, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	book, err := ledger.Open(filepath.Join(config.Dir, "payments.jsonl"))
+	inbox, err := sqlinbox.New(sqlinbox.Config{
+		DB: config.Database.DB, Dialect: config.Database.Dialect, Consumer: config.Queue,
+		TxOptions: config.Database.TxOptions(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	copies, err := os.OpenFile(filepath.Join(config.Dir, "copies.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the list of copies: %w", err), book.Close())
+	if err := errors.Join(inbox.Migrate(ctx), config.Database.Create(ctx, tables...)); err != nil {
+		return nil, err
 	}
-	return &Service{consumer: c, ledger: book, copies: copies}, nil
+	return &Service{db: config.Database, inbox: inbox, consumer: c, logger: config.Logger}, nil
 }
 
-// Run takes payments until the context ends.
+// Run books and ships until the context ends.
 func (s *Service) Run(ctx context.Context) error {
-	return s.consumer.Run(ctx, consumer.HandlerFunc(s.handle))
+	purging, stop := context.WithCancel(ctx)
+	defer stop()
+	go s.purge(purging)
+	return s.consumer.Run(ctx, s.handler())
 }
 
-// handle takes the payment for one order. It returns nil when the payment is in the ledger, whoever put it there; a
-// message that it will never understand goes to the dead letters; after any other error the message comes again.
-func (s *Service) handle(_ context.Context, m *consumer.Message) error {
+func (s *Service) handler() consumer.Handler {
+	return consumer.Chain(s.inbox.Handler(s.effect), s.noteCopies)
+}
+
+// effect books the money and ships the items of one order, in the transaction of the inbox. A message that it will never
+// understand goes to the dead letters; after any other error the message comes again, after a while.
+func (s *Service) effect(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 	var order struct {
 		OrderID     string `json:"order_id"`
 		AmountCents int64  `json:"amount_cents"`
+		Items       []struct {
+			SKU      string `json:"sku"`
+			Quantity int64  `json:"quantity"`
+		} `json:"items"`
 	}
 	if err := json.Unmarshal(m.Body, &order); err != nil {
 		return consumer.Reject(fmt.Errorf("not an order: %w", err))
 	}
-	if order.OrderID != m.ID {
-		return consumer.Reject(fmt.Errorf("the message %s speaks of order %q", m.ID, order.OrderID))
+	if order.OrderID != m.ID || len(order.Items) == 0 {
+		return consumer.Reject(fmt.Errorf("the message %s speaks of order %q with %d items", m.ID, order.OrderID, len(order.Items)))
 	}
-	err := s.ledger.Append(ledger.Entry{ID: order.OrderID, AmountCents: order.AmountCents, At: time.Now().UTC()})
-	if errors.Is(err, ledger.ErrExists) {
-		return s.noteCopy(m)
+	if _, err := s.db.Write(ctx, tx, `INSERT INTO demo_payments (order_id, amount_cents) VALUES (?, ?)`,
+		order.OrderID, order.AmountCents); err != nil {
+		return fmt.Errorf("book order %s: %w", order.OrderID, err)
 	}
-	return err
-}
-
-// noteCopy writes down that an order came again, so that the books can tell.
-func (s *Service) noteCopy(m *consumer.Message) error {
-	line, err := json.Marshal(struct {
-		ID          string `json:"id"`
-		Attempt     int    `json:"attempt"`
-		Redelivered bool   `json:"redelivered"`
-	}{m.ID, m.Attempt, m.Redelivered})
-	if err != nil {
-		return fmt.Errorf("encode a copy: %w", err)
+	for _, item := range order.Items {
+		if _, err := s.db.Write(ctx, tx, `INSERT INTO demo_shipments (order_id, sku, quantity) VALUES (?, ?, ?)`,
+			order.OrderID, item.SKU, item.Quantity); err != nil {
+			return fmt.Errorf("ship order %s: %w", order.OrderID, err)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, err := s.copies.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("note a copy: %w", err)
-	}
-	s.copied.Add(1)
 	return nil
 }
 
-// Paid is how many payments the ledger holds.
-func (s *Service) Paid() int { return s.ledger.Len() }
+// noteCopies writes down that an order came again, so that the books can tell.
+func (s *Service) noteCopies(next consumer.Handler) consumer.Handler {
+	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		err := next.Handle(ctx, m)
+		if errors.Is(err, consumer.ErrDuplicate) {
+			_, noted := s.db.ExecContext(ctx,
+				s.db.SQL(`INSERT INTO demo_copies (order_id, attempt, redelivered) VALUES (?, ?, ?)`),
+				m.ID, m.Attempt, m.Redelivered)
+			if noted != nil {
+				return fmt.Errorf("note a copy of %s: %w", m.ID, noted) // it comes again
+			}
+		}
+		return err
+	})
+}
 
-// Copies is how many copies this process has dropped.
-func (s *Service) Copies() int64 { return s.copied.Load() }
+// purgeEvery is how often the inbox forgets what is old.
+const purgeEvery = time.Hour
 
-// Close closes the files, once Run has returned.
-func (s *Service) Close() error { return errors.Join(s.ledger.Close(), s.copies.Close()) }
+func (s *Service) purge(ctx context.Context) {
+	for backoff.Sleep(ctx, purgeEvery) == nil {
+		if _, err := s.inbox.Purge(ctx); err != nil {
+			s.logger.Warn("the inbox could not be purged; it is tried again", "error", err)
+		}
+	}
+}
+
+// Standing is what the service has done.
+type Standing struct{ Shipped, Copies int }
+
+// Standing counts in the database.
+func (s *Service) Standing(ctx context.Context) (now Standing, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM demo_payments), (SELECT COUNT(*) FROM demo_copies)`).
+		Scan(&now.Shipped, &now.Copies)
+	if err != nil {
+		return Standing{}, fmt.Errorf("count payments: %w", err)
+	}
+	return now, nil
+}

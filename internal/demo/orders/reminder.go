@@ -1,0 +1,38 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+)
+
+// consumeReminders makes the consumer that hears of orders whose time is up.
+func (s *Service) consumeReminders() (*consumer.Consumer, error) {
+	queue := s.config.Name + ".time-up"
+	return consumer.New(consumer.Config{
+		URL: s.config.AMQP, Queue: queue, Prefetch: 100, Concurrency: 4,
+		Declare: &consumer.Declare{
+			Exchange: s.config.Exchange, BindingKeys: []string{timeUp}, DeadLetterExchange: queue + ".dead",
+			Delays: []time.Duration{time.Second, 10 * time.Second, time.Minute}, RetryLimit: 10,
+		},
+		Logger: s.config.Logger,
+	})
+}
+
+// cancelUnpaid cancels an order if it is still unpaid. That was looked up by nobody before: the condition is in the
+// UPDATE, so an order that is being paid at this moment is either paid or cancelled, and a message that comes again finds
+// no unpaid order. This effect needs no inbox.
+func (s *Service) cancelUnpaid(ctx context.Context, m *consumer.Message) error {
+	var due orderTimeUp
+	if err := json.Unmarshal(m.Body, &due); err != nil || due.OrderID == "" {
+		return consumer.Reject(fmt.Errorf("message %s names no order: %w", m.Key(), err))
+	}
+	return s.config.Database.InTx(ctx, func(tx *sql.Tx) error {
+		_, err := s.shop.cancel(ctx, tx, due.OrderID)
+		return err
+	})
+}
