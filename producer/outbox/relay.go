@@ -184,7 +184,9 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	if failed != nil {
 		return false, errors.Join(err, failed)
 	}
-	r.tell(results, outcomes)
+	if held > 0 { // otherwise its lock has ended, and another relay judges
+		r.tell(results, outcomes)
+	}
 	if lost := len(outcomes) - int(held); lost > 0 {
 		r.config.Logger.Debug("messages were let go, or claimed by another, before they were released", "messages", lost)
 	}

@@ -211,7 +211,7 @@ func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
 				t.Errorf("CONTRADICTION: %s was told %v, committed is %v", id, verdict, truth[id])
 			}
 		}
-		t.Logf("%v", counts)
+		t.Logf("%d races each way, told %v", *rounds, counts)
 	})
 }
 
