@@ -78,7 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	c.Logger = c.Logger.With(slog.String("consumer", or(c.Name, c.Queue)), slog.String("queue", c.Queue))
+	c.Name = or(c.Name, c.Queue)
+	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("queue", c.Queue))
 	return c, c.check()
 }
 

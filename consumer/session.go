@@ -141,6 +141,7 @@ func (r *run) receive(deliveries <-chan amqp.Delivery) (stopped bool) {
 // handle has a message handled, and tells the broker what became of it.
 func (r *run) handle(d amqp.Delivery) {
 	m := newMessage(&d)
+	m.Queue, m.Consumer = r.Queue, r.Name
 	begun := time.Now()
 	r.Observer.Begun(r.Queue)
 	err := func() error {
