@@ -10,7 +10,7 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance faults soak defects fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance databases faults soak defects fuzz model lint generate fresh bench demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,14 @@ LOAD ?= 12s
 faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 LOAD=12s; all rows without ROW)
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 100m -run 'TestRows/^$(ROW)' -every -seed $(SEED) -load $(LOAD)
+
+databases: ## Run the SDKs' promises on PostgreSQL, MariaDB and SQLite at full size (about 20 minutes)
+	scripts/install-test-servers.sh
+	go test ./producer/marker/sql -count=1 -v -timeout 20m -run 'TestTheRace|TestACommit' -args -rounds 1000
+	go test ./producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|KilledInMidBatch|LockEnded' -args -orders 10000
+	go test ./consumer/inbox/sql -count=1 -v -timeout 30m -run TestAConsumerKilled -args -kills 170
+	go test ./test/e2e -count=1 -v -timeout 20m -run 'CoordinatorIsAway|NeedsNoCoordinator' -args -orders 10000 -outage 60s
+	go test ./producer/outbox ./consumer/inbox/sql -run '^$$' -bench . -benchtime 1x
 
 DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)

@@ -45,8 +45,10 @@ type Config struct {
 	// Consuming is called each time that consuming begins: at first, and after each reconnect. It must not block. Nil:
 	// nobody is told.
 	Consuming func()
-	// Observer is told of every delivery, for metrics. Nil: nobody is.
+	// Observer is told of every delivery and how deep the queue is, for metrics. Nil: nobody is.
 	Observer Observer
+	// DepthInterval is how often Observer is told how deep the queue is. Default: 15 s.
+	DepthInterval time.Duration
 	// Logger gets what happens to the connection and which messages failed. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -64,6 +66,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 20 * time.Second
 	}
+	if c.DepthInterval == 0 {
+		c.DepthInterval = 15 * time.Second
+	}
 	if c.Consuming == nil {
 		c.Consuming = func() {}
 	}
@@ -73,7 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	c.Logger = c.Logger.With(slog.String("consumer", or(c.Name, c.Queue)), slog.String("queue", c.Queue))
+	c.Name = or(c.Name, c.Queue)
+	c.Logger = c.Logger.With(slog.String("consumer", c.Name), slog.String("queue", c.Queue))
 	return c, c.check()
 }
 
@@ -105,6 +111,9 @@ func (c Config) check() error {
 	if c.StopTimeout < 0 {
 		wrong("StopTimeout is negative: %v", c.StopTimeout)
 	}
+	if c.DepthInterval < 0 {
+		wrong("DepthInterval is negative: %v", c.DepthInterval)
+	}
 	if c.Declare != nil {
 		errs = append(errs, c.Declare.check())
 	}
@@ -125,9 +134,15 @@ type Observer interface {
 	Begun(queue string)
 	// Ended: the broker was told what became of it. The handler took that long.
 	Ended(queue string, result Result, took time.Duration)
+	// Depth: so many messages wait in the queue; those that a consumer has in hand are not among them.
+	Depth(queue string, messages int)
+	// DeadLetters: so many are among the queue's dead letters, where Declare says which those are.
+	DeadLetters(queue string, messages int)
 }
 
 type unobserved struct{}
 
 func (unobserved) Begun(string)                        {}
 func (unobserved) Ended(string, Result, time.Duration) {}
+func (unobserved) Depth(string, int)                   {}
+func (unobserved) DeadLetters(string, int)             {}

@@ -145,7 +145,7 @@ func (d *Declare) bindings(ch *amqp.Channel, queue string) error {
 // deadLetters makes the place for rejected messages. It is bound by the queue's name, so that several queues may share
 // the exchange.
 func (d *Declare) deadLetters(ch *amqp.Channel, queue string) error {
-	dead := or(d.DeadLetterQueue, queue+".dead")
+	dead := d.deadLetterQueue(queue)
 	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
 		return err
 	}
@@ -157,6 +157,8 @@ func (d *Declare) deadLetters(ch *amqp.Channel, queue string) error {
 	}
 	return nil
 }
+
+func (d *Declare) deadLetterQueue(queue string) string { return or(d.DeadLetterQueue, queue+".dead") }
 
 func exchange(ch *amqp.Channel, name, kind string) error {
 	if err := ch.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {

@@ -189,6 +189,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"Concurrency is":              func(c *consumer.Config) { c.Concurrency = 21 },
 		"Retry holds":                 func(c *consumer.Config) { c.Retry = []time.Duration{0} },
 		"StopTimeout is":              func(c *consumer.Config) { c.StopTimeout = -1 },
+		"DepthInterval is":            func(c *consumer.Config) { c.DepthInterval = -1 },
 		"Declare.QueueType is":        func(c *consumer.Config) { c.Declare = &consumer.Declare{QueueType: "stream"} },
 		"Declare.DeadLetterExchange":  func(c *consumer.Config) { c.Declare = &consumer.Declare{DeliveryLimit: 5} },
 		"Declare.DeliveryLimit is -1": func(c *consumer.Config) { c.Declare = &consumer.Declare{DeliveryLimit: -1} },

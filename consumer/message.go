@@ -25,6 +25,8 @@ type Message struct {
 	// Retries is how often it waited in a delay queue, and FirstCause why it failed first.
 	Retries    int
 	FirstCause string
+	// Queue is where it was consumed, and Consumer who did: Config.Name.
+	Queue, Consumer string
 	// Exchange and RoutingKey are those it was published with, also after it waited in a delay queue.
 	Exchange, RoutingKey string
 	// ContentType is the body's media type, as the producer gave it.

@@ -72,7 +72,8 @@ func Logging(logger *slog.Logger) Middleware {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
 			begun := time.Now()
 			err := next.Handle(ctx, m)
-			line := append(name(m), slog.Duration("took", time.Since(begun)))
+			line := append(name(m), slog.String("queue", m.Queue), slog.String("consumer", m.Consumer),
+				slog.Duration("took", time.Since(begun)))
 			if err != nil && !errors.Is(err, ErrDuplicate) {
 				logger.LogAttrs(ctx, slog.LevelWarn, "message not handled", append(line, slog.Any("error", err))...)
 			} else {

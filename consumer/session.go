@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,7 +33,13 @@ func (r *run) session(url string) (served bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = conn.CloseDeadline(time.Now().Add(closeTimeout)) }()
+	watch, endWatch := context.WithCancel(r.stopping)
+	var watching sync.WaitGroup
+	defer func() {
+		endWatch()
+		_ = conn.CloseDeadline(time.Now().Add(closeTimeout))
+		watching.Wait()
+	}()
 	ch, err := conn.Channel()
 	if err != nil {
 		return false, fmt.Errorf("open a channel: %w", err)
@@ -54,6 +61,7 @@ func (r *run) session(url string) (served bool, err error) {
 	r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming",
 		slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
 	r.Consuming()
+	watching.Go(func() { r.watchDepth(watch, conn) })
 
 	if r.receive(deliveries) {
 		// Closing the channel gives back what was received and not begun.
@@ -133,6 +141,7 @@ func (r *run) receive(deliveries <-chan amqp.Delivery) (stopped bool) {
 // handle has a message handled, and tells the broker what became of it.
 func (r *run) handle(d amqp.Delivery) {
 	m := newMessage(&d)
+	m.Queue, m.Consumer = r.Queue, r.Name
 	begun := time.Now()
 	r.Observer.Begun(r.Queue)
 	err := func() error {

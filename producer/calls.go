@@ -43,7 +43,8 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 
 // Submit says that the transaction of an id has committed: it leaves the marker and tells the coordinator, both tried
 // again while the context lasts. It returns the state that the message has by now. An error loses nothing once the
-// marker is there: the coordinator will ask. Without the marker the error is ErrMarkers.
+// marker is there: the coordinator will ask. Without the marker the error is ErrMarkers. Where the marker belongs into
+// the transaction and was missing, the message goes out and the error is ErrUnmarked.
 func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 	if err := p.background.enter(); err != nil {
 		return 0, err
@@ -56,10 +57,14 @@ func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 	if err != nil {
 		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrMarkers, err)
 	}
-	if standing == marker.RolledBack {
+	if standing.verdict == marker.RolledBack {
 		return 0, fmt.Errorf("submit %s: %w", id, ErrContradicted)
 	}
-	return p.submit(ctx, id)
+	state, err := p.submit(ctx, id)
+	if err == nil && standing.unmarked {
+		err = fmt.Errorf("submit %s: %w", id, ErrUnmarked)
+	}
+	return state, err
 }
 
 func (p *Producer) submit(ctx context.Context, id string) (State, error) {
@@ -141,7 +146,7 @@ func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 }
 
 // markCommitted leaves the marker of a commit, and tries again while the context lasts.
-func (p *Producer) markCommitted(ctx context.Context, id string) (standing marker.Verdict, err error) {
+func (p *Producer) markCommitted(ctx context.Context, id string) (standing found, err error) {
 	err = again(ctx, func(ctx context.Context) (err error) {
 		standing, err = ofMarkers(ctx, p.marks, id)
 		return err

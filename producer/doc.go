@@ -82,7 +82,8 @@
 //	},
 //
 // The SQL markers have no such gap: their marker is a row of the business's own transaction, and a tombstone under its key
-// makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them.
+// makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them. A business that leaves no
+// marker there is told [ErrUnmarked].
 //
 // # Transactions of one's own making
 //

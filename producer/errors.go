@@ -36,6 +36,11 @@ var (
 	// not be delivered. Undo the business, or send the message under a new id.
 	ErrContradicted = errors.New("the business committed after its message had been rolled back; " +
 		"the message will not be delivered: undo the business, or send it under a new id")
+	// ErrUnmarked: the business HAS committed and its message is on its way, but it left no marker in its transaction,
+	// which is where the store's markers belong. Had the process died just then, the message would have been rolled
+	// back. Mend the program: run the business through the store's own Send (or InTx), or call Mark first in it.
+	ErrUnmarked = errors.New("the business committed, and its message goes out, but its transaction left no marker, so a crash " +
+		"would have rolled the message back: run it through the marker store's Send, or call the store's Mark first in it")
 	// ErrInFlight: a Send with this id is running in this process.
 	ErrInFlight = errors.New("a Send with this id is running")
 	// ErrMarkers: the marker store failed before the business could run.

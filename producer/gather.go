@@ -97,7 +97,9 @@ func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int)
 // found is what a marker store said of one id.
 type found struct {
 	verdict marker.Verdict
-	err     error
+	// unmarked: its business was to leave the marker, and did not.
+	unmarked bool
+	err      error
 }
 
 // lookupMarkers looks markers up before the business of their ids.
@@ -108,6 +110,35 @@ func (p *Producer) lookupMarkers(ctx context.Context, ids []string) []found {
 		return err
 	})
 	return eachFound(ids, verdicts, err)
+}
+
+// markAll sees to it that ids are marked as committed.
+func (p *Producer) markAll(ctx context.Context, ids []string) []found {
+	if p.can.InTransaction {
+		return p.demandMarkers(ctx, ids)
+	}
+	return p.putMarkers(ctx, ids)
+}
+
+// demandMarkers looks for the markers that businesses were to leave in their transactions, and makes up for those that
+// are missing: their messages must not be lost for it.
+func (p *Producer) demandMarkers(ctx context.Context, ids []string) []found {
+	results := p.lookupMarkers(ctx, ids)
+	var missing []string
+	var places []int
+	for i, r := range results {
+		if r.err == nil && !r.verdict.Definite() {
+			missing, places = append(missing, ids[i]), append(places, i)
+		}
+	}
+	if len(missing) == 0 {
+		return results
+	}
+	for i, r := range p.putMarkers(ctx, missing) {
+		r.unmarked = r.err == nil && r.verdict == marker.Committed
+		results[places[i]] = r
+	}
+	return results
 }
 
 // putMarkers marks ids as committed.
@@ -156,10 +187,10 @@ func guard(call func() error) (err error) {
 }
 
 // ofMarkers makes one id's call through a group of marker calls.
-func ofMarkers(ctx context.Context, g *batch.Group[string, found], id string) (marker.Verdict, error) {
+func ofMarkers(ctx context.Context, g *batch.Group[string, found], id string) (found, error) {
 	results, err := g.Do(ctx, id)
 	if err != nil {
-		return marker.Unknown, err
+		return found{}, err
 	}
-	return results[0].verdict, results[0].err
+	return results[0], results[0].err
 }

@@ -51,7 +51,7 @@ func New(config Config) (*Producer, error) {
 	p.halves = batch.New(waiting, p.sendHalves)
 	p.submits = batch.New(waiting, p.submitAll)
 	p.lookups = batch.New(waiting, p.lookupMarkers)
-	p.marks = batch.New(waiting, p.putMarkers)
+	p.marks = batch.New(waiting, p.markAll)
 	return p, nil
 }
 

@@ -19,6 +19,7 @@ const levelOfLitter = slog.LevelInfo
 const (
 	textGone     = "the coordinator has given up a message whose business committed"
 	textUnmarked = "a committed business has no marker; its message may end abandoned"
+	textNoneLeft = "a committed business left no marker in its transaction"
 )
 
 // textRollbackLost is said of a call that was lost and cost nothing but, at worst, a marker.
@@ -85,7 +86,8 @@ func (p *Producer) lookup(ctx context.Context, id string, known marker.Verdict) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.MarkerTimeout)
 	defer cancel()
-	return ofMarkers(ctx, p.lookups, id)
+	standing, err := ofMarkers(ctx, p.lookups, id)
+	return standing.verdict, err
 }
 
 // committed marks and submits. The caller's context has no say any more: the business has committed.
@@ -96,10 +98,13 @@ func (p *Producer) committed(ctx context.Context, id string) error {
 	switch {
 	case err != nil:
 		p.markLater(id, err)
-	case standing == marker.RolledBack:
+	case standing.verdict == marker.RolledBack:
 		return fmt.Errorf("send %s: %w", id, ErrContradicted)
 	}
 	p.submitLater(id)
+	if standing.unmarked {
+		return fmt.Errorf("send %s: %w", id, ErrUnmarked)
+	}
 	return nil
 }
 
@@ -207,8 +212,12 @@ func (p *Producer) lateMarker(ctx context.Context, id string) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.MarkerTimeout)
 		defer cancel()
 		standing, err := ofMarkers(ctx, p.marks, id)
-		if err == nil && standing == marker.RolledBack {
+		switch {
+		case err != nil:
+		case standing.verdict == marker.RolledBack:
 			p.complaints.add(slog.LevelError, textGone, id, ErrContradicted)
+		case standing.unmarked:
+			p.complaints.add(slog.LevelError, textNoneLeft, id, ErrUnmarked)
 		}
 		return err
 	})

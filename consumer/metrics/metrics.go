@@ -3,8 +3,8 @@
 //	watched, err := metrics.New(prometheus.DefaultRegisterer)
 //	c, err := consumer.New(consumer.Config{Observer: watched, ...})
 //
-// One serves all consumers of a process. Labels are queues and results, never ids. How deep queues are is RabbitMQ's own
-// to tell, by its plugin rabbitmq_prometheus.
+// One serves all consumers of a process. Labels are queues and results, never ids. Every process that consumes a queue
+// tells how deep it is, so take the maximum over instances, never the sum.
 package metrics
 
 import (
@@ -20,6 +20,8 @@ type Observer struct {
 	deliveries *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
 	inFlight   *prometheus.GaugeVec
+	depth      *prometheus.GaugeVec
+	dead       *prometheus.GaugeVec
 }
 
 var _ consumer.Observer = (*Observer)(nil)
@@ -39,8 +41,15 @@ func New(to prometheus.Registerer) (*Observer, error) {
 			Name: "msghandler_consumer_in_flight",
 			Help: "Deliveries in this process that the broker was not told about, those that wait in it for a retry included.",
 		}, []string{"queue"}),
+		depth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "msghandler_consumer_queue_messages",
+			Help: "Messages that wait in the queue, without those that a consumer has in hand.",
+		}, []string{"queue"}),
+		dead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "msghandler_consumer_dead_letters", Help: "Messages in the dead-letter queue of the queue.",
+		}, []string{"queue"}),
 	}
-	for _, c := range []prometheus.Collector{o.deliveries, o.seconds, o.inFlight} {
+	for _, c := range []prometheus.Collector{o.deliveries, o.seconds, o.inFlight, o.depth, o.dead} {
 		if err := to.Register(c); err != nil {
 			return nil, err
 		}
@@ -56,4 +65,14 @@ func (o *Observer) Ended(queue string, result consumer.Result, took time.Duratio
 	o.inFlight.WithLabelValues(queue).Dec()
 	o.deliveries.WithLabelValues(queue, string(result)).Inc()
 	o.seconds.WithLabelValues(queue).Observe(took.Seconds())
+}
+
+// Depth implements consumer.Observer.
+func (o *Observer) Depth(queue string, messages int) {
+	o.depth.WithLabelValues(queue).Set(float64(messages))
+}
+
+// DeadLetters implements consumer.Observer.
+func (o *Observer) DeadLetters(queue string, messages int) {
+	o.dead.WithLabelValues(queue).Set(float64(messages))
 }

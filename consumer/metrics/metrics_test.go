@@ -22,6 +22,8 @@ func TestEachDeliveryIsCountedByItsResult(t *testing.T) {
 		o.Ended("payments", result, time.Second)
 	}
 	o.Begun("payments")
+	o.Depth("payments", 7)
+	o.DeadLetters("payments", 2)
 	got := map[string]float64{}
 	families, err := registry.Gather()
 	if err != nil {
@@ -39,6 +41,7 @@ func TestEachDeliveryIsCountedByItsResult(t *testing.T) {
 	for name, want := range map[string]float64{
 		"msghandler_consumer_deliveries_total payments effect": 2, "msghandler_consumer_deliveries_total payments duplicate": 1,
 		"msghandler_consumer_deliveries_total payments retried": 1, "msghandler_consumer_deliveries_total payments dead": 1,
+		"msghandler_consumer_queue_messages payments": 7, "msghandler_consumer_dead_letters payments": 2,
 		"msghandler_consumer_in_flight payments": 1, "msghandler_consumer_handler_seconds payments": 5,
 	} {
 		if got[name] != want {

@@ -66,4 +66,8 @@ type Capabilities struct {
 	// DecidesFinal: the store can make a transaction that is still running fail, so it answers a final question about
 	// an id without a marker with RolledBack. Without it the answer stays Unknown, and the message ends ABANDONED.
 	DecidesFinal bool
+	// InTransaction: the marker is the business's own to leave, in the transaction that it speaks of; its last answers
+	// are true for such a business alone. The SDK then looks for it after the business, and where there is none it makes
+	// up for it with Put and says so.
+	InTransaction bool
 }

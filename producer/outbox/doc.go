@@ -11,7 +11,8 @@
 // lock ends; such a message may be sent twice, and says so.
 //
 // What cannot be reached costs a message nothing: it waits. What is refused is tried again after growing delays, and
-// after MaxAttempts it has failed: an ERROR line, a number in the table's Counts, and a Retry when its cause is mended.
+// after MaxAttempts it has failed: an ERROR line for its batch, a number in the table's Counts, a call of the Observer, and
+// a Retry when its cause is mended.
 //
 // There are two senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes them;
 // it is asked for the same message again until it has let the marker go. Package outbox/rabbitmq publishes straight to

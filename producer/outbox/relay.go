@@ -18,6 +18,7 @@ type Table interface {
 	Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sql.Claim, error)
 	Release(ctx context.Context, token string, outcomes []sql.Outcome) (held int64, err error)
 	Purge(ctx context.Context) (removed int64, err error)
+	Counts(ctx context.Context) (sql.Counts, error)
 	Queued() <-chan struct{}
 }
 
@@ -76,6 +77,11 @@ type Config struct {
 	Again time.Duration
 	// PurgeInterval is how often old rows are removed. Default: 1 hour.
 	PurgeInterval time.Duration
+	// Observer is told what becomes of messages, and how the table stands. Nil: nobody is.
+	Observer Observer
+	// CountInterval is how often the table is counted for Observer; a count reads as much of an index as there are
+	// messages, those that were sent and not yet purged included. Default: 1 min.
+	CountInterval time.Duration
 	// Logger gets what happens. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -91,6 +97,7 @@ type Relay struct {
 	config  Config
 	backoff backoff.Steps
 	purgeAt time.Time
+	countAt time.Time
 }
 
 // New returns a relay. It fails only for a configuration that cannot work.
@@ -101,7 +108,7 @@ func New(config Config) (*Relay, error) {
 	case config.Sender == nil:
 		return nil, errors.New("outbox.Config: Sender is missing; give ToCoordinator(p), or one of outbox/rabbitmq")
 	case config.Batch < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0, config.Again < 0,
-		config.PurgeInterval < 0:
+		config.PurgeInterval < 0, config.CountInterval < 0:
 		return nil, errors.New("outbox.Config: a number or a duration is negative")
 	}
 	host, _ := os.Hostname() // only for people
@@ -112,6 +119,8 @@ func New(config Config) (*Relay, error) {
 	setDefault(&config.MaxAttempts, 10)
 	setDefault(&config.Again, time.Minute)
 	setDefault(&config.PurgeInterval, time.Hour)
+	setDefault(&config.CountInterval, time.Minute)
+	setDefault(&config.Observer, Observer(unobserved{}))
 	if config.Backoff == nil {
 		config.Backoff = defaultBackoff
 	}
@@ -143,6 +152,7 @@ func (r *Relay) Run(ctx context.Context) {
 		more, err := true, error(nil)
 		for more && err == nil && ctx.Err() == nil {
 			more, err = r.Pass(ctx)
+			r.count(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.config.Logger.Warn("the outbox could not be relayed; it is tried again", "error", err)
@@ -173,6 +183,9 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	held, failed := r.config.Table.Release(settling, claim.Token, outcomes)
 	if failed != nil {
 		return false, errors.Join(err, failed)
+	}
+	if held > 0 { // otherwise its lock has ended, and another relay judges
+		r.tell(results, outcomes)
 	}
 	if lost := len(outcomes) - int(held); lost > 0 {
 		r.config.Logger.Debug("messages were let go, or claimed by another, before they were released", "messages", lost)
@@ -214,8 +227,6 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 		o.In = r.backoff.Delay(q.Attempts)
 		if q.Attempts+1 >= r.config.MaxAttempts {
 			o.State = sql.StateFailed
-			r.config.Logger.Error("a committed message was refused up to the limit; mend the cause and Retry it",
-				"id", o.ID, "attempts", q.Attempts+1, "error", result.Err)
 		}
 	default:
 		o.In = r.config.Interval

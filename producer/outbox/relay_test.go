@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/msghandler/msghandler/producer"
@@ -21,9 +21,17 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+// patience is for what takes as long as there is much of it.
+const patience = 5 * time.Minute
+
+var orders = flag.Int("orders", 1000, "how many orders several relays have to send")
 
 func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, d sqlmarker.Dialect)) {
+	t.Helper()
+	onEachDSN(t, func(t *testing.T, d sqlmarker.Dialect, driver, dsn string) { test(t, openDB(t, driver, dsn), d) })
+}
+
+func onEachDSN(t *testing.T, test func(t *testing.T, d sqlmarker.Dialect, driver, dsn string)) {
 	t.Helper()
 	for dialect, open := range map[sqlmarker.Dialect]func(t *testing.T) (driver, dsn string){
 		sqlmarker.PostgreSQL: func(t *testing.T) (string, string) { d := servers.PostgreSQL(t); return d.Driver, d.DSN },
@@ -33,7 +41,7 @@ func onEach(t *testing.T, test func(t *testing.T, db *sql.DB, d sqlmarker.Dialec
 		t.Run(dialect.String(), func(t *testing.T) {
 			t.Parallel()
 			driver, dsn := open(t)
-			test(t, openDB(t, driver, dsn), dialect)
+			test(t, dialect, driver, dsn)
 		})
 	}
 }
@@ -166,8 +174,7 @@ func run(t *testing.T, relays ...*outbox.Relay) {
 func TestFourRelaysSendEachRowOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, d sqlmarker.Dialect) {
-		const all = 1000
-		to := &sent{}
+		all, to := *orders, &sent{}
 		var relays []*outbox.Relay
 		tables := make([]*sqlmarker.Store, 4) // as in four instances of the producer
 		for i := range tables {
@@ -180,12 +187,15 @@ func TestFourRelaysSendEachRowOnce(t *testing.T) {
 			commit(t, db, tables[part%4], ids...)
 			tables[(part+1)%4].Wake()
 		}
-		servers.Eventually(t, time.Minute, "all to be sent", func() bool { return counts(t, tables[0]).Sent == all })
+		servers.Eventually(t, patience, "all to be sent", func() bool {
+			return counts(t, tables[0]).Sent == int64(all)
+		})
 		for _, id := range numbered(all) {
 			if times := to.of(id); len(times) != 1 || times[0] != 1 {
 				t.Errorf("%s was sent %d times, as claims %v", id, len(times), times)
 			}
 		}
+		t.Logf("%d orders, each sent once by one of 4 relays", all)
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
-	outboxrabbitmq "github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -205,35 +204,6 @@ func TestOrdersCommitWhileTheCoordinatorIsAway(t *testing.T) {
 	sentAll(t, stores[0], *orders)
 	w.drained(patience)
 	w.onlyTraces()
-}
-
-func TestTheOutboxNeedsNoCoordinator(t *testing.T) {
-	broker := servers.PrivateRabbitMQ(t)
-	w := &world{t: t, amqp: broker.URL}
-	paidQueue(w)
-	d := servers.MariaDB(t)
-	stores := database(t, sqlmarker.MySQL, d.Driver, d.DSN, 2)
-	for _, s := range stores {
-		to, err := outboxrabbitmq.New(outboxrabbitmq.Config{URL: broker.URL, Producer: "shop"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(to.Close)
-		relay(t, s, to)
-	}
-	var committing sync.WaitGroup
-	committing.Go(func() { commitOrders(t, stores, *orders) })
-	for _, share := range []int64{4, 2} {
-		servers.Eventually(t, patience, "a share of the orders is sent", func() bool {
-			c, err := stores[0].Counts(t.Context())
-			return err == nil && c.Sent > int64(*orders)/(2*share)
-		})
-		broker.Kill()
-		broker.Start()
-	}
-	committing.Wait()
-	sentAll(t, stores[0], *orders)
-	t.Logf("%d copies, all flagged", collect(t, broker.URL, *orders))
 }
 
 func TestAMarkerInTheDatabaseTellsTheTruthAfterACrash(t *testing.T) {

@@ -192,6 +192,7 @@ var free = []struct {
 	{"producer/marker/memory", "github.com/redis/go-redis", "a store in memory needs no server"},
 	{"producer", "database/sql", "whoever imports the SDK gets SQL only with the markers that are in it"},
 	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
+	{"producer/outbox", "github.com/prometheus", "whoever relays gets Prometheus only with the metrics that need it"},
 	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
 	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
 	{"consumer", "database/sql", "whoever imports the SDK gets SQL only with the inbox that is in it"},

@@ -5,12 +5,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +25,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// child, in the environment, makes this test binary a consumer's process: DIALECT DRIVER URL STEP DSN.
+// kills is how often a consumer is killed on each database: at a step, and as often again at any moment.
+var kills = flag.Int("kills", 6, "how often a consumer is killed on each database, at its steps and at any moment each")
+
+// child, in the environment, makes this test binary a consumer's process: DIALECT DRIVER URL STEP DSN. STEP is one of the
+// steps and, after a dot, the number of the order at which it waits for its end.
 const child = "TEST_SQL_INBOX_CHILD"
 
 func TestMain(m *testing.M) {
@@ -64,7 +70,7 @@ func consume(args []string) error {
 		return err
 	}
 	here := func(now string, m *consumer.Message) {
-		if now == step {
+		if now+"."+m.ID == step {
 			fmt.Println(now, m.ID)
 			select {}
 		}
@@ -178,27 +184,55 @@ func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
 		db := d.open(t)
 		d.inbox(t, db, nil)
 		vhost, publish := broker(t)
-		for _, row := range []struct{ step, then string }{
-			{stepTaken, "done"}, {stepEffect, "done"}, {stepCommitted, "duplicate"},
-		} {
-			publish(row.step)
-			before := payments(t, db)
-			first := startProcess(t, d, vhost.URL, row.step)
-			if said := first.line(t); said != row.step+" "+row.step {
-				t.Fatalf("the first consumer says %q", said)
+		steps := []string{stepTaken, stepEffect, stepCommitted}
+		paid := map[string]bool{}
+		for n := range *kills {
+			step, id := steps[n%len(steps)], strconv.Itoa(n)
+			publish(id)
+			p := startProcess(t, d, vhost.URL, step+"."+id)
+			// Before it comes to its own order it may get those that the ones before it died with.
+			for said := p.line(t); said != step+" "+id; said = p.line(t) {
+				heard(t, paid, said)
 			}
-			first.kill()
-			second := startProcess(t, d, vhost.URL, stepNone)
-			if said := second.line(t); said != row.then+" "+row.step {
-				t.Errorf("killed when %s, the second consumer says %q", row.step, said)
-			}
-			servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
-			second.kill()
-			if n := payments(t, db) - before; n != 1 {
-				t.Errorf("killed when %s: %d effects", row.step, n)
-			}
+			p.kill()
+			paid[id] = step == stepCommitted
 		}
+		last := startProcess(t, d, vhost.URL, stepNone)
+		var hearing sync.WaitGroup
+		hearing.Go(func() {
+			for last.said.Scan() {
+				heard(t, paid, last.said.Text())
+			}
+		})
+		servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
+		last.kill()
+		hearing.Wait()
+		onceEach(t, db, *kills)
+		t.Logf("killed %d times, in turn before the effect, after it and after the commit", *kills)
 	})
+}
+
+// heard takes what a consumer says of an order: it is done if nobody paid it before, and a duplicate otherwise.
+func heard(t *testing.T, paid map[string]bool, said string) {
+	t.Helper()
+	what, id, _ := strings.Cut(said, " ")
+	was, known := paid[id]
+	if !known || was != (what == "duplicate") {
+		t.Errorf("a consumer says %q of an order that is known: %v, and paid: %v", said, known, was)
+	}
+	paid[id] = true
+}
+
+// onceEach demands one effect for each order.
+func onceEach(t *testing.T, db *sql.DB, orders int) {
+	t.Helper()
+	var distinct int
+	if err := db.QueryRowContext(t.Context(), `SELECT COUNT(DISTINCT id) FROM payments`).Scan(&distinct); err != nil {
+		t.Fatal(err)
+	}
+	if n := payments(t, db); n != orders || distinct != orders {
+		t.Errorf("%d orders had %d effects, %d distinct", orders, n, distinct)
+	}
 }
 
 // A consumer is killed again and again at any moment while orders flow.
@@ -208,13 +242,13 @@ func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
 		db := d.open(t)
 		d.inbox(t, db, nil)
 		vhost, publish := broker(t)
-		const orders, kills = 300, 6
+		orders := 30 * *kills
 		for n := range orders {
 			publish(strconv.Itoa(n))
 		}
-		for n := range kills {
+		for n := range *kills {
 			p := startProcess(t, d, vhost.URL, stepNone)
-			for range 7 + 3*n {
+			for range 7 + 3*(n%6) {
 				p.line(t)
 			}
 			p.kill()
@@ -231,13 +265,8 @@ func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
 		servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
 		last.kill()
 		<-heard
-		var distinct int
-		if err := db.QueryRowContext(t.Context(), `SELECT COUNT(DISTINCT id) FROM payments`).Scan(&distinct); err != nil {
-			t.Fatal(err)
-		}
-		if n := payments(t, db); n != orders || distinct != orders {
-			t.Errorf("%d orders had %d effects, %d distinct", orders, n, distinct)
-		}
+		onceEach(t, db, orders)
+		t.Logf("killed %d times at any moment while %d orders flowed", *kills, orders)
 	})
 }
 

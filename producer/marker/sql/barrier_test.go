@@ -186,10 +186,11 @@ func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
-		s := d.store(t, db, nil)
+		// Longer than a busy machine lets a business stand still.
+		s := d.store(t, db, func(c *sqlmarker.Config) { c.LockTimeout = 10 * time.Second })
 		orders(t, db)
 		told := map[string]marker.Verdict{}
-		counts := map[string]int{}
+		counts, unknown := map[string]int{}, 0
 		for round := range *rounds {
 			for _, first := range []string{"business", "question"} {
 				id := fmt.Sprintf("%s-%d", first, round)
@@ -198,8 +199,12 @@ func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
 					business = func(context.Context, *sql.Tx) error { return errors.New("card declined") }
 				}
 				verdict, err := race(t, s, id, first == "question", business)
-				if (err == nil) == (verdict == marker.RolledBack) {
+				undone := errors.Is(err, producer.ErrNotCommitted)
+				if err == nil && verdict == marker.RolledBack || undone && verdict == marker.Committed {
 					t.Fatalf("%s: told %v, and the business says %v", id, verdict, err)
+				}
+				if !verdict.Definite() {
+					unknown++
 				}
 				told[id] = verdict
 				counts[first+" first: "+verdict.String()]++
@@ -211,7 +216,10 @@ func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
 				t.Errorf("CONTRADICTION: %s was told %v, committed is %v", id, verdict, truth[id])
 			}
 		}
-		t.Logf("%v", counts)
+		if unknown > len(told)/10 {
+			t.Errorf("%d of %d were UNKNOWN: that is no race", unknown, len(told))
+		}
+		t.Logf("%d races each way, told %v", *rounds, counts)
 	})
 }
 

@@ -19,6 +19,9 @@
 // the tombstone stands, a transaction that comes late fails at its marker with [producer.ErrRolledBack], before it has
 // done anything. So COMMITTED and ROLLED_BACK are both true for ever, and absence alone is never a verdict.
 //
+// A transaction without its marker would have none of that. After every business the SDK looks for the marker, and where
+// there is none the call ends with [producer.ErrUnmarked].
+//
 // The same barrier tells what became of a commit whose answer was lost: Send returns nil if it is there, and is certain
 // that it is not when the tombstone stands. Nothing is ever rolled back by hand after a commit was tried.
 //

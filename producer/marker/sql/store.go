@@ -95,7 +95,7 @@ func either[T comparable](value, otherwise T) T {
 
 // Capabilities implements marker.Store.
 func (s *Store) Capabilities() marker.Capabilities {
-	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true}
+	return marker.Capabilities{SurvivesRestart: true, Shared: true, DecidesFinal: true, InTransaction: true}
 }
 
 // Put implements marker.Store. An id that a running transaction holds for longer than LockTimeout is left out.

@@ -1,0 +1,56 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+// watchDepth tells the observer at intervals how many messages wait, until the context or the connection ends. It asks on
+// a channel of its own: the broker closes the channel of who asks about a queue that is gone.
+func (r *run) watchDepth(ctx context.Context, conn *amqp.Connection) {
+	if r.Observer == (unobserved{}) {
+		return
+	}
+	for ctx.Err() == nil && !conn.IsClosed() {
+		if err := r.tellDepth(conn); err != nil && ctx.Err() == nil && !conn.IsClosed() {
+			r.Logger.LogAttrs(ctx, slog.LevelWarn, "the queue's depth is not known", slog.Any("error", err))
+		}
+		_ = backoff.Sleep(ctx, r.DepthInterval)
+	}
+}
+
+func (r *run) tellDepth(conn *amqp.Connection) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	defer func() { _ = ch.Close() }()
+	waiting, err := depth(ch, r.Queue)
+	if err != nil {
+		return err
+	}
+	r.Observer.Depth(r.Queue, waiting)
+	if r.Declare == nil || r.Declare.DeadLetterExchange == "" {
+		return nil
+	}
+	dead, err := depth(ch, r.Declare.deadLetterQueue(r.Queue))
+	if err != nil {
+		return err
+	}
+	r.Observer.DeadLetters(r.Queue, dead)
+	return nil
+}
+
+// depth is how many messages of a queue no consumer has.
+func depth(ch *amqp.Channel, queue string) (int, error) {
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		return 0, fmt.Errorf("look at queue %q: %w", queue, err)
+	}
+	return q.Messages, nil
+}

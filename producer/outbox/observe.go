@@ -1,0 +1,83 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// Observer is told what a relay does, for metrics and alerts. Its methods are called by the relay's own goroutine and
+// must not block. Package outbox/metrics has one for Prometheus.
+type Observer interface {
+	// Relayed: so many messages of a batch had this fate, and the table knows.
+	Relayed(fate Fate, messages int)
+	// Failed: these were refused up to the limit. Nobody sends them any more until Retry.
+	Failed(ids []string)
+	// Counted: the table stands like this.
+	Counted(counts sql.Counts)
+}
+
+type unobserved struct{}
+
+func (unobserved) Relayed(Fate, int)  {}
+func (unobserved) Failed([]string)    {}
+func (unobserved) Counted(sql.Counts) {}
+
+// String gives the fate's name.
+func (f Fate) String() string {
+	switch f {
+	case Unreached:
+		return "unreached"
+	case Sent:
+		return "sent"
+	case Handed:
+		return "handed"
+	case Refused:
+		return "refused"
+	case Early:
+		return "early"
+	}
+	return fmt.Sprintf("fate(%d)", uint8(f))
+}
+
+// shownIDs is how many ids a log line names.
+const shownIDs = 10
+
+// tell tells what became of a batch, once that is written down.
+func (r *Relay) tell(results []Result, outcomes []sql.Outcome) {
+	fates := map[Fate]int{}
+	var failed []string
+	var cause error
+	for i, result := range results {
+		fates[result.Fate]++
+		if outcomes[i].State == sql.StateFailed {
+			failed, cause = append(failed, outcomes[i].ID), result.Err
+		}
+	}
+	for fate, n := range fates {
+		r.config.Observer.Relayed(fate, n)
+	}
+	if len(failed) == 0 {
+		return
+	}
+	r.config.Observer.Failed(failed)
+	r.config.Logger.Error("committed messages were refused up to the limit and are not sent any more; "+
+		"mend the cause, find all by Failures, and Retry them",
+		"messages", len(failed), "ids", failed[:min(len(failed), shownIDs)], "last_error", cause)
+}
+
+// count tells how the table stands, when it is time.
+func (r *Relay) count(ctx context.Context) {
+	if r.config.Observer == (unobserved{}) || time.Now().Before(r.countAt) || ctx.Err() != nil {
+		return
+	}
+	r.countAt = time.Now().Add(r.config.CountInterval)
+	counts, err := r.config.Table.Counts(ctx)
+	if err != nil {
+		r.config.Logger.Warn("the outbox could not be counted", "error", err)
+		return
+	}
+	r.config.Observer.Counted(counts)
+}

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/msghandler/msghandler/consumer"
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	outboxrabbitmq "github.com/msghandler/msghandler/producer/outbox/rabbitmq"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// paying is a payment service with a database and an inbox of its own.
+type paying struct {
+	t  *testing.T
+	db *sql.DB
+
+	mu sync.Mutex
+	// deliveries are the copies that came, by id; each says whether it was flagged as one.
+	deliveries map[string][]bool
+	duplicates int
+}
+
+// startPaying consumes the queue of paid orders until the test ends.
+func startPaying(t *testing.T, url string) *paying {
+	t.Helper()
+	d := servers.PostgreSQL(t)
+	db, err := sql.Open(d.Driver, d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE payments (id VARCHAR(64))"); err != nil {
+		t.Fatal(err)
+	}
+	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inbox.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := &paying{t: t, db: db, deliveries: map[string][]bool{}}
+	pay := inbox.Handler(func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO payments (id) VALUES ($1)", m.ID)
+		return err
+	})
+	p.consume(url, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		err := pay.Handle(ctx, m)
+		p.note(m, err)
+		return err
+	}))
+	return p
+}
+
+// consume returns when it has its queue.
+func (p *paying) consume(url string, h consumer.Handler) {
+	p.t.Helper()
+	consuming := make(chan struct{})
+	c, err := consumer.New(consumer.Config{
+		URL: url, Queue: "paid", Declare: &consumer.Declare{}, Prefetch: 50, Concurrency: 8,
+		Logger: slog.New(slog.DiscardHandler), Consuming: sync.OnceFunc(func() { close(consuming) }),
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := c.Run(ctx, h); err != nil {
+			p.t.Error(err)
+		}
+	})
+	p.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	<-consuming
+}
+
+func (p *paying) note(m *consumer.Message, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deliveries[m.ID] = append(p.deliveries[m.ID], m.Attempt > 1 || m.Redelivered)
+	if errors.Is(err, consumer.ErrDuplicate) {
+		p.duplicates++
+	}
+}
+
+func (p *paying) payments() (all, distinct int) {
+	p.t.Helper()
+	row := p.db.QueryRowContext(p.t.Context(), "SELECT COUNT(*), COUNT(DISTINCT id) FROM payments")
+	if err := row.Scan(&all, &distinct); err != nil {
+		p.t.Fatal(err)
+	}
+	return all, distinct
+}
+
+// paidOnce demands that each order was paid once, and that of the copies of an order all but one said so.
+func (p *paying) paidOnce(orders int) {
+	p.t.Helper()
+	if all, distinct := p.payments(); all != orders || distinct != orders {
+		p.t.Errorf("%d orders have %d payments, %d distinct", orders, all, distinct)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	copies := 0
+	for id, flags := range p.deliveries {
+		plain := 0
+		for _, flagged := range flags {
+			if !flagged {
+				plain++
+			}
+		}
+		copies += len(flags) - 1
+		if plain > 1 {
+			p.t.Errorf("%s came %d times without saying so", id, plain)
+		}
+	}
+	p.t.Logf("%d orders paid once each; %d further copies, all flagged, %d of them dropped by the inbox", orders, copies, p.duplicates)
+}
+
+// The plain outbox, from a transaction in one database to a transaction in another, while the broker is killed twice.
+func TestTheOutboxNeedsNoCoordinator(t *testing.T) {
+	broker := servers.PrivateRabbitMQ(t)
+	payments := startPaying(t, broker.URL)
+	d := servers.MariaDB(t)
+	stores := database(t, sqlmarker.MySQL, d.Driver, d.DSN, 2)
+	for _, s := range stores {
+		to, err := outboxrabbitmq.New(outboxrabbitmq.Config{URL: broker.URL, Producer: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(to.Close)
+		relay(t, s, to)
+	}
+	var committing sync.WaitGroup
+	committing.Go(func() { commitOrders(t, stores, *orders) })
+	for _, share := range []int64{4, 2} {
+		servers.Eventually(t, patience, "a share of the orders is sent", func() bool {
+			c, err := stores[0].Counts(t.Context())
+			return err == nil && c.Sent > int64(*orders)/(2*share)
+		})
+		broker.Kill()
+		broker.Start()
+	}
+	committing.Wait()
+	sentAll(t, stores[0], *orders)
+	servers.Eventually(t, patience, "each order is paid", func() bool {
+		_, distinct := payments.payments()
+		return distinct == *orders
+	})
+	payments.paidOnce(*orders)
+}
