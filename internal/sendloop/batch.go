@@ -34,12 +34,14 @@ var (
 // handBackPatience is for how long handing back is tried.
 const handBackPatience = 2 * time.Second
 
-// send is the way of a batch: publish, copy what is dead, store what the broker said, tell who waits for it.
-func (s *Sender) send(held []owner.Held) {
+// send is the way of a batch: publish, copy what is dead, store what the broker said, tell who waits for it. It calls sent
+// when the broker has answered.
+func (s *Sender) send(held []owner.Held, sent func()) {
 	lasting, ending := owner.Lasting(held, s.config.Margin)
 	s.handBack(ending)
 	words := s.publish(lasting)
 	s.copyDead(words)
+	sent()
 	until := time.Now().Add(s.config.Lease)
 	s.keeper.Settle(s.calls, words, func(words []owner.Word, results []halfmsg.Result) { s.stored(words, results, until) })
 }

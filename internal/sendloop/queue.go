@@ -11,16 +11,16 @@ import (
 const recent = time.Second
 
 // queue is what waits for the broker: messages that somebody has just submitted, and the backlog. While there are both,
-// one batch of the backlog is under way at a time, and no more than a share: the broker takes messages in the order in
-// which they come, so whatever is under way stands before the next that somebody waits for. The backlog alone fills
-// whole batches. It is not safe for concurrent use.
+// the backlog is published in batches of a share, one at a time: the broker takes messages in the order in which they
+// come, so whatever is on its way stands before the next that somebody waits for. One more may be settled meanwhile. The
+// backlog alone fills whole batches. It is not safe for concurrent use.
 type queue struct {
 	fresh, backlog []owner.Held
-	// share is how much of the backlog is under way while there is fresh traffic.
+	// share is how much of the backlog goes to the broker at a time while there is fresh traffic.
 	share int
-	// backlogs counts the batches of the backlog that are under way.
-	backlogs int
-	freshAt  time.Time
+	// backlogs counts the batches of the backlog that are under way, unsent those that the broker has not answered yet.
+	backlogs, unsent int
+	freshAt          time.Time
 }
 
 func (q *queue) add(held []owner.Held) {
@@ -38,13 +38,21 @@ func (q *queue) add(held []owner.Held) {
 func (q *queue) take(n int) (batch []owner.Held) {
 	alone := time.Since(q.freshAt) >= recent
 	switch {
-	case len(q.backlog) == 0 || !alone && q.backlogs > 0:
+	case len(q.backlog) == 0 || !alone && (q.unsent > 0 || q.backlogs > 1):
 		return cut(&q.fresh, n)
 	case !alone:
 		n = min(n, q.share)
 	}
 	q.backlogs++
+	q.unsent++
 	return cut(&q.backlog, n)
+}
+
+// sent says that the broker has answered a batch.
+func (q *queue) sent(batch []owner.Held) {
+	if batch[0].Backlog {
+		q.unsent--
+	}
 }
 
 // done ends a batch.

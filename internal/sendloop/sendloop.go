@@ -167,13 +167,23 @@ func (s *Sender) dispatch() {
 		s.room.Leave(held...)
 		s.batches++
 		s.work.Go(func() {
-			if failure := owner.Recovered(func() { s.send(held) }); failure != nil {
+			sent := sync.OnceFunc(func() { s.sent(held) })
+			if failure := owner.Recovered(func() { s.send(held, sent) }); failure != nil {
 				s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
 					"messages", len(held), "error", failure, "stack", string(failure.Stack))
 			}
+			sent()
 			s.finished(held)
 		})
 	}
+}
+
+// sent lets the next batch follow one that the broker has answered.
+func (s *Sender) sent(held []owner.Held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.sent(held)
+	s.dispatch()
 }
 
 // finished ends a batch and lets the next one go.

@@ -16,8 +16,10 @@ const (
 	slice = 20
 	// recent is how long a call that somebody waits for makes the backlog give way after it.
 	recent = time.Second
-	// longestRest bounds the pause after a slice, and how long one that Redis does not answer keeps the next one waiting.
-	longestRest = 20 * time.Millisecond
+	// longestRest bounds the pause after a slice: one that took longer was not kept waiting by what it did itself.
+	longestRest = 2 * time.Millisecond
+	// longestTurn is how long a slice that Redis does not answer keeps the next one waiting.
+	longestTurn = 20 * time.Millisecond
 )
 
 // runner makes calls of a script; see run.
@@ -74,7 +76,7 @@ func (p *pacer) inTurn(ctx context.Context, work func()) {
 	}
 	leave := sync.OnceFunc(func() { <-p.turn })
 	defer leave()
-	late := time.AfterFunc(longestRest, leave)
+	late := time.AfterFunc(longestTurn, leave)
 	defer late.Stop()
 	begun := time.Now()
 	work()
