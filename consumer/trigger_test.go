@@ -52,3 +52,41 @@ func TestATriggerComesAfterItsDelay(t *testing.T) {
 		}
 	}
 }
+
+func TestATriggerSurvivesARestartOfTheBroker(t *testing.T) {
+	t.Parallel()
+	node := servers.PrivateRabbitMQ(t)
+	b := newBenchAt(t, node.Vhost())
+	got := make(chan string, 10)
+	b.start(b.config(), func(_ context.Context, m *consumer.Message) error {
+		got <- m.ID
+		return nil
+	})
+	const delay = 5 * time.Second
+	trigger, err := consumer.NewTrigger(b.vhost.URL, nil, "payments", delay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(trigger.Close)
+	// Quorum queues that were declared a moment before a kill may be lost with it; a clean stop writes them down.
+	if err := trigger.Send(t.Context(), &consumer.Message{ID: "early", Producer: "orders"}); err != nil {
+		t.Fatal(err)
+	}
+	node.Stop()
+	node.Start()
+	b.waitForQueue("payments")
+	var sentAt time.Time
+	servers.Eventually(t, patience, "a trigger is sent", func() bool {
+		sentAt = time.Now()
+		return trigger.Send(t.Context(), &consumer.Message{ID: "late", Producer: "orders"}) == nil
+	})
+	node.Kill()
+	node.Start()
+	came := map[string]bool{}
+	for !came["early"] || !came["late"] {
+		came[take(t, got, "both triggers")] = true
+	}
+	if took := time.Since(sentAt); took < delay {
+		t.Errorf("the trigger came after %v", took)
+	}
+}

@@ -7,25 +7,35 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
-// recent is how long somebody's message makes the backlog give way after it.
-const recent = time.Second
+const (
+	// recent is how long somebody's message makes the backlog give way after it.
+	recent = time.Second
+	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that.
+	patience = 500 * time.Millisecond
+)
 
 // queue is what waits for the broker: messages that somebody has just submitted, and the backlog. While there are both,
 // the backlog is published in batches of a share, one at a time: the broker takes messages in the order in which they
-// come, so whatever is on its way stands before the next that somebody waits for. One more may be settled meanwhile. The
-// backlog alone fills whole batches. It is not safe for concurrent use.
+// come, so whatever is on its way stands before the next that somebody waits for. One more may be settled meanwhile. A
+// backlog that is alone, or has given way for long enough, fills whole batches. It is not safe for concurrent use.
 type queue struct {
 	fresh, backlog []owner.Held
 	// share is how much of the backlog goes to the broker at a time while there is fresh traffic.
 	share int
 	// backlogs counts the batches of the backlog that are under way, unsent those that the broker has not answered yet.
 	backlogs, unsent int
-	freshAt          time.Time
+	// freshAt is when a fresh message came last, backlogSince since when there is a backlog.
+	freshAt, backlogSince time.Time
+	// freshLast says that the last batch was not of the backlog.
+	freshLast bool
 }
 
 func (q *queue) add(held []owner.Held) {
 	for _, h := range held {
 		if h.Backlog {
+			if len(q.backlog) == 0 {
+				q.backlogSince = time.Now()
+			}
 			q.backlog = append(q.backlog, h)
 		} else {
 			q.fresh = append(q.fresh, h)
@@ -36,16 +46,32 @@ func (q *queue) add(held []owner.Held) {
 
 // take takes the next batch of at most n, either fresh or of the backlog; none when what waits has to wait longer.
 func (q *queue) take(n int) (batch []owner.Held) {
-	alone := time.Since(q.freshAt) >= recent
-	switch {
-	case len(q.backlog) == 0 || !alone && (q.unsent > 0 || q.backlogs > 1):
+	if q.freshNext() {
+		q.freshLast = true
 		return cut(&q.fresh, n)
-	case !alone:
+	}
+	if q.givesWay() {
 		n = min(n, q.share)
 	}
+	q.freshLast = false
 	q.backlogs++
 	q.unsent++
 	return cut(&q.backlog, n)
+}
+
+// freshNext says whether the next batch is not of the backlog. Where that does not give way the two take turns.
+func (q *queue) freshNext() bool {
+	switch {
+	case len(q.backlog) == 0:
+		return true
+	case q.givesWay():
+		return q.unsent > 0 || q.backlogs > 1
+	}
+	return len(q.fresh) > 0 && !q.freshLast
+}
+
+func (q *queue) givesWay() bool {
+	return time.Since(q.freshAt) < recent && time.Since(q.backlogSince) < patience
 }
 
 // sent says that the broker has answered a batch.

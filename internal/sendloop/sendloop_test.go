@@ -309,6 +309,29 @@ func TestTheBacklogGivesWay(t *testing.T) {
 	})
 }
 
+// A backlog that is too large to give way takes turns with what somebody waits for: neither starves.
+func TestALargeBacklogAndFreshTrafficTakeTurns(t *testing.T) {
+	inHouse(t, sendloop.Config{Parallel: 1, Batch: 100}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
+			time.Sleep(time.Millisecond)
+			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		}, nil)
+		h.waiting(numbered(3000)...)
+		h.offer("fresh-0")
+		for n := 1; n <= 5; n++ {
+			go h.pass()
+			time.Sleep(500 * time.Millisecond)
+			h.offer("fresh-" + strconv.Itoa(n))
+			time.Sleep(250 * time.Millisecond)
+			h.want("fresh-"+strconv.Itoa(n), halfmsg.Done)
+		}
+		if got := h.store.Count(halfmsg.Done); got < 2000 {
+			t.Errorf("%d of 3,000 were sent in 3.75 s: the backlog does not get along", got)
+		}
+		h.run(2 * time.Second)
+	})
+}
+
 func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.waiting(numbered(20_000)...)

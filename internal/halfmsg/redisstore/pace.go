@@ -18,6 +18,9 @@ const (
 	recent = time.Second
 	// longestRest bounds the pause after a slice: one that took longer was not kept waiting by what it did itself.
 	longestRest = 2 * time.Millisecond
+	// patience is how long a call for the backlog gives way at most: Redis, or this process, has too much to do for that
+	// then, and small slices would only make it more.
+	patience = 100 * time.Millisecond
 	// longestTurn is how long a slice that Redis does not answer keeps the next one waiting.
 	longestTurn = 20 * time.Millisecond
 )
@@ -27,7 +30,8 @@ type runner func(ctx context.Context, client redis.UniversalClient, sc *script, 
 
 // pacer lets calls that somebody waits for go before the backlog. While there are any, the backlog is done in small
 // slices, one after another, with a rest after each that is as long as the slice took: half of Redis' time is left to
-// the others, and none of them waits for more than a slice. At other times the backlog has Redis to itself.
+// the others, and none of them waits for more than a slice. At other times the backlog has Redis to itself, and a call that
+// has given way for long enough goes on as it is.
 type pacer struct {
 	turn     chan struct{}
 	urgentAt atomic.Int64 // in nanoseconds of the epoch
@@ -43,13 +47,15 @@ func (p *pacer) urgent(ctx context.Context, client redis.UniversalClient, sc *sc
 
 // backlog is the runner of what nobody waits for.
 func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	ending, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for len(calls) > 0 {
-		if time.Since(time.Unix(0, p.urgentAt.Load())) > recent {
+		if ending.Err() != nil || time.Since(time.Unix(0, p.urgentAt.Load())) > recent {
 			run(ctx, client, sc, calls)
 			return
 		}
 		n := sliced(calls)
-		p.inTurn(ctx, func() { run(ctx, client, sc, calls[:n]) })
+		p.inTurn(ending, func() { run(ctx, client, sc, calls[:n]) })
 		calls = calls[n:]
 	}
 }
@@ -65,8 +71,7 @@ func sliced(calls []*call) int {
 	return len(calls)
 }
 
-// inTurn does the work when it is its turn, and rests. When the context ends first the work is done at once: it will
-// find that out, and say so.
+// inTurn does the work when it is its turn, and rests; at once, and without a rest, when the context has ended.
 func (p *pacer) inTurn(ctx context.Context, work func()) {
 	select {
 	case p.turn <- struct{}{}:
