@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
@@ -63,8 +65,10 @@ func (p *paying) consume(url string, h consumer.Handler) {
 	p.t.Helper()
 	consuming := make(chan struct{})
 	c, err := consumer.New(consumer.Config{
-		URL: url, Queue: "paid", Declare: &consumer.Declare{}, Prefetch: 50, Concurrency: 8,
-		Logger: slog.New(slog.DiscardHandler), Consuming: sync.OnceFunc(func() { close(consuming) }),
+		URL: url, Queue: "paid", Prefetch: 50, Concurrency: 8,
+		// A quorum queue of RabbitMQ 3.10 on one node may stay without a leader after kill -9.
+		Declare: &consumer.Declare{QueueType: amqp.QueueTypeClassic},
+		Logger:  slog.New(slog.DiscardHandler), Consuming: sync.OnceFunc(func() { close(consuming) }),
 	})
 	if err != nil {
 		p.t.Fatal(err)

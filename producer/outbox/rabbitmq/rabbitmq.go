@@ -38,6 +38,7 @@ type Config struct {
 // Sender is an outbox.Sender. It belongs to one relay.
 type Sender struct {
 	config  Config
+	raw     net.Conn
 	conn    *amqp.Connection
 	channel *amqp.Channel
 	returns chan amqp.Return
@@ -57,10 +58,14 @@ func New(config Config) (*Sender, error) {
 
 // Close closes the connection. Call it after the relay's Run has returned.
 func (s *Sender) Close() {
-	if s.conn != nil {
-		_ = s.conn.CloseDeadline(time.Now().Add(ioTimeout))
-		s.conn, s.channel = nil, nil
+	if s.conn == nil {
+		return
 	}
+	// CloseDeadline alone can be kept waiting: each heartbeat of a broker that does not answer moves its deadline.
+	guard := time.AfterFunc(ioTimeout, func() { _ = s.raw.Close() })
+	defer guard.Stop()
+	_ = s.conn.CloseDeadline(time.Now().Add(ioTimeout))
+	s.conn, s.channel = nil, nil
 }
 
 // Send implements outbox.Sender. The broker answers a message that it cannot take at all, such as one for an exchange
@@ -139,7 +144,11 @@ func (s *Sender) connect(batch int) error {
 	}
 	s.Close()
 	conn, err := amqp.DialConfig(s.config.URL, amqp.Config{
-		TLSClientConfig: s.config.TLS, Heartbeat: ioTimeout, Dial: dial,
+		TLSClientConfig: s.config.TLS, Heartbeat: ioTimeout,
+		Dial: func(network, address string) (_ net.Conn, err error) {
+			s.raw, err = dial(network, address)
+			return s.raw, err
+		},
 		Properties: amqp.Table{"connection_name": "outbox " + s.config.Producer},
 	})
 	if err != nil {
