@@ -54,17 +54,18 @@ func TestTheCoordinatorDiesBetweenTheAcknowledgementAndTheDeletion(t *testing.T)
 	if _, err := channel.QueueDeclare("bills", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	p := newPlainProducer(t, "billing", c.grpc)
 	var alive atomic.Bool
 	deleted := make(chan []string, 10)
-	p.drop = func(ctx context.Context, ids []string) error {
-		if !alive.Load() {
-			<-ctx.Done() // its caller is dead by then
-			return ctx.Err()
+	p := newPlainProducer(t, "billing", c.grpc, func(p *plainProducer) {
+		p.drop = func(ctx context.Context, ids []string) error {
+			if !alive.Load() {
+				<-ctx.Done() // its caller is dead by then
+				return ctx.Err()
+			}
+			deleted <- ids
+			return nil
 		}
-		deleted <- ids
-		return nil
-	}
+	})
 	p.sendHalves(time.Minute, &pb.Message{Id: "1", RoutingKey: "bills", Body: []byte("one")})
 	if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
 		t.Fatalf("acknowledged, it is %v to its producer", state)

@@ -24,8 +24,7 @@ func TestTheDoctorFindsNothingWhereAllIsWell(t *testing.T) {
 	w := newWorld(t)
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")
 	w.startCoordinators(1)
-	p := newPlainProducer(t, "honest", w.coordinators[0].grpc)
-	p.confirm = unknown
+	p := newPlainProducer(t, "honest", w.coordinators[0].grpc, func(p *plainProducer) { p.confirm = unknown })
 	said, status := w.examine(p)
 	if status != 0 || strings.Contains(said, "WARNING") || strings.Contains(said, "TROUBLE") {
 		t.Errorf("exit status %d:\n%s", status, said)

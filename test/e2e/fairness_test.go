@@ -32,11 +32,12 @@ func TestAProducerThatHangsHoldsUpNobodyElse(t *testing.T) {
 	if _, err := w.channel().QueueDeclare("events", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	hanging := newPlainProducer(t, "hanging", w.coordinators[0].grpc)
-	hanging.confirm = func(ctx context.Context, _ []string) (*pb.ConfirmResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
+	hanging := newPlainProducer(t, "hanging", w.coordinators[0].grpc, func(p *plainProducer) {
+		p.confirm = func(ctx context.Context, _ []string) (*pb.ConfirmResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
 	waiting := silent(5000)
 	for len(waiting) > 0 {
 		hanging.sendHalves(time.Millisecond, waiting[:1000]...)

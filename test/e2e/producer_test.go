@@ -29,10 +29,14 @@ type plainProducer struct {
 	asked map[string]time.Time
 }
 
-func newPlainProducer(t *testing.T, name, coordinator string) *plainProducer {
+// newPlainProducer serves one. How it answers is said before it serves: a coordinator may ask at once.
+func newPlainProducer(t *testing.T, name, coordinator string, answers ...func(*plainProducer)) *plainProducer {
 	t.Helper()
 	p := &plainProducer{t: t, name: name, asked: map[string]time.Time{}}
 	p.confirm = p.committed
+	for _, answer := range answers {
+		answer(p)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
