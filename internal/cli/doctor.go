@@ -55,6 +55,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 // finding is one finding for programs.
 type finding struct {
 	Area     string `json:"area"`
+	Name     string `json:"name,omitempty"`
 	Severity string `json:"severity"`
 	What     string `json:"what"`
 	Why      string `json:"why,omitempty"`
@@ -65,7 +66,7 @@ func (s *session) printFindings(found []doctor.Finding, output string) error {
 	if output == outputJSON {
 		all := make([]finding, len(found))
 		for i, f := range found {
-			all[i] = finding{f.Area, f.Severity.String(), f.What, f.Why, f.Remedy}
+			all[i] = finding{f.Area, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
 		}
 		return s.printJSON(all)
 	}
@@ -73,7 +74,7 @@ func (s *session) printFindings(found []doctor.Finding, output string) error {
 	for _, f := range found {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		if f.Severity != doctor.OK {
-			rows = append(rows, []string{"", "", "why: " + f.Why}, []string{"", "", "do:  " + f.Remedy})
+			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy}, []string{"", "", "name: " + f.Name})
 		}
 	}
 	if err := s.printTable(rows); err != nil {

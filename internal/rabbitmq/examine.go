@@ -14,6 +14,14 @@ import (
 // examineTimeout is how long a broker is given to acknowledge one publishing.
 const examineTimeout = 3 * time.Second
 
+// What Examine tells apart, so that the remedy can be told.
+var (
+	// ErrTurnedAway says that a broker answers and does not let us in: the user, the password or the virtual host is wrong.
+	ErrTurnedAway = errors.New("it does not let us in")
+	// ErrNotPermitted says that the user may not publish to the default exchange.
+	ErrNotPermitted = errors.New("the user may not publish to the default exchange")
+)
+
 // Health is how a broker looks to a publisher.
 type Health struct {
 	// Server is the product and its version, as it says itself.
@@ -39,6 +47,9 @@ func Examine(ctx context.Context, config Config, exchanges ...string) (Health, e
 		if k, err = dial(ctx, end, config); err == nil {
 			defer k.close()
 			return k.examine(ctx, end, exchanges), nil
+		}
+		if turned := (*amqp.Error)(nil); errors.As(err, &turned) {
+			err = fmt.Errorf("%w: %w", ErrTurnedAway, err)
 		}
 		err = fmt.Errorf("%s: %w", end.host, err)
 	}
@@ -69,6 +80,7 @@ func (k *link) probe(ctx context.Context) error {
 	if err := channel.Confirm(false); err != nil {
 		return fmt.Errorf("confirms: %w", err)
 	}
+	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
 	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", "msghandler.doctor."+rand.Text(), false, false,
 		amqp.Publishing{})
 	if err != nil {
@@ -77,7 +89,7 @@ func (k *link) probe(ctx context.Context) error {
 	select {
 	case <-confirmed.Done():
 		if !confirmed.Acked() {
-			return errors.New("the broker refused a message")
+			return refusal(closed)
 		}
 		return nil
 	case alarm := <-k.blocked:
@@ -87,6 +99,21 @@ func (k *link) probe(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("no acknowledgement within %v", examineTimeout)
 	}
+}
+
+// refusal says why a publishing was not acknowledged; when the broker closed the channel for it, that has been told by now.
+func refusal(closed <-chan *amqp.Error) error {
+	select {
+	case why := <-closed:
+		if why != nil && why.Code == amqp.AccessRefused {
+			return fmt.Errorf("%w: %w", ErrNotPermitted, why)
+		}
+		if why != nil {
+			return why
+		}
+	default:
+	}
+	return errors.New("the broker refused a message")
 }
 
 // find looks for an exchange, on a channel of its own: the broker closes it when there is none.
