@@ -93,14 +93,18 @@ func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page,
 		switch {
 		case query.Producer != "" && e.Producer != query.Producer, e.place().compare(after) <= 0:
 			continue
-		case len(page.Records) == query.Limit:
-			last := page.Records[query.Limit-1]
-			page.Next = place{last.CreatedAt, last.Name}.cursor()
+		case s.now().Sub(e.created) < query.MinAge:
+			return page, nil
+		case len(page.Records) == query.Limit, query.Scan > 0 && page.Looked == query.Scan:
+			page.Next = after.cursor()
 			return page, nil
 		}
-		r := e.record()
-		r.Body = nil
-		page.Records = append(page.Records, r)
+		after = e.place()
+		page.Looked++
+		if r := e.record(); query.Matches(&r) {
+			r.Body = nil
+			page.Records = append(page.Records, r)
+		}
 	}
 	return page, nil
 }
