@@ -149,6 +149,13 @@ func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]hal
 	begun := time.Now()
 	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
 	c.config.Metrics.Confirmed(l.target.Producer, len(ids), time.Since(begun), err)
+	counts := map[halfmsg.Verdict]int{}
+	for _, verdict := range verdicts {
+		counts[verdict]++
+	}
+	for verdict, n := range counts {
+		c.config.Metrics.Judged(l.target.Producer, verdict, n)
+	}
 	if err == nil || c.calls.Err() == nil {
 		c.reached(l, err)
 	}

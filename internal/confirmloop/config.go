@@ -85,6 +85,8 @@ type Metrics interface {
 	owner.Metrics
 	// Confirmed tells of one Confirm call, and whether the producer was reached.
 	Confirmed(producer string, messages int, took time.Duration, err error)
+	// Judged tells how many messages of such a call got a verdict.
+	Judged(producer string, verdict halfmsg.Verdict, messages int)
 	// Deleted tells of one DeleteBusiness call.
 	Deleted(producer string, markers int, took time.Duration, err error)
 	// Littered tells of markers that are left to the producer's own clean-up.
@@ -133,6 +135,7 @@ type silence struct{}
 
 func (silence) Settled(halfmsg.Event, string, int)          {}
 func (silence) Confirmed(string, int, time.Duration, error) {}
+func (silence) Judged(string, halfmsg.Verdict, int)         {}
 func (silence) Deleted(string, int, time.Duration, error)   {}
 func (silence) Littered(string, int)                        {}
 func (silence) Paused(string, bool)                         {}

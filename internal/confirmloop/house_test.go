@@ -138,6 +138,8 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 	h.fates[event.String()+" "+fate] += n
 }
 func (h *house) Confirmed(string, int, time.Duration, error) {}
+
+func (h *house) Judged(string, halfmsg.Verdict, int) {}
 func (h *house) Deleted(string, int, time.Duration, error)   {}
 func (h *house) Paused(string, bool)                         {}
 func (h *house) Littered(_ string, n int) {

@@ -140,7 +140,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
-	r.metrics.Published(halfmsg.Refused, 3, time.Second)
+	r.metrics.Published("shop", halfmsg.Refused, 3, time.Second, errors.New("no exchange"))
 	r.metrics.Confirmed("orders", 4, time.Second, nil)
 	r.metrics.Confirmed("orders", 5, time.Second, errors.New("away"))
 	r.metrics.Deleted("orders", 6, time.Second, nil)

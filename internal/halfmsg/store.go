@@ -2,6 +2,7 @@ package halfmsg
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -111,15 +112,35 @@ type Query struct {
 	State State
 	// Producer limits the page to one producer; empty is all.
 	Producer string
+	// Exchange limits it to messages that go to one exchange; empty is all. Of ACKNOWLEDGED ones that is not known any more.
+	Exchange string
+	// MinAge limits it to messages that were created at least so long ago.
+	MinAge time.Duration
+	// Error limits it to messages whose last error holds this text, in whatever case; empty is all.
+	Error string
 	// Limit is the page's size.
 	Limit int
+	// Scan is how many messages may be looked at for a page, which may then hold fewer than Limit, or none, and still not
+	// be the last. Zero is as many as it takes.
+	Scan int
 	// Cursor is the Next of the page before; empty is the first page.
 	Cursor string
+}
+
+// Filters says whether a message must be read to know whether it is on the page.
+func (q *Query) Filters() bool { return q.Exchange != "" || q.Error != "" }
+
+// Matches says whether a record of the query's state, producer and age is on the page.
+func (q *Query) Matches(r *Record) bool {
+	return (q.Exchange == "" || r.Exchange == q.Exchange) &&
+		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error)))
 }
 
 // Page is a part of a listing.
 type Page struct {
 	Records []Record
+	// Looked is how many messages were looked at for it.
+	Looked int
 	// Next is empty on the last page.
 	Next string
 }

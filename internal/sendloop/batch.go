@@ -107,18 +107,35 @@ func (s *Sender) attempt(held []owner.Held, again int) []owner.Word {
 	}
 	begun := time.Now()
 	results := s.config.Publisher.Publish(s.calls, batch)
-	took := time.Since(begun)
+	s.tell(held, results, begun)
 
 	words := make([]owner.Word, len(held))
-	counts := map[halfmsg.Outcome]int{}
 	for i, h := range held {
 		words[i] = s.word(h, results[i])
-		counts[results[i].Outcome]++
-	}
-	for outcome, n := range counts {
-		s.config.Metrics.Published(outcome, n, took)
 	}
 	return words
+}
+
+// tell tells the metrics what came of a batch.
+func (s *Sender) tell(held []owner.Held, results []halfmsg.PublishResult, begun time.Time) {
+	type kind struct {
+		exchange string
+		outcome  halfmsg.Outcome
+	}
+	now := time.Now()
+	counts, causes := map[kind]int{}, map[kind]error{}
+	for i, r := range results {
+		k := kind{held[i].Exchange, r.Outcome}
+		counts[k]++
+		if r.Outcome == halfmsg.Acked {
+			s.config.Metrics.Delivered(max(0, now.Sub(held[i].CreatedAt)))
+		} else {
+			causes[k] = r.Cause
+		}
+	}
+	for k, n := range counts {
+		s.config.Metrics.Published(k.exchange, k.outcome, n, now.Sub(begun), causes[k])
+	}
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {

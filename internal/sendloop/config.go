@@ -56,9 +56,11 @@ type Config struct {
 // Metrics hears what a Sender does. Its methods must not block.
 type Metrics interface {
 	owner.Metrics
-	// Published tells how many messages of a batch had an outcome, and how long the whole batch took. Copies to the
-	// dead-letter exchange are not counted.
-	Published(outcome halfmsg.Outcome, messages int, took time.Duration)
+	// Published tells how many messages of a batch for an exchange had an outcome, how long the whole batch took, and why
+	// the last of them was not acknowledged. Copies to the dead-letter exchange are not counted.
+	Published(exchange string, outcome halfmsg.Outcome, messages int, took time.Duration, cause error)
+	// Delivered tells how long after it was stored a message was acknowledged.
+	Delivered(age time.Duration)
 }
 
 func (c Config) withDefaults() Config {
@@ -87,5 +89,6 @@ func (c Config) withDefaults() Config {
 // silence is the Metrics of those who want none.
 type silence struct{}
 
-func (silence) Settled(halfmsg.Event, string, int)            {}
-func (silence) Published(halfmsg.Outcome, int, time.Duration) {}
+func (silence) Settled(halfmsg.Event, string, int)                           {}
+func (silence) Published(string, halfmsg.Outcome, int, time.Duration, error) {}
+func (silence) Delivered(time.Duration)                                      {}

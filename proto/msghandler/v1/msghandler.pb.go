@@ -1407,8 +1407,14 @@ type ListMessagesRequest struct {
 	// Empty: of all producers.
 	Producer string `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
 	// 1 to 1,000; 0 is 100.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those that go to this exchange; empty: to any. What an ACKNOWLEDGED message went to is not known any more.
+	Exchange string `protobuf:"bytes,5,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	// Only those that were created at least so long ago, by the store's clock.
+	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// Only those whose last error holds this text, in whatever case; at most 200 characters.
+	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,9 +1477,32 @@ func (x *ListMessagesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *ListMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *ListMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
 type ListMessagesResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Records []*MessageRecord       `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With exchange or error_contains a page may hold fewer than asked for, or none, and not be the last: one call looks
+	// at no more than 5,000 messages.
+	Records []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1726,7 +1755,15 @@ type RetryMessagesRequest struct {
 	// At most this many; 0 is 1,000.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1796,13 +1833,51 @@ func (x *RetryMessagesRequest) GetReason() string {
 	return ""
 }
 
+func (x *RetryMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *RetryMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RetryMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type RetryMessagesResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Retried int64                  `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
-	// Whether more still match.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Retried int64 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
+	// Whether more still match, or may: one call changes at most limit messages, and looks at no more than 10,000.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes      []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,6 +1933,13 @@ func (x *RetryMessagesResponse) GetOutcomes() []*Outcome {
 	return nil
 }
 
+func (x *RetryMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type DiscardMessagesRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Names    []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
@@ -1865,7 +1947,15 @@ type DiscardMessagesRequest struct {
 	Producer string                 `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
 	Limit    int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1935,12 +2025,50 @@ func (x *DiscardMessagesRequest) GetReason() string {
 	return ""
 }
 
+func (x *DiscardMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *DiscardMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *DiscardMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type DiscardMessagesResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Discarded int64                  `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
-	More      bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Discarded int64 `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	More      bool  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes      []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1994,6 +2122,13 @@ func (x *DiscardMessagesResponse) GetOutcomes() []*Outcome {
 		return x.Outcomes
 	}
 	return nil
+}
+
+func (x *DiscardMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
@@ -2086,13 +2221,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
 	"\x12GetMessageResponse\x124\n" +
-	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x99\x01\n" +
+	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x90\x02\n" +
 	"\x13ListMessagesRequest\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"v\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bexchange\x18\x05 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\"v\n" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
@@ -2106,27 +2244,43 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x12oldest_create_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\"9\n" +
 	"\vMessageName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbe\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xed\x02\n" +
 	"\x14RetryMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"y\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\"\xa1\x01\n" +
 	"\x15RetryMessagesResponse\x12\x18\n" +
 	"\aretried\x18\x01 \x01(\x03R\aretried\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\xc0\x01\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xef\x02\n" +
 	"\x16DiscardMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x7f\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\"\xa7\x01\n" +
 	"\x17DiscardMessagesResponse\x12\x1c\n" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -2241,45 +2395,48 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	35, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	20, // 22: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 23: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	20, // 24: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	27, // 25: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	0,  // 26: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	35, // 27: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	28, // 28: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 29: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	14, // 30: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	28, // 31: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 32: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	14, // 33: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	4,  // 34: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 35: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 36: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 37: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 38: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 39: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 40: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	21, // 41: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	23, // 42: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	25, // 43: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	29, // 44: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	31, // 45: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	5,  // 46: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 47: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 48: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 49: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 50: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 51: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 52: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	22, // 53: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	24, // 54: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	26, // 55: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	30, // 56: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	32, // 57: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	46, // [46:58] is the sub-list for method output_type
-	34, // [34:46] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	34, // 24: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	20, // 25: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	27, // 26: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	0,  // 27: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	35, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	28, // 29: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 30: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	34, // 31: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 32: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	28, // 33: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 34: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	34, // 35: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 36: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	4,  // 37: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	6,  // 38: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	8,  // 39: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	10, // 40: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	12, // 41: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	15, // 42: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	18, // 43: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	21, // 44: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	23, // 45: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	25, // 46: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	29, // 47: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	31, // 48: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	5,  // 49: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	7,  // 50: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	9,  // 51: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	11, // 52: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	13, // 53: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	16, // 54: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	19, // 55: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	22, // 56: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	24, // 57: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	26, // 58: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	30, // 59: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	32, // 60: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	49, // [49:61] is the sub-list for method output_type
+	37, // [37:49] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
