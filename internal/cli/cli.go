@@ -36,16 +36,17 @@ type Process struct {
 type commands struct {
 	Config string `help:"YAML file with the configuration (also: MSGHANDLER_CONFIG)." placeholder:"FILE" type:"path"`
 
-	Serve   serveCommand   `cmd:"" help:"Run the coordinator."`
-	Demo    demoCommand    `cmd:"" help:"Tell the whole story on this terminal, with nothing installed."`
-	Stats   statsCommand   `cmd:"" help:"Count the messages of each state."`
-	List    listCommand    `cmd:"" help:"List messages, oldest first."`
-	Show    showCommand    `cmd:"" help:"Show one message."`
-	Retry   retryCommand   `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
-	Discard discardCommand `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
-	Dlq     dlqCommand     `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
-	Doctor  doctorCommand  `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
-	Version versionCommand `cmd:"" help:"Say what this is."`
+	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
+	Demo    demoCommand           `cmd:"" help:"Tell the whole story on this terminal, with nothing installed."`
+	Stats   statsCommand          `cmd:"" help:"Count the messages of each state."`
+	List    listCommand           `cmd:"" help:"List messages, oldest first."`
+	Show    showCommand           `cmd:"" help:"Show one message."`
+	Retry   retryCommand          `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
+	Discard discardCommand        `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
+	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
+	Doctor  doctorCommand         `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
+	Verify  verifyProducerCommand `cmd:"" name:"verify-producer" help:"Ask a running producer all that the contract allows, and say where it breaks it."`
+	Version versionCommand        `cmd:"" help:"Say what this is."`
 }
 
 const description = `A coordinator for half messages: a producer stores a message before its local transaction, and the coordinator
@@ -57,7 +58,7 @@ type usageError struct{ error }
 // Run runs what was typed and returns the exit status. When the context ends, a command that serves stops as it does on
 // SIGTERM.
 func Run(ctx context.Context, p Process) int {
-	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand()}
+	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand()}
 	helped := false
 	parser, err := kong.New(typed,
 		kong.Name("msghandler"), kong.Description(description), kong.Writers(p.Out, p.Err),

@@ -16,7 +16,7 @@ type doctorCommand struct {
 	Producer map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
 	Server   string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout  time.Duration     `default:"10s" help:"How long one part may be looked at."`
-	Output   string            `default:"table" enum:"table,json" help:"table for people, json for programs."`
+	Output   string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 
 	kong.Plugins
 	flags *configFlags
@@ -30,7 +30,7 @@ func newDoctorCommand() doctorCommand {
 // errTrouble is the end of an examination that found trouble.
 var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
 
-// Run examines everything and fails when there is trouble. Warnings alone are no failure.
+// Run examines everything and fails when there is trouble.
 func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	settings, err := s.load(c.flags.given())
 	if err != nil {
@@ -43,13 +43,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Producers: c.Producer, Timeout: c.Timeout,
 	})
-	if err := s.printFindings(found, c.Output); err != nil {
-		return err
-	}
-	if doctor.Worst(found) == doctor.Trouble {
-		return errTrouble
-	}
-	return nil
+	return s.printFindings(found, c.Output)
 }
 
 // finding is one finding for programs.
@@ -62,23 +56,31 @@ type finding struct {
 	Remedy   string `json:"remedy,omitempty"`
 }
 
+// printFindings prints what was found, and fails when there is trouble. Warnings alone are no failure.
 func (s *session) printFindings(found []doctor.Finding, output string) error {
-	if output == outputJSON {
-		all := make([]finding, len(found))
-		for i, f := range found {
-			all[i] = finding{f.Area, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
-		}
-		return s.printJSON(all)
+	if err := s.printDocument(output, findingsOf(found), func() [][]string { return rowsOf(found) }); err != nil {
+		return fmt.Errorf("print findings: %w", err)
 	}
-	var rows [][]string
+	if doctor.Worst(found) == doctor.Trouble {
+		return errTrouble
+	}
+	return nil
+}
+
+func findingsOf(found []doctor.Finding) []finding {
+	all := make([]finding, len(found))
+	for i, f := range found {
+		all[i] = finding{f.Area, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
+	}
+	return all
+}
+
+func rowsOf(found []doctor.Finding) (rows [][]string) {
 	for _, f := range found {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		if f.Severity != doctor.OK {
 			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy}, []string{"", "", "name: " + f.Name})
 		}
 	}
-	if err := s.printTable(rows); err != nil {
-		return fmt.Errorf("print findings: %w", err)
-	}
-	return nil
+	return rows
 }
