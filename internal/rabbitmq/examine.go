@@ -14,13 +14,8 @@ import (
 // examineTimeout is how long a broker is given to acknowledge one publishing.
 const examineTimeout = 3 * time.Second
 
-// What Examine tells apart, so that the remedy can be told.
-var (
-	// ErrTurnedAway says that a broker answers and does not let us in: the user, the password or the virtual host is wrong.
-	ErrTurnedAway = errors.New("it does not let us in")
-	// ErrNotPermitted says that the user may not publish to the default exchange.
-	ErrNotPermitted = errors.New("the user may not publish to the default exchange")
-)
+// ErrNotPermitted says that the user may not publish to the default exchange.
+var ErrNotPermitted = errors.New("the user may not publish to the default exchange")
 
 // Health is how a broker looks to a publisher.
 type Health struct {
@@ -47,9 +42,6 @@ func Examine(ctx context.Context, config Config, exchanges ...string) (Health, e
 		if k, err = dial(ctx, end, config); err == nil {
 			defer k.close()
 			return k.examine(ctx, end, exchanges), nil
-		}
-		if turned := (*amqp.Error)(nil); errors.As(err, &turned) {
-			err = fmt.Errorf("%w: %w", ErrTurnedAway, err)
 		}
 		err = fmt.Errorf("%s: %w", end.host, err)
 	}
