@@ -69,6 +69,8 @@ func (a *App) openConsole() {
 		Metrics:  a.metrics,
 		Logger:   a.logger,
 		Checks:   all,
+		Admin:    a.admin,
+		ReadOnly: a.settings.HTTP.ReadOnly,
 		Stats: func(ctx context.Context) ([]halfmsg.Stat, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Stats(ctx)

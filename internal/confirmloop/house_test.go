@@ -139,9 +139,9 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 }
 func (h *house) Confirmed(string, int, time.Duration, error) {}
 
-func (h *house) Judged(string, halfmsg.Verdict, int) {}
-func (h *house) Deleted(string, int, time.Duration, error)   {}
-func (h *house) Paused(string, bool)                         {}
+func (h *house) Judged(string, halfmsg.Verdict, int)       {}
+func (h *house) Deleted(string, int, time.Duration, error) {}
+func (h *house) Paused(string, bool)                       {}
 func (h *house) Littered(_ string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

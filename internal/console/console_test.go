@@ -189,9 +189,12 @@ func TestMetricsOfAStoreThatDoesNotAnswer(t *testing.T) {
 
 func TestThePageShowsStatesAndChecks(t *testing.T) {
 	r := start(t)
+	if _, body := r.get(t, "/"); !strings.Contains(body, "All is well") || !strings.Contains(body, ">7<") {
+		t.Errorf("the page is\n%s", body)
+	}
 	r.failing.Store(failure{errors.New("<script>")})
 	_, body := r.get(t, "/")
-	for _, want := range []string{"pending", ">7<", "not ready", "host-1", "v1.2.3", "&lt;script&gt;"} {
+	for _, want := range []string{"pending", "Something is wrong", "host-1", "v1.2.3", "&lt;script&gt;"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q:\n%s", want, body)
 		}

@@ -156,7 +156,9 @@ func (m *Metrics) Confirmed(producer string, messages int, took time.Duration, e
 }
 
 // Judged notes a verdict.
-func (m *Metrics) Judged(producer string, verdict halfmsg.Verdict, _ int) { m.board.Judged(producer, verdict) }
+func (m *Metrics) Judged(producer string, verdict halfmsg.Verdict, _ int) {
+	m.board.Judged(producer, verdict)
+}
 
 // Deleted counts the markers of one DeleteBusiness call.
 func (m *Metrics) Deleted(_ string, markers int, _ time.Duration, err error) {

@@ -31,6 +31,8 @@ type change struct {
 
 	reason string
 	dry    bool
+	// expected is the state that named messages must still stand in to be discarded; None is any.
+	expected halfmsg.State
 }
 
 // changeRequest is a request of either kind.
@@ -112,9 +114,18 @@ func (c *change) named(r changeRequest) (selection, error) {
 	names := r.GetNames()
 	k := &check{}
 	k.count("names", len(names))
-	if r.GetState() != 0 || k.query(r) != (halfmsg.Query{}) || r.GetPageToken() != "" {
-		k.fail("names", "must be empty where state, producer, exchange, min_age, error_contains or page_token is set: "+
+	query := k.query(r)
+	c.expected, query.State = query.State, halfmsg.None
+	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
+		k.fail("names", "must be empty where producer, exchange, min_age, error_contains or page_token is set: "+
 			"what is meant is not clear")
+	}
+	switch {
+	case c.expected == halfmsg.None:
+	case c.event == halfmsg.EventDiscard:
+		k.kept("state", c.expected, c.from())
+	default:
+		k.fail("names", "must be empty where state is set: what is meant is not clear")
 	}
 	wanted := selection{results: make([]halfmsg.Result, len(names)), names: make([]halfmsg.Name, len(names))}
 	for i, n := range names {
@@ -263,7 +274,7 @@ func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []h
 		switch {
 		case err != nil:
 			to = record.State
-		case !allowed:
+		case !allowed, c.expected != halfmsg.None && c.expected != record.State:
 			to, err = record.State, halfmsg.ErrIllegal
 		default:
 			legal++

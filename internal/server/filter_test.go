@@ -123,3 +123,25 @@ func TestADryRunOfNamesSaysWhatWouldBecomeOfEach(t *testing.T) {
 	_, err = h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, ErrorContains: "x"})
 	wantCode(t, err, codes.InvalidArgument)
 }
+
+func TestADiscardByNameSparesWhatHasMovedOn(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "moved", halfmsg.Pending)
+	h.store.put("orders", "lost", halfmsg.Abandoned)
+	r := &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_ABANDONED, Names: []*msghandlerv1.MessageName{
+		{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
+	}}
+	for _, r.DryRun = range []bool{true, false} {
+		answer, err := h.operators.DiscardMessages(t.Context(), r)
+		if err != nil || answer.GetDiscarded() != 1 || codes.Code(answer.GetOutcomes()[0].GetCode()) != codes.FailedPrecondition {
+			t.Errorf("dry %t: got %v, %v", r.GetDryRun(), answer, err)
+		}
+	}
+	if h.store.get("orders", "moved").State != halfmsg.Pending || h.store.len() != 1 {
+		t.Error("what has been submitted since was discarded")
+	}
+	r.State = msghandlerv1.State_STATE_SENDABLE
+	_, err := h.operators.DiscardMessages(t.Context(), r)
+	wantCode(t, err, codes.InvalidArgument)
+}

@@ -141,6 +141,9 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
+// Operators is AdminService for callers in this process. Who calls is the context's peer.
+func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{Server: s} }
+
 func (c Config) withDefaults() Config {
 	if c.Trusted == nil {
 		c.Trusted = func(string) bool { return false }

@@ -52,11 +52,11 @@ type Exchange struct {
 	Name string
 	// AckedAt is when the broker last acknowledged a message for it, Acked how many in all.
 	AckedAt time.Time
-	Acked   int
+	Acked   int64
 	// FailedAt is when the broker last did not, Failure why, and Failed how many in all.
 	FailedAt time.Time
 	Failure  string
-	Failed   int
+	Failed   int64
 }
 
 // New returns a board on which nothing was seen yet.
@@ -126,7 +126,7 @@ func (b *Board) Published(exchange string, outcome halfmsg.Outcome, messages int
 	e := line(b.exchanges, exchange, func(name string) *Exchange { return &Exchange{Name: name} })
 	if outcome == halfmsg.Acked {
 		e.AckedAt = time.Now()
-		e.Acked += messages
+		e.Acked += int64(messages)
 		b.out.Add(uint64(max(0, messages)))
 		return
 	}
@@ -134,7 +134,7 @@ func (b *Board) Published(exchange string, outcome halfmsg.Outcome, messages int
 	if cause != nil {
 		e.Failure = cause.Error()
 	}
-	e.Failed += messages
+	e.Failed += int64(messages)
 }
 
 // Counts gives how many messages came in and went out since the start.

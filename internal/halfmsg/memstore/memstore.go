@@ -29,7 +29,7 @@ type Store struct {
 // entry is one message, whatever its state. Of a finished one little more than the digest is left.
 type entry struct {
 	halfmsg.Claim
-	digest           string
+	digest  string
 	updated time.Time
 	// due is when the lease ends, while somebody's token is kept.
 	due time.Time

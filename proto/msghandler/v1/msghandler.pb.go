@@ -1941,11 +1941,12 @@ func (x *RetryMessagesResponse) GetNextPageToken() string {
 }
 
 type DiscardMessagesRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Names    []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	State    State                  `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	Producer string                 `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
-	Limit    int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Names []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// With names: they must still stand in this state, so that what was seen ABANDONED and has been submitted since stays.
+	State    State  `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	Producer string `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
+	Limit    int32  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Filters like those of ListMessages, for a request without names.
