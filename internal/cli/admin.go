@@ -15,11 +15,16 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// adminFlags are those of every command that talks to a coordinator.
-type adminFlags struct {
+// serverFlags say which coordinator a command talks to.
+type serverFlags struct {
 	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
-	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+}
+
+// adminFlags are those of the commands that ask a coordinator.
+type adminFlags struct {
+	serverFlags
+	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.
@@ -33,7 +38,7 @@ type admin struct {
 	timeout time.Duration
 }
 
-func (f *adminFlags) connect(s *session) (*admin, error) {
+func (f *serverFlags) connect(s *session) (*admin, error) {
 	server, err := s.server(f.Server)
 	if err != nil {
 		return nil, usageError{err}

@@ -39,6 +39,8 @@ type commands struct {
 	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
 	Demo    demoCommand           `cmd:"" help:"Tell the whole story on this terminal, with nothing installed."`
 	Stats   statsCommand          `cmd:"" help:"Count the messages of each state."`
+	Top     topCommand            `cmd:"" help:"Watch states, rates and what is in trouble, on a terminal."`
+	Tail    tailCommand           `cmd:"" help:"Tell what a coordinator does with messages, as it happens."`
 	List    listCommand           `cmd:"" help:"List messages, oldest first."`
 	Show    showCommand           `cmd:"" help:"Show one message."`
 	Retry   retryCommand          `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`

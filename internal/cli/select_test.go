@@ -1,17 +1,13 @@
 package cli_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/msghandler/msghandler/internal/cli"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestFiltersReachTheCoordinator(t *testing.T) {
@@ -91,22 +87,4 @@ func TestYAMLForPrograms(t *testing.T) {
 	}
 	run(env, "stats", "-o", "yaml").want(t, 2, "", "unknown flag -o")
 	run(env, "list", "--output=yaml", "--state=sendable").want(t, 0, "messages: []\n", "")
-}
-
-func TestAWatchCountsUntilItIsStopped(t *testing.T) {
-	t.Parallel()
-	c := startCoordinator(t)
-	ctx, stop := context.WithCancel(t.Context())
-	out, ended := &output{}, make(chan int, 1)
-	go func() {
-		ended <- cli.Run(ctx, cli.Process{
-			Args: []string{"stats", "--watch", "--every=100ms", "--server=" + c.addr}, In: strings.NewReader(""), Out: out, Err: out,
-		})
-	}()
-	servers.Eventually(t, 20*time.Second, "it counts again", func() bool { return strings.Count(out.String(), "pending   1") > 2 })
-	stop()
-	if status := <-ended; status != 0 {
-		t.Errorf("it ended with %d:\n%s", status, out)
-	}
-	run(nil, "stats", "--watch", "--every=1ms", "--server="+c.addr).want(t, 2, "", "--every=1ms")
 }

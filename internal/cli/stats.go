@@ -86,7 +86,7 @@ func again(ctx context.Context, every time.Duration, do func(context.Context) er
 	if every < minInterval {
 		return usageError{fmt.Errorf("--every=%s: at least %s", every, minInterval)}
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -100,6 +100,11 @@ func again(ctx context.Context, every time.Duration, do func(context.Context) er
 		case <-ticker.C:
 		}
 	}
+}
+
+// interruptible is a context that an interrupt ends; for what is watched until somebody has seen enough.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 // minInterval keeps a watch from being a load.

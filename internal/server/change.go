@@ -248,6 +248,7 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 		return c.foresee(ctx, names)
 	}
 	results := c.inStoreTime(ctx, func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
+	c.tails.results(results, func(i int) halfmsg.Name { return names[i] })
 	var done []string
 	woken := map[halfmsg.State]struct{}{}
 	for i, r := range results {

@@ -100,6 +100,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	watch  *watch
+	tails  tails
 	room   *room
 	faults *faults
 

@@ -2132,6 +2132,185 @@ func (x *DiscardMessagesResponse) GetNextPageToken() string {
 	return ""
 }
 
+type TailMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of all producers.
+	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Only moves to these states; empty: to any.
+	States        []State `protobuf:"varint,2,rep,packed,name=states,proto3,enum=msghandler.v1.State" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailMessagesRequest) Reset() {
+	*x = TailMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailMessagesRequest) ProtoMessage() {}
+
+func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
+func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TailMessagesRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *TailMessagesRequest) GetStates() []State {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type TailMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which this instance made them, at most 1,000.
+	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// How many moves after these were left out, because they came faster than they were read.
+	Missed        int64 `protobuf:"varint,2,opt,name=missed,proto3" json:"missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailMessagesResponse) Reset() {
+	*x = TailMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailMessagesResponse) ProtoMessage() {}
+
+func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
+func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TailMessagesResponse) GetMoves() []*Move {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *TailMessagesResponse) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+// Move is a message that has reached a state.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When this instance learned it, by its own clock.
+	Time     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Producer string                 `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// STATE_UNSPECIFIED: it was discarded.
+	State         State `protobuf:"varint,4,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Move) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Move) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *Move) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Move) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
@@ -2281,7 +2460,18 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken*\xa9\x01\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"_\n" +
+	"\x13TailMessagesRequest\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12,\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x14.msghandler.v1.StateR\x06states\"Y\n" +
+	"\x14TailMessagesResponse\x12)\n" +
+	"\x05moves\x18\x01 \x03(\v2\x13.msghandler.v1.MoveR\x05moves\x12\x16\n" +
+	"\x06missed\x18\x02 \x01(\x03R\x06missed\"\x8e\x01\n" +
+	"\x04Move\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12*\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -2310,14 +2500,15 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bRollback\x12\x1e.msghandler.v1.RollbackRequest\x1a\x1f.msghandler.v1.RollbackResponse2\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xc5\x03\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xa0\x04\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
 	"\fListMessages\x12\".msghandler.v1.ListMessagesRequest\x1a#.msghandler.v1.ListMessagesResponse\x12K\n" +
 	"\bGetStats\x12\x1e.msghandler.v1.GetStatsRequest\x1a\x1f.msghandler.v1.GetStatsResponse\x12Z\n" +
 	"\rRetryMessages\x12#.msghandler.v1.RetryMessagesRequest\x1a$.msghandler.v1.RetryMessagesResponse\x12`\n" +
-	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponseBCZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
+	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
+	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01BCZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
 	file_msghandler_v1_msghandler_proto_rawDescOnce sync.Once
@@ -2332,7 +2523,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -2367,18 +2558,21 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*RetryMessagesResponse)(nil),    // 30: msghandler.v1.RetryMessagesResponse
 	(*DiscardMessagesRequest)(nil),   // 31: msghandler.v1.DiscardMessagesRequest
 	(*DiscardMessagesResponse)(nil),  // 32: msghandler.v1.DiscardMessagesResponse
-	nil,                              // 33: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
+	(*TailMessagesRequest)(nil),      // 33: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 34: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 35: msghandler.v1.Move
+	nil,                              // 36: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	33, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	34, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	36, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	37, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	3,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	34, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	37, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	3,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	34, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	37, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	14, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -2390,54 +2584,60 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
 	3,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	35, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	35, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	35, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	35, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	38, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	38, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	38, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	38, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	20, // 22: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 23: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	34, // 24: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	37, // 24: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	20, // 25: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
 	27, // 26: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
 	0,  // 27: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	35, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	38, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
 	28, // 29: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,  // 30: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	34, // 31: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	37, // 31: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	14, // 32: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	28, // 33: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
 	0,  // 34: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	34, // 35: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	37, // 35: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	14, // 36: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	4,  // 37: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 38: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 39: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 40: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 41: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 42: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 43: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	21, // 44: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	23, // 45: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	25, // 46: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	29, // 47: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	31, // 48: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	5,  // 49: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 50: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 51: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 52: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 53: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 54: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 55: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	22, // 56: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	24, // 57: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	26, // 58: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	30, // 59: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	32, // 60: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	49, // [49:61] is the sub-list for method output_type
-	37, // [37:49] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	0,  // 37: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	35, // 38: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	38, // 39: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 40: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	4,  // 41: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	6,  // 42: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	8,  // 43: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	10, // 44: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	12, // 45: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	15, // 46: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	18, // 47: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	21, // 48: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	23, // 49: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	25, // 50: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	29, // 51: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	31, // 52: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	33, // 53: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	5,  // 54: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	7,  // 55: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	9,  // 56: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	11, // 57: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	13, // 58: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	16, // 59: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	19, // 60: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	22, // 61: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	24, // 62: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	26, // 63: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	30, // 64: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	32, // 65: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	34, // 66: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	54, // [54:67] is the sub-list for method output_type
+	41, // [41:54] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -2451,7 +2651,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
