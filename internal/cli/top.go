@@ -26,8 +26,8 @@ abandoned, or waits after an error, the oldest first. Where standard output is n
 
 // What a terminal understands everywhere.
 const (
-	otherScreen = "\x1b[?1049h\x1b[?25l" // the other screen, without a cursor
-	firstScreen = "\x1b[?25h\x1b[?1049l"
+	otherScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, without a cursor, and long lines are cut
+	firstScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	home        = "\x1b[H"
 	endOfLine   = "\x1b[K\n"
 	restOfPage  = "\x1b[J"
