@@ -44,6 +44,12 @@ func (c *retryCommand) Run(ctx context.Context, s *session) error {
 	}.run(ctx, s)
 }
 
+// Help says what --help says below the usage.
+func (c *retryCommand) Help() string {
+	return `A pending message is confirmed at once and a sendable one published at once. Names are changed at once; of a filter the messages are counted first,
+and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+}
+
 type discardCommand struct {
 	adminFlags
 	selection
@@ -62,6 +68,12 @@ func (c *discardCommand) Run(ctx context.Context, s *session) error {
 			return answer{response.GetDiscarded(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
 	}.run(ctx, s)
+}
+
+// Help says what --help says below the usage.
+func (c *discardCommand) Help() string {
+	return `What is discarded is gone, and stands in the coordinator's log with who and why. Names are changed at once; of a filter the messages are counted first,
+and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
 }
 
 // change is what retry and discard have in common. Their requests have the same fields; send gets those of a retry.

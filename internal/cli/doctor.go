@@ -27,6 +27,13 @@ func newDoctorCommand() doctorCommand {
 	return doctorCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
 }
 
+// Help says what --help says below the usage.
+func (c *doctorCommand) Help() string {
+	return `It changes nothing: Redis is only read, the one message that it publishes can reach no queue, and producers are asked about
+an id that cannot exist, of which they must not say COMMITTED. Give it the configuration that the coordinator has. The exit
+status is 1 when there is trouble, and 0 otherwise: warnings are no failure. docs/operations.md explains each finding by name.`
+}
+
 // errTrouble is the end of an examination that found trouble.
 var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
 
@@ -40,9 +47,11 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return usageError{err}
 	}
+	stop := s.progress().during("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Producers: c.Producer, Timeout: c.Timeout,
 	})
+	stop()
 	return s.printFindings(found, c.Output)
 }
 

@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// quietFor is how long something may take before it says how far it is.
-	quietFor = time.Second
-	// tellInterval and linesInterval are how often it says so: in place on a terminal, in lines elsewhere.
-	tellInterval, linesInterval = 200 * time.Millisecond, 10 * time.Second
+	// quietFor is how long something may take on a terminal before it says how far it is, and tellInterval how often it
+	// says so then.
+	quietFor, tellInterval = time.Second, 200 * time.Millisecond
+	// linesInterval is both of them elsewhere, where each time leaves a line.
+	linesInterval = 10 * time.Second
 	// clearLine goes to the beginning of the line and removes it.
 	clearLine = "\r\x1b[K"
 )
@@ -26,10 +27,37 @@ type progress struct {
 
 func (s *session) progress() *progress {
 	now := time.Now()
-	return &progress{out: s.Err, live: isTerminal(s.Err), started: now, quiet: now.Add(quietFor)}
+	p := &progress{out: s.Err, live: isTerminal(s.Err), started: now, quiet: now.Add(linesInterval)}
+	if p.live {
+		p.quiet = now.Add(quietFor)
+	}
+	return p
 }
 
-// tell says how far it is, unless it has just begun or just told.
+// during says what it is doing until it is stopped, for what cannot say how far it is.
+func (p *progress) during(what string) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(tellInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				p.end()
+				return
+			case <-ticker.C:
+				p.tell("%s", what)
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// tell says how far it is, unless it has just begun or just told. It is for one goroutine at a time.
 func (p *progress) tell(format string, args ...any) {
 	now := time.Now()
 	if now.Before(p.quiet) {

@@ -26,6 +26,14 @@ func newVerifyProducerCommand() verifyProducerCommand {
 	return verifyProducerCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
 }
 
+// Help says what --help says below the usage.
+func (c *verifyProducerCommand) Help() string {
+	return `For a producer that is new or under suspicion. Its target must be allowed by callbacks.allow, as for a coordinator. It is
+asked about ids that cannot exist: many at once, the longest, the same one twice, none at all, and in a final question, which
+leaves a tombstone there; and it is told to delete markers that are not there. The exit status is 1 when it breaks the
+contract, and 0 otherwise: warnings are no failure.`
+}
+
 // Run asks the producer, and fails when it breaks the contract.
 func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
 	settings, err := s.load(c.flags.given())
@@ -37,6 +45,8 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	stop := s.progress().during("asking " + c.Name)
 	found := doctor.Verify(ctx, doctor.Examination{Settings: settings}, c.Name, c.Target, c.Committed...)
+	stop()
 	return s.printFindings(found, c.Output)
 }

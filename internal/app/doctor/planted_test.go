@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,26 @@ func TestWhatIsPlantedIsFound(t *testing.T) {
 				t.Errorf("found %q, want %q:\n%+v", names, want, found)
 			}
 		})
+	}
+}
+
+func TestEachFindingIsExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"rabbitmq-permission", "rabbitmq-alarm"}
+	for _, p := range planted {
+		names = append(names, p.name)
+	}
+	for _, name := range breaches {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/operations.md does not explain %s", name)
+		}
 	}
 }
 
