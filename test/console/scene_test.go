@@ -95,8 +95,8 @@ func TestHostileContentIsText(t *testing.T) {
 	now := timestamppb.Now()
 	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
-	s.board.Confirmed(hostile, 1, time.Second, fmt.Errorf("%s", hostile))
-	s.board.Published(hostile, halfmsg.Refused, 1, fmt.Errorf("%s", hostile))
+	s.board.Confirmed(hostile, nil, time.Second, fmt.Errorf("%s", hostile))
+	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{
 		[]byte(hostile),
 		{0, 1, 2, 0xff, '<', 's', 'c'},
@@ -179,15 +179,14 @@ func busy() *scene {
 	for _, name := range []string{"redis", "redis settings", "rabbitmq", "confirm loop", "send loop"} {
 		s.checks = append(s.checks, pages.Checked{Name: name, OK: true})
 	}
-	s.board.Confirmed("billing", 180, 2*time.Second, fmt.Errorf("connection refused: dns:///billing.svc:9000"))
+	s.board.Confirmed("billing", nil, 2*time.Second, fmt.Errorf("connection refused: dns:///billing.svc:9000"))
 	s.board.Paused("billing", true)
-	s.board.Confirmed("orders", 31200, 4*time.Millisecond, nil)
-	s.board.Judged("orders", halfmsg.VerdictCommitted)
-	s.board.Confirmed("stock", 5200, 11*time.Millisecond, nil)
-	s.board.Judged("stock", halfmsg.VerdictUnknown)
-	s.board.Published("orders", halfmsg.Acked, 1_482_113, nil)
-	s.board.Published("stock", halfmsg.Acked, 98_420, nil)
-	s.board.Published("invoices", halfmsg.Refused, 936, fmt.Errorf("NOT_FOUND - no exchange 'invoices' in vhost '/'"))
+	s.board.Confirmed("orders", map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, 4*time.Millisecond, nil)
+	s.board.Confirmed("stock", map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 11*time.Millisecond, nil)
+	s.board.Published("orders", halfmsg.Acked, 1_482_113)
+	s.board.Published("stock", halfmsg.Acked, 98_420)
+	s.board.Published("invoices", halfmsg.Refused, 936)
+	s.board.Failed("invoices", fmt.Errorf("NOT_FOUND - no exchange 'invoices' in vhost '/'"))
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}
