@@ -135,18 +135,25 @@ func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
 }
 
 // Published counts what the broker said of the messages of a batch.
-func (m *Metrics) Published(exchange string, outcome halfmsg.Outcome, messages int, took time.Duration, cause error) {
+func (m *Metrics) Published(exchange string, outcome halfmsg.Outcome, messages int) {
 	m.publishes.WithLabelValues(outcome.String()).Add(float64(messages))
-	m.publishTime.Observe(took.Seconds())
-	m.board.Published(exchange, outcome, messages, cause)
+	m.board.Published(exchange, outcome, messages)
 }
 
-// Delivered counts how long a message took from half message to acknowledgement.
-func (m *Metrics) Delivered(age time.Duration) { m.board.Latency.Observe(age) }
+// Failed notes why the broker did not take a message.
+func (m *Metrics) Failed(exchange string, cause error) { m.board.Failed(exchange, cause) }
+
+// PublishedBatch counts one batch that went to the broker.
+func (m *Metrics) PublishedBatch(_ int, took time.Duration) { m.publishTime.Observe(took.Seconds()) }
+
+// Acked hears of a message whose acknowledgement was stored just now.
+func (m *Metrics) Acked(claim *halfmsg.Claim) { m.board.Acked(claim) }
 
 // Confirmed counts one Confirm call.
-func (m *Metrics) Confirmed(producer string, messages int, took time.Duration, err error) {
-	m.board.Confirmed(producer, messages, took, err)
+func (m *Metrics) Confirmed(
+	producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error,
+) {
+	m.board.Confirmed(producer, verdicts, took, err)
 	result := "answered"
 	if err != nil {
 		result = "unreachable"
@@ -155,10 +162,8 @@ func (m *Metrics) Confirmed(producer string, messages int, took time.Duration, e
 	m.confirmTime.Observe(took.Seconds())
 }
 
-// Judged notes a verdict.
-func (m *Metrics) Judged(producer string, verdict halfmsg.Verdict, _ int) {
-	m.board.Judged(producer, verdict)
-}
+// Committed hears of a message whose verdict COMMITTED was stored just now.
+func (m *Metrics) Committed(*halfmsg.Claim) {}
 
 // Deleted counts the markers of one DeleteBusiness call.
 func (m *Metrics) Deleted(_ string, markers int, _ time.Duration, err error) {

@@ -86,7 +86,7 @@ type Claim struct {
 	Copies int
 	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
 	DeleteAttempts int
-	// CreatedAt is when the message was stored, by the store's clock.
+	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
 	CreatedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time

@@ -54,8 +54,10 @@ func (s *Sender) stored(words []owner.Word, results []halfmsg.Result, until time
 		}
 		switch w.Event {
 		case halfmsg.EventAcked:
+			s.config.Metrics.Acked(&w.Claim)
 			acked = append(acked, w.Claim)
 		case halfmsg.EventAckedMarked:
+			s.config.Metrics.Acked(&w.Claim)
 			marked = append(marked, acknowledged(w.Claim))
 		case halfmsg.EventExhausted:
 			s.config.Logger.Warn("a message is dead: the broker refused it too often", "message", w.Name,
@@ -107,35 +109,31 @@ func (s *Sender) attempt(held []owner.Held, again int) []owner.Word {
 	}
 	begun := time.Now()
 	results := s.config.Publisher.Publish(s.calls, batch)
-	s.tell(held, results, begun)
+	s.config.Metrics.PublishedBatch(len(batch), time.Since(begun))
 
 	words := make([]owner.Word, len(held))
+	counts := map[published]int{}
+	causes := map[string]error{}
 	for i, h := range held {
 		words[i] = s.word(h, results[i])
+		counts[published{h.Exchange, results[i].Outcome}]++
+		if results[i].Outcome != halfmsg.Acked {
+			causes[h.Exchange] = results[i].Cause
+		}
+	}
+	for exchange, cause := range causes {
+		s.config.Metrics.Failed(exchange, cause)
+	}
+	for p, n := range counts {
+		s.config.Metrics.Published(p.exchange, p.outcome, n)
 	}
 	return words
 }
 
-// tell tells the metrics what came of a batch.
-func (s *Sender) tell(held []owner.Held, results []halfmsg.PublishResult, begun time.Time) {
-	type kind struct {
-		exchange string
-		outcome  halfmsg.Outcome
-	}
-	now := time.Now()
-	counts, causes := map[kind]int{}, map[kind]error{}
-	for i, r := range results {
-		k := kind{held[i].Exchange, r.Outcome}
-		counts[k]++
-		if r.Outcome == halfmsg.Acked {
-			s.config.Metrics.Delivered(max(0, now.Sub(held[i].CreatedAt)))
-		} else {
-			causes[k] = r.Cause
-		}
-	}
-	for k, n := range counts {
-		s.config.Metrics.Published(k.exchange, k.outcome, n, now.Sub(begun), causes[k])
-	}
+// published are publishings that fared alike.
+type published struct {
+	exchange string
+	outcome  halfmsg.Outcome
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {

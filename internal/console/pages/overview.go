@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
@@ -139,7 +140,7 @@ func flow(samples []history.Sample, now time.Time) []chart {
 	return []chart{
 		{"Messages a second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
 		{"From half message to acknowledgement", []chartLine{
-			named(times[0], "half take less than", "one", long), named(times[1], "99 % take less than", "two", long),
+			named(times[0], "p50", "one", long), named(times[1], "p99", "two", long),
 		}},
 	}
 }
@@ -190,12 +191,23 @@ func (d *overviewData) find(uncounted error, now time.Time) {
 		age := now.Sub(s.Oldest)
 		switch {
 		case s.Count == 0:
-		case s.State == halfmsg.Dead || s.State == halfmsg.Abandoned:
-			add(s.State == halfmsg.Dead, link, "%s %s: %s", count(s.Count), s.State, s.Means)
+		case s.State == halfmsg.Dead:
+			add(true, link, "%s dead: the broker refused them to the end, and somebody must decide", count(s.Count))
+		case s.State == halfmsg.Abandoned:
+			add(false, link, "%s abandoned: their producers never knew, and somebody must decide", count(s.Count))
 		case s.State == halfmsg.Pending && age > oldPending, s.State == halfmsg.Sendable && age > oldSendable:
 			add(false, link, "The oldest %s message is %s old", s.State, span(age))
 		}
 	}
+	slices.SortStableFunc(d.Problems, func(a, b problem) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
 }
 
 // exchangeName names the default exchange too, which has no name.

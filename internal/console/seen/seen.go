@@ -36,12 +36,10 @@ type Producer struct {
 	Name string
 	// Paused is how many of its targets are left alone.
 	Paused int
-	// AnsweredAt is when it last answered, Took how long that was, and Verdict what it said last of the most messages.
+	// AnsweredAt is when it last answered, Took how long that took, and Verdict what it said then.
 	AnsweredAt time.Time
 	Took       time.Duration
 	Verdict    halfmsg.Verdict
-	// Asked counts the messages it was asked about.
-	Asked int
 	// FailedAt is when it could last not be reached, and Failure why.
 	FailedAt time.Time
 	Failure  string
@@ -84,26 +82,27 @@ func (b *Board) producer(name string, see func(p *Producer)) {
 	see(line(b.producers, name, func(name string) *Producer { return &Producer{Name: name} }))
 }
 
+func (b *Board) exchange(name string, see func(e *Exchange)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	see(line(b.exchanges, name, func(name string) *Exchange { return &Exchange{Name: name} }))
+}
+
 // Taken counts half messages that were stored.
 func (b *Board) Taken(messages int) { b.in.Add(uint64(max(0, messages))) }
 
-// Confirmed notes one Confirm call.
-func (b *Board) Confirmed(producer string, messages int, took time.Duration, err error) {
+// Confirmed notes one Confirm call. Of several verdicts the one that needs somebody's eye is kept.
+func (b *Board) Confirmed(producer string, verdicts map[string]halfmsg.Verdict, took time.Duration, err error) {
 	b.producer(producer, func(p *Producer) {
 		if err != nil {
 			p.FailedAt, p.Failure = time.Now(), err.Error()
 			return
 		}
 		p.AnsweredAt, p.Took, p.Verdict = time.Now(), took, 0
-		p.Asked += messages
-	})
-}
-
-// Judged notes a verdict of the call before.
-func (b *Board) Judged(producer string, verdict halfmsg.Verdict) {
-	b.producer(producer, func(p *Producer) {
-		if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown {
-			p.Verdict = verdict // of several the one that needs somebody's eye
+		for _, verdict := range verdicts {
+			if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown {
+				p.Verdict = verdict
+			}
 		}
 	})
 }
@@ -120,21 +119,36 @@ func (b *Board) Paused(producer string, paused bool) {
 }
 
 // Published notes what the broker said of messages for an exchange.
-func (b *Board) Published(exchange string, outcome halfmsg.Outcome, messages int, cause error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := line(b.exchanges, exchange, func(name string) *Exchange { return &Exchange{Name: name} })
+func (b *Board) Published(exchange string, outcome halfmsg.Outcome, messages int) {
+	b.exchange(exchange, func(e *Exchange) {
+		if outcome == halfmsg.Acked {
+			e.AckedAt = time.Now()
+			e.Acked += int64(messages)
+			return
+		}
+		e.FailedAt = time.Now()
+		e.Failed += int64(messages)
+	})
 	if outcome == halfmsg.Acked {
-		e.AckedAt = time.Now()
-		e.Acked += int64(messages)
 		b.out.Add(uint64(max(0, messages)))
-		return
 	}
-	e.FailedAt, e.Failure = time.Now(), outcome.String()
-	if cause != nil {
-		e.Failure = cause.Error()
+}
+
+// Failed notes why a message for an exchange was not acknowledged.
+func (b *Board) Failed(exchange string, cause error) {
+	b.exchange(exchange, func(e *Exchange) {
+		e.FailedAt, e.Failure = time.Now(), "no acknowledgement"
+		if cause != nil {
+			e.Failure = cause.Error()
+		}
+	})
+}
+
+// Acked notes how long a message took. How long its sender asked it to wait says nothing of us.
+func (b *Board) Acked(claim *halfmsg.Claim) {
+	if claim.Delay == 0 {
+		b.Latency.Observe(time.Since(claim.CreatedAt))
 	}
-	e.Failed += int64(messages)
 }
 
 // Counts gives how many messages came in and went out since the start.
