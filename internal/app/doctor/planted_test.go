@@ -36,6 +36,18 @@ func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
 	}
 }
 
+// TestAUserOfFewRightsIsEnough has the rights that docs/redis.md and the finding redis-permission name.
+func TestAUserOfFewRightsIsEnough(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, "--appendfsync", "always")
+	redis.CLI("ACL", "SETUSER", "msghandler", "on", ">pw", "~msghandler:*", "+@all", "-@dangerous", "+info", "+config|get")
+	s := newSiteOn(t, servers.RabbitMQ(t).URL, redis, "redis://msghandler:pw@"+redis.Addr+"/0")
+	if names := complaints(t, doctor.Examine(t.Context(), s.e)); len(names) > 0 {
+		t.Errorf("of a user of few rights it finds %q", names)
+	}
+	plantDead(s) // which takes a message most of the way
+}
+
 // planted is what is made wrong in a good set-up, by the name of the finding that must come of it.
 var planted = []struct {
 	name  string

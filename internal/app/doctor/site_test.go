@@ -34,10 +34,17 @@ type site struct {
 
 func newSite(t *testing.T, broker string) *site {
 	t.Helper()
-	s := &site{t: t, redis: servers.Redis(t, "--appendfsync", "always")}
+	redis := servers.Redis(t, "--appendfsync", "always")
+	return newSiteOn(t, broker, redis, redis.URL())
+}
+
+// newSiteOn is a site on a Redis that is used by the given URL.
+func newSiteOn(t *testing.T, broker string, redis *servers.RedisServer, redisURL string) *site {
+	t.Helper()
+	s := &site{t: t, redis: redis}
 	c := config.Default()
 	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
-	c.Redis.URL, c.AMQP.URLs = s.redis.URL(), []string{broker}
+	c.Redis.URL, c.AMQP.URLs = redisURL, []string{broker}
 	c.Callbacks.Allow = []string{"127.0.0.1:*"}
 	c.Send.Backoff = []time.Duration{time.Millisecond}
 	s.startCoordinator(c)
