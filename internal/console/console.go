@@ -28,6 +28,8 @@ type Config struct {
 	Checks []Check
 	// Stats counts the messages. It is asked at most once each StatsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
+	// Owners tells who works on messages. It is asked as seldom as Stats. Default: nobody is known.
+	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// StatsInterval is how old the counts may be. Default 5s: counting costs Redis more the more messages stand.
 	StatsInterval time.Duration
 	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
@@ -71,6 +73,9 @@ type Console struct {
 func New(config Config) *Console {
 	config.StatsInterval = cmp.Or(config.StatsInterval, 5*time.Second)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Owners == nil {
+		config.Owners = func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil }
+	}
 	if config.Admin == nil {
 		config.Admin = func(string) pages.Admin { return nil }
 	}
@@ -79,10 +84,11 @@ func New(config Config) *Console {
 	}
 	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval)}
 	config.Metrics.registry.MustRegister(c.stats)
+	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: config.StatsInterval}
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
+		Stats: c.stats.get, Owners: owners.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.routes(),

@@ -153,6 +153,22 @@ type Stat struct {
 	OldestAt time.Time
 }
 
+// Owner is an instance that works on messages.
+type Owner struct {
+	Instance string
+	// Leases is how many of the leases that were looked at are its own, and Until when the last of them ends.
+	Leases int
+	Until  time.Time
+}
+
+// Owners are the instances that work on messages now.
+type Owners struct {
+	// Held is how many messages are in somebody's hands, or were in those of one that is gone.
+	Held int64
+	// All are those found among the leases that were looked at, by name.
+	All []Owner
+}
+
 // Watcher is told of the moves this instance has stored, right after they were. It must not block.
 type Watcher interface {
 	Moved(moves []Moved)

@@ -30,6 +30,7 @@ func BenchmarkConsole(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
 		s.stand(*standing)
+		b.Logf("%d messages stand", *standing)
 		var table strings.Builder
 		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d |\n|---|---|---|\n", *standing, views)
 		for _, page := range []struct{ name, path string }{
@@ -74,8 +75,8 @@ func (s *setup) stand(n int) {
 // views is how often each page is looked at, and between how long after the one before: the counts are kept for five
 // seconds, so some looks find them and some do not.
 const (
-	views   = 20
-	between = 700 * time.Millisecond
+	views   = 10
+	between = 600 * time.Millisecond
 )
 
 // look times a page.

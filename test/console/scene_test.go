@@ -31,6 +31,7 @@ type scene struct {
 	ring    history.Ring
 	stats   []halfmsg.Stat
 	checks  []pages.Checked
+	owners  halfmsg.Owners
 	records []*msghandlerv1.MessageRecord
 }
 
@@ -40,9 +41,10 @@ func (s *scene) serve(t *testing.T) string {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
 		Instance: "shop-coordinator-0", Version: "v1.0.0", Board: s.board, Ring: &s.ring,
-		Admin: func(string) pages.Admin { return s },
-		Check: func(context.Context) []pages.Checked { return s.checks },
-		Stats: func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Admin:  func(string) pages.Admin { return s },
+		Check:  func(context.Context) []pages.Checked { return s.checks },
+		Stats:  func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Owners: func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -94,6 +96,7 @@ const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror
 func TestHostileContentIsText(t *testing.T) {
 	now := timestamppb.Now()
 	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
+	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.board.Confirmed(hostile, nil, time.Second, fmt.Errorf("%s", hostile))
 	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
@@ -176,6 +179,10 @@ func busy() *scene {
 		{State: halfmsg.Dead, Count: 312, OldestAt: now.Add(-17 * time.Minute)},
 		{State: halfmsg.Acknowledged, Count: 23, OldestAt: now.Add(-90 * time.Millisecond)},
 	}
+	s.owners = halfmsg.Owners{Held: 1912, All: []halfmsg.Owner{
+		{Instance: "shop-coordinator-0", Leases: 388, Until: now.Add(28 * time.Second)},
+		{Instance: "shop-coordinator-1", Leases: 412, Until: now.Add(29 * time.Second)},
+	}}
 	for _, name := range []string{"redis", "redis settings", "rabbitmq", "confirm loop", "send loop"} {
 		s.checks = append(s.checks, pages.Checked{Name: name, OK: true})
 	}

@@ -22,6 +22,7 @@ type overviewData struct {
 	Producers []producerLine
 	Exchanges []exchangeLine
 	Checks    []Checked
+	Owners    halfmsg.Owners
 	Since     time.Time
 }
 
@@ -77,6 +78,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	now := time.Now()
 	data := overviewData{Checks: p.config.Check(r.Context())}
 	stats, err := p.config.Stats(r.Context())
+	data.Owners, _ = p.config.Owners(r.Context()) // a Redis that does not answer is told of above all else
 	samples := p.config.Ring.Samples()
 	if len(samples) > 0 {
 		data.Since = samples[0].At

@@ -42,6 +42,8 @@ type Config struct {
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
+	// Owners tells who works on messages.
+	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// Board is what this instance saw of producers and exchanges, Ring how it fared lately.
 	Board *seen.Board
 	Ring  *history.Ring
