@@ -21,6 +21,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/internal/server"
 )
 
 // Deps is what the coordinator gets from outside beside its configuration.
@@ -45,6 +46,8 @@ type App struct {
 	checks             checks
 	// store is set once Redis is open.
 	store atomic.Pointer[redisstore.Store]
+	// server is set once the door for producers and operators is open.
+	server atomic.Pointer[server.Server]
 	// regressed says when and how Redis last went back in time, if it did.
 	regressed atomic.Pointer[string]
 

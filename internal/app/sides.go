@@ -211,6 +211,7 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 	if err != nil {
 		return err
 	}
+	a.server.Store(s.server)
 	a.closeWith(closer{name: "grpc", share: serverShare, close: s.server.Stop})
 	return nil
 }

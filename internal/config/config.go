@@ -38,7 +38,8 @@ type GRPC struct {
 
 // HTTP is the door of the console.
 type HTTP struct {
-	Addr string
+	Addr     string
+	ReadOnly bool
 }
 
 // Redis is the store.

@@ -81,10 +81,16 @@ func (g *GRPC) keys() []Key {
 }
 
 func (h *HTTP) keys() []Key {
-	return []Key{{
-		Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
-		Meaning: "Where the console, /metrics, /healthz and /readyz listen, as host:port.",
-	}}
+	return []Key{
+		{
+			Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
+			Meaning: "Where the console, /metrics, /healthz and /readyz listen, as host:port.",
+		},
+		{
+			Name: "http.read_only", Default: "false", value: flag(&h.ReadOnly),
+			Meaning: "Let nobody retry or discard messages from the console, which has no login of its own.",
+		},
+	}
 }
 
 func (r *Redis) keys() []Key {

@@ -140,9 +140,9 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
-	r.metrics.Published(halfmsg.Refused, 3, time.Second)
-	r.metrics.Confirmed("orders", 4, time.Second, nil)
-	r.metrics.Confirmed("orders", 5, time.Second, errors.New("away"))
+	r.metrics.Published("shop", halfmsg.Refused, 3)
+	r.metrics.Confirmed("orders", 4, nil, time.Second, nil)
+	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))
 	r.metrics.Deleted("orders", 6, time.Second, nil)
 	r.metrics.Littered("orders", 7)
 	r.metrics.Paused("orders", true)
@@ -189,9 +189,12 @@ func TestMetricsOfAStoreThatDoesNotAnswer(t *testing.T) {
 
 func TestThePageShowsStatesAndChecks(t *testing.T) {
 	r := start(t)
+	if _, body := r.get(t, "/"); !strings.Contains(body, "All is well") || !strings.Contains(body, ">7<") {
+		t.Errorf("the page is\n%s", body)
+	}
 	r.failing.Store(failure{errors.New("<script>")})
 	_, body := r.get(t, "/")
-	for _, want := range []string{"pending", ">7<", "not ready", "host-1", "v1.2.3", "&lt;script&gt;"} {
+	for _, want := range []string{"pending", "Something is wrong", "host-1", "v1.2.3", "&lt;script&gt;"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q:\n%s", want, body)
 		}

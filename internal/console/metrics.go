@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/msghandler/msghandler/internal/console/seen"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -16,6 +17,7 @@ import (
 // is safe for concurrent use. Its methods are the hooks of the loops and of the server; none of them blocks.
 type Metrics struct {
 	registry     *prometheus.Registry
+	board        *seen.Board
 	moves        *prometheus.CounterVec
 	publishes    *prometheus.CounterVec
 	publishTime  prometheus.Histogram
@@ -33,6 +35,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		board:    seen.New(),
 		moves: counters("msghandler_moves_total",
 			"Messages to which an event happened, and what became of that: stored, or why not.", "event", "fate"),
 		publishes: counters("msghandler_publishes_total",
@@ -113,10 +116,18 @@ func (m *Metrics) Loop(name string, passes, failures func() float64) {
 func (m *Metrics) Called(method, code string, took time.Duration) {
 	m.calls.WithLabelValues(method, code).Inc()
 	m.callTime.WithLabelValues(method).Observe(took.Seconds())
+	if method == "SendHalfMessage" && code == "OK" {
+		m.board.Taken(1)
+	}
 }
 
 // Answered counts one message of a call that brought a whole batch.
-func (m *Metrics) Answered(method, code string) { m.outcomes.WithLabelValues(method, code).Inc() }
+func (m *Metrics) Answered(method, code string) {
+	m.outcomes.WithLabelValues(method, code).Inc()
+	if method == "SendHalfMessages" && code == "OK" {
+		m.board.Taken(1)
+	}
+}
 
 // Settled counts messages to which an event happened.
 func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
@@ -124,13 +135,25 @@ func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
 }
 
 // Published counts what the broker said of the messages of a batch.
-func (m *Metrics) Published(outcome halfmsg.Outcome, messages int, took time.Duration) {
+func (m *Metrics) Published(exchange string, outcome halfmsg.Outcome, messages int) {
 	m.publishes.WithLabelValues(outcome.String()).Add(float64(messages))
-	m.publishTime.Observe(took.Seconds())
+	m.board.Published(exchange, outcome, messages)
 }
 
+// Failed notes why the broker did not take a message.
+func (m *Metrics) Failed(exchange string, cause error) { m.board.Failed(exchange, cause) }
+
+// PublishedBatch counts one batch that went to the broker.
+func (m *Metrics) PublishedBatch(_ int, took time.Duration) { m.publishTime.Observe(took.Seconds()) }
+
+// Acked hears of a message whose acknowledgement was stored just now.
+func (m *Metrics) Acked(claim *halfmsg.Claim) { m.board.Acked(claim) }
+
 // Confirmed counts one Confirm call.
-func (m *Metrics) Confirmed(_ string, messages int, took time.Duration, err error) {
+func (m *Metrics) Confirmed(
+	producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error,
+) {
+	m.board.Confirmed(producer, verdicts, took, err)
 	result := "answered"
 	if err != nil {
 		result = "unreachable"
@@ -138,6 +161,9 @@ func (m *Metrics) Confirmed(_ string, messages int, took time.Duration, err erro
 	m.confirms.WithLabelValues(result).Add(float64(messages))
 	m.confirmTime.Observe(took.Seconds())
 }
+
+// Committed hears of a message whose verdict COMMITTED was stored just now.
+func (m *Metrics) Committed(*halfmsg.Claim) {}
 
 // Deleted counts the markers of one DeleteBusiness call.
 func (m *Metrics) Deleted(_ string, markers int, _ time.Duration, err error) {
@@ -154,7 +180,8 @@ func (m *Metrics) Littered(_ string, markers int) {
 }
 
 // Paused counts the callback targets that are left alone.
-func (m *Metrics) Paused(_ string, paused bool) {
+func (m *Metrics) Paused(producer string, paused bool) {
+	m.board.Paused(producer, paused)
 	if paused {
 		m.targetsAside.Inc()
 	} else {

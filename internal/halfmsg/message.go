@@ -86,6 +86,8 @@ type Claim struct {
 	Copies int
 	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
 	DeleteAttempts int
+	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
+	CreatedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
 	// Backlog says that a pass has claimed the message, so that nobody waits for it just now: it makes way for those that

@@ -14,6 +14,9 @@ import (
 // examineTimeout is how long a broker is given to acknowledge one publishing.
 const examineTimeout = 3 * time.Second
 
+// ErrNotPermitted says that the user may not publish to the default exchange.
+var ErrNotPermitted = errors.New("the user may not publish to the default exchange")
+
 // Health is how a broker looks to a publisher.
 type Health struct {
 	// Server is the product and its version, as it says itself.
@@ -69,6 +72,7 @@ func (k *link) probe(ctx context.Context) error {
 	if err := channel.Confirm(false); err != nil {
 		return fmt.Errorf("confirms: %w", err)
 	}
+	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
 	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", "msghandler.doctor."+rand.Text(), false, false,
 		amqp.Publishing{})
 	if err != nil {
@@ -77,7 +81,7 @@ func (k *link) probe(ctx context.Context) error {
 	select {
 	case <-confirmed.Done():
 		if !confirmed.Acked() {
-			return errors.New("the broker refused a message")
+			return refusal(closed)
 		}
 		return nil
 	case alarm := <-k.blocked:
@@ -87,6 +91,21 @@ func (k *link) probe(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("no acknowledgement within %v", examineTimeout)
 	}
+}
+
+// refusal says why a publishing was not acknowledged; when the broker closed the channel for it, that has been told by now.
+func refusal(closed <-chan *amqp.Error) error {
+	select {
+	case why := <-closed:
+		if why != nil && why.Code == amqp.AccessRefused {
+			return fmt.Errorf("%w: %w", ErrNotPermitted, why)
+		}
+		if why != nil {
+			return why
+		}
+	default:
+	}
+	return errors.New("the broker refused a message")
 }
 
 // find looks for an exchange, on a channel of its own: the broker closes it when there is none.

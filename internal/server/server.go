@@ -100,6 +100,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	watch  *watch
+	tails  tails
 	room   *room
 	faults *faults
 
@@ -140,6 +141,9 @@ func New(config Config) (*Server, error) {
 	s.SetServing(false)
 	return s, nil
 }
+
+// Operators is AdminService for callers in this process. Who calls is the context's peer.
+func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{Server: s} }
 
 func (c Config) withDefaults() Config {
 	if c.Trusted == nil {

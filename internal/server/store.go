@@ -12,12 +12,16 @@ import (
 
 func (s *Server) create(ctx context.Context, messages []halfmsg.Message) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(messages))
-	return tellable(s.config.Intake.Create(ctx, messages))
+	results = s.config.Intake.Create(ctx, messages)
+	s.tails.results(results, func(i int) halfmsg.Name { return messages[i].Name })
+	return tellable(results)
 }
 
 func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(names))
-	return tellable(s.config.Intake.Rollback(ctx, names))
+	results = s.config.Intake.Rollback(ctx, names)
+	s.tails.results(results, func(i int) halfmsg.Name { return names[i] })
+	return tellable(results)
 }
 
 // submit makes messages due and sets those going that it could claim.

@@ -38,6 +38,7 @@ type setup struct {
 	channel     *amqp.Channel
 	api         pb.MessageHandlerServiceClient
 	callbacks   string
+	console     string
 	body        []byte
 	ids         atomic.Int64
 }
@@ -88,6 +89,7 @@ func (s *setup) startCoordinator() {
 	s.must(err)
 	s.b.Cleanup(func() { conn.Close() })
 	s.api = pb.NewMessageHandlerServiceClient(conn)
+	s.console = "http://" + addresses[1]
 }
 
 func (s *setup) must(err error) {

@@ -27,7 +27,7 @@ func newScript(source string) *script {
 
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, move, due, claim, show, list, stats, mend, pulse *script
+	create, submit, move, due, claim, show, list, stats, mend, pulse, owners *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -41,6 +41,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, retention ti
 	byName := map[string]**script{
 		"create": &all.create, "submit": &all.submit, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
+		"owners": &all.owners,
 	}
 	for name, into := range byName {
 		source, err := assemble(name, flagged, retention)

@@ -83,6 +83,8 @@ func contentSurvives(s *suite) {
 		}
 		if r := s.get(m.Name); !reflect.DeepEqual(r.Message, m) {
 			s.Errorf("%s was shown with other content", m.Name)
+		} else if !claim.CreatedAt.Equal(r.CreatedAt) || r.CreatedAt.IsZero() {
+			s.Errorf("%s was claimed as created at %v, and is shown as of %v", m.Name, claim.CreatedAt, r.CreatedAt)
 		}
 	}
 }

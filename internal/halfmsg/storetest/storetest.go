@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"concurrent creates of one name", concurrentCreates},
 		{"listing pages", listing},
 		{"listing while others move", listingMoves},
+		{"listing what matches", listingMatches},
 		{"stats", stats},
 		{"expiry only when finished", expiry},
 		{"discard leaves nothing", discard},
