@@ -81,8 +81,10 @@ const (
 
 // look times a page.
 func (s *setup) look(path string) (all []time.Duration) {
+	ticker := time.NewTicker(between)
+	defer ticker.Stop()
 	for range views {
-		time.Sleep(between) // a reader's, not a wait for anything
+		<-ticker.C
 		begun := time.Now()
 		s.get(path)
 		all = append(all, time.Since(begun))
