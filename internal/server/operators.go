@@ -23,8 +23,9 @@ type operators struct {
 const (
 	// defaultPage is the size of a page when the request does not say.
 	defaultPage = 100
-	// maxScan is how many messages are looked at for one page: tens of milliseconds of Redis' time.
-	maxScan = 5000
+	// maxScan is how many messages are looked at for one page: tens of milliseconds of Redis' time, and well within half a
+	// second on a machine that has much else to do.
+	maxScan = 2000
 	// maxAge: whoever asks for older ones has most likely mixed up a unit.
 	maxAge = 10 * 365 * 24 * time.Hour
 	// maxErrorText is how long the text looked for in last errors may be.

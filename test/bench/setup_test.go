@@ -50,7 +50,7 @@ func newSetup(b *testing.B) *setup {
 	b.Cleanup(func() { s.client.Close() })
 	s.declareQueue()
 	s.serveCallbacks()
-	s.startCoordinator()
+	s.startCoordinator(s.rabbit.URL)
 	return s
 }
 
@@ -64,12 +64,12 @@ func (s *setup) declareQueue() {
 	s.must(err)
 }
 
-func (s *setup) startCoordinator() {
+func (s *setup) startCoordinator(broker string) {
 	addresses := servers.Addresses(s.b, 2)
 	s.coordinator = exec.Command(buildCoordinator(s.b), "serve")
 	s.coordinator.Env = append(os.Environ(),
 		"MSGHANDLER_GRPC_ADDR="+addresses[0], "MSGHANDLER_HTTP_ADDR="+addresses[1],
-		"MSGHANDLER_REDIS_URL="+s.redis.URL(), "MSGHANDLER_AMQP_URL="+s.rabbit.URL,
+		"MSGHANDLER_REDIS_URL="+s.redis.URL(), "MSGHANDLER_AMQP_URL="+broker,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_DONE_RETENTION=10s")
 	s.coordinator.Stderr = os.Stderr
 	s.must(s.coordinator.Start())

@@ -75,7 +75,7 @@ func TestAListOfManyIsPagedAndFiltered(t *testing.T) {
 	b.shows("billing/b-000030", "All pending")
 	b.lacks("orders/")
 	b.open("/messages?state=pending&exchange=money")
-	for range 1 + (*listed+31)/5000 {
+	for range 1 + (*listed+31)/2000 {
 		if js[int](b, `document.querySelectorAll(".messages tbody tr").length`) > 0 {
 			break
 		}

@@ -159,8 +159,12 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 	return page, nil
 }
 
-// filterBatch is how many messages are read at a time to see which of them match.
-const filterBatch = 2000
+// filterBatch is how many messages are read at a time to see which of them match, and filterNames how many names the
+// indexes are asked for at a time: they tell of several times as many when there are many producers.
+const (
+	filterBatch = 2000
+	filterNames = 250
+)
 
 // want is how many more messages to look at for a page.
 func want(query halfmsg.Query, page halfmsg.Page) int {
@@ -176,7 +180,11 @@ func want(query halfmsg.Query, page halfmsg.Page) int {
 
 // names lists at most limit messages that come after a place, and says whether there are more.
 func (s *Store) names(ctx context.Context, query halfmsg.Query, after listed, limit int) ([]listed, bool, error) {
-	most := min(limit, 4*limit/len(s.keys.shards)+16)
+	each := limit
+	if query.Filters() {
+		each = min(limit, filterNames)
+	}
+	most := min(each, 4*each/len(s.keys.shards)+16)
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(s.scripts.list, shard, 4)

@@ -1501,7 +1501,7 @@ func (x *ListMessagesRequest) GetErrorContains() string {
 type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With exchange or error_contains a page may hold fewer than asked for, or none, and not be the last: one call looks
-	// at no more than 5,000 messages.
+	// at no more than 2,000 messages.
 	Records []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
