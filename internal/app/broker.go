@@ -27,6 +27,8 @@ func (a *App) openPublisher() (*rabbitmq.Publisher, error) {
 		return nil, fmt.Errorf("amqp.url: %w", err)
 	}
 	a.closeWith(closer{name: "publisher", close: publisher.Close})
+	a.metrics.Broker(publisher.Ready)
+	a.metrics.Queue("publish", publisher.OnTheirWay)
 	a.checks.set(checkRabbitMQ, func(context.Context) error { return publisher.Ready() })
 	return publisher, nil
 }

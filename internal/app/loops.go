@@ -24,7 +24,8 @@ const pulseSchedule = "@every 250ms"
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
 		return false, forSweepTime(ctx, func(ctx context.Context) (bool, error) {
-			_, more, err := store.Sweep(ctx)
+			repairs, more, err := store.Sweep(ctx)
+			a.metrics.Swept(repairs.Checked, repairs.Mended)
 			return more, err
 		})
 	})
@@ -36,6 +37,7 @@ func (a *App) watchStore(store *redisstore.Store) error {
 		if err != nil {
 			return false, err
 		}
+		a.countFindings(findings)
 		a.noteSettings(findings)
 		return false, nil
 	})

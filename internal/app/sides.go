@@ -124,6 +124,7 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 		c.AfterAck = func(claims []halfmsg.Claim) { s.confirmer.DeleteMarkers(markersLeft(claims)) }
 	}
 	s.sender = sendloop.New(c)
+	a.metrics.Queue("send", s.sender.Waiting)
 	a.closeWith(closer{name: "send side", close: s.sender.Close})
 }
 
@@ -164,6 +165,8 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 		c.DeleteWhen = confirmloop.AfterAck
 	}
 	s.confirmer = confirmloop.New(c)
+	a.metrics.Queue("confirm", s.confirmer.Waiting)
+	a.metrics.Queue("markers", s.confirmer.Markers)
 	a.closeWith(closer{name: "confirm side", share: confirmShare, close: s.confirmer.Close})
 }
 
@@ -210,6 +213,9 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 	})
 	if err != nil {
 		return err
+	}
+	for name, waiting := range s.server.Queues() {
+		a.metrics.Queue(name, waiting)
 	}
 	a.closeWith(closer{name: "grpc", share: serverShare, close: s.server.Stop})
 	return nil

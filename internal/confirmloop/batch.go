@@ -62,6 +62,7 @@ func (c *Confirmer) stored(words []owner.Word, results []halfmsg.Result) (settle
 		}
 		switch w.Event {
 		case halfmsg.EventCommitted:
+			c.config.Metrics.Committed(&w.Claim)
 			if c.config.DeleteWhen == BeforePublish {
 				settled = append(settled, w.ID)
 			}
@@ -148,7 +149,7 @@ func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]hal
 	defer cancel()
 	begun := time.Now()
 	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
-	c.config.Metrics.Confirmed(l.target.Producer, len(ids), time.Since(begun), err)
+	c.config.Metrics.Confirmed(l.target.Producer, len(ids), verdicts, time.Since(begun), err)
 	if err == nil || c.calls.Err() == nil {
 		c.reached(l, err)
 	}
@@ -233,7 +234,11 @@ func (c *Confirmer) handBack(held []owner.Held, submitted bool) {
 	c.keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
 		var settled []halfmsg.Claim
 		for i, w := range words {
-			if w.Event == halfmsg.EventCommitted && results[i].Err == nil && c.config.DeleteWhen == BeforePublish {
+			if w.Event != halfmsg.EventCommitted || results[i].Err != nil {
+				continue
+			}
+			c.config.Metrics.Committed(&w.Claim)
+			if c.config.DeleteWhen == BeforePublish {
 				settled = append(settled, w.Claim)
 			}
 		}

@@ -83,8 +83,10 @@ type Config struct {
 // Metrics hears what a Confirmer does. Its methods must not block.
 type Metrics interface {
 	owner.Metrics
-	// Confirmed tells of one Confirm call, and whether the producer was reached.
-	Confirmed(producer string, messages int, took time.Duration, err error)
+	// Confirmed tells of one Confirm call: the verdicts, or that the producer was not reached.
+	Confirmed(producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error)
+	// Committed tells of a message whose verdict COMMITTED has just been stored. The claim must not be kept.
+	Committed(claim *halfmsg.Claim)
 	// Deleted tells of one DeleteBusiness call.
 	Deleted(producer string, markers int, took time.Duration, err error)
 	// Littered tells of markers that are left to the producer's own clean-up.
@@ -131,8 +133,9 @@ func (c Config) withDefaults() Config {
 // silence is the Metrics of those who want none.
 type silence struct{}
 
-func (silence) Settled(halfmsg.Event, string, int)          {}
-func (silence) Confirmed(string, int, time.Duration, error) {}
-func (silence) Deleted(string, int, time.Duration, error)   {}
-func (silence) Littered(string, int)                        {}
-func (silence) Paused(string, bool)                         {}
+func (silence) Settled(halfmsg.Event, string, int)                                      {}
+func (silence) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
+func (silence) Committed(*halfmsg.Claim)                                                {}
+func (silence) Deleted(string, int, time.Duration, error)                               {}
+func (silence) Littered(string, int)                                                    {}
+func (silence) Paused(string, bool)                                                     {}

@@ -86,6 +86,10 @@ type Claim struct {
 	Copies int
 	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
 	DeleteAttempts int
+	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
+	CreatedAt time.Time
+	// SubmittedAt is when the Submit came that claimed the message, by this process's clock; zero for other claims.
+	SubmittedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
 }

@@ -16,6 +16,18 @@ const (
 	VerdictRolledBack Verdict = 3
 )
 
+// String gives the verdict's name for logs and metrics.
+func (v Verdict) String() string {
+	switch v {
+	case VerdictCommitted:
+		return "committed"
+	case VerdictRolledBack:
+		return "rolled_back"
+	default:
+		return "unknown"
+	}
+}
+
 // Target is where a producer is called back.
 type Target struct {
 	Producer string

@@ -43,7 +43,7 @@ func (s *Store) Count(state halfmsg.State) (n int) {
 
 func (e *entry) record() halfmsg.Record {
 	r := halfmsg.Record{
-		Message: e.Message, State: e.State, CreatedAt: e.created, UpdatedAt: e.updated, DueAt: e.due,
+		Message: e.Message, State: e.State, CreatedAt: e.CreatedAt, UpdatedAt: e.updated, DueAt: e.due,
 		ConfirmAttempts: e.ConfirmAttempts, PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts,
 		LastError: e.cause, LeaseOwner: string(e.Token),
 	}
@@ -59,7 +59,7 @@ type place struct {
 	name    halfmsg.Name
 }
 
-func (e *entry) place() place { return place{e.created, e.Name} }
+func (e *entry) place() place { return place{e.CreatedAt, e.Name} }
 
 func (p place) compare(q place) int {
 	return cmp.Or(p.created.Compare(q.created), strings.Compare(p.name.String(), q.name.String()))
@@ -124,7 +124,7 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	for _, state := range slices.Sorted(slices.Values(halfmsg.Kept())) {
 		stat := halfmsg.Stat{State: state}
 		if all := s.standing(state); len(all) > 0 {
-			stat.Count, stat.OldestAt = int64(len(all)), all[0].created
+			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
 		}
 		stats = append(stats, stat)
 	}

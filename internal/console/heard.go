@@ -1,0 +1,129 @@
+package console
+
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Called counts one call of the API.
+func (m *Metrics) Called(method, code string, took time.Duration) {
+	m.calls.WithLabelValues(method, code).Inc()
+	m.callTime.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// Answered counts one message of a call that brought a whole batch.
+func (m *Metrics) Answered(method, code string) { m.outcomes.WithLabelValues(method, code).Inc() }
+
+// Settled counts messages to which an event happened.
+func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
+	m.moves.WithLabelValues(event.String(), fate).Add(float64(messages))
+}
+
+// Committed counts a message whose verdict COMMITTED was stored just now.
+func (m *Metrics) Committed(claim *halfmsg.Claim) {
+	m.confirmTries.Observe(float64(claim.ConfirmAttempts + 1))
+	m.sendableTime.Observe(since(claim.CreatedAt))
+}
+
+// Acked counts a message whose acknowledgement was stored just now.
+func (m *Metrics) Acked(claim *halfmsg.Claim) {
+	m.publishTries.Observe(float64(claim.Copies + 1))
+	if claim.Delay > 0 {
+		return // how long its sender asked it to wait says nothing of us
+	}
+	m.ackedTime.Observe(since(claim.CreatedAt))
+	if !claim.SubmittedAt.IsZero() {
+		m.submittedTime.Observe(since(claim.SubmittedAt))
+	}
+}
+
+// since is the time since then in seconds. The store's clock may run ahead of ours; a time is never negative.
+func since(then time.Time) float64 { return max(0, time.Since(then).Seconds()) }
+
+// Published counts what the broker said of messages to an exchange.
+func (m *Metrics) Published(exchange string, outcome halfmsg.Outcome, messages int) {
+	if counter, known := m.exchanges.of(exchange)[outcome]; known {
+		counter.Add(float64(messages))
+	}
+}
+
+// PublishedBatch counts one batch that went to the broker.
+func (m *Metrics) PublishedBatch(messages int, took time.Duration) {
+	m.publishBatches.Observe(float64(messages))
+	m.publishTime.Observe(took.Seconds())
+}
+
+// Confirmed counts one Confirm call and the verdicts that it brought.
+func (m *Metrics) Confirmed(
+	producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error,
+) {
+	m.callbackTime.WithLabelValues("Confirm").Observe(took.Seconds())
+	m.confirmBatches.Observe(float64(messages))
+	p := m.producers.of(producer)
+	if err != nil {
+		p.unreached.Inc()
+		p.unreachable.Add(float64(messages))
+		return
+	}
+	p.answered.Inc()
+	for _, verdict := range verdicts {
+		if counter, known := p.verdicts[verdict]; known {
+			counter.Inc()
+		}
+	}
+}
+
+// Deleted counts the markers of one DeleteBusiness call.
+func (m *Metrics) Deleted(_ string, markers int, took time.Duration, err error) {
+	m.callbackTime.WithLabelValues("DeleteBusiness").Observe(took.Seconds())
+	m.deleteBatches.Observe(float64(markers))
+	result := "deleted"
+	if err != nil {
+		result = "failed"
+	}
+	m.deletions.WithLabelValues(result).Add(float64(markers))
+}
+
+// Littered counts markers that are left to the producer's own clean-up.
+func (m *Metrics) Littered(_ string, markers int) {
+	m.deletions.WithLabelValues("left").Add(float64(markers))
+}
+
+// Paused counts the callback targets of a producer that are left alone.
+func (m *Metrics) Paused(producer string, paused bool) {
+	if paused {
+		m.producers.of(producer).paused.Inc()
+	} else {
+		m.producers.of(producer).paused.Dec()
+	}
+}
+
+// Ran counts one call of a script. messages is 0 where it is not about messages.
+func (m *Metrics) Ran(script string, messages int, took time.Duration) {
+	m.scriptTime.WithLabelValues(script).Observe(took.Seconds())
+	if messages > 0 {
+		m.batches.WithLabelValues(script).Observe(float64(messages))
+	}
+}
+
+// Regressed counts shards of the store that went back in time.
+func (m *Metrics) Regressed(shards int) { m.regressions.Add(float64(shards)) }
+
+// Swept counts messages that were checked, and repairs that were made.
+func (m *Metrics) Swept(checked, repaired int) {
+	m.sweeps.Add(float64(checked))
+	m.repairs.Add(float64(repaired))
+}
+
+// Found notes how many settings of the store endanger messages.
+func (m *Metrics) Found(warnings, refusals int) {
+	m.findings.WithLabelValues("warning").Set(float64(warnings))
+	m.findings.WithLabelValues("refuse").Set(float64(refusals))
+}
+
+// Noted counts events that people should know of.
+func (m *Metrics) Noted(kind string, events int) { m.events.WithLabelValues(kind).Add(float64(events)) }
+
+// Posted counts one post to the webhook.
+func (m *Metrics) Posted(result string) { m.posts.WithLabelValues(result).Inc() }
