@@ -132,9 +132,11 @@ func (m *Metrics) secondsBy(name, help, label string) *prometheus.HistogramVec {
 	return h
 }
 
-// counts reach from one to the largest batch there is.
+// counts reach from one to the largest batch there is. Small whole numbers need no native buckets.
 func (m *Metrics) counts(name, help, label string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(histogram(name, help, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000), []string{label})
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: []float64{1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000},
+	}, []string{label})
 	m.register(h)
 	return h
 }

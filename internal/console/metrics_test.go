@@ -1,0 +1,169 @@
+package console
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+//go:generate go test -run TestTheTableOfMetricsIsFresh -update .
+
+var update = flag.Bool("update", false, "write the table of docs/operations.md anew")
+
+// The table stands between these lines.
+const (
+	tableBegins = "<!-- metrics: made by make generate -->\n"
+	tableEnds   = "<!-- end of metrics -->\n"
+)
+
+func TestTheTableOfMetricsIsFresh(t *testing.T) {
+	const path = "../../docs/operations.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(page), tableBegins)
+	old, after, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		t.Fatalf("%s has lost the lines between which the table stands", path)
+	}
+	want := table(t)
+	if *update {
+		if err := os.WriteFile(path, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != want {
+		t.Errorf("the table of metrics in %s differs from what is registered; run: make generate", path)
+	}
+}
+
+// table lists all that is registered when everything is there that an instance may have.
+func table(t *testing.T) string {
+	t.Helper()
+	m := NewMetrics()
+	m.Build("v1", "host-1")
+	m.Loop("confirm", func() float64 { return 0 }, func() float64 { return 0 })
+	m.Queue("confirm", func() int { return 0 })
+	m.Broker(func() error { return nil })
+	m.Watched(func() map[string]int { return nil })
+	New(Config{Metrics: m})
+
+	described := make(chan *prometheus.Desc)
+	go func() { m.registry.Describe(described); close(described) }()
+	form := regexp.MustCompile(`fqName: "(msghandler_\w+)", help: "(.*)", unit: "\w*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	var lines []string
+	for desc := range described {
+		if found := form.FindStringSubmatch(desc.String()); found != nil {
+			labels := append(regexp.MustCompile(`\w+=`).FindAllString(found[3], -1), strings.Split(found[4], ",")...)
+			names := strings.NewReplacer("=", "").Replace(strings.Trim(strings.Join(labels, ", "), ", "))
+			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |\n", found[1], names, found[2]))
+		}
+	}
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); len(lines) < 30 {
+		t.Fatalf("only %d metrics are found", len(lines))
+	}
+	return "| metric | labels | meaning |\n|---|---|---|\n" + strings.Join(lines, "")
+}
+
+func TestHistogramsAreClassicAndNative(t *testing.T) {
+	m := NewMetrics()
+	m.Committed(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second)})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "msghandler_sendable_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != 1 || len(h.GetBucket()) == 0 || len(h.GetPositiveSpan()) == 0 {
+			t.Errorf("%d samples, %d classic buckets, native %v", h.GetSampleCount(), len(h.GetBucket()), h.GetPositiveSpan())
+		}
+		return
+	}
+	t.Error("there is no such histogram")
+}
+
+func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
+	m := NewMetrics()
+	series := func() (n int) {
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "msghandler_") {
+				n += len(f.GetMetric())
+			}
+		}
+		return n
+	}
+	see := func(from, to int) {
+		for i := from; i < to; i++ {
+			name := fmt.Sprint("name-", i)
+			m.Confirmed(name, 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, time.Second, nil)
+			m.Published(name, halfmsg.Acked, 1)
+		}
+	}
+	see(0, mostSeen+1)
+	full := series()
+	see(0, 10*mostSeen)
+	if got := series(); got != full {
+		t.Errorf("%d series with %d names, %d with ten times as many", full, mostSeen+1, got)
+	}
+	if n := len(m.producers.known); n != mostSeen || !m.producers.full {
+		t.Errorf("%d producers are named", n)
+	}
+	if own, others := m.exchanges.of("name-0"), m.exchanges.of("name-999"); counted(t, own[halfmsg.Acked]) != 2 ||
+		counted(t, others[halfmsg.Acked]) != 10*mostSeen-mostSeen+1 {
+		t.Errorf("counted %v of one, %v of others", counted(t, own[halfmsg.Acked]), counted(t, others[halfmsg.Acked]))
+	}
+}
+
+// counted is what a counter stands at.
+func counted(t *testing.T, c prometheus.Counter) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+// BenchmarkAMessage is what the metrics of one message cost that goes all the way in batches of 100.
+func BenchmarkAMessage(b *testing.B) {
+	const batch = 100
+	m := NewMetrics()
+	claim := halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second), SubmittedAt: time.Now()}
+	verdicts := map[string]halfmsg.Verdict{}
+	for i := range batch {
+		verdicts[fmt.Sprint(i)] = halfmsg.VerdictCommitted
+	}
+	for i := 0; b.Loop(); i++ {
+		m.Committed(&claim)
+		m.Acked(&claim)
+		if i%batch == 0 {
+			m.Confirmed("orders", batch, verdicts, time.Millisecond, nil)
+			m.Published("orders", halfmsg.Acked, batch)
+			m.PublishedBatch(batch, time.Millisecond)
+			for range 4 {
+				m.Ran("move", batch, time.Millisecond)
+			}
+		}
+	}
+}
