@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 )
 
@@ -42,7 +43,10 @@ type App struct {
 	metrics            *console.Metrics
 	console            *console.Console
 	callbacks          *callback.Client
+	events             *events.Teller
 	checks             checks
+	// storeAway and storeUnsafe say what people were told of Redis last.
+	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
 	store atomic.Pointer[redisstore.Store]
 	// regressed says when and how Redis last went back in time, if it did.
@@ -88,6 +92,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, errors.Join(err, a.httpDoor.Close())
 	}
 	a.openConsole()
+	a.openEvents()
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()
 		return nil
@@ -170,8 +175,15 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	publisher, err := a.openPublisher()
+	urls, err := a.amqpURLs()
 	if err != nil {
+		return err
+	}
+	publisher, err := a.openPublisher(urls)
+	if err != nil {
+		return err
+	}
+	if err := a.watchBacklog(store, urls); err != nil {
 		return err
 	}
 	return a.openSides(store, publisher)

@@ -12,11 +12,7 @@ import (
 
 // openPublisher starts the publisher. It connects in the background: without a broker messages are taken and confirmed,
 // and wait in Redis.
-func (a *App) openPublisher() (*rabbitmq.Publisher, error) {
-	urls, err := a.amqpURLs()
-	if err != nil {
-		return nil, err
-	}
+func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
 	publisher, err := rabbitmq.New(rabbitmq.Config{
 		URLs:           urls,
 		ConfirmTimeout: a.settings.Send.ConfirmTimeout,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/loop"
 )
@@ -38,6 +39,7 @@ func (a *App) watchStore(store *redisstore.Store) error {
 			return false, err
 		}
 		a.countFindings(findings)
+		a.noteUnsafe(findings)
 		a.noteSettings(findings)
 		return false, nil
 	})
@@ -88,6 +90,7 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	a.metrics.Regressed(len(found))
 	note := fmt.Sprintf("went back in time at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
 		found[0].What)
+	a.events.Note(events.StoreRegressed, "", note)
 	a.regressed.Store(&note)
 }
 

@@ -111,7 +111,8 @@ var many = flag.Int("messages", 10_000, "how many messages the number of series 
 
 // However many messages there were, the number of series stays what the first of each producer made it.
 func TestNoSeriesIsMadeOfIDs(t *testing.T) {
-	r := start(t, settings())
+	redis := servers.Redis(t)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)
 	p := startOrders(t)
 	deliveries := r.queue(t, "paid")
@@ -125,16 +126,17 @@ func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 	const batch = 500
 	send := func(part int) {
 		for producer := range 5 {
-			deliver(t, client, p, fmt.Sprint("producer-", producer), part*batch, batch)
+			deliver(t, client, halves(p, fmt.Sprint("producer-", producer), part*batch, batch))
 		}
 	}
 	settled := func(messages int) {
 		r.holds(t, fmt.Sprintf("msghandler_publishes_total{exchange=\"(default)\",outcome=\"acked\"} %v\n", float64(messages)))
 	}
-	// What comes with the first failure or with the second call is there from the third on.
 	send(0)
 	send(1)
 	settled(2 * 5 * batch)
+	// What comes with time has come when each of the slower loops has made a pass.
+	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `)
 	before := series()
 	for part := 2; part*5*batch < *many; part++ {
 		send(part)
@@ -147,17 +149,24 @@ func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 	}
 }
 
-// deliver sends messages whose ids begin with from, and submits them.
+// halves are n messages of a producer, numbered on from the first.
+func halves(p *orders, producer string, first, n int) *msghandlerv1.SendHalfMessagesRequest {
+	half := &msghandlerv1.SendHalfMessagesRequest{Producer: producer, CallbackTarget: p.addr}
+	for i := first; i < first+n; i++ {
+		half.Messages = append(half.Messages,
+			&msghandlerv1.Message{Id: fmt.Sprint(i), RoutingKey: "paid", Body: []byte("order")})
+	}
+	return half
+}
+
+// deliver sends messages and submits them.
 func deliver(
-	t *testing.T, client msghandlerv1.MessageHandlerServiceClient, p *orders, producer string, from, n int,
+	t *testing.T, client msghandlerv1.MessageHandlerServiceClient, half *msghandlerv1.SendHalfMessagesRequest,
 ) {
 	t.Helper()
-	half := &msghandlerv1.SendHalfMessagesRequest{Producer: producer, CallbackTarget: p.addr}
-	submit := &msghandlerv1.SubmitAllRequest{Producer: producer, Wait: msghandlerv1.Wait_WAIT_DONE}
-	for i := from; i < from+n; i++ {
-		id := fmt.Sprint(i)
-		half.Messages = append(half.Messages, &msghandlerv1.Message{Id: id, RoutingKey: "paid", Body: []byte("order")})
-		submit.Ids = append(submit.Ids, id)
+	submit := &msghandlerv1.SubmitAllRequest{Producer: half.GetProducer(), Wait: msghandlerv1.Wait_WAIT_DONE}
+	for _, m := range half.GetMessages() {
+		submit.Ids = append(submit.Ids, m.GetId())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

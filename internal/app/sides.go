@@ -32,6 +32,8 @@ const (
 // is committed to the sender. They need each other, so the calls go through this struct; nothing moves before all of it
 // is set.
 type sides struct {
+	// noted is told of moves, for those whom people are to be told of.
+	noted       func(moves []halfmsg.Moved)
 	sender      *sendloop.Sender
 	confirmer   *confirmloop.Confirmer
 	server      *server.Server
@@ -43,7 +45,7 @@ type sides struct {
 // openSides opens the send side, the confirm side and the server, in this order: each is there before anything is handed
 // to it, and still there when the one before it closes.
 func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
-	s := &sides{}
+	s := &sides{noted: a.noteMoves}
 	a.openSender(s, store, publisher)
 	a.openConfirmer(s, store)
 	if err := a.openLoops(s); err != nil {
@@ -54,7 +56,9 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	}
 	s.server.SetServing(true)
 	health, err := a.newLoop("health", healthSchedule, func(ctx context.Context) (bool, error) {
-		s.server.SetServing(answers(ctx, store))
+		up := answers(ctx, store)
+		s.server.SetServing(up)
+		a.noteStore(up)
 		return false, nil
 	})
 	if err != nil {
@@ -159,7 +163,7 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 		QueuePerProducer: a.settings.Callbacks.Queue,
 		DeleteTimeout:    settings.Timeout,
 		Logger:           a.logger,
-		Metrics:          a.metrics,
+		Metrics:          heard{a.metrics, a.events},
 	}
 	if a.settings.DeleteBusiness.When == config.AfterAck {
 		c.DeleteWhen = confirmloop.AfterAck
@@ -239,8 +243,11 @@ func (a *App) countCalls(
 	return response, err
 }
 
-// Moved implements halfmsg.Watcher: those who wait for a message at the server are told.
-func (s *sides) Moved(moves []halfmsg.Moved) { s.server.Moved(moves) }
+// Moved implements halfmsg.Watcher: those who wait for a message at the server are told, and people where they must act.
+func (s *sides) Moved(moves []halfmsg.Moved) {
+	s.server.Moved(moves)
+	s.noted(moves)
+}
 
 // wake makes the loop of a state pass at once; the server calls it after a retry.
 func (s *sides) wake(state halfmsg.State) {

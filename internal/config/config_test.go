@@ -36,6 +36,9 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 		Done:           config.Done{Retention: 10 * time.Minute},
 		Sweep:          config.Sweep{Schedule: "@every 10s"},
 		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000, Unfinished: 1000000},
+		Events: config.Events{
+			Gather: time.Second, Sendable: 1000, SendableAge: time.Minute, QueueMessages: 1000,
+		},
 		Shutdown:       config.Shutdown{Grace: 20 * time.Second},
 		Log:            config.Log{Level: "info", Format: "text"},
 		Producers:      map[string]config.Producer{},

@@ -12,7 +12,7 @@ var (
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
-		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server", "internal/console", "internal/config/...",
+		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server", "internal/console", "internal/events", "internal/config/...",
 		"internal/embedded/...",
 	}
 )

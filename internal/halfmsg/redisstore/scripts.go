@@ -34,7 +34,7 @@ var answering = map[string]bool{"create": true, "submit": true, "claim": true, "
 
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, move, due, claim, show, list, stats, mend, pulse *script
+	create, submit, move, due, claim, show, list, stats, mend, pulse, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -48,6 +48,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	byName := map[string]**script{
 		"create": &all.create, "submit": &all.submit, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
+		"backlog": &all.backlog,
 	}
 	for name, into := range byName {
 		source, err := assemble(name, flagged, config.Retention)
