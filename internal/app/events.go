@@ -93,6 +93,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
 		if err == nil {
+			a.metrics.Waiting(waiting)
 			thresholds.Look("sendable", int(waiting), settings.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)

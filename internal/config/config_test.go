@@ -39,9 +39,9 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 		Events: config.Events{
 			Gather: time.Second, Sendable: 1000, SendableAge: time.Minute, QueueMessages: 1000,
 		},
-		Shutdown:       config.Shutdown{Grace: 20 * time.Second},
-		Log:            config.Log{Level: "info", Format: "text"},
-		Producers:      map[string]config.Producer{},
+		Shutdown:  config.Shutdown{Grace: 20 * time.Second},
+		Log:       config.Log{Level: "info", Format: "text"},
+		Producers: map[string]config.Producer{},
 	}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
 		t.Errorf("defaults differ (-want +got):\n%s", diff)

@@ -122,6 +122,9 @@ func (m *Metrics) Found(warnings, refusals int) {
 	m.findings.WithLabelValues("refuse").Set(float64(refusals))
 }
 
+// Waiting notes how many messages could be sent and are not, for longer than they should.
+func (m *Metrics) Waiting(messages int64) { m.backlog.Set(float64(messages)) }
+
 // Noted counts events that people should know of.
 func (m *Metrics) Noted(kind string, events int) { m.events.WithLabelValues(kind).Add(float64(events)) }
 

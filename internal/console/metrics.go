@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // Metrics counts what this instance does. No label ever holds an id; producers and exchanges are named up to a bound
@@ -31,6 +33,7 @@ type Metrics struct {
 	targetsPaused  *prometheus.GaugeVec
 	regressions    prometheus.Counter
 	findings       *prometheus.GaugeVec
+	backlog        prometheus.Gauge
 	sweeps         prometheus.Counter
 	repairs        prometheus.Counter
 	scriptTime     *prometheus.HistogramVec
@@ -54,6 +57,7 @@ func NewMetrics() *Metrics {
 	m.countStore()
 	m.countCalls()
 	m.countEvents()
+	m.beginAtZero()
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -109,6 +113,11 @@ func (m *Metrics) countStore() {
 		"Settings of Redis that endanger messages: a warning, or refuse, with which a coordinator does not start.", "severity")
 	m.sweeps = m.counter("msghandler_sweep_messages_total", "Messages whose records and indexes were compared.")
 	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
+	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "msghandler_sendable_backlog_messages",
+		Help: "SENDABLE messages that wait for us for longer than events.sendable_age, not for their delay or their next try.",
+	})
+	m.register(m.backlog)
 	m.Found(0, 0)
 }
 
@@ -126,6 +135,29 @@ func (m *Metrics) countEvents() {
 	m.events = m.counters("msghandler_events_total", "Events that people should know of, by kind.", "kind")
 	m.posts = m.counters("msghandler_webhook_posts_total",
 		"Posts to the webhook: ok, failed (tried again), or given_up.", "result")
+}
+
+// beginAtZero makes series that alerts wait for: Prometheus sees no increase in one that begins with its first event.
+func (m *Metrics) beginAtZero() {
+	for _, event := range halfmsg.Events() {
+		if event.Owned() {
+			m.Settled(event, "lease_lost", 0)
+		}
+	}
+	m.Settled(halfmsg.EventCommitted, "contradiction", 0)
+	m.Settled(halfmsg.EventRolledBack, "contradiction", 0)
+	for _, result := range []string{"deleted", "failed", "left"} {
+		m.deletions.WithLabelValues(result)
+	}
+	for _, result := range []string{"ok", "failed", "given_up"} {
+		m.posts.WithLabelValues(result)
+	}
+	m.calls.WithLabelValues("Submit", "FailedPrecondition")
+	m.outcomes.WithLabelValues("SubmitAll", "FailedPrecondition")
+	for _, code := range []string{"ResourceExhausted", "Unavailable"} {
+		m.calls.WithLabelValues("SendHalfMessage", code)
+		m.outcomes.WithLabelValues("SendHalfMessages", code)
+	}
 }
 
 func (m *Metrics) handler() http.Handler {

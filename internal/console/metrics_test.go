@@ -77,6 +77,30 @@ func table(t *testing.T) string {
 	return "| metric | labels | meaning |\n|---|---|---|\n" + strings.Join(lines, "")
 }
 
+// Prometheus sees no increase in a series that begins with its first event, and an alert would miss it.
+func TestCountersThatAlertsWaitForBeginAtZero(t *testing.T) {
+	families, err := NewMetrics().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			fmt.Fprintln(&text, f.GetName(), metric.GetLabel())
+		}
+	}
+	for _, want := range []string{
+		`msghandler_store_regressions_total`, `msghandler_moves_total .*"committed".*"lease_lost"`,
+		`msghandler_moves_total .*"rolled_back".*"contradiction"`, `msghandler_calls_total .*"FailedPrecondition".*"Submit"`,
+		`msghandler_outcomes_total .*"FailedPrecondition".*"SubmitAll"`, `msghandler_marker_deletions_total .*"left"`,
+		`msghandler_webhook_posts_total .*"failed"`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text.String()) {
+			t.Errorf("%s is not there before its first event:\n%s", want, &text)
+		}
+	}
+}
+
 func TestHistogramsAreClassicAndNative(t *testing.T) {
 	m := NewMetrics()
 	m.Committed(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second)})
