@@ -43,11 +43,13 @@ type Message struct {
 	CallbackTarget string
 	// ConfirmAfter is how long after SendHalfMessage the first Confirm comes when no Submit arrives.
 	ConfirmAfter time.Duration
+	// Trace is the W3C traceparent of the call that sent it; empty for none.
+	Trace string
 }
 
 // Digest is a fingerprint of the content that a repeated SendHalfMessage must match: where the message goes and what it
-// says. The callback target and ConfirmAfter are left out: a producer that moved to another address and repeats its call
-// has still sent the same message.
+// says. The callback target, ConfirmAfter and the trace are left out: a producer that moved to another address and repeats
+// its call has still sent the same message.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {

@@ -54,6 +54,8 @@ type Publishing struct {
 	ContentType string
 	Headers     map[string]string
 	Body        []byte
+	// Trace becomes the traceparent header, where Headers has none.
+	Trace string
 	// SendableAt becomes the timestamp property.
 	SendableAt time.Time
 	// Attempt is 1 for the first copy; it becomes the msghandler-attempt header.
