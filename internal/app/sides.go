@@ -109,7 +109,7 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 	settings := a.settings.Send
 	c := sendloop.Config{
 		Store:              store,
-		Publisher:          publisher,
+		Publisher:          a.traced(publisher),
 		Watcher:            s,
 		Wake:               func() { s.sendLoop.Wake() },
 		Backoff:            settings.Backoff,
@@ -165,6 +165,9 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 		Logger:           a.logger,
 		Metrics:          heard{a.metrics, a.events},
 	}
+	if a.tracer != nil {
+		c.Trace = a.tracer.Confirm
+	}
 	if a.settings.DeleteBusiness.When == config.AfterAck {
 		c.DeleteWhen = confirmloop.AfterAck
 	}
@@ -212,7 +215,7 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		ConfirmLease: a.settings.Confirm.Lease,
 		Limits:       server.Limits{Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting},
 		Reflection:   a.settings.GRPC.Reflection,
-		Interceptors: []grpc.UnaryServerInterceptor{a.countCalls},
+		Interceptors: a.interceptors(),
 		Logger:       a.logger,
 	})
 	if err != nil {
@@ -223,6 +226,21 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 	}
 	a.closeWith(closer{name: "grpc", share: serverShare, close: s.server.Stop})
 	return nil
+}
+
+func (a *App) interceptors() []grpc.UnaryServerInterceptor {
+	if a.tracer == nil {
+		return []grpc.UnaryServerInterceptor{a.countCalls}
+	}
+	return []grpc.UnaryServerInterceptor{a.countCalls, a.tracer.Serve}
+}
+
+// traced is a publisher that makes spans, where they are wanted.
+func (a *App) traced(publisher halfmsg.Publisher) halfmsg.Publisher {
+	if a.tracer == nil {
+		return publisher
+	}
+	return a.tracer.Publisher(publisher)
 }
 
 // countCalls is a server interceptor.

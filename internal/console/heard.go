@@ -1,7 +1,10 @@
 package console
 
 import (
+	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -23,7 +26,7 @@ func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
 // Committed counts a message whose verdict COMMITTED was stored just now.
 func (m *Metrics) Committed(claim *halfmsg.Claim) {
 	m.confirmTries.Observe(float64(claim.ConfirmAttempts + 1))
-	m.sendableTime.Observe(since(claim.CreatedAt))
+	observe(m.sendableTime, since(claim.CreatedAt), claim.Trace)
 }
 
 // Acked counts a message whose acknowledgement was stored just now.
@@ -32,10 +35,19 @@ func (m *Metrics) Acked(claim *halfmsg.Claim) {
 	if claim.Delay > 0 {
 		return // how long its sender asked it to wait says nothing of us
 	}
-	m.ackedTime.Observe(since(claim.CreatedAt))
+	observe(m.ackedTime, since(claim.CreatedAt), claim.Trace)
 	if !claim.SubmittedAt.IsZero() {
-		m.submittedTime.Observe(since(claim.SubmittedAt))
+		observe(m.submittedTime, since(claim.SubmittedAt), claim.Trace)
 	}
+}
+
+// observe leaves the trace of a message as an exemplar, where it has one that is sampled.
+func observe(histogram prometheus.Observer, seconds float64, traceparent string) {
+	if parts := strings.Split(traceparent, "-"); len(parts) == 4 && parts[3] == "01" {
+		histogram.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": parts[1]})
+		return
+	}
+	histogram.Observe(seconds)
 }
 
 // since is the time since then in seconds. The store's clock may run ahead of ours; a time is never negative.

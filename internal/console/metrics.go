@@ -160,8 +160,9 @@ func (m *Metrics) beginAtZero() {
 	}
 }
 
+// handler serves OpenMetrics to those who ask for it: exemplars are part of that form only.
 func (m *Metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 }
 
 // Build sets the constant metric that names the build and the instance.

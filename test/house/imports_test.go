@@ -164,6 +164,7 @@ var libraries = []struct {
 		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
 		"a program's arguments are read in one place",
 	},
+	{"go.opentelemetry.io", []string{"internal/app/tracing"}, "spans are made where the parts are joined; no part knows of them"},
 	{"go.yaml.in/yaml", []string{"internal/config/..."}, "the file is read in one place"},
 }
 
