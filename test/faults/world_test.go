@@ -382,6 +382,19 @@ func counts(line, metric string) bool {
 	return true
 }
 
+func TestASeriesIsCountedByTheLabelsThatAreAskedFor(t *testing.T) {
+	const line = `msghandler_publishes_total{exchange="orders",outcome="acked"} 7`
+	for metric, want := range map[string]bool{
+		`msghandler_publishes_total{outcome="acked"}`: true, `msghandler_publishes_total{`: true,
+		`msghandler_publishes_total{exchange="orders",`: true, `msghandler_publishes_total{outcome="refused"}`: false,
+		`msghandler_publishes_total{outcome="acked",exchange="stock"}`: false, `msghandler_publishes{`: false,
+	} {
+		if counts(line, metric) != want {
+			t.Errorf("%s: counted %t", metric, !want)
+		}
+	}
+}
+
 // tails is the end of what each coordinator wrote.
 func (w *world) tails() string {
 	var out strings.Builder
