@@ -147,13 +147,27 @@ func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]hal
 	}
 	ctx, cancel := context.WithDeadline(c.calls, until)
 	defer cancel()
+	ctx, end := c.trace(ctx, l, held)
 	begun := time.Now()
 	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
+	end(err)
 	c.config.Metrics.Confirmed(l.target.Producer, len(ids), verdicts, time.Since(begun), err)
 	if err == nil || c.calls.Err() == nil {
 		c.reached(l, err)
 	}
 	return verdicts, err
+}
+
+// trace tells the tracer of a call, where there is one.
+func (c *Confirmer) trace(ctx context.Context, l *lane, held []owner.Held) (context.Context, func(error)) {
+	if c.config.Trace == nil {
+		return ctx, func(error) {}
+	}
+	traces := make([]string, len(held))
+	for i := range held {
+		traces[i] = held[i].Trace
+	}
+	return c.config.Trace(ctx, l.target.Producer, traces)
 }
 
 // reached tells a lane's breaker how a call fared, and people when that opened or closed it.

@@ -2,6 +2,7 @@ package confirmloop
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -73,6 +74,10 @@ type Config struct {
 	// does not fit is left to the producer's own clean-up, or, of acknowledged messages, waits in the store. Default
 	// 20,000.
 	DeleteBacklog int
+
+	// Trace is told of a Confirm call before it is made, with the traces of its messages; what it returns is the call's
+	// context, and what to call when it is over. May be nil.
+	Trace func(ctx context.Context, producer string, traces []string) (context.Context, func(err error))
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger

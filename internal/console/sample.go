@@ -11,15 +11,15 @@ import (
 
 // sampler turns what is counted since the start into what happened since the sample before.
 type sampler struct {
-	board   *seen.Board
+	metrics *Metrics
 	at      time.Time
-	in, out uint64
+	in, out float64
 	latency seen.Counted
 }
 
 // sample keeps one sample after the other for the charts, until the context ends.
 func (c *Console) sample(ctx context.Context) {
-	s := &sampler{board: c.config.Metrics.board}
+	s := &sampler{metrics: c.config.Metrics}
 	s.take(time.Now())
 	ticker := time.NewTicker(history.Interval)
 	defer ticker.Stop()
@@ -42,12 +42,12 @@ func (c *Console) sample(ctx context.Context) {
 
 // take makes a sample of what was counted since the last one.
 func (s *sampler) take(now time.Time) history.Sample {
-	in, out := s.board.Counts()
-	latency := s.board.Latency.Counts()
+	in, out := s.metrics.taken(), float64(s.metrics.board.Acked())
+	latency := s.metrics.board.Latency.Counts()
 	since := latency.Since(s.latency)
 	sample := history.Sample{At: now}
 	if seconds := now.Sub(s.at).Seconds(); seconds > 0 {
-		sample.In, sample.Out = float64(in-s.in)/seconds, float64(out-s.out)/seconds
+		sample.In, sample.Out = (in-s.in)/seconds, (out-s.out)/seconds
 	}
 	sample.P50, _ = since.Quantile(.5)
 	sample.P99, _ = since.Quantile(.99)

@@ -32,20 +32,51 @@ type Health struct {
 // Examine connects to the first broker that answers, as a Publisher does, publishes one message that no queue can get, and
 // looks whether exchanges are there. It fails when no broker can be connected to; the error has the last one's reason.
 func Examine(ctx context.Context, config Config, exchanges ...string) (Health, error) {
-	endpoints, err := parseEndpoints(config.URLs)
+	k, end, err := reach(ctx, config)
 	if err != nil {
 		return Health{}, err
 	}
+	defer k.close()
+	return k.examine(ctx, end, exchanges), nil
+}
+
+// reach connects to the first broker that answers.
+func reach(ctx context.Context, config Config) (k *link, end endpoint, err error) {
+	endpoints, err := parseEndpoints(config.URLs)
+	if err != nil {
+		return nil, end, err
+	}
 	config = config.complete()
-	var k *link
-	for _, end := range endpoints {
+	for _, end = range endpoints {
 		if k, err = dial(ctx, end, config); err == nil {
-			defer k.close()
-			return k.examine(ctx, end, exchanges), nil
+			return k, end, nil
 		}
 		err = fmt.Errorf("%s: %w", end.host, err)
 	}
-	return Health{}, err
+	return nil, end, err
+}
+
+// Depths tells how many messages wait in queues, on a connection of its own: an alarm may hold up the one that publishes.
+// Queues that are not there are left out.
+func Depths(ctx context.Context, config Config, queues ...string) (map[string]int, error) {
+	k, _, err := reach(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	depths := map[string]int{}
+	for _, name := range queues {
+		channel, err := k.channel()
+		if err != nil {
+			return nil, err
+		}
+		// The broker closes the channel when there is no such queue; the connection stays.
+		if queue, err := channel.QueueDeclarePassive(name, true, false, false, false, nil); err == nil {
+			depths[name] = queue.Messages
+			_ = channel.Close()
+		}
+	}
+	return depths, nil
 }
 
 func (k *link) examine(ctx context.Context, end endpoint, exchanges []string) Health {

@@ -146,6 +146,7 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		ContentType: claim.ContentType,
 		Headers:     claim.Headers,
 		Body:        claim.Body,
+		Trace:       claim.Trace,
 		SendableAt:  claim.SendableAt,
 		Attempt:     claim.Copies + 1 + again,
 	}

@@ -194,6 +194,16 @@ func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 	return append(all, s.admit)
 }
 
+// Queues tells what waits here: calls that are under way, and the messages of them that wait for the store.
+func (s *Server) Queues() map[string]func() int {
+	return map[string]func() int{
+		"calls":    func() int { return int(s.room.usedCalls.Load()) },
+		"create":   s.creates.Waiting,
+		"submit":   s.submits.Waiting,
+		"rollback": s.rollbacks.Waiting,
+	}
+}
+
 // Serve accepts calls until Stop, and then returns nil. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/batch"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -34,11 +35,13 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 			}
 		}
 	}()
+	at := time.Now()
 	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
 		submitted[i].State = told(submitted[i].State)
 		if claim := submitted[i].Claim; claim != nil {
+			claim.SubmittedAt = at
 			claims = append(claims, *claim)
 		}
 	}

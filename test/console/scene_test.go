@@ -98,7 +98,7 @@ func TestHostileContentIsText(t *testing.T) {
 	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
-	s.board.Confirmed(hostile, nil, time.Second, fmt.Errorf("%s", hostile))
+	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
 	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{
 		[]byte(hostile),

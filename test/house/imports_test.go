@@ -12,7 +12,8 @@ var (
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
-		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server", "internal/console/...", "internal/config/...",
+		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
+		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
 	}
 )
@@ -164,6 +165,7 @@ var libraries = []struct {
 		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
 		"a program's arguments are read in one place",
 	},
+	{"go.opentelemetry.io", []string{"internal/app/tracing"}, "spans are made where the parts are joined; no part knows of them"},
 	{"go.yaml.in/yaml", []string{"internal/config/...", "internal/cli"}, "the file is read in one place, and documents are printed in one"},
 }
 

@@ -1,7 +1,8 @@
-// Package seen remembers what this instance saw of producers and exchanges, and how long messages took.
+// Package seen remembers what this instance saw of producers and exchanges, and how long messages took. The pages and the
+// metrics both read it, so that they cannot differ.
 //
-// It is fed from the loops' hooks, so all of it is cheap: a lock that is held for a few assignments each batch, and two
-// additions for each message.
+// It is fed from the loops' hooks, so all of it is cheap: a lock that is held for a few assignments each batch, and an
+// addition for each message.
 package seen
 
 import (
@@ -9,22 +10,20 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// most is how many producers and exchanges are remembered. What comes later shares one line.
-const most = 200
+// Most is how many producers, and how many exchanges, have a line of their own. What comes later shares one.
+const Most = 100
 
-// Others is the name of that line.
-const Others = "(others)"
+// Other is the name of that line.
+const Other = "other"
 
 // Board is what was seen. It is safe for concurrent use; New returns an empty one.
 type Board struct {
 	Latency Latency
-	in, out atomic.Uint64
 
 	mu        sync.Mutex
 	producers map[string]*Producer
@@ -43,18 +42,30 @@ type Producer struct {
 	// FailedAt is when it could last not be reached, and Failure why.
 	FailedAt time.Time
 	Failure  string
+	// Answered and Unreached count the Confirm calls, Unreachable the messages of the latter.
+	Answered, Unreached, Unreachable int64
+	// Verdicts counts the messages that it answered about, by verdict.
+	Verdicts [halfmsg.VerdictRolledBack + 1]int64
 }
 
 // Exchange is how an exchange fares.
 type Exchange struct {
 	Name string
-	// AckedAt is when the broker last acknowledged a message for it, Acked how many in all.
+	// AckedAt is when the broker last acknowledged a message for it.
 	AckedAt time.Time
-	Acked   int64
-	// FailedAt is when the broker last did not, Failure why, and Failed how many in all.
+	// FailedAt is when the broker last did not, and Failure why.
 	FailedAt time.Time
 	Failure  string
-	Failed   int64
+	// Outcomes counts the publishings, by outcome.
+	Outcomes [halfmsg.Unsent + 1]int64
+}
+
+// Acked is how many publishings the broker acknowledged.
+func (e Exchange) Acked() int64 { return e.Outcomes[halfmsg.Acked] }
+
+// Failed is how many it did not.
+func (e Exchange) Failed() int64 {
+	return e.Outcomes[halfmsg.Refused] + e.Outcomes[halfmsg.Unsure] + e.Outcomes[halfmsg.Unsent]
 }
 
 // New returns a board on which nothing was seen yet.
@@ -62,13 +73,13 @@ func New() *Board {
 	return &Board{producers: map[string]*Producer{}, exchanges: map[string]*Exchange{}}
 }
 
-// line gives what is known of a name, or the line of the others once there are too many.
+// line gives what is known of a name, or the shared line once there are too many.
 func line[T any](all map[string]*T, name string, empty func(name string) *T) *T {
 	if known := all[name]; known != nil {
 		return known
 	}
-	if len(all) >= most {
-		name = Others
+	if len(all) >= Most {
+		name = Other
 	}
 	if all[name] == nil {
 		all[name] = empty(name)
@@ -88,18 +99,21 @@ func (b *Board) exchange(name string, see func(e *Exchange)) {
 	see(line(b.exchanges, name, func(name string) *Exchange { return &Exchange{Name: name} }))
 }
 
-// Taken counts half messages that were stored.
-func (b *Board) Taken(messages int) { b.in.Add(uint64(max(0, messages))) }
-
-// Confirmed notes one Confirm call. Of several verdicts the one that needs somebody's eye is kept.
-func (b *Board) Confirmed(producer string, verdicts map[string]halfmsg.Verdict, took time.Duration, err error) {
+// Confirmed notes one Confirm call. Of several verdicts the one that needs somebody's eye is kept as the last.
+func (b *Board) Confirmed(
+	producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error,
+) {
 	b.producer(producer, func(p *Producer) {
 		if err != nil {
 			p.FailedAt, p.Failure = time.Now(), err.Error()
+			p.Unreached++
+			p.Unreachable += int64(messages)
 			return
 		}
+		p.Answered++
 		p.AnsweredAt, p.Took, p.Verdict = time.Now(), took, 0
 		for _, verdict := range verdicts {
+			p.Verdicts[verdict]++
 			if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown {
 				p.Verdict = verdict
 			}
@@ -121,17 +135,13 @@ func (b *Board) Paused(producer string, paused bool) {
 // Published notes what the broker said of messages for an exchange.
 func (b *Board) Published(exchange string, outcome halfmsg.Outcome, messages int) {
 	b.exchange(exchange, func(e *Exchange) {
+		e.Outcomes[outcome] += int64(messages)
 		if outcome == halfmsg.Acked {
 			e.AckedAt = time.Now()
-			e.Acked += int64(messages)
-			return
+		} else {
+			e.FailedAt = time.Now()
 		}
-		e.FailedAt = time.Now()
-		e.Failed += int64(messages)
 	})
-	if outcome == halfmsg.Acked {
-		b.out.Add(uint64(max(0, messages)))
-	}
 }
 
 // Failed notes why a message for an exchange was not acknowledged.
@@ -144,15 +154,13 @@ func (b *Board) Failed(exchange string, cause error) {
 	})
 }
 
-// Acked notes how long a message took. How long its sender asked it to wait says nothing of us.
-func (b *Board) Acked(claim *halfmsg.Claim) {
-	if claim.Delay == 0 {
-		b.Latency.Observe(time.Since(claim.CreatedAt))
+// Acked is how many messages the broker acknowledged since the start.
+func (b *Board) Acked() (n int64) {
+	for _, e := range b.Exchanges() {
+		n += e.Acked()
 	}
+	return n
 }
-
-// Counts gives how many messages came in and went out since the start.
-func (b *Board) Counts() (in, out uint64) { return b.in.Load(), b.out.Load() }
 
 // Producers lists what was seen of producers, by name.
 func (b *Board) Producers() []Producer {

@@ -260,3 +260,31 @@ func TestOwnersAreThoseWhoWork(t *testing.T) {
 		t.Errorf("all leases have ended, and got %+v, %v", owners, err)
 	}
 }
+
+// TestTheBacklogIsWhatWaitsForUs leaves out what is young, or is not due, as what is delayed or in somebody's hands.
+func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
+	t.Parallel()
+	store, _, _ := fresh(t, redisstore.Config{})
+	messages, names := numbered(10, 1)
+	create(t, store, messages...)
+	claims := submit(t, store, names...)
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims[:3]...)
+	settle(t, store, halfmsg.EventCommitted, 0, claims[3:]...)
+	count := func(age time.Duration) int64 {
+		t.Helper()
+		n, err := store.Backlog(t.Context(), age)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(time.Hour); n != 0 {
+		t.Errorf("%d are an hour old", n)
+	}
+	if n := count(0); n != 7 {
+		t.Errorf("%d wait, and 7 are due", n)
+	}
+	if claims, err := store.ClaimSendable(t.Context(), 4, time.Minute); err != nil || len(claims) != 4 || count(0) != 3 {
+		t.Errorf("%d wait when %d are held: %v", count(0), len(claims), err)
+	}
+}

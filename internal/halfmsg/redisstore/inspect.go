@@ -292,3 +292,22 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 	slices.SortFunc(stats, func(a, b halfmsg.Stat) int { return cmp.Compare(a.State, b.State) })
 	return stats, nil
 }
+
+// Backlog counts SENDABLE messages that are older than age and could be sent now: those that wait for us, not for their
+// delay or their next try. A message that an owner holds is not counted.
+func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(s.scripts.backlog, shard, 2)
+		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
+	}
+	run(ctx, s.intake, s.scripts.backlog, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return 0, c.err
+		}
+		count, _ := c.answer(0).(int64)
+		waiting += count
+	}
+	return waiting, nil
+}

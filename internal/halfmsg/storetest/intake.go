@@ -16,7 +16,7 @@ func createTwice(s *suite) {
 	s.untouched(m.Name, func() { s.create(m) })
 
 	moved := m
-	moved.CallbackTarget, moved.ConfirmAfter = "dns:///elsewhere:1", time.Minute
+	moved.CallbackTarget, moved.ConfirmAfter, moved.Trace = "dns:///elsewhere:1", time.Minute, ""
 	s.untouched(m.Name, func() { s.create(moved) })
 
 	other := m

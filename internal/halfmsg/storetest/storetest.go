@@ -97,7 +97,7 @@ func message(producer, id string) halfmsg.Message {
 	return halfmsg.Message{
 		Name: halfmsg.Name{Producer: producer, ID: id}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
 		Headers: map[string]string{"a": "1", "b": "2"}, Body: []byte("body of " + id), CallbackTarget: "dns:///orders:9000",
-		ConfirmAfter: time.Hour,
+		ConfirmAfter: time.Hour, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
 
