@@ -186,10 +186,10 @@ func busy() *scene {
 	for _, name := range []string{"redis", "redis settings", "rabbitmq", "confirm loop", "send loop"} {
 		s.checks = append(s.checks, pages.Checked{Name: name, OK: true})
 	}
-	s.board.Confirmed("billing", nil, 2*time.Second, fmt.Errorf("connection refused: dns:///billing.svc:9000"))
+	s.board.Confirmed("billing", 1, nil, 2*time.Second, fmt.Errorf("connection refused: dns:///billing.svc:9000"))
 	s.board.Paused("billing", true)
-	s.board.Confirmed("orders", map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, 4*time.Millisecond, nil)
-	s.board.Confirmed("stock", map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 11*time.Millisecond, nil)
+	s.board.Confirmed("orders", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, 4*time.Millisecond, nil)
+	s.board.Confirmed("stock", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 11*time.Millisecond, nil)
 	s.board.Published("orders", halfmsg.Acked, 1_482_113)
 	s.board.Published("stock", halfmsg.Acked, 98_420)
 	s.board.Published("invoices", halfmsg.Refused, 936)
