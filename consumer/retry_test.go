@@ -156,18 +156,33 @@ func TestWhatCannotBePutAwayIsNotLost(t *testing.T) {
 	}
 }
 
-func TestAMessageInADelayQueueSurvivesARestartOfTheBroker(t *testing.T) {
+func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
 	t.Parallel()
 	node := servers.PrivateRabbitMQ(t)
 	b := newBenchAt(t, node.Vhost())
-	got := make(chan *consumer.Message, 10)
+	got, triggers := make(chan *consumer.Message, 10), make(chan string, 10)
 	b.start(b.delayed(5*time.Second), func(_ context.Context, m *consumer.Message) error {
+		if strings.HasPrefix(m.ID, "trigger") {
+			triggers <- m.ID
+			return nil
+		}
 		got <- m
 		if m.Retries == 0 {
 			return errors.New("not now")
 		}
 		return nil
 	})
+	trigger, err := consumer.NewTrigger(b.vhost.URL, nil, "payments", 6*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(trigger.Close)
+	send := func(id string) error {
+		return trigger.Send(t.Context(), &consumer.Message{ID: id, Producer: "orders"})
+	}
+	if err := send("trigger-1"); err != nil {
+		t.Fatal(err)
+	}
 	// A quorum queue that was declared a moment before a kill may be lost with it; a clean stop writes it down.
 	node.Stop()
 	node.Start()
@@ -176,6 +191,7 @@ func TestAMessageInADelayQueueSurvivesARestartOfTheBroker(t *testing.T) {
 	b.publish(1, 1)
 	take(t, got, "the first delivery")
 	servers.Eventually(t, patience, "it waits", func() bool { return b.depth("payments.retry.5s") == 1 })
+	servers.Eventually(t, patience, "a trigger is sent", func() bool { return send("trigger-2") == nil })
 	node.Kill()
 	node.Start()
 	m := take(t, got, "the retry")
@@ -184,6 +200,9 @@ func TestAMessageInADelayQueueSurvivesARestartOfTheBroker(t *testing.T) {
 	}
 	if m.Retries != 1 || m.FirstCause != "not now" {
 		t.Errorf("%+v", m)
+	}
+	for came := map[string]bool{}; !came["trigger-1"] || !came["trigger-2"]; {
+		came[take(t, triggers, "both triggers")] = true
 	}
 }
 
