@@ -319,7 +319,7 @@ func TestALargeBacklogAndFreshTrafficTakeTurns(t *testing.T) {
 		h.waiting(numbered(3000)...)
 		h.offer("fresh-0")
 		for n := 1; n <= 5; n++ {
-			go h.pass()
+			h.pass()
 			time.Sleep(500 * time.Millisecond)
 			h.offer("fresh-" + strconv.Itoa(n))
 			time.Sleep(250 * time.Millisecond)
