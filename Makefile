@@ -10,10 +10,10 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance databases faults soak defects fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance databases faults soak defects screenshots fuzz model lint generate fresh bench demo tools clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -52,6 +52,11 @@ DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
 	scripts/install-test-servers.sh
 	go test ./test/faults -count=1 -v -timeout 60m -run 'TestDefects/^$(DEFECT)' -every
+
+screenshots: ## Take the pictures of the console in docs/img
+	scripts/install-test-servers.sh
+	mkdir -p docs/img
+	go test ./test/console -count=1 -run TestScreenshots -args -shots $(CURDIR)/docs/img
 
 MINUTES ?= 20
 soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)

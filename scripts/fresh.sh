@@ -13,7 +13,7 @@ if [ "$(state)" != "$before" ]; then
   git status --short >&2
   exit 1
 fi
-for module in . internal/tools; do
+for module in . internal/tools test/deploy/kubernetes; do
   (cd "$module" && go mod tidy -diff) || {
     echo "go.mod or go.sum of $module is not tidy: run 'go mod tidy' there and commit." >&2
     exit 1

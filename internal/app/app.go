@@ -17,10 +17,13 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/internal/server"
 )
 
 // Deps is what the coordinator gets from outside beside its configuration.
@@ -42,9 +45,15 @@ type App struct {
 	metrics            *console.Metrics
 	console            *console.Console
 	callbacks          *callback.Client
+	events             *events.Teller
+	tracer             *tracing.Tracer // nil: no spans are wanted
 	checks             checks
+	// storeAway and storeUnsafe say what people were told of Redis last.
+	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
 	store atomic.Pointer[redisstore.Store]
+	// server is set once the door for producers and operators is open.
+	server atomic.Pointer[server.Server]
 	// regressed says when and how Redis last went back in time, if it did.
 	regressed atomic.Pointer[string]
 
@@ -88,12 +97,28 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, errors.Join(err, a.httpDoor.Close())
 	}
 	a.openConsole()
+	a.openEvents()
+	if err := a.openTracing(ctx); err != nil {
+		return nil, errors.Join(err, a.httpDoor.Close(), a.grpcDoor.Close(), a.events.Close(ctx))
+	}
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()
 		return nil
 	}})
 	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.grpcDoor) }})
 	return a, nil
+}
+
+// openTracing begins to make spans, where the environment asks for them.
+func (a *App) openTracing(ctx context.Context) (err error) {
+	if !tracing.Wanted() {
+		return nil
+	}
+	if a.tracer, err = tracing.Open(ctx, a.version, a.instance, a.logger); err != nil {
+		return err
+	}
+	a.closeWith(closer{name: "tracing", close: a.tracer.Close})
+	return nil
 }
 
 // newInstance names this process among all that share a Redis: where it runs, and something random, as a process that is
@@ -170,8 +195,15 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	publisher, err := a.openPublisher()
+	urls, err := a.amqpURLs()
 	if err != nil {
+		return err
+	}
+	publisher, err := a.openPublisher(urls)
+	if err != nil {
+		return err
+	}
+	if err := a.watchBacklog(store, urls); err != nil {
 		return err
 	}
 	return a.openSides(store, publisher)

@@ -12,11 +12,7 @@ import (
 
 // openPublisher starts the publisher. It connects in the background: without a broker messages are taken and confirmed,
 // and wait in Redis.
-func (a *App) openPublisher() (*rabbitmq.Publisher, error) {
-	urls, err := a.amqpURLs()
-	if err != nil {
-		return nil, err
-	}
+func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
 	publisher, err := rabbitmq.New(rabbitmq.Config{
 		URLs:           urls,
 		ConfirmTimeout: a.settings.Send.ConfirmTimeout,
@@ -27,6 +23,8 @@ func (a *App) openPublisher() (*rabbitmq.Publisher, error) {
 		return nil, fmt.Errorf("amqp.url: %w", err)
 	}
 	a.closeWith(closer{name: "publisher", close: publisher.Close})
+	a.metrics.Broker(publisher.Ready)
+	a.metrics.Queue("publish", publisher.OnTheirWay)
 	a.checks.set(checkRabbitMQ, func(context.Context) error { return publisher.Ready() })
 	return publisher, nil
 }

@@ -69,6 +69,14 @@ func (a *App) openConsole() {
 		Metrics:  a.metrics,
 		Logger:   a.logger,
 		Checks:   all,
+		Admin:    a.admin,
+		ReadOnly: a.settings.HTTP.ReadOnly,
+		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
+			if store := a.store.Load(); store != nil {
+				return store.Owners(ctx)
+			}
+			return halfmsg.Owners{}, errNotOpen
+		},
 		Stats: func(ctx context.Context) ([]halfmsg.Stat, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Stats(ctx)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/loop"
 )
@@ -24,7 +25,8 @@ const pulseSchedule = "@every 250ms"
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
 		return false, forSweepTime(ctx, func(ctx context.Context) (bool, error) {
-			_, more, err := store.Sweep(ctx)
+			repairs, more, err := store.Sweep(ctx)
+			a.metrics.Swept(repairs.Checked, repairs.Mended)
 			return more, err
 		})
 	})
@@ -36,6 +38,8 @@ func (a *App) watchStore(store *redisstore.Store) error {
 		if err != nil {
 			return false, err
 		}
+		a.countFindings(findings)
+		a.noteUnsafe(findings)
 		a.noteSettings(findings)
 		return false, nil
 	})
@@ -86,6 +90,7 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	a.metrics.Regressed(len(found))
 	note := fmt.Sprintf("went back in time at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
 		found[0].What)
+	a.events.Note(events.StoreRegressed, "", note)
 	a.regressed.Store(&note)
 }
 

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
@@ -125,6 +126,7 @@ type orders struct {
 	mu      sync.Mutex
 	asked   map[string]int
 	deleted map[string]int
+	traced  string
 }
 
 func startOrders(t *testing.T) *orders {
@@ -142,9 +144,10 @@ func startOrders(t *testing.T) *orders {
 	return p
 }
 
-func (p *orders) Confirm(_ context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+func (p *orders) Confirm(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.traced = strings.Join(metadata.ValueFromIncomingContext(ctx, "traceparent"), ",")
 	answer := &msghandlerv1.ConfirmResponse{}
 	for _, id := range r.GetIds() {
 		p.asked[id]++
@@ -163,6 +166,13 @@ func (p *orders) DeleteBusiness(
 		p.deleted[id]++
 	}
 	return &msghandlerv1.DeleteBusinessResponse{}, nil
+}
+
+// trace is what the last Confirm brought.
+func (p *orders) trace() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.traced
 }
 
 func (p *orders) counts(id string) (asked, deleted int) {

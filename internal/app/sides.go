@@ -32,6 +32,8 @@ const (
 // is committed to the sender. They need each other, so the calls go through this struct; nothing moves before all of it
 // is set.
 type sides struct {
+	// noted is told of moves, for those whom people are to be told of.
+	noted       func(moves []halfmsg.Moved)
 	sender      *sendloop.Sender
 	confirmer   *confirmloop.Confirmer
 	server      *server.Server
@@ -43,7 +45,7 @@ type sides struct {
 // openSides opens the send side, the confirm side and the server, in this order: each is there before anything is handed
 // to it, and still there when the one before it closes.
 func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
-	s := &sides{}
+	s := &sides{noted: a.noteMoves}
 	a.openSender(s, store, publisher)
 	a.openConfirmer(s, store)
 	if err := a.openLoops(s); err != nil {
@@ -54,7 +56,9 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	}
 	s.server.SetServing(true)
 	health, err := a.newLoop("health", healthSchedule, func(ctx context.Context) (bool, error) {
-		s.server.SetServing(answers(ctx, store))
+		up := answers(ctx, store)
+		s.server.SetServing(up)
+		a.noteStore(up)
 		return false, nil
 	})
 	if err != nil {
@@ -105,7 +109,7 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 	settings := a.settings.Send
 	c := sendloop.Config{
 		Store:              store,
-		Publisher:          publisher,
+		Publisher:          a.traced(publisher),
 		Watcher:            s,
 		Wake:               func() { s.sendLoop.Wake() },
 		Backoff:            settings.Backoff,
@@ -124,6 +128,7 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 		c.AfterAck = func(claims []halfmsg.Claim) { s.confirmer.DeleteMarkers(markersLeft(claims)) }
 	}
 	s.sender = sendloop.New(c)
+	a.metrics.Queue("send", s.sender.Waiting)
 	a.closeWith(closer{name: "send side", close: s.sender.Close})
 }
 
@@ -158,12 +163,17 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 		QueuePerProducer: a.settings.Callbacks.Queue,
 		DeleteTimeout:    settings.Timeout,
 		Logger:           a.logger,
-		Metrics:          a.metrics,
+		Metrics:          heard{a.metrics, a.events},
+	}
+	if a.tracer != nil {
+		c.Trace = a.tracer.Confirm
 	}
 	if a.settings.DeleteBusiness.When == config.AfterAck {
 		c.DeleteWhen = confirmloop.AfterAck
 	}
 	s.confirmer = confirmloop.New(c)
+	a.metrics.Queue("confirm", s.confirmer.Waiting)
+	a.metrics.Queue("markers", s.confirmer.Markers)
 	a.closeWith(closer{name: "confirm side", share: confirmShare, close: s.confirmer.Close})
 }
 
@@ -205,14 +215,33 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		ConfirmLease: a.settings.Confirm.Lease,
 		Limits:       server.Limits{Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting},
 		Reflection:   a.settings.GRPC.Reflection,
-		Interceptors: []grpc.UnaryServerInterceptor{a.countCalls},
+		Interceptors: a.interceptors(),
 		Logger:       a.logger,
 	})
 	if err != nil {
 		return err
 	}
+	a.server.Store(s.server)
+	for name, waiting := range s.server.Queues() {
+		a.metrics.Queue(name, waiting)
+	}
 	a.closeWith(closer{name: "grpc", share: serverShare, close: s.server.Stop})
 	return nil
+}
+
+func (a *App) interceptors() []grpc.UnaryServerInterceptor {
+	if a.tracer == nil {
+		return []grpc.UnaryServerInterceptor{a.countCalls}
+	}
+	return []grpc.UnaryServerInterceptor{a.countCalls, a.tracer.Serve}
+}
+
+// traced is a publisher that makes spans, where they are wanted.
+func (a *App) traced(publisher halfmsg.Publisher) halfmsg.Publisher {
+	if a.tracer == nil {
+		return publisher
+	}
+	return a.tracer.Publisher(publisher)
 }
 
 // countCalls is a server interceptor.
@@ -233,8 +262,11 @@ func (a *App) countCalls(
 	return response, err
 }
 
-// Moved implements halfmsg.Watcher: those who wait for a message at the server are told.
-func (s *sides) Moved(moves []halfmsg.Moved) { s.server.Moved(moves) }
+// Moved implements halfmsg.Watcher: those who wait for a message at the server are told, and people where they must act.
+func (s *sides) Moved(moves []halfmsg.Moved) {
+	s.server.Moved(moves)
+	s.noted(moves)
+}
 
 // wake makes the loop of a state pass at once; the server calls it after a retry.
 func (s *sides) wake(state halfmsg.State) {

@@ -78,6 +78,7 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 			Retention:   a.settings.Done.Retention,
 			MinReplicas: a.settings.Redis.MinReplicas,
 			Quota:       a.settings.Limits.Unfinished,
+			Ran:         a.metrics.Ran,
 			Logger:      a.logger,
 		})
 		if err == nil {
@@ -119,6 +120,7 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	if err != nil {
 		return fmt.Errorf("redis: its settings cannot be read: %w", err)
 	}
+	a.countFindings(findings)
 	for _, f := range findings {
 		a.logger.Warn("finding about Redis: "+f.What, "why", f.Why, "remedy", f.Remedy, "severity", f.Severity.String())
 	}
@@ -136,6 +138,12 @@ func breaking(findings []redisstore.Finding) []redisstore.Finding {
 		}
 	}
 	return worst
+}
+
+// countFindings makes the metrics follow what was last found.
+func (a *App) countFindings(findings []redisstore.Finding) {
+	refusals := len(breaking(findings))
+	a.metrics.Found(len(findings)-refusals, refusals)
 }
 
 // noteSettings makes the readiness follow what was last found. At the start the findings were judged already.

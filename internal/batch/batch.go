@@ -75,6 +75,13 @@ func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	}
 }
 
+// Waiting is how many items wait for a batch.
+func (g *Group[T, R]) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}
+
 func (g *Group[T, R]) enqueue(items []T) (*call[R], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

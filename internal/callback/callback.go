@@ -148,6 +148,20 @@ func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []st
 	})
 }
 
+// Open gives a producer's own answers, for whoever examines them rather than relies on them: unjudged, and of questions of
+// any form. Deadlines are the caller's. release must be called when the last call has ended.
+func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceClient, release func(), err error) {
+	t, err := c.resolve(to.Producer, to.Address)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := c.conns.get(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return msghandlerv1.NewProducerServiceClient(conn), func() { c.conns.release(conn) }, nil
+}
+
 // call makes one or more calls to a target, each with a batch of the ids and a deadline of its own. The target is
 // checked again: it was stored some time ago, and the configuration may say otherwise by now.
 func (c *Client) call(

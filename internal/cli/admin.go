@@ -12,22 +12,23 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// adminFlags are those of every command that talks to a coordinator.
-type adminFlags struct {
+// serverFlags say which coordinator a command talks to.
+type serverFlags struct {
 	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
-	Output  string        `default:"table" enum:"table,json" help:"table for people, json for programs."`
 }
 
-const (
-	outputJSON = "json"
-	// maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.
-	maxAnswer = 64 << 20
-)
+// adminFlags are those of the commands that ask a coordinator.
+type adminFlags struct {
+	serverFlags
+	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+}
+
+// maxAnswer is the largest answer taken: a page of 1,000 messages with all their headers fits.
+const maxAnswer = 64 << 20
 
 // admin is a connection to a coordinator.
 type admin struct {
@@ -37,7 +38,7 @@ type admin struct {
 	timeout time.Duration
 }
 
-func (f *adminFlags) connect(s *session) (*admin, error) {
+func (f *serverFlags) connect(s *session) (*admin, error) {
 	server, err := s.server(f.Server)
 	if err != nil {
 		return nil, usageError{err}
@@ -102,30 +103,4 @@ func fromCoordinator(st *status.Status) bool {
 		}
 	}
 	return false
-}
-
-// parseState reads the state of a flag, one of those in which messages are kept.
-func parseState(name string) (halfmsg.State, error) {
-	state, err := halfmsg.ParseState(name)
-	if err == nil {
-		for _, kept := range halfmsg.Kept() {
-			if kept == state {
-				return state, nil
-			}
-		}
-	}
-	return halfmsg.None, usageError{fmt.Errorf("--state=%s names no state in which messages stand; "+
-		"write pending, sendable, abandoned, dead or acknowledged", name)}
-}
-
-func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
-	names := make([]*msghandlerv1.MessageName, 0, len(typed))
-	for _, s := range typed {
-		n, err := halfmsg.ParseName(s)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
-	}
-	return names, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -19,12 +20,12 @@ import (
 
 // selection says which messages are to be changed: those named, or those that match.
 type selection struct {
-	Names    []string `arg:"" optional:"" help:"The messages, such as orders/1001." name:"PRODUCER/ID"`
-	State    string   `help:"Instead of names: all messages in this state." placeholder:"STATE"`
-	Producer string   `help:"With --state: only those of this producer." placeholder:"NAME"`
-	Limit    int      `default:"1000" help:"With --state: how many at most."`
-	Yes      bool     `short:"y" help:"With --state: do not ask."`
-	Reason   string   `help:"Why, for the coordinator's log." placeholder:"TEXT"`
+	Names []string `arg:"" optional:"" help:"The messages, such as orders/1001; - reads them from standard input, one a line." name:"PRODUCER/ID"`
+	filterFlags
+	Limit  int    `default:"1000" help:"With --state: how many at most; 0 for all."`
+	Yes    bool   `short:"y" help:"Do not ask."`
+	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed."`
+	Reason string `help:"Why, for the coordinator's log." placeholder:"TEXT"`
 }
 
 type retryCommand struct {
@@ -36,13 +37,17 @@ type retryCommand struct {
 func (c *retryCommand) Run(ctx context.Context, s *session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Retry", done: "retried",
-		send: func(ctx context.Context, a *admin, w *wanted) (answer, error) {
-			response, err := call(ctx, a, a.client.RetryMessages, &msghandlerv1.RetryMessagesRequest{
-				Names: w.names, State: w.state, Producer: w.producer, Limit: w.limit, Reason: c.Reason,
-			})
-			return answer{response.GetRetried(), response.GetMore(), response.GetOutcomes()}, err
+		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
+			response, err := call(ctx, a, a.client.RetryMessages, r)
+			return answer{response.GetRetried(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
 	}.run(ctx, s)
+}
+
+// Help says what --help says below the usage.
+func (c *retryCommand) Help() string {
+	return `A pending message is confirmed at once and a sendable one published at once. Names are changed at once; of a filter the messages are counted first,
+and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
 }
 
 type discardCommand struct {
@@ -54,43 +59,43 @@ type discardCommand struct {
 func (c *discardCommand) Run(ctx context.Context, s *session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded",
-		send: func(ctx context.Context, a *admin, w *wanted) (answer, error) {
+		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
 			response, err := call(ctx, a, a.client.DiscardMessages, &msghandlerv1.DiscardMessagesRequest{
-				Names: w.names, State: w.state, Producer: w.producer, Limit: w.limit, Reason: c.Reason,
+				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
+				Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
+				PageToken: r.GetPageToken(),
 			})
-			return answer{response.GetDiscarded(), response.GetMore(), response.GetOutcomes()}, err
+			return answer{response.GetDiscarded(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
 	}.run(ctx, s)
 }
 
-// change is what retry and discard have in common.
+// Help says what --help says below the usage.
+func (c *discardCommand) Help() string {
+	return `What is discarded is gone, and stands in the coordinator's log with who and why. Names are changed at once; of a filter the messages are counted first,
+and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+}
+
+// change is what retry and discard have in common. Their requests have the same fields; send gets those of a retry.
 type change struct {
 	adminFlags
 	selection
 	verb, done string
-	send       func(ctx context.Context, a *admin, w *wanted) (answer, error)
+	send       func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
 }
 
 // answer is what became of one request.
 type answer struct {
 	changed  int64
-	more     bool
+	next     string // where to go on, where more may match
 	outcomes []*msghandlerv1.Outcome
-}
-
-// wanted is one request: names, or a filter.
-type wanted struct {
-	names    []*msghandlerv1.MessageName
-	state    msghandlerv1.State
-	producer string
-	limit    int32
 }
 
 func (c change) run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	names, err := parseNames(c.Names)
+	names, err := c.names(s)
 	if err != nil {
 		return err
 	}
@@ -107,33 +112,49 @@ func (c change) run(ctx context.Context, s *session) error {
 
 func (c change) check() error {
 	switch {
-	case len(c.Names) > 0 && (c.State != "" || c.Producer != ""):
-		return usageError{errors.New("give either names or --state and --producer, not both")}
+	case len(c.Names) > 0 && c.filterFlags != filterFlags{}:
+		return usageError{errors.New("give either names or --state and what goes with it, not both")}
 	case len(c.Names) == 0 && c.State == "":
-		return usageError{errors.New("which messages? Name them (orders/1001), or give --state")}
-	case c.Limit < 1:
-		return usageError{fmt.Errorf("--limit=%d: at least one", c.Limit)}
+		return usageError{errors.New("which messages? Name them (orders/1001), give - to read names from standard input, or give --state")}
+	case c.Limit < 0:
+		return usageError{fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
 	return nil
+}
+
+// names are those typed, or read from standard input: then nobody can be asked any more.
+func (c change) names(s *session) ([]*msghandlerv1.MessageName, error) {
+	if !slices.Equal(c.Names, []string{"-"}) {
+		return parseNames(c.Names)
+	}
+	names, err := readNames(s.In)
+	if err == nil && !c.Yes && !c.DryRun {
+		return nil, usageError{fmt.Errorf("%d messages are named on standard input, where nobody can be asked; "+
+			"add --yes when you are sure", len(names))}
+	}
+	return names, err
 }
 
 // byName changes the messages that were named, and says of those that could not be changed why not.
 func (c change) byName(ctx context.Context, s *session, a *admin, names []*msghandlerv1.MessageName) error {
 	var changed int64
 	var failures []error
+	far := s.progress()
 	for part := range slices.Chunk(names, maxPage) {
-		got, err := c.send(ctx, a, &wanted{names: part})
+		got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, DryRun: c.DryRun, Reason: c.Reason})
 		if err != nil {
 			failures = append(failures, err)
 			break
 		}
 		changed += got.changed
+		far.tell("%s %d of %d", c.done, changed, len(names))
 		for i, outcome := range got.outcomes {
 			if err := a.explain(status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()}).Err()); err != nil {
 				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
 			}
 		}
 	}
+	far.end()
 	return errors.Join(c.tell(s, changed, false), errors.Join(failures...))
 }
 
@@ -143,55 +164,60 @@ func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 	if err != nil {
 		return err
 	}
-	if !c.Yes {
+	if !c.Yes && !c.DryRun {
 		agreed, err := c.ask(ctx, s, a, state)
 		if err != nil || !agreed {
 			return err
 		}
 	}
-	var changed int64
-	more := true
-	for more && changed < int64(c.Limit) {
-		var got answer
-		w := &wanted{state: msghandlerv1.State(state), producer: c.Producer}
-		w.limit = int32(min(int64(c.Limit)-changed, maxPage)) //nolint:gosec // at most maxPage
-		if got, err = c.send(ctx, a, w); err != nil {
-			return errors.Join(c.tell(s, changed, true), err)
-		}
-		changed += got.changed
-		more = got.more
-		// Retried messages of some states match again: one round is all that such a filter can do.
-		if got.changed < int64(w.limit) || !c.leaves(state) {
-			break
-		}
+	changed, more, err := c.matching(ctx, s, a, state, c.DryRun)
+	if err != nil && c.DryRun {
+		return err
 	}
-	return c.tell(s, changed, more)
+	return errors.Join(c.tell(s, changed, more || err != nil), err)
 }
 
-// leaves says whether a message that was changed no longer matches its state.
-func (c change) leaves(state halfmsg.State) bool {
-	event := halfmsg.EventDiscard
-	if c.done == "retried" {
-		event = halfmsg.EventRetry
+// matching changes the messages that match, or counts them in a dry run, page after page.
+func (c change) matching(ctx context.Context, s *session, a *admin, state halfmsg.State, dry bool) (int64, bool, error) {
+	limit := int64(c.Limit)
+	if limit == 0 {
+		limit = math.MaxInt64
 	}
-	to, _ := halfmsg.Next(state, event)
-	return to != state
+	done := c.done
+	if dry {
+		done = "counted"
+	}
+	request := &msghandlerv1.RetryMessagesRequest{
+		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, MinAge: c.minAge(), ErrorContains: c.Error,
+		Reason: c.Reason, DryRun: dry,
+	}
+	far := s.progress()
+	defer far.end()
+	for changed := int64(0); ; {
+		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
+		got, err := c.send(ctx, a, request)
+		changed += got.changed
+		if request.PageToken = got.next; err != nil || got.next == "" || changed >= limit {
+			return changed, got.next != "", err
+		}
+		far.tell("%s %d %s messages", done, changed, state)
+	}
 }
 
 // ask shows how many messages match and asks whether to go on.
 func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.State) (bool, error) {
 	if !isTerminal(s.In) {
-		return false, usageError{errors.New("there is no terminal to ask on; add --yes when you are sure")}
+		return false, usageError{errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count")}
 	}
-	found, err := a.list(ctx, state, c.Producer, c.Limit)
+	count, more, err := c.matching(ctx, s, a, state, true)
 	if err != nil {
 		return false, err
 	}
 	of := ""
-	if c.Producer != "" {
-		of = " of " + c.Producer
+	if more {
+		of = "the first "
 	}
-	_, _ = fmt.Fprintf(s.Err, "%s %d %s messages%s? [y/N] ", c.verb, len(found), state, of)
+	fmt.Fprintf(s.Err, "%s %s%d %s messages%s? [y/N] ", c.verb, of, count, state, c.filterFlags.String())
 	answer, err := bufio.NewReader(s.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
@@ -203,17 +229,18 @@ func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.Sta
 	return true, nil
 }
 
-// tell prints what was done.
+// tell prints what was done, or would be.
 func (c change) tell(s *session, changed int64, more bool) error {
-	if c.Output == outputJSON {
-		return s.printJSON(map[string]any{c.done: changed, "more": more})
-	}
+	document := map[string]any{c.done: changed, "more": more}
 	text := fmt.Sprintf("%s %d", c.done, changed)
+	if c.DryRun {
+		document["dry_run"] = true
+		text = fmt.Sprintf("%d would be %s", changed, c.done)
+	}
 	if more {
 		text += "; more match, run it again or raise --limit"
 	}
-	_, err := fmt.Fprintln(s.Out, text)
-	return err
+	return s.printDocument(c.Output, document, func() [][]string { return [][]string{{text}} })
 }
 
 // isTerminal says whether there is a person at the other end of an input or output.

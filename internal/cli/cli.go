@@ -36,16 +36,22 @@ type Process struct {
 type commands struct {
 	Config string `help:"YAML file with the configuration (also: MSGHANDLER_CONFIG)." placeholder:"FILE" type:"path"`
 
-	Serve   serveCommand   `cmd:"" help:"Run the coordinator."`
-	Demo    demoCommand    `cmd:"" help:"Tell the whole story on this terminal, with nothing installed."`
-	Stats   statsCommand   `cmd:"" help:"Count the messages of each state."`
-	List    listCommand    `cmd:"" help:"List messages, oldest first."`
-	Show    showCommand    `cmd:"" help:"Show one message."`
-	Retry   retryCommand   `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
-	Discard discardCommand `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
-	Dlq     dlqCommand     `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
-	Doctor  doctorCommand  `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
-	Version versionCommand `cmd:"" help:"Say what this is."`
+	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
+	Demo    demoCommand           `cmd:"" help:"Tell the whole story on this terminal, with nothing installed."`
+	Stats   statsCommand          `cmd:"" help:"Count the messages of each state."`
+	Top     topCommand            `cmd:"" help:"Watch states, rates and what is in trouble, on a terminal."`
+	Tail    tailCommand           `cmd:"" help:"Tell what a coordinator does with messages, as it happens."`
+	List    listCommand           `cmd:"" help:"List messages, oldest first."`
+	Show    showCommand           `cmd:"" help:"Show one message."`
+	Retry   retryCommand          `cmd:"" help:"Make messages due now: dead ones are published again, abandoned ones confirmed again."`
+	Discard discardCommand        `cmd:"" help:"Remove pending, abandoned or dead messages for good."`
+	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
+	Doctor  doctorCommand         `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
+	Verify  verifyProducerCommand `cmd:"" name:"verify-producer" help:"Ask a running producer all that the contract allows, and say where it breaks it."`
+	Version versionCommand        `cmd:"" help:"Say what this is."`
+
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands: completion bash, zsh or fish."`
+	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
 }
 
 const description = `A coordinator for half messages: a producer stores a message before its local transaction, and the coordinator
@@ -57,13 +63,9 @@ type usageError struct{ error }
 // Run runs what was typed and returns the exit status. When the context ends, a command that serves stops as it does on
 // SIGTERM.
 func Run(ctx context.Context, p Process) int {
-	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand()}
 	helped := false
-	parser, err := kong.New(typed,
-		kong.Name("msghandler"), kong.Description(description), kong.Writers(p.Out, p.Err),
-		kong.Exit(func(int) { helped = true }), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
+	parser, typed, err := newParser(kong.Writers(p.Out, p.Err), kong.Exit(func(int) { helped = true }),
+		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		return p.fail(fmt.Errorf("the command line is broken: %w", err))
 	}
@@ -74,7 +76,15 @@ func Run(ctx context.Context, p Process) int {
 	case err != nil:
 		return p.fail(usageError{fmt.Errorf("%w; try: msghandler --help", err)})
 	}
-	return p.fail(command.Run(&session{Process: p, config: typed.Config}))
+	return p.fail(command.Run(&session{Process: p, config: typed.Config, grammar: parser.Model.Node}))
+}
+
+// newParser makes the parser of all that can be typed, and what it fills.
+func newParser(options ...kong.Option) (*kong.Kong, *commands, error) {
+	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand()}
+	parser, err := kong.New(typed, append(options, kong.Name("msghandler"), kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}))...)
+	return parser, typed, err
 }
 
 // fail tells an error and returns its exit status; nil is none.
@@ -99,4 +109,6 @@ type session struct {
 	Process
 	// config is the value of --config.
 	config string
+	// grammar is all that can be typed.
+	grammar *kong.Node
 }

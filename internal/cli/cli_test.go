@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli"
@@ -103,7 +104,7 @@ func (c *coordinator) GetMessage(
 func (c *coordinator) ListMessages(
 	_ context.Context, r *msghandlerv1.ListMessagesRequest,
 ) (*msghandlerv1.ListMessagesResponse, error) {
-	if err := c.note("list %s %s %d from %q", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken()); err != nil {
+	if err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r)); err != nil {
 		return nil, err
 	}
 	found := c.find(r.GetState(), r.GetProducer())
@@ -131,15 +132,15 @@ func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (
 func (c *coordinator) RetryMessages(
 	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	n, outcomes, err := c.changed("retry", r)
-	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: outcomes}, err
+	n, next, outcomes, err := c.changed("retry", r)
+	return &msghandlerv1.RetryMessagesResponse{Retried: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
 }
 
 func (c *coordinator) DiscardMessages(
 	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
 ) (*msghandlerv1.DiscardMessagesResponse, error) {
-	n, outcomes, err := c.changed("discard", r)
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: n, Outcomes: outcomes}, err
+	n, next, outcomes, err := c.changed("discard", r)
+	return &msghandlerv1.DiscardMessagesResponse{Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
 }
 
 // change is what both requests have.
@@ -149,18 +150,56 @@ type change interface {
 	GetProducer() string
 	GetLimit() int32
 	GetReason() string
+	GetExchange() string
+	GetMinAge() *durationpb.Duration
+	GetErrorContains() string
+	GetDryRun() bool
+	GetPageToken() string
 }
 
-func (c *coordinator) changed(what string, r change) (int64, []*msghandlerv1.Outcome, error) {
+// filters says what a request asks for beside state and producer.
+func filters(r interface {
+	GetExchange() string
+	GetMinAge() *durationpb.Duration
+	GetErrorContains() string
+},
+) (text string) {
+	if r.GetExchange() != "" {
+		text += " to " + r.GetExchange()
+	}
+	if r.GetMinAge() != nil {
+		text += " older " + r.GetMinAge().AsDuration().String()
+	}
+	if r.GetErrorContains() != "" {
+		text += " error " + r.GetErrorContains()
+	}
+	return text
+}
+
+func (c *coordinator) changed(what string, r change) (int64, string, []*msghandlerv1.Outcome, error) {
+	if r.GetDryRun() {
+		what = "would " + what
+	}
 	if len(r.GetNames()) == 0 {
-		err := c.note("%s %s %s %d %s", what, r.GetState(), r.GetProducer(), r.GetLimit(), r.GetReason())
-		return int64(min(len(c.find(r.GetState(), r.GetProducer())), int(r.GetLimit()))), nil, err
+		err := c.note("%s %s %s %d %s", what, r.GetState(), r.GetProducer(), r.GetLimit(), r.GetReason()+filters(r))
+		from := 0
+		if r.GetPageToken() != "" {
+			if _, err := fmt.Sscan(r.GetPageToken(), &from); err != nil {
+				return 0, "", nil, err
+			}
+		}
+		found := len(c.find(r.GetState(), r.GetProducer()))
+		next, to := "", min(found, from+int(r.GetLimit()))
+		if to < found {
+			next = fmt.Sprint(to)
+		}
+		return int64(to - from), next, nil, err
 	}
 	var n int64
 	var outcomes []*msghandlerv1.Outcome
 	for _, name := range r.GetNames() {
 		if err := c.note("%s %s/%s", what, name.GetProducer(), name.GetId()); err != nil {
-			return n, outcomes, err
+			return n, "", outcomes, err
 		}
 		outcome := &msghandlerv1.Outcome{Code: int32(codes.NotFound), Error: "no such message"}
 		for _, record := range c.records {
@@ -176,7 +215,7 @@ func (c *coordinator) changed(what string, r change) (int64, []*msghandlerv1.Out
 		}
 		outcomes = append(outcomes, outcome)
 	}
-	return n, outcomes, nil
+	return n, "", outcomes, nil
 }
 
 // ran is what a command left behind.
@@ -185,10 +224,13 @@ type ran struct {
 	out, err string
 }
 
-func run(env []string, args ...string) ran {
+func run(env []string, args ...string) ran { return runWith("", env, args...) }
+
+// runWith runs a command with something on its standard input.
+func runWith(in string, env []string, args ...string) ran {
 	var out, errs bytes.Buffer
 	code := cli.Run(context.Background(), cli.Process{
-		Args: args, Env: env, In: strings.NewReader(""), Out: &out, Err: &errs,
+		Args: args, Env: env, In: strings.NewReader(in), Out: &out, Err: &errs,
 	})
 	return ran{code, out.String(), errs.String()}
 }

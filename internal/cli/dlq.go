@@ -24,7 +24,7 @@ type dlqFlags struct {
 	AMQPURL string        `name:"amqp.url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
 	Queue   string        `required:"" help:"The dead-letter queue, such as payments.dead." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
-	Output  string        `default:"table" enum:"table,json" help:"table for people, json for programs."`
+	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // letters runs work on the queue, and puts its error into words for the one who typed.
@@ -90,25 +90,25 @@ func (c *dlqListCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if c.Output == outputJSON {
-			letters := make([]letter, len(found))
-			for i, l := range found {
-				letters[i] = newLetter(l)
-			}
-			return s.printJSON(map[string]any{"letters": letters})
+		letters := make([]letter, len(found))
+		for i, l := range found {
+			letters[i] = newLetter(l)
 		}
-		if len(found) == 0 {
-			_, err := fmt.Fprintln(s.Out, "no dead letters")
-			return err
-		}
-		rows := [][]string{{"MESSAGE", "QUEUE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
-		for _, l := range found {
-			rows = append(rows, []string{
-				l.Producer + "/" + l.ID, l.Queue, strconv.Itoa(l.Retries), l.Exchange, l.RoutingKey, shorten(l.Reason),
-			})
-		}
-		return s.printTable(rows)
+		return s.printDocument(c.Output, map[string]any{"letters": letters}, func() [][]string { return letterRows(letters) })
 	})
+}
+
+func letterRows(letters []letter) [][]string {
+	if len(letters) == 0 {
+		return [][]string{{"no dead letters"}}
+	}
+	rows := [][]string{{"MESSAGE", "QUEUE", "RETRIES", "EXCHANGE", "ROUTING KEY", "REASON"}}
+	for _, l := range letters {
+		rows = append(rows, []string{
+			l.Producer + "/" + l.ID, l.Queue, strconv.Itoa(l.Retries), l.Exchange, l.RoutingKey, shorten(l.Reason),
+		})
+	}
+	return rows
 }
 
 type dlqShowCommand struct {
@@ -123,25 +123,25 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if c.Output == outputJSON {
-			return s.printJSON(newLetter(l))
-		}
-		if err := s.printTable([][]string{
-			{"message", l.Producer + "/" + l.ID},
-			{"queue", l.Queue},
-			{"exchange", l.Exchange},
-			{"routing key", l.RoutingKey},
-			{"reason", l.Reason},
-			{"first cause", l.FirstCause},
-			{"first failed", l.FirstFailedAt},
-			{"retries", strconv.Itoa(l.Retries)},
-			{"body", fmt.Sprintf("%d bytes", len(l.Body))},
-		}); err != nil {
+		if err := s.printDocument(c.Output, newLetter(l), func() [][]string { return describeLetter(l) }); err != nil {
 			return err
 		}
-		_, err = fmt.Fprint(s.Out, preview(l.Body))
-		return err
+		return s.printBody(c.Output, l.Body)
 	})
+}
+
+func describeLetter(l consumer.Letter) [][]string {
+	return [][]string{
+		{"message", l.Producer + "/" + l.ID},
+		{"queue", l.Queue},
+		{"exchange", l.Exchange},
+		{"routing key", l.RoutingKey},
+		{"reason", l.Reason},
+		{"first cause", l.FirstCause},
+		{"first failed", l.FirstFailedAt},
+		{"retries", strconv.Itoa(l.Retries)},
+		{"body", fmt.Sprintf("%d bytes", len(l.Body))},
+	}
 }
 
 type dlqReplayCommand struct {
@@ -182,11 +182,9 @@ func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
 
 // tell prints what was done.
 func (f *dlqFlags) tell(s *session, done string, n int) error {
-	if f.Output == outputJSON {
-		return s.printJSON(map[string]any{done: n})
-	}
-	_, err := fmt.Fprintln(s.Out, done, n)
-	return err
+	return s.printDocument(f.Output, map[string]any{done: n}, func() [][]string {
+		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
+	})
 }
 
 // missing says that some of those that were named are not there.

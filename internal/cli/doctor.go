@@ -16,7 +16,7 @@ type doctorCommand struct {
 	Producer map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
 	Server   string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout  time.Duration     `default:"10s" help:"How long one part may be looked at."`
-	Output   string            `default:"table" enum:"table,json" help:"table for people, json for programs."`
+	Output   string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 
 	kong.Plugins
 	flags *configFlags
@@ -27,10 +27,17 @@ func newDoctorCommand() doctorCommand {
 	return doctorCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
 }
 
+// Help says what --help says below the usage.
+func (c *doctorCommand) Help() string {
+	return `It changes nothing: Redis is only read, the one message that it publishes can reach no queue, and producers are asked about
+an id that cannot exist, of which they must not say COMMITTED. Give it the configuration that the coordinator has. The exit
+status is 1 when there is trouble, and 0 otherwise: warnings are no failure. docs/operations.md explains each finding by name.`
+}
+
 // errTrouble is the end of an examination that found trouble.
 var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
 
-// Run examines everything and fails when there is trouble. Warnings alone are no failure.
+// Run examines everything and fails when there is trouble.
 func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	settings, err := s.load(c.flags.given())
 	if err != nil {
@@ -40,11 +47,28 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return usageError{err}
 	}
+	stop := s.progress().during("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Producers: c.Producer, Timeout: c.Timeout,
 	})
-	if err := s.printFindings(found, c.Output); err != nil {
-		return err
+	stop()
+	return s.printFindings(found, c.Output)
+}
+
+// finding is one finding for programs.
+type finding struct {
+	Area     string `json:"area"`
+	Name     string `json:"name,omitempty"`
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Why      string `json:"why,omitempty"`
+	Remedy   string `json:"remedy,omitempty"`
+}
+
+// printFindings prints what was found, and fails when there is trouble. Warnings alone are no failure.
+func (s *session) printFindings(found []doctor.Finding, output string) error {
+	if err := s.printDocument(output, findingsOf(found), func() [][]string { return rowsOf(found) }); err != nil {
+		return fmt.Errorf("print findings: %w", err)
 	}
 	if doctor.Worst(found) == doctor.Trouble {
 		return errTrouble
@@ -52,32 +76,20 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// finding is one finding for programs.
-type finding struct {
-	Area     string `json:"area"`
-	Severity string `json:"severity"`
-	What     string `json:"what"`
-	Why      string `json:"why,omitempty"`
-	Remedy   string `json:"remedy,omitempty"`
+func findingsOf(found []doctor.Finding) []finding {
+	all := make([]finding, len(found))
+	for i, f := range found {
+		all[i] = finding{f.Area, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
+	}
+	return all
 }
 
-func (s *session) printFindings(found []doctor.Finding, output string) error {
-	if output == outputJSON {
-		all := make([]finding, len(found))
-		for i, f := range found {
-			all[i] = finding{f.Area, f.Severity.String(), f.What, f.Why, f.Remedy}
-		}
-		return s.printJSON(all)
-	}
-	var rows [][]string
+func rowsOf(found []doctor.Finding) (rows [][]string) {
 	for _, f := range found {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		if f.Severity != doctor.OK {
-			rows = append(rows, []string{"", "", "why: " + f.Why}, []string{"", "", "do:  " + f.Remedy})
+			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy}, []string{"", "", "name: " + f.Name})
 		}
 	}
-	if err := s.printTable(rows); err != nil {
-		return fmt.Errorf("print findings: %w", err)
-	}
-	return nil
+	return rows
 }

@@ -8,53 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-type statsCommand struct {
-	adminFlags
-}
-
-// stateStats is one state of stats as --output json prints it.
-type stateStats struct {
-	State    string     `json:"state"`
-	Count    int64      `json:"count"`
-	OldestAt *time.Time `json:"oldest_at,omitempty"`
-}
-
-// Run prints how many messages stand in each state.
-func (c *statsCommand) Run(ctx context.Context, s *session) error {
-	a, err := c.connect(s)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	response, err := call(ctx, a, a.client.GetStats, &msghandlerv1.GetStatsRequest{})
-	if err != nil {
-		return err
-	}
-	if c.Output == outputJSON {
-		states := []stateStats{}
-		for _, st := range response.GetStates() {
-			states = append(states, stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime())})
-		}
-		return s.printJSON(map[string]any{"states": states})
-	}
-	rows := [][]string{{"STATE", "COUNT", "OLDEST"}}
-	for _, st := range response.GetStates() {
-		rows = append(rows, []string{
-			stateName(st.GetState()), strconv.FormatInt(st.GetCount(), 10), ageOf(st.GetOldestCreateTime(), time.Now()),
-		})
-	}
-	return s.printTable(rows)
-}
-
 type listCommand struct {
 	adminFlags
-	State    string `help:"Only messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
-	Producer string `help:"Only messages of this producer." placeholder:"NAME"`
-	Limit    int    `default:"100" help:"How many at most."`
+	filterFlags
+	Limit int  `default:"100" help:"How many at most."`
+	Names bool `help:"Only the names, one a line, for retry - and discard -."`
 }
 
 // Run prints messages, those of each state oldest first.
@@ -62,53 +23,64 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	states := halfmsg.Kept()
-	slices.Sort(states)
-	if c.State != "" {
-		state, err := parseState(c.State)
-		if err != nil {
-			return err
-		}
-		states = []halfmsg.State{state}
+	states, err := c.states()
+	if err != nil {
+		return err
 	}
 	a, err := c.connect(s)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	far := s.progress()
 	var records []*msghandlerv1.MessageRecord
-	for _, state := range states {
-		found, err := a.list(ctx, state, c.Producer, c.Limit-len(records))
+	for _, state := range slices.Sorted(slices.Values(states)) {
+		found, err := a.list(ctx, state, &c.filterFlags, c.Limit-len(records), far)
 		if err != nil {
 			return err
 		}
 		records = append(records, found...)
 	}
+	far.end()
 	return c.print(s, records)
 }
 
 func (c *listCommand) print(s *session, records []*msghandlerv1.MessageRecord) error {
-	if c.Output == outputJSON {
-		messages := []record{}
-		for _, r := range records {
-			messages = append(messages, newRecord(r))
+	messages := make([]record, len(records))
+	for i, r := range records {
+		messages[i] = newRecord(r)
+	}
+	return s.printDocument(c.Output, map[string]any{"messages": messages}, func() [][]string {
+		if c.Names {
+			return nameRows(messages)
 		}
-		return s.printJSON(map[string]any{"messages": messages})
+		return messageRows(records, time.Now())
+	})
+}
+
+func nameRows(messages []record) [][]string {
+	rows := make([][]string, len(messages))
+	for i, m := range messages {
+		rows[i] = []string{m.name()}
 	}
+	return rows
+}
+
+var listHeader = []string{"MESSAGE", "STATE", "CREATED", "DUE", "ATTEMPTS", "EXCHANGE", "ROUTING KEY", "LAST ERROR"}
+
+func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]string {
 	if len(records) == 0 {
-		_, err := fmt.Fprintln(s.Out, "no messages")
-		return err
+		return [][]string{{"no messages"}}
 	}
-	now := time.Now()
-	rows := [][]string{{"MESSAGE", "STATE", "CREATED", "DUE", "ATTEMPTS", "EXCHANGE", "ROUTING KEY", "LAST ERROR"}}
+	rows := [][]string{slices.Clone(listHeader)}
 	for _, r := range records {
 		m := newRecord(r)
 		rows = append(rows, []string{
-			m.Producer + "/" + m.ID, m.State, ageOf(r.GetCreateTime(), now), ageOf(r.GetDueTime(), now),
+			m.name(), m.State, ageOf(r.GetCreateTime(), now), ageOf(r.GetDueTime(), now),
 			strconv.Itoa(int(m.ConfirmAttempts + m.PublishAttempts)), m.Exchange, m.RoutingKey, shorten(m.LastError),
 		})
 	}
-	return s.printTable(rows)
+	return rows
 }
 
 // shorten cuts an error so that a line stays a line; show has the whole.
@@ -118,37 +90,6 @@ func shorten(s string) string {
 		return string(runes[:most-3]) + "..."
 	}
 	return s
-}
-
-// maxPage is the largest page a coordinator gives.
-const maxPage = 1000
-
-// list reads up to limit messages, page by page. A message may be on two pages when it moves meanwhile; it is given once.
-func (a *admin) list(
-	ctx context.Context, state halfmsg.State, producer string, limit int,
-) ([]*msghandlerv1.MessageRecord, error) {
-	var records []*msghandlerv1.MessageRecord
-	seen := map[string]bool{}
-	token := ""
-	for len(records) < limit {
-		response, err := call(ctx, a, a.client.ListMessages, &msghandlerv1.ListMessagesRequest{
-			State: msghandlerv1.State(state), Producer: producer, PageToken: token,
-			PageSize: int32(min(limit-len(records), maxPage)), //nolint:gosec // at most maxPage
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range response.GetRecords() {
-			if name := r.GetProducer() + "/" + r.GetMessage().GetId(); !seen[name] && len(records) < limit {
-				seen[name] = true
-				records = append(records, r)
-			}
-		}
-		if token = response.GetNextPageToken(); token == "" {
-			break
-		}
-	}
-	return records, nil
 }
 
 type showCommand struct {
@@ -177,12 +118,9 @@ func (c *showCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if c.Output == outputJSON {
-		return s.printJSON(newRecord(response.GetRecord()))
-	}
-	if err := s.printTable(describe(response.GetRecord(), time.Now())); err != nil {
+	m := response.GetRecord()
+	if err := s.printDocument(c.Output, newRecord(m), func() [][]string { return describe(m, time.Now()) }); err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(s.Out, preview(response.GetRecord().GetMessage().GetBody()))
-	return err
+	return s.printBody(c.Output, m.GetMessage().GetBody())
 }

@@ -2,13 +2,56 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
+
+// The forms of --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+// printDocument prints a document for programs, or the rows for people. The names in both documents are those of its JSON.
+func (s *session) printDocument(output string, document any, rows func() [][]string) error {
+	switch output {
+	case outputJSON:
+		return s.printJSON(document)
+	case outputYAML:
+		return s.printYAML(document)
+	}
+	return s.printTable(rows())
+}
+
+// printYAML prints one document. All JSON is YAML, so what JSON says is read as it and written in blocks.
+func (s *session) printYAML(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return err
+	}
+	inBlocks(&document)
+	encoder := yaml.NewEncoder(s.Out)
+	encoder.SetIndent(2)
+	return errors.Join(encoder.Encode(&document), encoder.Close())
+}
+
+func inBlocks(n *yaml.Node) {
+	n.Style = 0
+	for _, child := range n.Content {
+		inBlocks(child)
+	}
+}
 
 // printJSON prints one document.
 func (s *session) printJSON(v any) error {

@@ -64,6 +64,8 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 	return out
 }
 
+func (r *record) name() string { return r.Producer + "/" + r.ID }
+
 // final says whether only a trace of the message is left.
 func (r *record) final() bool {
 	state, err := halfmsg.ParseState(r.State)
@@ -116,6 +118,15 @@ const (
 	previewText  = 1024
 	previewBytes = 256
 )
+
+// printBody prints the beginning of a body under a table for people; documents hold the whole of it.
+func (s *session) printBody(output string, body []byte) error {
+	if output == outputJSON || output == outputYAML {
+		return nil
+	}
+	_, err := fmt.Fprint(s.Out, preview(body))
+	return err
+}
 
 // preview gives the beginning of a body: as it is when it is text, as a hex dump when it is not.
 func preview(body []byte) string {

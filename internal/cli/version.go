@@ -10,17 +10,15 @@ import (
 var version string
 
 type versionCommand struct {
-	Output string `default:"table" enum:"table,json" help:"table for people, json for programs."`
+	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
 // Run prints the version.
 func (c *versionCommand) Run(s *session) error {
 	b := readBuild()
-	if c.Output == outputJSON {
-		return s.printJSON(b)
-	}
-	_, err := fmt.Fprintf(s.Out, "msghandler %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
-	return err
+	return s.printDocument(c.Output, b, func() [][]string {
+		return [][]string{{fmt.Sprintf("msghandler %s (%s, %s/%s)", b.Version, b.Go, b.OS, b.Arch)}}
+	})
 }
 
 // build is what runs.

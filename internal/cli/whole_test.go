@@ -91,6 +91,9 @@ func TestTheCommandsOnARealCoordinator(t *testing.T) {
 	env := []string{"MSGHANDLER_SERVER=" + addr}
 	run(env, "stats").want(t, 0, "pending        3 ", "")
 	run(env, "list", "--state=pending", "--producer=orders").want(t, 0, "orders/2 ", "")
+	run(env, "list", "--state=pending", "--exchange=elsewhere").want(t, 0, "no messages\n", "")
+	run(env, "list", "--state=pending", "--older-than=1h").want(t, 0, "no messages\n", "")
+	run(env, "discard", "--state=pending", "--limit=0", "-n").want(t, 0, "3 would be discarded\n", "")
 	run(env, "show", "orders/1").want(t, 0, "order 1\n", "")
 	run(env, "show", "orders/9").want(t, 3, "", "orders/9")
 	run(env, "retry", "orders/1", "orders/9").want(t, 3, "retried 1\n", "orders/9")

@@ -148,3 +148,32 @@ func checkTarget(s string) error {
 	}
 	return nil
 }
+
+// checkWebhook takes an absolute URL, and nothing at all. The URL may hold a secret, so it is not quoted.
+func checkWebhook(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("is no URL; write http://HOST/PATH or https://HOST/PATH")
+	}
+	return nil
+}
+
+// checkToken takes what may stand in a header.
+func checkToken(s string) error {
+	for _, r := range s {
+		if r <= ' ' || r > '~' {
+			return errors.New("holds what cannot stand in a header: printable ASCII without spaces only")
+		}
+	}
+	return nil
+}
+
+func checkQueue(s string) error {
+	if s == "" || len(s) > 255 {
+		return errors.New("is no queue's name; it has 1 to 255 bytes")
+	}
+	return nil
+}

@@ -24,6 +24,7 @@ type Config struct {
 	Done           Done
 	Sweep          Sweep
 	Limits         Limits
+	Events         Events
 	Shutdown       Shutdown
 	Log            Log
 	// Producers holds what is set for single producers, by their names.
@@ -38,7 +39,8 @@ type GRPC struct {
 
 // HTTP is the door of the console.
 type HTTP struct {
-	Addr string
+	Addr     string
+	ReadOnly bool
 }
 
 // Redis is the store.
@@ -118,6 +120,18 @@ type Limits struct {
 	Body       Size
 	Waiting    int
 	Unfinished int
+}
+
+// Events is what people are told of, and where.
+type Events struct {
+	Webhook          string
+	WebhookToken     string
+	Gather           time.Duration
+	Sendable         int
+	SendableAge      time.Duration
+	Queues           []string
+	QueueMessages    int
+	DeadLetterQueues []string
 }
 
 // Shutdown is the end of the process.

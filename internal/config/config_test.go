@@ -36,9 +36,12 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 		Done:           config.Done{Retention: 10 * time.Minute},
 		Sweep:          config.Sweep{Schedule: "@every 10s"},
 		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000, Unfinished: 1000000},
-		Shutdown:       config.Shutdown{Grace: 20 * time.Second},
-		Log:            config.Log{Level: "info", Format: "text"},
-		Producers:      map[string]config.Producer{},
+		Events: config.Events{
+			Gather: time.Second, Sendable: 1000, SendableAge: time.Minute, QueueMessages: 1000,
+		},
+		Shutdown:  config.Shutdown{Grace: 20 * time.Second},
+		Log:       config.Log{Level: "info", Format: "text"},
+		Producers: map[string]config.Producer{},
 	}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
 		t.Errorf("defaults differ (-want +got):\n%s", diff)

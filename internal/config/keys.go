@@ -62,7 +62,8 @@ func Keys() []Key {
 func (c *Config) keys() []Key {
 	return slices.Concat(
 		c.GRPC.keys(), c.HTTP.keys(), c.Redis.keys(), c.AMQP.keys(), c.Callbacks.keys(), c.Confirm.keys(), c.Send.keys(),
-		c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Sweep.keys(), c.Limits.keys(), c.Shutdown.keys(),
+		c.Submit.keys(), c.DeleteBusiness.keys(), c.Done.keys(), c.Sweep.keys(), c.Limits.keys(), c.Events.keys(),
+		c.Shutdown.keys(),
 		c.Log.keys(),
 	)
 }
@@ -81,10 +82,16 @@ func (g *GRPC) keys() []Key {
 }
 
 func (h *HTTP) keys() []Key {
-	return []Key{{
-		Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
-		Meaning: "Where the console, /metrics, /healthz and /readyz listen, as host:port.",
-	}}
+	return []Key{
+		{
+			Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
+			Meaning: "Where the console, /metrics, /healthz and /readyz listen, as host:port.",
+		},
+		{
+			Name: "http.read_only", Default: "false", value: flag(&h.ReadOnly),
+			Meaning: "Let nobody retry or discard messages from the console, which has no login of its own.",
+		},
+	}
 }
 
 func (r *Redis) keys() []Key {
@@ -269,6 +276,45 @@ func (l *Limits) keys() []Key {
 			Name: "limits.unfinished", Default: "1000000", value: whole(&l.Unfinished, 1, 1_000_000_000),
 			Meaning: "How many unfinished messages (PENDING, SENDABLE, ABANDONED and DEAD) one producer may have in Redis, " +
 				"counted by shard and so roughly. Past it its SendHalfMessage gets RESOURCE_EXHAUSTED.",
+		},
+	}
+}
+
+func (e *Events) keys() []Key {
+	return []Key{
+		{
+			Name: "events.webhook", Secret: true, value: text(&e.Webhook, checkWebhook),
+			Meaning: "Where events are posted as JSON, as http:// or https://: messages that became ABANDONED or DEAD, " +
+				"breakers, trouble with Redis, backlogs. None: they are only logged and counted.",
+		},
+		{
+			Name: "events.webhook_token", Secret: true, value: text(&e.WebhookToken, checkToken),
+			Meaning: "Sent to the webhook as Authorization: Bearer.",
+		},
+		{
+			Name: "events.gather", Default: "1s", value: duration(&e.Gather, 10*time.Millisecond, time.Hour),
+			Meaning: "How long events are gathered before they are posted. Those that are alike are posted as one.",
+		},
+		{
+			Name: "events.sendable", Default: "1000", value: whole(&e.Sendable, 1, 1_000_000_000),
+			Meaning: "From how many SENDABLE messages on that wait for longer than events.sendable_age there is a backlog. " +
+				"Those that wait for their delay or their next try are not counted.",
+		},
+		{
+			Name: "events.sendable_age", Default: "1m", value: duration(&e.SendableAge, time.Second, 30*day),
+			Meaning: "How old such messages are, since SendHalfMessage.",
+		},
+		{
+			Name: "events.queues", value: list(&e.Queues, 0, checkQueue),
+			Meaning: "Queues of the broker whose messages are counted, on a connection of its own.",
+		},
+		{
+			Name: "events.queue_messages", Default: "1000", value: whole(&e.QueueMessages, 1, 1_000_000_000),
+			Meaning: "From how many messages on such a queue has a backlog.",
+		},
+		{
+			Name: "events.dead_letter_queues", value: list(&e.DeadLetterQueues, 0, checkQueue),
+			Meaning: "Queues of the broker in which a single message is a backlog.",
 		},
 	}
 }

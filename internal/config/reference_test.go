@@ -98,7 +98,7 @@ names with capitals, dots or dashes in the file or with ` + "`--set`" + `.
 | variable | meaning |
 |---|---|
 | ` + "`MSGHANDLER_CONFIG`" + ` | The configuration file, as ` + "`--config`" + `. |
-| ` + "`MSGHANDLER_SERVER`" + ` | The coordinator that stats, list, show, retry and discard talk to, as ` + "`--server`" + `; by default ` + "`grpc.addr`" + `. |
+| ` + "`MSGHANDLER_SERVER`" + ` | The coordinator that doctor and all commands about messages talk to, as ` + "`--server`" + `; by default ` + "`grpc.addr`" + `. |
 `
 
 func page() string {

@@ -247,6 +247,13 @@ func (f *forgetter) release(held []owner.Held, after time.Duration) {
 	f.keeper.Settle(ctx, words, ignore)
 }
 
+// pending is how many messages wait here.
+func (f *forgetter) pending() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiting
+}
+
 func (f *forgetter) closed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -62,6 +62,7 @@ func (c *Confirmer) stored(words []owner.Word, results []halfmsg.Result) (settle
 		}
 		switch w.Event {
 		case halfmsg.EventCommitted:
+			c.config.Metrics.Committed(&w.Claim)
 			if c.config.DeleteWhen == BeforePublish {
 				settled = append(settled, w.ID)
 			}
@@ -146,13 +147,27 @@ func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]hal
 	}
 	ctx, cancel := context.WithDeadline(c.calls, until)
 	defer cancel()
+	ctx, end := c.trace(ctx, l, held)
 	begun := time.Now()
 	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
-	c.config.Metrics.Confirmed(l.target.Producer, len(ids), time.Since(begun), err)
+	end(err)
+	c.config.Metrics.Confirmed(l.target.Producer, len(ids), verdicts, time.Since(begun), err)
 	if err == nil || c.calls.Err() == nil {
 		c.reached(l, err)
 	}
 	return verdicts, err
+}
+
+// trace tells the tracer of a call, where there is one.
+func (c *Confirmer) trace(ctx context.Context, l *lane, held []owner.Held) (context.Context, func(error)) {
+	if c.config.Trace == nil {
+		return ctx, func(error) {}
+	}
+	traces := make([]string, len(held))
+	for i := range held {
+		traces[i] = held[i].Trace
+	}
+	return c.config.Trace(ctx, l.target.Producer, traces)
 }
 
 // reached tells a lane's breaker how a call fared, and people when that opened or closed it.
@@ -233,7 +248,11 @@ func (c *Confirmer) handBack(held []owner.Held, submitted bool) {
 	c.keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
 		var settled []halfmsg.Claim
 		for i, w := range words {
-			if w.Event == halfmsg.EventCommitted && results[i].Err == nil && c.config.DeleteWhen == BeforePublish {
+			if w.Event != halfmsg.EventCommitted || results[i].Err != nil {
+				continue
+			}
+			c.config.Metrics.Committed(&w.Claim)
+			if c.config.DeleteWhen == BeforePublish {
 				settled = append(settled, w.Claim)
 			}
 		}

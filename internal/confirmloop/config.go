@@ -2,6 +2,7 @@ package confirmloop
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -74,6 +75,10 @@ type Config struct {
 	// 20,000.
 	DeleteBacklog int
 
+	// Trace is told of a Confirm call before it is made, with the traces of its messages; what it returns is the call's
+	// context, and what to call when it is over. May be nil.
+	Trace func(ctx context.Context, producer string, traces []string) (context.Context, func(err error))
+
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
 	// Metrics hears of calls and moves; may be nil.
@@ -83,8 +88,10 @@ type Config struct {
 // Metrics hears what a Confirmer does. Its methods must not block.
 type Metrics interface {
 	owner.Metrics
-	// Confirmed tells of one Confirm call, and whether the producer was reached.
-	Confirmed(producer string, messages int, took time.Duration, err error)
+	// Confirmed tells of one Confirm call: the verdicts, or that the producer was not reached.
+	Confirmed(producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error)
+	// Committed tells of a message whose verdict COMMITTED has just been stored. The claim must not be kept.
+	Committed(claim *halfmsg.Claim)
 	// Deleted tells of one DeleteBusiness call.
 	Deleted(producer string, markers int, took time.Duration, err error)
 	// Littered tells of markers that are left to the producer's own clean-up.
@@ -131,8 +138,9 @@ func (c Config) withDefaults() Config {
 // silence is the Metrics of those who want none.
 type silence struct{}
 
-func (silence) Settled(halfmsg.Event, string, int)          {}
-func (silence) Confirmed(string, int, time.Duration, error) {}
-func (silence) Deleted(string, int, time.Duration, error)   {}
-func (silence) Littered(string, int)                        {}
-func (silence) Paused(string, bool)                         {}
+func (silence) Settled(halfmsg.Event, string, int)                                      {}
+func (silence) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
+func (silence) Committed(*halfmsg.Claim)                                                {}
+func (silence) Deleted(string, int, time.Duration, error)                               {}
+func (silence) Littered(string, int)                                                    {}
+func (silence) Paused(string, bool)                                                     {}

@@ -106,6 +106,9 @@ func (c *Confirmer) Waiting() int {
 	return c.waiting
 }
 
+// Markers is how many markers wait in memory to be deleted.
+func (c *Confirmer) Markers() int { return c.litter.pending() + c.forgetter.pending() }
+
 // Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
 // still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
 // leases; then the context's error is returned. Offer hands everything back from now on. It may be called repeatedly.

@@ -137,9 +137,15 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 	defer h.mu.Unlock()
 	h.fates[event.String()+" "+fate] += n
 }
-func (h *house) Confirmed(string, int, time.Duration, error) {}
-func (h *house) Deleted(string, int, time.Duration, error)   {}
-func (h *house) Paused(string, bool)                         {}
+
+func (h *house) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
+
+func (h *house) Committed(*halfmsg.Claim) {}
+
+func (h *house) Deleted(string, int, time.Duration, error) {}
+
+func (h *house) Paused(string, bool) {}
+
 func (h *house) Littered(_ string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

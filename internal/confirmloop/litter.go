@@ -40,6 +40,13 @@ func newLitter(config Config, deleteBusiness func(halfmsg.Target, []string) erro
 	}
 }
 
+// pending is how many markers wait here.
+func (l *litter) pending() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
+}
+
 // add takes markers whose deletion has failed that often. It does not wait, except when the litter is closed: then they
 // are tried once, here.
 func (l *litter) add(target halfmsg.Target, ids []string, failures int) {

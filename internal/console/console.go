@@ -1,5 +1,4 @@
-// Package console is the operators' door over HTTP: a page that says how the coordinator fares, /metrics, /healthz and
-// /readyz.
+// Package console is the operators' door over HTTP: the pages, /metrics, /healthz and /readyz.
 package console
 
 import (
@@ -10,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -26,8 +28,14 @@ type Config struct {
 	Checks []Check
 	// Stats counts the messages. It is asked at most once each StatsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
+	// Owners tells who works on messages. It is asked as seldom as Stats. Default: nobody is known.
+	Owners func(ctx context.Context) (halfmsg.Owners, error)
 	// StatsInterval is how old the counts may be. Default 5s: counting costs Redis more the more messages stand.
 	StatsInterval time.Duration
+	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
+	Admin func(by string) pages.Admin
+	// ReadOnly leaves out of the pages whatever changes messages.
+	ReadOnly bool
 	// Metrics is what /metrics serves. Default: NewMetrics().
 	Metrics *Metrics
 	// Logger gets what goes wrong while serving. Default slog.Default().
@@ -55,6 +63,8 @@ const (
 type Console struct {
 	config   Config
 	stats    *stats
+	ring     history.Ring
+	pages    *pages.Pages
 	server   *http.Server
 	stopping atomic.Bool
 }
@@ -63,11 +73,23 @@ type Console struct {
 func New(config Config) *Console {
 	config.StatsInterval = cmp.Or(config.StatsInterval, 5*time.Second)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Owners == nil {
+		config.Owners = func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil }
+	}
+	if config.Admin == nil {
+		config.Admin = func(string) pages.Admin { return nil }
+	}
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
 	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval)}
 	config.Metrics.registry.MustRegister(c.stats)
+	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: config.StatsInterval}
+	c.pages = pages.New(pages.Config{
+		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, Admin: config.Admin,
+		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
+		Stats: c.stats.get, Owners: owners.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
+	})
 	c.server = &http.Server{
 		Handler:           c.routes(),
 		ReadHeaderTimeout: headerTimeout,
@@ -82,7 +104,7 @@ func New(config Config) *Console {
 
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", c.page)
+	c.pages.Register(mux)
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", c.ready)
 	mux.Handle("GET /metrics", c.config.Metrics.handler())
@@ -91,6 +113,11 @@ func (c *Console) routes() http.Handler {
 
 // Serve answers requests until Stop. It returns nil after Stop.
 func (c *Console) Serve(listener net.Listener) error {
+	ctx, end := context.WithCancel(context.Background())
+	var sampling sync.WaitGroup
+	sampling.Go(func() { c.sample(ctx) })
+	defer sampling.Wait()
+	defer end()
 	if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("console: %w", err)
 	}

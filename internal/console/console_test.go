@@ -140,9 +140,9 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
-	r.metrics.Published(halfmsg.Refused, 3, time.Second)
-	r.metrics.Confirmed("orders", 4, time.Second, nil)
-	r.metrics.Confirmed("orders", 5, time.Second, errors.New("away"))
+	r.metrics.Published("orders", halfmsg.Refused, 3)
+	r.metrics.Confirmed("orders", 2, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown}, time.Second, nil)
+	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))
 	r.metrics.Deleted("orders", 6, time.Second, nil)
 	r.metrics.Littered("orders", 7)
 	r.metrics.Paused("orders", true)
@@ -161,9 +161,9 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
 		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
-		`msghandler_publishes_total{outcome="refused"} 3`, `msghandler_confirms_total{result="answered"} 4`,
-		`msghandler_confirms_total{result="unreachable"} 5`, `msghandler_marker_deletions_total{result="deleted"} 6`,
-		`msghandler_marker_deletions_total{result="left"} 7`, "msghandler_callback_targets_paused 1",
+		`msghandler_publishes_total{exchange="orders",outcome="refused"} 3`, `msghandler_confirms_total{producer="orders",result="committed"} 1`,
+		`msghandler_confirms_total{producer="orders",result="unreachable"} 5`, `msghandler_marker_deletions_total{result="deleted"} 6`,
+		`msghandler_marker_deletions_total{result="left"} 7`, `msghandler_callback_targets_paused{producer="orders"} 1`,
 		`msghandler_calls_total{code="OK",method="Submit"} 1`, `msghandler_outcomes_total{code="NotFound",method="SubmitAll"} 1`,
 		`msghandler_loop_passes_total{loop="confirm"} 42`, `msghandler_loop_failures{loop="confirm"} 3`,
 		`version="v1.2.3"`, "go_goroutines", "process_resident_memory_bytes",
@@ -189,9 +189,12 @@ func TestMetricsOfAStoreThatDoesNotAnswer(t *testing.T) {
 
 func TestThePageShowsStatesAndChecks(t *testing.T) {
 	r := start(t)
+	if _, body := r.get(t, "/"); !strings.Contains(body, "All is well") || !strings.Contains(body, ">7<") {
+		t.Errorf("the page is\n%s", body)
+	}
 	r.failing.Store(failure{errors.New("<script>")})
 	_, body := r.get(t, "/")
-	for _, want := range []string{"pending", ">7<", "not ready", "host-1", "v1.2.3", "&lt;script&gt;"} {
+	for _, want := range []string{"pending", "Something is wrong", "host-1", "v1.2.3", "&lt;script&gt;"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q:\n%s", want, body)
 		}

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/console/pages"
 )
 
 // checkTimeout bounds all checks of one request: a probe waits no longer either.
@@ -13,16 +15,8 @@ const checkTimeout = 2 * time.Second
 
 // readiness is the answer of /readyz.
 type readiness struct {
-	Ready  bool      `json:"ready"`
-	Checks []checked `json:"checks"`
-}
-
-// checked is what came of one check.
-type checked struct {
-	Name  string `json:"name"`
-	OK    bool   `json:"ok"`
-	Error string `json:"error,omitempty"`
-	Note  string `json:"note,omitempty"`
+	Ready  bool            `json:"ready"`
+	Checks []pages.Checked `json:"checks"`
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) {
@@ -42,14 +36,14 @@ func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 func (c *Console) check(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	answer := readiness{Ready: true, Checks: make([]checked, len(c.config.Checks))}
+	answer := readiness{Ready: true, Checks: make([]pages.Checked, len(c.config.Checks))}
 	var group sync.WaitGroup
 	for i, check := range c.config.Checks {
 		group.Go(func() { answer.Checks[i] = run(ctx, check) })
 	}
 	group.Wait()
 	if c.stopping.Load() {
-		answer.Checks = append(answer.Checks, checked{Name: "process", Error: "is stopping"})
+		answer.Checks = append(answer.Checks, pages.Checked{Name: "process", Error: "is stopping"})
 	}
 	for _, one := range answer.Checks {
 		answer.Ready = answer.Ready && one.OK
@@ -57,8 +51,8 @@ func (c *Console) check(ctx context.Context) readiness {
 	return answer
 }
 
-func run(ctx context.Context, check Check) checked {
-	one := checked{Name: check.Name, OK: true}
+func run(ctx context.Context, check Check) pages.Checked {
+	one := pages.Checked{Name: check.Name, OK: true}
 	if err := check.Run(ctx); err != nil {
 		one.OK, one.Error = false, err.Error()
 	}

@@ -3,164 +3,207 @@ package console
 import (
 	"net/http"
 	"runtime"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/msghandler/msghandler/internal/console/seen"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Metrics counts what this instance does. No label ever holds an id or a producer's name, so their number is bounded. It
-// is safe for concurrent use. Its methods are the hooks of the loops and of the server; none of them blocks.
+// Metrics counts what this instance does. No label ever holds an id; producers and exchanges are named up to a bound
+// (package seen), so the number of series is bounded. It is safe for concurrent use. Its methods (heard.go) are the hooks of
+// the loops, of the store and of the server; none of them blocks.
 type Metrics struct {
-	registry     *prometheus.Registry
-	moves        *prometheus.CounterVec
-	publishes    *prometheus.CounterVec
-	publishTime  prometheus.Histogram
-	confirms     *prometheus.CounterVec
-	confirmTime  prometheus.Histogram
-	deletions    *prometheus.CounterVec
-	targetsAside prometheus.Gauge
-	regressions  prometheus.Counter
-	calls        *prometheus.CounterVec
-	outcomes     *prometheus.CounterVec
-	callTime     *prometheus.HistogramVec
+	registry *prometheus.Registry
+	board    *seen.Board
+
+	moves          *prometheus.CounterVec
+	sendableTime   prometheus.Observer
+	ackedTime      prometheus.Observer
+	submittedTime  prometheus.Observer
+	confirmTries   prometheus.Observer
+	publishTries   prometheus.Observer
+	batches        *prometheus.HistogramVec
+	publishTime    prometheus.Observer
+	callbackTime   *prometheus.HistogramVec
+	deletions      *prometheus.CounterVec
+	regressions    prometheus.Counter
+	findings       *prometheus.GaugeVec
+	backlog        prometheus.Gauge
+	sweeps         prometheus.Counter
+	repairs        prometheus.Counter
+	scriptTime     *prometheus.HistogramVec
+	calls          *prometheus.CounterVec
+	outcomes       *prometheus.CounterVec
+	callTime       *prometheus.HistogramVec
+	events         *prometheus.CounterVec
+	posts          *prometheus.CounterVec
+	confirmBatches prometheus.Observer
+	publishBatches prometheus.Observer
+	deleteBatches  prometheus.Observer
 }
 
 // NewMetrics returns counters at zero in a registry of their own, with those of the process and of the Go runtime.
 func NewMetrics() *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		moves: counters("msghandler_moves_total",
-			"Messages to which an event happened, and what became of that: stored, or why not.", "event", "fate"),
-		publishes: counters("msghandler_publishes_total",
-			"What the broker said of publishings, copies to the dead-letter exchange left out.", "outcome"),
-		publishTime: seconds("msghandler_publish_batch_seconds", "How long batches took until the broker had answered."),
-		confirms: counters("msghandler_confirms_total",
-			"Messages that producers were asked about, and whether the producer was reached.", "result"),
-		confirmTime: seconds("msghandler_confirm_call_seconds", "How long Confirm calls took, failed ones included."),
-		deletions: counters("msghandler_marker_deletions_total",
-			"Business markers: deleted, failed (tried again), or left to the producer's own clean-up.", "result"),
-		targetsAside: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "msghandler_callback_targets_paused",
-			Help: "Callback targets that are left alone for a while because they could not be reached.",
-		}),
-		regressions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "msghandler_store_regressions_total",
-			Help: "Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.",
-		}),
-		outcomes: counters("msghandler_outcomes_total",
-			"Messages of calls that bring a whole batch, by method and gRPC code: the batch's own code says nothing of them.",
-			"method", "code"),
-		calls: counters("msghandler_calls_total", "Calls of the API by method and gRPC code.", "method", "code"),
-		callTime: prometheus.NewHistogramVec(
-			secondsOpts("msghandler_call_seconds", "How long calls of the API took, waits for a fate included."), []string{"method"}),
-	}
-	m.registry.MustRegister(
-		m.calls, m.outcomes, m.callTime, m.moves, m.publishes, m.publishTime, m.confirms, m.confirmTime, m.deletions, m.targetsAside,
-		m.regressions,
+	m := &Metrics{registry: prometheus.NewRegistry(), board: seen.New()}
+	m.countMessages()
+	m.countCallbacks()
+	m.countStore()
+	m.countCalls()
+	m.countEvents()
+	m.beginAtZero()
+	m.registry.MustRegister(boarded{m.board},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+// countMessages registers what becomes of messages, and how long it takes.
+func (m *Metrics) countMessages() {
+	m.moves = m.counters("msghandler_moves_total",
+		"Messages to which an event happened, and what became of that: stored, or why not.", "event", "fate")
+	m.sendableTime = m.seconds("msghandler_sendable_seconds",
+		"Time from SendHalfMessage, by Redis's clock, until the verdict COMMITTED was stored, by this instance's.")
+	m.ackedTime = m.seconds("msghandler_acked_seconds",
+		"Time from SendHalfMessage, by Redis's clock, until the broker's acknowledgement was stored; delayed messages left out.")
+	m.submittedTime = m.seconds("msghandler_submit_acked_seconds",
+		"Time from Submit until the broker's acknowledgement was stored, where one instance did all of it; delayed messages left out.")
+	attempts := m.counts("msghandler_attempts",
+		"Answers that messages needed until the verdict (side confirm), and copies until the acknowledgement (side publish).", "side")
+	m.confirmTries, m.publishTries = attempts.WithLabelValues("confirm"), attempts.WithLabelValues("publish")
+	m.batches = m.counts("msghandler_batch_messages", "Messages in a batch, by what was done with it.", "step")
+	m.publishBatches = m.batches.WithLabelValues("publish")
+	m.publishTime = m.seconds("msghandler_publish_batch_seconds", "How long batches took until the broker had answered.")
 }
 
-func seconds(name, help string) prometheus.Histogram {
-	return prometheus.NewHistogram(secondsOpts(name, help))
+// countCallbacks registers what is heard of producers.
+func (m *Metrics) countCallbacks() {
+	m.callbackTime = m.secondsBy("msghandler_callback_seconds",
+		"How long calls to producers took, failed ones included.", "method")
+	m.deletions = m.counters("msghandler_marker_deletions_total",
+		"Business markers: deleted, failed (tried again), or left to the producer's own clean-up.", "result")
+	m.confirmBatches, m.deleteBatches = m.batches.WithLabelValues("confirm"), m.batches.WithLabelValues("delete")
 }
 
-// secondsOpts reach from a millisecond, which is a good answer, to half a minute, which is a lease.
-func secondsOpts(name, help string) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{
-		Name: name, Help: help, Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+// countStore registers what is seen of Redis.
+func (m *Metrics) countStore() {
+	m.scriptTime = m.secondsBy("msghandler_script_seconds",
+		"How long one call of a script took for all shards that it went to, failed ones included.", "script")
+	m.regressions = m.counter("msghandler_store_regressions_total",
+		"Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.")
+	m.findings = m.gauges("msghandler_store_findings",
+		"Settings of Redis that endanger messages: a warning, or refuse, with which a coordinator does not start.", "severity")
+	m.sweeps = m.counter("msghandler_sweep_messages_total", "Messages whose records and indexes were compared.")
+	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
+	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "msghandler_sendable_backlog_messages",
+		Help: "SENDABLE messages that wait for us for longer than events.sendable_age, not for their delay or their next try.",
+	})
+	m.register(m.backlog)
+	m.Found(0, 0)
+}
+
+// countCalls registers what clients are answered.
+func (m *Metrics) countCalls() {
+	m.calls = m.counters("msghandler_calls_total", "Calls of the API by method and gRPC code.", "method", "code")
+	m.outcomes = m.counters("msghandler_outcomes_total",
+		"Messages of calls that bring a whole batch, by method and gRPC code: the batch's own code says nothing of them.",
+		"method", "code")
+	m.callTime = m.secondsBy("msghandler_call_seconds", "How long calls of the API took, waits for a fate included.", "method")
+}
+
+// countEvents registers what is told to people.
+func (m *Metrics) countEvents() {
+	m.events = m.counters("msghandler_events_total", "Events that people should know of, by kind.", "kind")
+	m.posts = m.counters("msghandler_webhook_posts_total",
+		"Posts to the webhook: ok, failed (tried again), or given_up.", "result")
+}
+
+// beginAtZero makes series that alerts wait for: Prometheus sees no increase in one that begins with its first event.
+func (m *Metrics) beginAtZero() {
+	for _, event := range halfmsg.Events() {
+		if event.Owned() {
+			m.Settled(event, "lease_lost", 0)
+		}
+	}
+	m.Settled(halfmsg.EventCommitted, "contradiction", 0)
+	m.Settled(halfmsg.EventRolledBack, "contradiction", 0)
+	for _, result := range []string{"deleted", "failed", "left"} {
+		m.deletions.WithLabelValues(result)
+	}
+	for _, result := range []string{"ok", "failed", "given_up"} {
+		m.posts.WithLabelValues(result)
+	}
+	m.calls.WithLabelValues("Submit", "FailedPrecondition")
+	m.outcomes.WithLabelValues("SubmitAll", "FailedPrecondition")
+	for _, code := range []string{"ResourceExhausted", "Unavailable"} {
+		m.calls.WithLabelValues("SendHalfMessage", code)
+		m.outcomes.WithLabelValues("SendHalfMessages", code)
 	}
 }
 
+// handler serves OpenMetrics to those who ask for it: exemplars are part of that form only.
 func (m *Metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 }
 
 // Build sets the constant metric that names the build and the instance.
 func (m *Metrics) Build(version, instance string) {
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "msghandler_build_info",
 		Help:        "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "instance_id": instance, "go_version": runtime.Version()},
-	})
-	info.Set(1)
-	m.registry.MustRegister(info)
+	}, func() float64 { return 1 }))
 }
 
 // Loop shows how a loop fares: passes gives how many it made, failures how many of the last ones failed in a row.
 func (m *Metrics) Loop(name string, passes, failures func() float64) {
 	labels := prometheus.Labels{"loop": name}
-	m.registry.MustRegister(
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "msghandler_loop_passes_total", Help: "Passes of a loop, failed ones included.", ConstLabels: labels,
-		}, passes),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "msghandler_loop_failures", Help: "Consecutive failed passes of a loop.", ConstLabels: labels,
-		}, failures),
-	)
+	m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "msghandler_loop_passes_total", Help: "Passes of a loop, failed ones included.", ConstLabels: labels,
+	}, passes))
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_loop_failures", Help: "Consecutive failed passes of a loop.", ConstLabels: labels,
+	}, failures))
 }
 
-// Called counts one call of the API.
-func (m *Metrics) Called(method, code string, took time.Duration) {
-	m.calls.WithLabelValues(method, code).Inc()
-	m.callTime.WithLabelValues(method).Observe(took.Seconds())
+// Queue shows how much waits in a queue of this process.
+func (m *Metrics) Queue(name string, waiting func() int) {
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_queue_items", Help: "What waits in this process, by queue.",
+		ConstLabels: prometheus.Labels{"queue": name},
+	}, func() float64 { return float64(waiting()) }))
 }
 
-// Answered counts one message of a call that brought a whole batch.
-func (m *Metrics) Answered(method, code string) { m.outcomes.WithLabelValues(method, code).Inc() }
-
-// Settled counts messages to which an event happened.
-func (m *Metrics) Settled(event halfmsg.Event, fate string, messages int) {
-	m.moves.WithLabelValues(event.String(), fate).Add(float64(messages))
+// Broker shows whether the broker takes messages.
+func (m *Metrics) Broker(ready func() error) {
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_broker_up", Help: "Whether the broker takes messages.",
+	}, func() float64 {
+		if ready() != nil {
+			return 0
+		}
+		return 1
+	}))
 }
 
-// Published counts what the broker said of the messages of a batch.
-func (m *Metrics) Published(outcome halfmsg.Outcome, messages int, took time.Duration) {
-	m.publishes.WithLabelValues(outcome.String()).Add(float64(messages))
-	m.publishTime.Observe(took.Seconds())
-}
+// Watched shows how many messages wait in the broker's queues that are watched.
+func (m *Metrics) Watched(depths func() map[string]int) { m.registry.MustRegister(watched(depths)) }
 
-// Confirmed counts one Confirm call.
-func (m *Metrics) Confirmed(_ string, messages int, took time.Duration, err error) {
-	result := "answered"
-	if err != nil {
-		result = "unreachable"
-	}
-	m.confirms.WithLabelValues(result).Add(float64(messages))
-	m.confirmTime.Observe(took.Seconds())
-}
+// watched is a prometheus.Collector of the queues that the configuration names.
+type watched func() map[string]int
 
-// Deleted counts the markers of one DeleteBusiness call.
-func (m *Metrics) Deleted(_ string, markers int, _ time.Duration, err error) {
-	result := "deleted"
-	if err != nil {
-		result = "failed"
-	}
-	m.deletions.WithLabelValues(result).Add(float64(markers))
-}
+var watchedDesc = prometheus.NewDesc("msghandler_watched_queue_messages",
+	"Messages that wait in a queue of the broker that is watched.", []string{"queue"}, nil)
 
-// Littered counts markers that are left to the producer's own clean-up.
-func (m *Metrics) Littered(_ string, markers int) {
-	m.deletions.WithLabelValues("left").Add(float64(markers))
-}
+// Describe implements prometheus.Collector.
+func (w watched) Describe(ch chan<- *prometheus.Desc) { ch <- watchedDesc }
 
-// Paused counts the callback targets that are left alone.
-func (m *Metrics) Paused(_ string, paused bool) {
-	if paused {
-		m.targetsAside.Inc()
-	} else {
-		m.targetsAside.Dec()
+// Collect implements prometheus.Collector.
+func (w watched) Collect(ch chan<- prometheus.Metric) {
+	for queue, depth := range w() {
+		ch <- prometheus.MustNewConstMetric(watchedDesc, prometheus.GaugeValue, float64(depth), queue)
 	}
 }
-
-// Regressed counts shards of the store that went back in time.
-func (m *Metrics) Regressed(shards int) { m.regressions.Add(float64(shards)) }

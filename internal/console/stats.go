@@ -13,24 +13,27 @@ import (
 // statsTimeout bounds one count.
 const statsTimeout = 3 * time.Second
 
-// stats keeps the counts for a time, so that many readers cost Redis no more than one. It is a prometheus.Collector.
-type stats struct {
-	read     func(ctx context.Context) ([]halfmsg.Stat, error)
+// kept keeps what was read from the store for a time, so that many readers cost Redis no more than one.
+type kept[T any] struct {
+	read     func(ctx context.Context) (T, error)
 	interval time.Duration
 
 	mu      sync.Mutex
 	readAt  time.Time
-	current []halfmsg.Stat
+	current T
 	err     error
 }
 
+// stats are the counts. It is a prometheus.Collector.
+type stats struct{ kept[[]halfmsg.Stat] }
+
 func newStats(read func(ctx context.Context) ([]halfmsg.Stat, error), interval time.Duration) *stats {
-	return &stats{read: read, interval: interval}
+	return &stats{kept[[]halfmsg.Stat]{read: read, interval: interval}}
 }
 
-// get returns the counts, read anew when they are too old. Concurrent callers wait for one reading. An error is kept as
-// long as counts are: a Redis in trouble is not asked more often.
-func (s *stats) get(ctx context.Context) ([]halfmsg.Stat, error) {
+// get returns what was read, anew when that is too old. Concurrent callers wait for one reading. An error is kept as long
+// as what was read: a Redis in trouble is not asked more often.
+func (s *kept[T]) get(ctx context.Context) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.readAt.IsZero() && time.Since(s.readAt) < s.interval {

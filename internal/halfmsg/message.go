@@ -43,11 +43,13 @@ type Message struct {
 	CallbackTarget string
 	// ConfirmAfter is how long after SendHalfMessage the first Confirm comes when no Submit arrives.
 	ConfirmAfter time.Duration
+	// Trace is the W3C traceparent of the call that sent it; empty for none.
+	Trace string
 }
 
 // Digest is a fingerprint of the content that a repeated SendHalfMessage must match: where the message goes and what it
-// says. The callback target and ConfirmAfter are left out: a producer that moved to another address and repeats its call
-// has still sent the same message.
+// says. The callback target, ConfirmAfter and the trace are left out: a producer that moved to another address and repeats
+// its call has still sent the same message.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {
@@ -86,6 +88,10 @@ type Claim struct {
 	Copies int
 	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
 	DeleteAttempts int
+	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
+	CreatedAt time.Time
+	// SubmittedAt is when the Submit came that claimed the message, by this process's clock; zero for other claims.
+	SubmittedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
 	// Backlog says that a pass has claimed the message, so that nobody waits for it just now: it makes way for those that

@@ -16,6 +16,18 @@ const (
 	VerdictRolledBack Verdict = 3
 )
 
+// String gives the verdict's name for logs and metrics.
+func (v Verdict) String() string {
+	switch v {
+	case VerdictCommitted:
+		return "committed"
+	case VerdictRolledBack:
+		return "rolled_back"
+	default:
+		return "unknown"
+	}
+}
+
 // Target is where a producer is called back.
 type Target struct {
 	Producer string
@@ -42,6 +54,8 @@ type Publishing struct {
 	ContentType string
 	Headers     map[string]string
 	Body        []byte
+	// Trace becomes the traceparent header, where Headers has none.
+	Trace string
 	// SendableAt becomes the timestamp property.
 	SendableAt time.Time
 	// Attempt is 1 for the first copy; it becomes the msghandler-attempt header.

@@ -2,6 +2,7 @@ package halfmsg
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -113,15 +114,35 @@ type Query struct {
 	State State
 	// Producer limits the page to one producer; empty is all.
 	Producer string
+	// Exchange limits it to messages that go to one exchange; empty is all. Of ACKNOWLEDGED ones that is not known any more.
+	Exchange string
+	// MinAge limits it to messages that were created at least so long ago.
+	MinAge time.Duration
+	// Error limits it to messages whose last error holds this text, in whatever case; empty is all.
+	Error string
 	// Limit is the page's size.
 	Limit int
+	// Scan is how many messages may be looked at for a page, which may then hold fewer than Limit, or none, and still not
+	// be the last. Zero is as many as it takes.
+	Scan int
 	// Cursor is the Next of the page before; empty is the first page.
 	Cursor string
+}
+
+// Filters says whether a message must be read to know whether it is on the page.
+func (q *Query) Filters() bool { return q.Exchange != "" || q.Error != "" }
+
+// Matches says whether a record of the query's state, producer and age is on the page.
+func (q *Query) Matches(r *Record) bool {
+	return (q.Exchange == "" || r.Exchange == q.Exchange) &&
+		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error)))
 }
 
 // Page is a part of a listing.
 type Page struct {
 	Records []Record
+	// Looked is how many messages were looked at for it.
+	Looked int
 	// Next is empty on the last page.
 	Next string
 }
@@ -132,6 +153,22 @@ type Stat struct {
 	Count int64
 	// OldestAt is when the oldest of them was created; zero when there is none.
 	OldestAt time.Time
+}
+
+// Owner is an instance that works on messages.
+type Owner struct {
+	Instance string
+	// Leases is how many of the leases that were looked at are its own, and Until when the last of them ends.
+	Leases int
+	Until  time.Time
+}
+
+// Owners are the instances that work on messages now.
+type Owners struct {
+	// Held is how many messages are in somebody's hands, or were in those of one that is gone.
+	Held int64
+	// All are those found among the leases that were looked at, by name.
+	All []Owner
 }
 
 // Watcher is told of the moves this instance has stored, right after they were. It must not block.

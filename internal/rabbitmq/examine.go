@@ -14,6 +14,9 @@ import (
 // examineTimeout is how long a broker is given to acknowledge one publishing.
 const examineTimeout = 3 * time.Second
 
+// ErrNotPermitted says that the user may not publish to the default exchange.
+var ErrNotPermitted = errors.New("the user may not publish to the default exchange")
+
 // Health is how a broker looks to a publisher.
 type Health struct {
 	// Server is the product and its version, as it says itself.
@@ -29,20 +32,51 @@ type Health struct {
 // Examine connects to the first broker that answers, as a Publisher does, publishes one message that no queue can get, and
 // looks whether exchanges are there. It fails when no broker can be connected to; the error has the last one's reason.
 func Examine(ctx context.Context, config Config, exchanges ...string) (Health, error) {
-	endpoints, err := parseEndpoints(config.URLs)
+	k, end, err := reach(ctx, config)
 	if err != nil {
 		return Health{}, err
 	}
+	defer k.close()
+	return k.examine(ctx, end, exchanges), nil
+}
+
+// reach connects to the first broker that answers.
+func reach(ctx context.Context, config Config) (k *link, end endpoint, err error) {
+	endpoints, err := parseEndpoints(config.URLs)
+	if err != nil {
+		return nil, end, err
+	}
 	config = config.complete()
-	var k *link
-	for _, end := range endpoints {
+	for _, end = range endpoints {
 		if k, err = dial(ctx, end, config); err == nil {
-			defer k.close()
-			return k.examine(ctx, end, exchanges), nil
+			return k, end, nil
 		}
 		err = fmt.Errorf("%s: %w", end.host, err)
 	}
-	return Health{}, err
+	return nil, end, err
+}
+
+// Depths tells how many messages wait in queues, on a connection of its own: an alarm may hold up the one that publishes.
+// Queues that are not there are left out.
+func Depths(ctx context.Context, config Config, queues ...string) (map[string]int, error) {
+	k, _, err := reach(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	depths := map[string]int{}
+	for _, name := range queues {
+		channel, err := k.channel()
+		if err != nil {
+			return nil, err
+		}
+		// The broker closes the channel when there is no such queue; the connection stays.
+		if queue, err := channel.QueueDeclarePassive(name, true, false, false, false, nil); err == nil {
+			depths[name] = queue.Messages
+			_ = channel.Close()
+		}
+	}
+	return depths, nil
 }
 
 func (k *link) examine(ctx context.Context, end endpoint, exchanges []string) Health {
@@ -69,6 +103,7 @@ func (k *link) probe(ctx context.Context) error {
 	if err := channel.Confirm(false); err != nil {
 		return fmt.Errorf("confirms: %w", err)
 	}
+	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
 	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", "msghandler.doctor."+rand.Text(), false, false,
 		amqp.Publishing{})
 	if err != nil {
@@ -77,7 +112,7 @@ func (k *link) probe(ctx context.Context) error {
 	select {
 	case <-confirmed.Done():
 		if !confirmed.Acked() {
-			return errors.New("the broker refused a message")
+			return refusal(closed)
 		}
 		return nil
 	case alarm := <-k.blocked:
@@ -87,6 +122,21 @@ func (k *link) probe(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("no acknowledgement within %v", examineTimeout)
 	}
+}
+
+// refusal says why a publishing was not acknowledged; when the broker closed the channel for it, that has been told by now.
+func refusal(closed <-chan *amqp.Error) error {
+	select {
+	case why := <-closed:
+		if why != nil && why.Code == amqp.AccessRefused {
+			return fmt.Errorf("%w: %w", ErrNotPermitted, why)
+		}
+		if why != nil {
+			return why
+		}
+	default:
+	}
+	return errors.New("the broker refused a message")
 }
 
 // find looks for an exchange, on a channel of its own: the broker closes it when there is none.

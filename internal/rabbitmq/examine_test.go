@@ -2,9 +2,12 @@ package rabbitmq_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
@@ -28,5 +31,19 @@ func TestExamineTellsAnAlarmAndAMissingExchange(t *testing.T) {
 	servers.Eventually(t, time.Minute, "the alarm is told", func() bool {
 		health, err = rabbitmq.Examine(t.Context(), config)
 		return err == nil && errors.Is(health.Trouble, rabbitmq.ErrBlocked)
+	})
+}
+
+func TestDepthsCountsQueuesThatAreThere(t *testing.T) {
+	vhost := servers.RabbitMQ(t)
+	d := declare(t, vhost.URL)
+	for _, name := range []string{"one", "none"} {
+		_, err := d.channel.QueueDeclare(name, true, false, false, false, nil)
+		d.must(err)
+	}
+	d.must(d.channel.PublishWithContext(t.Context(), "", "one", false, false, amqp.Publishing{}))
+	servers.Eventually(t, 10*time.Second, "the broker counts it", func() bool {
+		depths, err := rabbitmq.Depths(t.Context(), rabbitmq.Config{URLs: []string{vhost.URL}}, "missing", "one", "none")
+		return err == nil && maps.Equal(depths, map[string]int{"one": 1, "none": 0})
 	})
 }

@@ -35,6 +35,15 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return "connect: " + e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
+// Is says of ErrTurnedAway whether the broker itself refused the handshake.
+func (e *dialError) Is(target error) bool {
+	var refused *amqp.Error
+	return target == ErrTurnedAway && errors.As(e.cause, &refused)
+}
+
+// ErrTurnedAway says that a broker answers and does not let us in: the user, the password or the virtual host is wrong.
+var ErrTurnedAway = errors.New("the broker does not let us in")
+
 // parseEndpoints checks the URLs. Its errors do not wrap those of the parser, which repeat parts of the URL and with
 // them the password.
 func parseEndpoints(urls []string) ([]endpoint, error) {

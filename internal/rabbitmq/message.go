@@ -11,6 +11,9 @@ import (
 // attemptHeader tells consumers which copy of a message they have: 1 is the first.
 const attemptHeader = "msghandler-attempt"
 
+// traceHeader joins a consumer's span to the trace that the producer brought, as W3C Trace Context says.
+const traceHeader = "traceparent"
+
 const (
 	// maxShort is how many bytes an AMQP short string holds.
 	maxShort = 255
@@ -47,9 +50,12 @@ func check(m *halfmsg.Publishing) error {
 
 // properties is the message as the library wants it.
 func properties(m *halfmsg.Publishing) amqp.Publishing {
-	headers := make(amqp.Table, len(m.Headers)+1)
+	headers := make(amqp.Table, len(m.Headers)+2)
 	for key, value := range m.Headers {
 		headers[key] = value
+	}
+	if _, own := headers[traceHeader]; m.Trace != "" && !own {
+		headers[traceHeader] = m.Trace
 	}
 	headers[attemptHeader] = int64(m.Attempt)
 	return amqp.Publishing{

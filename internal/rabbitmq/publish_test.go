@@ -29,7 +29,7 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 	sent := message(7, "e", "k")
 	sent.ContentType = "application/json"
 	sent.Headers = map[string]string{"traceparent": "00-1-2-03", "msghandler-attempt": "forged"}
-	sent.Attempt = 3
+	sent.Attempt, sent.Trace = 3, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" // the header wins
 	expect(t, p.Publish(t.Context(), []halfmsg.Publishing{sent}), halfmsg.Acked)
 
 	got := d.take("q", 1)[0]
@@ -40,6 +40,24 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 	h := got.Headers
 	if h["msghandler-attempt"] != int64(3) || h["traceparent"] != "00-1-2-03" || len(h) != 2 {
 		t.Errorf("got the headers %v", h)
+	}
+}
+
+func TestATraceBecomesAHeader(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	d := declare(t, url)
+	d.exchange("e")
+	d.queue("q", "e", "k", nil)
+	p := publisher(t, rabbitmq.Config{URLs: []string{url}})
+	traced, plain := message(1, "e", "k"), message(2, "e", "k")
+	traced.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	expect(t, p.Publish(t.Context(), []halfmsg.Publishing{traced, plain}), halfmsg.Acked)
+	for _, got := range d.take("q", 2) {
+		trace, has := got.Headers["traceparent"]
+		if got.MessageId == "1" && trace != traced.Trace || got.MessageId == "2" && has {
+			t.Errorf("message %s has the headers %v", got.MessageId, got.Headers)
+		}
 	}
 }
 

@@ -147,6 +147,9 @@ func (p *Publisher) obstacle() error {
 	}
 }
 
+// OnTheirWay is how many messages the broker has yet to answer for.
+func (p *Publisher) OnTheirWay() int { return len(p.slots) }
+
 // Close refuses new messages, waits for the answers to those on their way, and closes the connection. When the context
 // ends first the connection is closed at once: what is on its way is Unsure then, and the context's error is returned.
 // It may be called more than once.

@@ -56,8 +56,10 @@ func (s *Sender) stored(words []owner.Word, results []halfmsg.Result, until time
 		}
 		switch w.Event {
 		case halfmsg.EventAcked:
+			s.config.Metrics.Acked(&w.Claim)
 			acked = append(acked, w.Claim)
 		case halfmsg.EventAckedMarked:
+			s.config.Metrics.Acked(&w.Claim)
 			marked = append(marked, acknowledged(w.Claim))
 		case halfmsg.EventExhausted:
 			s.config.Logger.Warn("a message is dead: the broker refused it too often", "message", w.Name,
@@ -109,18 +111,31 @@ func (s *Sender) attempt(held []owner.Held, again int) []owner.Word {
 	}
 	begun := time.Now()
 	results := s.config.Publisher.Publish(s.calls, batch)
-	took := time.Since(begun)
+	s.config.Metrics.PublishedBatch(len(batch), time.Since(begun))
 
 	words := make([]owner.Word, len(held))
-	counts := map[halfmsg.Outcome]int{}
+	counts := map[published]int{}
+	causes := map[string]error{}
 	for i, h := range held {
 		words[i] = s.word(h, results[i])
-		counts[results[i].Outcome]++
+		counts[published{h.Exchange, results[i].Outcome}]++
+		if results[i].Outcome != halfmsg.Acked {
+			causes[h.Exchange] = results[i].Cause
+		}
 	}
-	for outcome, n := range counts {
-		s.config.Metrics.Published(outcome, n, took)
+	for exchange, cause := range causes {
+		s.config.Metrics.Failed(exchange, cause)
+	}
+	for p, n := range counts {
+		s.config.Metrics.Published(p.exchange, p.outcome, n)
 	}
 	return words
+}
+
+// published are publishings that fared alike.
+type published struct {
+	exchange string
+	outcome  halfmsg.Outcome
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
@@ -131,6 +146,7 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 		ContentType: claim.ContentType,
 		Headers:     claim.Headers,
 		Body:        claim.Body,
+		Trace:       claim.Trace,
 		SendableAt:  claim.SendableAt,
 		Attempt:     claim.Copies + 1 + again,
 	}

@@ -56,9 +56,15 @@ type Config struct {
 // Metrics hears what a Sender does. Its methods must not block.
 type Metrics interface {
 	owner.Metrics
-	// Published tells how many messages of a batch had an outcome, and how long the whole batch took. Copies to the
-	// dead-letter exchange are not counted.
-	Published(outcome halfmsg.Outcome, messages int, took time.Duration)
+	// Published tells how many messages to an exchange had an outcome. Copies to the dead-letter exchange are not
+	// counted.
+	Published(exchange string, outcome halfmsg.Outcome, messages int)
+	// Failed tells why a message to an exchange was not acknowledged, once for each exchange of a batch.
+	Failed(exchange string, cause error)
+	// PublishedBatch tells how many messages went to the broker at once, and how long it took.
+	PublishedBatch(messages int, took time.Duration)
+	// Acked tells of a message whose acknowledgement has just been stored. The claim must not be kept.
+	Acked(claim *halfmsg.Claim)
 }
 
 func (c Config) withDefaults() Config {
@@ -87,5 +93,8 @@ func (c Config) withDefaults() Config {
 // silence is the Metrics of those who want none.
 type silence struct{}
 
-func (silence) Settled(halfmsg.Event, string, int)            {}
-func (silence) Published(halfmsg.Outcome, int, time.Duration) {}
+func (silence) Settled(halfmsg.Event, string, int)     {}
+func (silence) Published(string, halfmsg.Outcome, int) {}
+func (silence) Failed(string, error)                   {}
+func (silence) PublishedBatch(int, time.Duration)      {}
+func (silence) Acked(*halfmsg.Claim)                   {}

@@ -102,7 +102,13 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 	defer h.mu.Unlock()
 	h.fates[event.String()+" "+fate] += n
 }
-func (h *house) Published(halfmsg.Outcome, int, time.Duration) {}
+func (h *house) Published(string, halfmsg.Outcome, int) {}
+
+func (h *house) Failed(string, error) {}
+
+func (h *house) PublishedBatch(int, time.Duration) {}
+
+func (h *house) Acked(*halfmsg.Claim) {}
 
 // look reads what the house has noted.
 func look[T any](h *house, value func() T) T {

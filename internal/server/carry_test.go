@@ -30,7 +30,7 @@ var admission = &Server{config: Config{Targets: takesAll{}}.withDefaults()}
 // admit judges a request as SendHalfMessage does.
 func admit(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {
 	c := &check{}
-	o, err := admission.origin(c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := admission.origin(context.Background(), c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
 		return halfmsg.Message{}, invalid("callback_target", err.Error())
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxChange bounds one call that changes all that match; more says that it was not enough.
+	// maxChange bounds one call that changes all that match, and how many messages it looks at; more says that it was not
+	// enough.
 	maxChange = 10_000
 	// changePage is how many messages are changed at a time.
 	changePage = 500
@@ -29,6 +30,18 @@ type change struct {
 	do   func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result
 
 	reason string
+	dry    bool
+	// expected is the state that named messages must still stand in to be discarded; None is any.
+	expected halfmsg.State
+}
+
+// changeRequest is a request of either kind.
+type changeRequest interface {
+	filter
+	GetNames() []*msghandlerv1.MessageName
+	GetLimit() int32
+	GetReason() string
+	GetDryRun() bool
 }
 
 // selection is what a request names, checked.
@@ -40,7 +53,7 @@ type selection struct {
 // changed is what became of it.
 type changed struct {
 	count    int64
-	more     bool
+	next     string // the page token of what was not looked at; empty when that is nothing
 	outcomes []*msghandlerv1.Outcome
 }
 
@@ -50,13 +63,15 @@ func (s *operators) RetryMessages(
 ) (*msghandlerv1.RetryMessagesResponse, error) {
 	c := change{
 		Server: s.Server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried",
-		do: s.config.Inspector.Retry, reason: cut(r.GetReason()),
+		do: s.config.Inspector.Retry,
 	}
-	all, err := c.run(ctx, r.GetNames(), r.GetState(), r.GetProducer(), r.GetLimit())
+	all, err := c.run(ctx, r)
 	if err != nil {
 		return nil, s.fail(c.call, err, halfmsg.None)
 	}
-	return &msghandlerv1.RetryMessagesResponse{Retried: all.count, More: all.more, Outcomes: all.outcomes}, nil
+	return &msghandlerv1.RetryMessagesResponse{
+		Retried: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
+	}, nil
 }
 
 // DiscardMessages implements AdminService.
@@ -67,40 +82,50 @@ func (s *operators) DiscardMessages(
 		Server: s.Server, call: "DiscardMessages", event: halfmsg.EventDiscard, done: "messages discarded",
 		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
 			return s.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
-		}, reason: cut(r.GetReason()),
+		},
 	}
-	all, err := c.run(ctx, r.GetNames(), r.GetState(), r.GetProducer(), r.GetLimit())
+	all, err := c.run(ctx, r)
 	if err != nil {
 		return nil, s.fail(c.call, err, halfmsg.None)
 	}
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: all.count, More: all.more, Outcomes: all.outcomes}, nil
+	return &msghandlerv1.DiscardMessagesResponse{
+		Discarded: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
+	}, nil
 }
 
-func (c *change) run(
-	ctx context.Context, names []*msghandlerv1.MessageName, state msghandlerv1.State, producer string, limit int32,
-) (changed, error) {
-	if len(names) > 0 {
-		wanted, err := c.named(names, state, producer)
+func (c *change) run(ctx context.Context, r changeRequest) (changed, error) {
+	c.reason, c.dry = cut(r.GetReason()), r.GetDryRun()
+	if len(r.GetNames()) > 0 {
+		wanted, err := c.named(r)
 		if err != nil {
 			return changed{}, err
 		}
 		return c.byName(ctx, wanted)
 	}
-	query, err := c.matching(state, producer, limit)
+	query, err := c.matching(r)
 	if err != nil {
 		return changed{}, err
 	}
-	return c.byState(ctx, query, limitOf(limit))
+	return c.byState(ctx, query, limitOf(r.GetLimit()))
 }
 
 // named checks the names of a request.
-func (c *change) named(
-	names []*msghandlerv1.MessageName, state msghandlerv1.State, producer string,
-) (selection, error) {
+func (c *change) named(r changeRequest) (selection, error) {
+	names := r.GetNames()
 	k := &check{}
 	k.count("names", len(names))
-	if state != 0 || producer != "" {
-		k.fail("names", "must be empty where state or producer is set: what is meant is not clear")
+	query := k.query(r)
+	c.expected, query.State = query.State, halfmsg.None
+	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
+		k.fail("names", "must be empty where producer, exchange, min_age, error_contains or page_token is set: "+
+			"what is meant is not clear")
+	}
+	switch {
+	case c.expected == halfmsg.None:
+	case c.event == halfmsg.EventDiscard:
+		k.kept("state", c.expected, c.from())
+	default:
+		k.fail("names", "must be empty where state is set: what is meant is not clear")
 	}
 	wanted := selection{results: make([]halfmsg.Result, len(names)), names: make([]halfmsg.Name, len(names))}
 	for i, n := range names {
@@ -113,14 +138,11 @@ func (c *change) named(
 }
 
 // matching checks the filter of a request.
-func (c *change) matching(state msghandlerv1.State, producer string, limit int32) (halfmsg.Query, error) {
-	query := halfmsg.Query{State: stateOf(state), Producer: producer}
+func (c *change) matching(r changeRequest) (halfmsg.Query, error) {
 	k := &check{}
+	query := k.query(r)
 	k.kept("state", query.State, c.from())
-	if producer != "" {
-		k.producer("producer", producer)
-	}
-	if limit < 0 || limit > maxChange {
+	if limit := r.GetLimit(); limit < 0 || limit > maxChange {
 		k.fail("limit", "must be from 1 to %d, or 0 for %d", maxChange, maxItems)
 	}
 	return query, k.err()
@@ -172,33 +194,42 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 // page cannot be had: the caller then learns how far it came, and that there is more.
 func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
 	var all changed
-	for left := limit; left > 0; {
-		query.Limit = min(left, changePage)
+	scan := maxChange
+	for left := limit; left > 0 && scan > 0; {
+		query.Limit, query.Scan = min(left, changePage), min(scan, maxScan)
 		page, err := c.list(ctx, query)
 		if err != nil && all.count == 0 {
 			return all, err
 		}
 		if err != nil {
 			c.faults.note(c.call, err)
-			all.more = true
 			return all, nil
 		}
-		names := make([]halfmsg.Name, len(page.Records))
-		for i := range page.Records {
-			names[i] = page.Records[i].Name
-		}
-		results, count := c.apply(ctx, names)
+		count, err := c.applyPage(ctx, page)
 		all.count += count
-		if err := halted(results); err != nil && all.count == 0 {
+		if err != nil && all.count == 0 {
 			return all, err
 		}
-		left -= len(names)
+		left, scan = left-len(page.Records), scan-page.Looked
 		query.Cursor = page.Next
-		if all.more = page.Next != ""; !all.more {
+		if all.next = writeToken(page.Next, query); all.next == "" {
 			break
 		}
 	}
 	return all, nil
+}
+
+// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough.
+func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error) {
+	if c.dry {
+		return int64(len(page.Records)), nil
+	}
+	names := make([]halfmsg.Name, len(page.Records))
+	for i := range page.Records {
+		names[i] = page.Records[i].Name
+	}
+	results, count := c.apply(ctx, names)
+	return count, halted(results)
 }
 
 func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
@@ -207,12 +238,17 @@ func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, e
 	return c.config.Inspector.List(ctx, query)
 }
 
-// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done.
+// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done. In a dry run
+// it only looks what would become of them.
 func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
 	if len(names) == 0 {
 		return nil, 0
 	}
+	if c.dry {
+		return c.foresee(ctx, names)
+	}
 	results := c.inStoreTime(ctx, func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
+	c.tails.results(results, func(i int) halfmsg.Name { return names[i] })
 	var done []string
 	woken := map[halfmsg.State]struct{}{}
 	for i, r := range results {
@@ -227,6 +263,26 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 	}
 	c.log(ctx, done)
 	return results, int64(len(done))
+}
+
+// foresee says what would become of messages.
+func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result, legal int64) {
+	ctx, cancel := c.storeTime(ctx)
+	defer cancel()
+	for _, name := range names {
+		record, err := c.config.Inspector.Get(ctx, name)
+		to, allowed := halfmsg.Next(record.State, c.event)
+		switch {
+		case err != nil:
+			to = record.State
+		case !allowed, c.expected != halfmsg.None && c.expected != record.State:
+			to, err = record.State, halfmsg.ErrIllegal
+		default:
+			legal++
+		}
+		results = append(results, halfmsg.Result{State: to, Err: err})
+	}
+	return results, legal
 }
 
 // log tells who changed what, and why. Every name is told: of a message that was discarded nothing else remains.

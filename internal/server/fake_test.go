@@ -188,15 +188,22 @@ func (s *store) List(_ context.Context, q halfmsg.Query) (halfmsg.Page, error) {
 		return halfmsg.Page{}, s.fail
 	}
 	var page halfmsg.Page
+	var all []halfmsg.Record
 	for name, record := range s.records {
 		if record.State == q.State && (q.Producer == "" || q.Producer == name.Producer) && name.String() > q.Cursor {
-			page.Records = append(page.Records, record)
+			all = append(all, record)
 		}
 	}
-	slices.SortFunc(page.Records, func(a, b halfmsg.Record) int { return strings.Compare(a.Name.String(), b.Name.String()) })
-	if len(page.Records) > q.Limit {
-		page.Records = page.Records[:q.Limit]
-		page.Next = page.Records[q.Limit-1].Name.String()
+	slices.SortFunc(all, func(a, b halfmsg.Record) int { return strings.Compare(a.Name.String(), b.Name.String()) })
+	for i, record := range all {
+		if len(page.Records) == q.Limit || page.Looked == q.Scan {
+			page.Next = all[i-1].Name.String()
+			break
+		}
+		page.Looked++
+		if q.Matches(&record) && time.Since(record.CreatedAt) >= q.MinAge {
+			page.Records = append(page.Records, record)
+		}
 	}
 	return page, nil
 }

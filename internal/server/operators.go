@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -19,8 +20,17 @@ type operators struct {
 	*Server
 }
 
-// defaultPage is the size of a page when the request does not say.
-const defaultPage = 100
+const (
+	// defaultPage is the size of a page when the request does not say.
+	defaultPage = 100
+	// maxScan is how many messages are looked at for one page: tens of milliseconds of Redis' time, and well within half a
+	// second on a machine that has much else to do.
+	maxScan = 2000
+	// maxAge: whoever asks for older ones has most likely mixed up a unit.
+	maxAge = 10 * 365 * 24 * time.Hour
+	// maxErrorText is how long the text looked for in last errors may be.
+	maxErrorText = 200
+)
 
 // GetMessage implements AdminService.
 func (s *operators) GetMessage(
@@ -47,21 +57,15 @@ func (s *operators) ListMessages(
 	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
 ) (*msghandlerv1.ListMessagesResponse, error) {
 	const call = "ListMessages"
-	query := halfmsg.Query{State: stateOf(r.GetState()), Producer: r.GetProducer(), Limit: int(r.GetPageSize())}
 	c := &check{}
+	query := c.query(r)
 	c.kept("state", query.State, halfmsg.Kept())
-	if query.Producer != "" {
-		c.producer("producer", query.Producer)
-	}
+	query.Limit, query.Scan = int(r.GetPageSize()), maxScan
 	switch {
 	case query.Limit == 0:
 		query.Limit = defaultPage
 	case query.Limit < 0 || query.Limit > maxItems:
 		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
-	}
-	var ok bool
-	if query.Cursor, ok = readToken(r.GetPageToken(), query); !ok {
-		c.fail("page_token", "is not one that this listing has given")
 	}
 	if err := c.err(); err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
@@ -96,6 +100,36 @@ func (s *operators) GetStats(
 		})
 	}
 	return response, nil
+}
+
+// filter is what ListMessages and the calls that change all that match have in common.
+type filter interface {
+	GetState() msghandlerv1.State
+	GetProducer() string
+	GetExchange() string
+	GetMinAge() *durationpb.Duration
+	GetErrorContains() string
+	GetPageToken() string
+}
+
+// query checks a filter, but for its state.
+func (c *check) query(f filter) halfmsg.Query {
+	query := halfmsg.Query{
+		State: stateOf(f.GetState()), Producer: f.GetProducer(), Exchange: f.GetExchange(), Error: f.GetErrorContains(),
+		MinAge: c.duration("min_age", f.GetMinAge(), maxAge),
+	}
+	if query.Producer != "" {
+		c.producer("producer", query.Producer)
+	}
+	c.short("exchange", query.Exchange)
+	if n := utf8.RuneCountInString(query.Error); n > maxErrorText {
+		c.fail("error_contains", "has %d characters, more than %d", n, maxErrorText)
+	}
+	var ok bool
+	if query.Cursor, ok = readToken(f.GetPageToken(), query); !ok {
+		c.fail("page_token", "is not one that this listing has given")
+	}
+	return query
 }
 
 // kept checks that a state is one of those that a call can work on.

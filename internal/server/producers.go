@@ -22,11 +22,14 @@ type origin struct {
 	producer     string
 	target       string
 	confirmAfter time.Duration
+	trace        string
 }
 
 // origin checks the part of a request that is not about one message.
-func (s *Server) origin(c *check, producer, target string, confirmAfter *durationpb.Duration) (origin, error) {
-	o := origin{producer: producer, confirmAfter: s.config.ConfirmAfter}
+func (s *Server) origin(
+	ctx context.Context, c *check, producer, target string, confirmAfter *durationpb.Duration,
+) (origin, error) {
+	o := origin{producer: producer, confirmAfter: s.config.ConfirmAfter, trace: traceOf(ctx)}
 	c.producer("producer", producer)
 	if confirmAfter != nil {
 		o.confirmAfter = c.duration("confirm_after", confirmAfter, maxConfirmAfter)
@@ -57,7 +60,7 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
 		ContentType: m.GetContentType(), Headers: m.GetHeaders(), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
-		CallbackTarget: o.target, ConfirmAfter: o.confirmAfter,
+		CallbackTarget: o.target, ConfirmAfter: o.confirmAfter, Trace: o.trace,
 	}
 }
 
@@ -67,7 +70,7 @@ func (s *producers) SendHalfMessage(
 ) (*msghandlerv1.SendHalfMessageResponse, error) {
 	const call = "SendHalfMessage"
 	c := &check{}
-	o, err := s.origin(c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}
@@ -89,7 +92,7 @@ func (s *producers) SendHalfMessages(
 ) (*msghandlerv1.SendHalfMessagesResponse, error) {
 	const call = "SendHalfMessages"
 	c := &check{}
-	o, err := s.origin(c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}

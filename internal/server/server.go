@@ -100,6 +100,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	watch  *watch
+	tails  tails
 	room   *room
 	faults *faults
 
@@ -140,6 +141,9 @@ func New(config Config) (*Server, error) {
 	s.SetServing(false)
 	return s, nil
 }
+
+// Operators is AdminService for callers in this process. Who calls is the context's peer.
+func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{Server: s} }
 
 func (c Config) withDefaults() Config {
 	if c.Trusted == nil {
@@ -188,6 +192,16 @@ func (s *Server) options() []grpc.ServerOption {
 func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 	all := append([]grpc.UnaryServerInterceptor{s.recoverUnary}, s.config.Interceptors...)
 	return append(all, s.admit)
+}
+
+// Queues tells what waits here: calls that are under way, and the messages of them that wait for the store.
+func (s *Server) Queues() map[string]func() int {
+	return map[string]func() int{
+		"calls":    func() int { return int(s.room.usedCalls.Load()) },
+		"create":   s.creates.Waiting,
+		"submit":   s.submits.Waiting,
+		"rollback": s.rollbacks.Waiting,
+	}
 }
 
 // Serve accepts calls until Stop, and then returns nil. It closes the listener.

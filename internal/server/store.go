@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/batch"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -12,12 +13,16 @@ import (
 
 func (s *Server) create(ctx context.Context, messages []halfmsg.Message) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(messages))
-	return tellable(s.config.Intake.Create(ctx, messages))
+	results = s.config.Intake.Create(ctx, messages)
+	s.tails.results(results, func(i int) halfmsg.Name { return messages[i].Name })
+	return tellable(results)
 }
 
 func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(names))
-	return tellable(s.config.Intake.Rollback(ctx, names))
+	results = s.config.Intake.Rollback(ctx, names)
+	s.tails.results(results, func(i int) halfmsg.Name { return names[i] })
+	return tellable(results)
 }
 
 // submit makes messages due and sets those going that it could claim.
@@ -30,11 +35,13 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 			}
 		}
 	}()
+	at := time.Now()
 	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
 		submitted[i].State = told(submitted[i].State)
 		if claim := submitted[i].Claim; claim != nil {
+			claim.SubmittedAt = at
 			claims = append(claims, *claim)
 		}
 	}

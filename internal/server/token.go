@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -38,6 +39,10 @@ func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
 }
 
 func tokenSum(cursor string, query halfmsg.Query) []byte {
-	sum := crc32.ChecksumIEEE([]byte(query.State.String() + "\x00" + query.Producer + "\x00" + cursor))
+	listing := []string{query.State.String(), query.Producer, cursor}
+	if query.Filters() || query.MinAge > 0 {
+		listing = append(listing, query.Exchange, query.MinAge.String(), query.Error)
+	}
+	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
 	return binary.BigEndian.AppendUint32(nil, sum)
 }

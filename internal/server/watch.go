@@ -103,4 +103,7 @@ func (w *watch) tell(moves []halfmsg.Moved) {
 }
 
 // Moved implements halfmsg.Watcher.
-func (s *Server) Moved(moves []halfmsg.Moved) { s.watch.tell(moves) }
+func (s *Server) Moved(moves []halfmsg.Moved) {
+	s.watch.tell(moves)
+	s.tails.tell(moves)
+}

@@ -38,6 +38,7 @@ type setup struct {
 	channel     *amqp.Channel
 	api         pb.MessageHandlerServiceClient
 	callbacks   string
+	console     string
 	body        []byte
 	ids         atomic.Int64
 }
@@ -49,7 +50,7 @@ func newSetup(b *testing.B) *setup {
 	b.Cleanup(func() { s.client.Close() })
 	s.declareQueue()
 	s.serveCallbacks()
-	s.startCoordinator()
+	s.startCoordinator(s.rabbit.URL)
 	return s
 }
 
@@ -63,12 +64,12 @@ func (s *setup) declareQueue() {
 	s.must(err)
 }
 
-func (s *setup) startCoordinator() {
+func (s *setup) startCoordinator(broker string) {
 	addresses := servers.Addresses(s.b, 2)
 	s.coordinator = exec.Command(buildCoordinator(s.b), "serve")
 	s.coordinator.Env = append(os.Environ(),
 		"MSGHANDLER_GRPC_ADDR="+addresses[0], "MSGHANDLER_HTTP_ADDR="+addresses[1],
-		"MSGHANDLER_REDIS_URL="+s.redis.URL(), "MSGHANDLER_AMQP_URL="+s.rabbit.URL,
+		"MSGHANDLER_REDIS_URL="+s.redis.URL(), "MSGHANDLER_AMQP_URL="+broker,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_DONE_RETENTION=10s")
 	s.coordinator.Stderr = os.Stderr
 	s.must(s.coordinator.Start())
@@ -88,6 +89,7 @@ func (s *setup) startCoordinator() {
 	s.must(err)
 	s.b.Cleanup(func() { conn.Close() })
 	s.api = pb.NewMessageHandlerServiceClient(conn)
+	s.console = "http://" + addresses[1]
 }
 
 func (s *setup) must(err error) {

@@ -348,17 +348,17 @@ func (w *world) published(outcome string) int {
 func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
-		n += w.countedBy(c, metric+" ")
+		n += w.countedBy(c, metric)
 	}
 	return n
 }
 
-// countedBy sums up what a coordinator has counted since it started, in all lines that begin so.
-func (w *world) countedBy(c *coordinator, beginning string) (n int) {
+// countedBy sums up what a coordinator has counted since it started, in all series that have these labels and others.
+func (w *world) countedBy(c *coordinator, metric string) (n int) {
 	w.t.Helper()
 	_, text := c.page("/metrics")
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, beginning) {
+		if !isOf(line, metric) {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
@@ -368,6 +368,33 @@ func (w *world) countedBy(c *coordinator, beginning string) (n int) {
 		n += int(value)
 	}
 	return n
+}
+
+// isOf says whether a line of the metrics is of that name and has the labels that are given with it.
+func isOf(line, metric string) bool {
+	name, labels, _ := strings.Cut(strings.TrimSuffix(metric, "}"), "{")
+	if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {
+		return false
+	}
+	for label := range strings.SplitSeq(labels, ",") {
+		if !strings.Contains(line, label) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestASeriesIsCountedByTheLabelsThatAreAskedFor(t *testing.T) {
+	const line = `msghandler_publishes_total{exchange="orders",outcome="acked"} 7`
+	for metric, want := range map[string]bool{
+		`msghandler_publishes_total{outcome="acked"}`: true, `msghandler_publishes_total{`: true,
+		`msghandler_publishes_total{exchange="orders",`: true, `msghandler_publishes_total{outcome="refused"}`: false,
+		`msghandler_publishes_total{outcome="acked",exchange="stock"}`: false, `msghandler_publishes{`: false,
+	} {
+		if isOf(line, metric) != want {
+			t.Errorf("%s: counted %t", metric, !want)
+		}
+	}
 }
 
 // tails is the end of what each coordinator wrote.

@@ -28,7 +28,9 @@ func TestWhatWaitsForSomebodyIsFound(t *testing.T) {
 		{pb.State_STATE_DEAD, 0, 0, ""},
 	} {
 		stat := &pb.StateStats{State: c.state, Count: c.count, OldestCreateTime: timestamppb.New(now.Add(-c.age))}
-		found := waiting([]*pb.StateStats{stat}, now)
+		var r report
+		r.waiting([]*pb.StateStats{stat}, now)
+		found := r.all
 		switch {
 		case c.want == "" && len(found) > 0:
 			t.Errorf("%v: found %+v", stat, found)

@@ -35,7 +35,9 @@ func (s Severity) String() string { return severityNames[s] }
 // Finding is one thing that the doctor saw.
 type Finding struct {
 	// Area is the part that was looked at, such as redis.
-	Area     string
+	Area string
+	// Name is the finding's own, such as redis-evicts; it stays the same, for scripts and runbooks. What is well has none.
+	Name     string
 	Severity Severity
 	// What was seen, why it matters and what to do. Of something that is well there is only the first.
 	What, Why, Remedy string
@@ -71,6 +73,28 @@ func Examine(ctx context.Context, e Examination) []Finding {
 	}
 	looking.Wait()
 	return slices.Concat(found...)
+}
+
+// report collects what is found in one area.
+type report struct {
+	area string
+	all  []Finding
+}
+
+func (r *report) warn(name, what, why, remedy string) {
+	r.all = append(r.all, Finding{r.area, name, Warning, what, why, remedy})
+}
+
+func (r *report) trouble(name, what, why, remedy string) {
+	r.all = append(r.all, Finding{r.area, name, Trouble, what, why, remedy})
+}
+
+// orWell returns what was found, and where that is nothing, what is well.
+func (r *report) orWell(what string) []Finding {
+	if len(r.all) == 0 {
+		return []Finding{{Area: r.area, What: what}}
+	}
+	return r.all
 }
 
 // Worst is the worst severity among findings.

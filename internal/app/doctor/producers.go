@@ -3,10 +3,14 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -14,57 +18,105 @@ import (
 
 const areaProducers = "producers"
 
+// unknowable makes an id that no producer can have heard of.
+func unknowable() string { return "msghandler-doctor-" + rand.Text() }
+
 // examineProducers asks every producer whose target is known about an id that it has never heard of.
 func examineProducers(ctx context.Context, e Examination) []Finding {
+	r := report{area: areaProducers}
 	targets := e.Settings.Targets()
 	maps.Copy(targets, e.Producers)
 	if len(targets) == 0 {
-		return []Finding{{Area: areaProducers, What: "no callback target is known; name one with --producer NAME=HOST:PORT"}}
+		return r.orWell("no callback target is known; name one with --producer NAME=HOST:PORT")
 	}
-	client, err := callback.New(callback.Config{
-		Allow: e.Settings.Callbacks.Allow, Networks: e.Settings.Callbacks.Networks, Targets: e.Settings.Targets(),
-		Timeout: e.Settings.Confirm.Timeout, Logger: slog.New(slog.DiscardHandler),
-	})
+	client, err := e.callbacks()
 	if err != nil {
-		return []Finding{{
-			areaProducers, Trouble, err.Error(), "the coordinator does not start", "correct the target, or allow it in callbacks.allow",
-		}}
+		r.trouble("producer-forbidden", err.Error(), "the coordinator does not start", "correct the target, or allow it in callbacks.allow")
+		return r.all
 	}
 	defer client.Close()
 	var found []Finding
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		found = append(found, examineProducer(ctx, client, name, targets[name])...)
+		found = append(found, e.examineProducer(ctx, client, name, targets[name])...)
 	}
 	return found
 }
 
-func examineProducer(ctx context.Context, client *callback.Client, name, address string) []Finding {
-	area := "producer " + name
-	trouble := func(what, why, remedy string) []Finding { return []Finding{{area, Trouble, what, why, remedy}} }
-	resolved, err := client.Resolve(name, address)
-	if err != nil {
-		return trouble(err.Error(), "its half messages are refused", "write host:port, and allow it in callbacks.allow")
+// callbacks is the client with which a coordinator of these settings calls producers.
+func (e *Examination) callbacks() (*callback.Client, error) {
+	return callback.New(callback.Config{
+		Allow: e.Settings.Callbacks.Allow, Networks: e.Settings.Callbacks.Networks, Targets: e.Settings.Targets(),
+		Timeout: e.Settings.Confirm.Timeout, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (e *Examination) examineProducer(ctx context.Context, client *callback.Client, name, address string) []Finding {
+	r := report{area: "producer " + name}
+	to, reached := r.find(client, name, address)
+	if !reached {
+		return r.all
 	}
-	to := halfmsg.Target{Producer: name, Address: resolved}
-	id := "msghandler-doctor-" + rand.Text()
+	id, asked := unknowable(), time.Now()
 	verdicts, err := client.Confirm(ctx, to, []string{id}, false)
 	if err != nil {
-		return trouble(err.Error(), "its messages wait for as long as nobody answers",
-			"start it, or correct its callback target; it must serve msghandler.v1.ProducerService")
+		r.unreachable(err)
+		return r.all
 	}
-	switch verdicts[id] {
+	r.took(time.Since(asked), e.Settings.Confirm.Timeout)
+	r.verdict(verdicts[id], id)
+	if err := client.DeleteBusiness(ctx, to, []string{id}); err != nil {
+		r.keepsMarkers(err)
+	}
+	return r.orWell(fmt.Sprintf("answers at %s, and UNKNOWN of an id that cannot exist", to.Address))
+}
+
+// find looks where a producer is called back; nothing is dialled yet.
+func (r *report) find(client *callback.Client, name, address string) (to halfmsg.Target, found bool) {
+	resolved, err := client.Resolve(name, address)
+	if err != nil {
+		r.trouble("producer-forbidden", err.Error(), "its half messages are refused", "write host:port, and allow it in callbacks.allow")
+	}
+	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
+}
+
+func (r *report) unreachable(err error) {
+	const why = "its messages wait for as long as nobody answers"
+	var away *callback.UnreachableError
+	switch errors.As(err, &away); {
+	case away == nil || away.Code() == codes.Unavailable:
+		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
+	case away.Code() == codes.Unimplemented:
+		r.trouble("producer-no-service", err.Error(), why,
+			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
+	case away.Code() == codes.DeadlineExceeded:
+		r.trouble("producer-mute", err.Error(), why, "find what holds up its Confirm, or raise confirm.timeout")
+	default:
+		r.trouble("producer-fails", err.Error(), why, "look into its log: an id that it does not know is UNKNOWN, not an error")
+	}
+}
+
+// took judges how long an answer took. What takes half of the time when all is quiet takes more than the whole of it under
+// load.
+func (r *report) took(took, timeout time.Duration) {
+	if took > timeout/2 {
+		r.warn("producer-slow", fmt.Sprintf("took %v to answer; confirm.timeout is %v", took.Round(time.Millisecond), timeout),
+			"under load its answers will come too late, and its messages wait", "speed up its Confirm, or raise confirm.timeout")
+	}
+}
+
+// verdict judges what a producer says of an id that cannot exist, in a question that was not final.
+func (r *report) verdict(verdict halfmsg.Verdict, id string) {
+	switch verdict {
 	case halfmsg.VerdictCommitted:
-		return trouble("says COMMITTED of an id that cannot exist ("+id+")", "it would have messages published whose business never happened",
-			"answer COMMITTED only when the marker is there")
+		r.trouble("producer-commits-unknown", "says COMMITTED of an id that cannot exist ("+id+")",
+			"it would have messages published whose business never happened", "answer COMMITTED only when the marker is there")
 	case halfmsg.VerdictRolledBack:
-		return trouble("says ROLLED_BACK of an id that it does not know, though the question was not final",
+		r.trouble("producer-hasty", "says ROLLED_BACK of an id that it does not know, though the question was not final",
 			"a business that is still running would lose its message", "answer UNKNOWN, and ROLLED_BACK only when it can never commit")
 	}
-	if err := client.DeleteBusiness(ctx, to, []string{id}); err != nil {
-		return []Finding{{
-			area, Warning, err.Error(), "its markers are never deleted, and pile up",
-			"DeleteBusiness must succeed for an id that is gone already",
-		}}
-	}
-	return []Finding{{Area: area, What: fmt.Sprintf("answers at %s, and UNKNOWN of an id that cannot exist", resolved)}}
+}
+
+func (r *report) keepsMarkers(err error) {
+	r.warn("producer-keeps-markers", err.Error(), "its markers are never deleted, and pile up",
+		"DeleteBusiness must succeed for an id that is gone already")
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,64 +14,42 @@ import (
 )
 
 const (
-	areaSettings = "configuration"
-	areaRedis    = "redis"
-	areaBroker   = "rabbitmq"
+	areaRedis  = "redis"
+	areaBroker = "rabbitmq"
 )
 
-// examineSettings looks for what is allowed and rarely meant. What is wrong keeps the configuration from being read.
-func examineSettings(_ context.Context, e Examination) (found []Finding) {
-	warn := func(what, why, remedy string) {
-		found = append(found, Finding{areaSettings, Warning, what, why, remedy})
-	}
-	if len(e.Settings.Callbacks.Allow) == 0 {
-		warn("callbacks.allow is empty", "no callback target is allowed, so no half message is accepted",
-			"set it to where your producers serve, such as *.orders.svc:9000")
-	}
-	if e.Settings.Submit.Trust {
-		warn("submit.trust is true", "a Submit is taken as the verdict, so a producer that submits before it commits "+
-			"publishes what never happened", "trust single producers instead: producers.NAME.trust")
-	}
-	if e.Settings.Redis.AllowUnsafe {
-		warn("redis.allow_unsafe is true", "the coordinator starts on a Redis that throws messages away",
-			"mend what is found about Redis, and set it back")
-	}
-	if len(found) == 0 {
-		found = append(found, Finding{Area: areaSettings, What: "nothing that endangers messages"})
-	}
-	return found
-}
-
 func examineRedis(ctx context.Context, e Examination) []Finding {
+	r := report{area: areaRedis}
 	if _, is := config.Embedded(e.Settings.Redis.URL); is {
-		return []Finding{embedded(areaRedis)}
+		r.embedded()
+		return r.all
 	}
 	seen, err := redisstore.Examine(ctx, redisstore.Config{
 		URL: e.Settings.Redis.URL, Prefix: e.Settings.Redis.Prefix, Shards: e.Settings.Redis.Shards,
 		MinReplicas: e.Settings.Redis.MinReplicas,
 	})
 	if err != nil {
-		return []Finding{{
-			areaRedis, Trouble, err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
-			"start Redis, or set redis.url to where it is",
-		}}
+		r.trouble("redis-away", err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
+			"start Redis, or set redis.url to where it is")
+		return r.all
 	}
-	if len(seen) == 0 {
-		return []Finding{{Area: areaRedis, What: "reachable, and set up as the promises need it"}}
-	}
-	found := make([]Finding, len(seen))
-	for i, s := range seen {
-		found[i] = Finding{areaRedis, Warning, s.What, s.Why, s.Remedy}
+	for _, s := range seen {
+		tell := r.warn
 		if s.Severity == redisstore.Refuse {
-			found[i].Severity = Trouble
+			tell = r.trouble
 		}
+		tell(s.Name, s.What, s.Why, s.Remedy)
 	}
-	return found
+	return r.orWell("reachable, and set up as the promises need it")
 }
 
+const brokerMatters = "messages are taken and wait in Redis"
+
 func examineBroker(ctx context.Context, e Examination) []Finding {
+	r := report{area: areaBroker}
 	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is {
-		return []Finding{embedded(areaBroker)}
+		r.embedded()
+		return r.all
 	}
 	var exchanges []string
 	if name := e.Settings.Send.DeadLetterExchange; name != "" {
@@ -78,31 +57,38 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 	}
 	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
 		exchanges...)
-	if err != nil {
-		return []Finding{{
-			areaBroker, Trouble, "cannot be reached: " + err.Error(), "messages are taken and wait in Redis",
-			"start RabbitMQ, or set amqp.url to where it is, with the right user and vhost",
-		}}
+	switch {
+	case errors.Is(err, rabbitmq.ErrTurnedAway):
+		r.trouble("rabbitmq-login", err.Error(), brokerMatters,
+			"set user, password and vhost in amqp.url: rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
+		return r.all
+	case err != nil:
+		r.trouble("rabbitmq-away", "cannot be reached: "+err.Error(), brokerMatters, "start RabbitMQ, or set amqp.url to where it is")
+		return r.all
 	}
-	var found []Finding
-	if health.Trouble != nil {
-		found = append(found, Finding{
-			areaBroker, Trouble, fmt.Sprintf("%s at %s: %v", health.Server, health.Host, health.Trouble),
-			"messages are taken and wait in Redis", "look at its alarms: rabbitmq-diagnostics alarms",
-		})
-	}
+	r.broker(health)
 	for _, name := range slices.Sorted(maps.Keys(health.Exchanges)) {
-		found = append(found, Finding{
-			areaBroker, Warning, fmt.Sprintf("send.dead_letter_exchange %s: %v", name, health.Exchanges[name]),
-			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it",
-		})
+		r.warn("dead-letter-exchange", fmt.Sprintf("send.dead_letter_exchange %s: %v", name, health.Exchanges[name]),
+			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
 	}
-	if len(found) == 0 {
-		found = append(found, Finding{Area: areaBroker, What: health.Server + " at " + health.Host + " takes messages"})
-	}
-	return found
+	return r.orWell(health.Server + " at " + health.Host + " takes messages")
 }
 
-func embedded(area string) Finding {
-	return Finding{area, Warning, "is embedded", "everything in it is gone when the coordinator ends", "use a real server"}
+// broker tells why a broker that can be reached takes no messages.
+func (r *report) broker(health rabbitmq.Health) {
+	what := fmt.Sprintf("%s at %s: %v", health.Server, health.Host, health.Trouble)
+	switch {
+	case health.Trouble == nil:
+	case errors.Is(health.Trouble, rabbitmq.ErrNotPermitted):
+		r.warn("rabbitmq-permission", what, "messages to it end DEAD; those to exchanges that the user may write to do not",
+			"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
+	case errors.Is(health.Trouble, rabbitmq.ErrBlocked):
+		r.trouble("rabbitmq-alarm", what, brokerMatters, "look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
+	default:
+		r.trouble("rabbitmq-refuses", what, brokerMatters, "look into RabbitMQ's log")
+	}
+}
+
+func (r *report) embedded() {
+	r.warn(r.area+"-embedded", "is embedded", "everything in it is gone when the coordinator ends", "use a real server")
 }

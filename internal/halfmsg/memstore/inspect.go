@@ -43,7 +43,7 @@ func (s *Store) Count(state halfmsg.State) (n int) {
 
 func (e *entry) record() halfmsg.Record {
 	r := halfmsg.Record{
-		Message: e.Message, State: e.State, CreatedAt: e.created, UpdatedAt: e.updated, DueAt: e.due,
+		Message: e.Message, State: e.State, CreatedAt: e.CreatedAt, UpdatedAt: e.updated, DueAt: e.due,
 		ConfirmAttempts: e.ConfirmAttempts, PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts,
 		LastError: e.cause, LeaseOwner: string(e.Token),
 	}
@@ -59,7 +59,7 @@ type place struct {
 	name    halfmsg.Name
 }
 
-func (e *entry) place() place { return place{e.created, e.Name} }
+func (e *entry) place() place { return place{e.CreatedAt, e.Name} }
 
 func (p place) compare(q place) int {
 	return cmp.Or(p.created.Compare(q.created), strings.Compare(p.name.String(), q.name.String()))
@@ -93,14 +93,18 @@ func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page,
 		switch {
 		case query.Producer != "" && e.Producer != query.Producer, e.place().compare(after) <= 0:
 			continue
-		case len(page.Records) == query.Limit:
-			last := page.Records[query.Limit-1]
-			page.Next = place{last.CreatedAt, last.Name}.cursor()
+		case s.now().Sub(e.CreatedAt) < query.MinAge:
+			return page, nil
+		case len(page.Records) == query.Limit, query.Scan > 0 && page.Looked == query.Scan:
+			page.Next = after.cursor()
 			return page, nil
 		}
-		r := e.record()
-		r.Body = nil
-		page.Records = append(page.Records, r)
+		after = e.place()
+		page.Looked++
+		if r := e.record(); query.Matches(&r) {
+			r.Body = nil
+			page.Records = append(page.Records, r)
+		}
 	}
 	return page, nil
 }
@@ -124,7 +128,7 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	for _, state := range slices.Sorted(slices.Values(halfmsg.Kept())) {
 		stat := halfmsg.Stat{State: state}
 		if all := s.standing(state); len(all) > 0 {
-			stat.Count, stat.OldestAt = int64(len(all)), all[0].created
+			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
 		}
 		stats = append(stats, stat)
 	}

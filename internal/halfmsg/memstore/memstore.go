@@ -29,8 +29,8 @@ type Store struct {
 // entry is one message, whatever its state. Of a finished one little more than the digest is left.
 type entry struct {
 	halfmsg.Claim
-	digest           string
-	created, updated time.Time
+	digest  string
+	updated time.Time
 	// due is when the lease ends, while somebody's token is kept.
 	due time.Time
 	// ends is when the trace of a finished message is forgotten.
@@ -93,7 +93,7 @@ func (s *Store) create(m halfmsg.Message) halfmsg.Result {
 	switch {
 	case e == nil:
 		s.entries[m.Name] = &entry{
-			Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending}, digest: m.Digest(), created: now,
+			Claim: halfmsg.Claim{Message: m, State: halfmsg.Pending, CreatedAt: now}, digest: m.Digest(),
 			due: now.Add(m.ConfirmAfter),
 		}
 		return halfmsg.Result{State: halfmsg.Pending}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 )
@@ -228,4 +230,61 @@ func TestAProducerKeepsToItsQuota(t *testing.T) {
 		}
 	}
 	create(t, store, messages[over[0]])
+}
+
+func TestOwnersAreThoseWhoWork(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Instance: "one/a"})
+	messages, names := numbered(2000, 1)
+	create(t, store, messages...)
+	if owners, err := store.Owners(t.Context()); err != nil || owners.Held != 0 || len(owners.All) != 0 {
+		t.Errorf("nobody works, and got %+v, %v", owners, err)
+	}
+	claims := submit(t, store, names...)
+	settle(t, store, halfmsg.EventReleased, 0, claims[:500]...)
+	owners, err := store.Owners(t.Context())
+	if err != nil || owners.Held != 1500 || len(owners.All) != 1 || owners.All[0].Instance != "one/a" {
+		t.Fatalf("got %+v, %v", owners, err)
+	}
+	if one := owners.All[0]; one.Leases < 100 || one.Leases > 1500 || time.Until(one.Until) < 0 {
+		t.Errorf("got %+v", one)
+	}
+	// A lease that has ended is nobody's work.
+	for shard := range 16 {
+		key := fmt.Sprintf("msghandler:{%02d}:orders:pending", shard)
+		for id := range client.HGetAll(t.Context(), strings.Replace(key, "pending", "leases", 1)).Val() {
+			client.ZAddXX(t.Context(), key, redis.Z{Score: 1, Member: id})
+		}
+	}
+	if owners, err := store.Owners(t.Context()); err != nil || owners.Held != 1500 || len(owners.All) != 0 {
+		t.Errorf("all leases have ended, and got %+v, %v", owners, err)
+	}
+}
+
+// TestTheBacklogIsWhatWaitsForUs leaves out what is young, or is not due, as what is delayed or in somebody's hands.
+func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
+	t.Parallel()
+	store, _, _ := fresh(t, redisstore.Config{})
+	messages, names := numbered(10, 1)
+	create(t, store, messages...)
+	claims := submit(t, store, names...)
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims[:3]...)
+	settle(t, store, halfmsg.EventCommitted, 0, claims[3:]...)
+	count := func(age time.Duration) int64 {
+		t.Helper()
+		n, err := store.Backlog(t.Context(), age)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count(time.Hour); n != 0 {
+		t.Errorf("%d are an hour old", n)
+	}
+	if n := count(0); n != 7 {
+		t.Errorf("%d wait, and 7 are due", n)
+	}
+	if claims, err := store.ClaimSendable(t.Context(), 4, time.Minute); err != nil || len(claims) != 4 || count(0) != 3 {
+		t.Errorf("%d wait when %d are held: %v", count(0), len(claims), err)
+	}
 }

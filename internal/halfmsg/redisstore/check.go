@@ -34,6 +34,8 @@ func (s Severity) String() string {
 
 // Finding is something about the Redis servers that would break the promises.
 type Finding struct {
+	// Name is the finding's own, such as redis-evicts; it stays the same, for scripts and runbooks.
+	Name     string
 	Severity Severity
 	// What is wrong, with the server's address.
 	What string
@@ -127,25 +129,27 @@ type found struct {
 	all  []Finding
 }
 
-func (f *found) add(severity Severity, what, why, remedy string) {
-	f.all = append(f.all, Finding{Severity: severity, What: "Redis " + f.addr + " " + what, Why: why, Remedy: remedy})
+func (f *found) add(name string, severity Severity, what, why, remedy string) {
+	f.all = append(f.all, Finding{
+		Name: "redis-" + name, Severity: severity, What: "Redis " + f.addr + " " + what, Why: why, Remedy: remedy,
+	})
 }
 
 func judge(addr string, info, settings map[string]string) []Finding {
 	f := found{addr: addr}
 	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
-		f.add(Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")",
+		f.add("evicts", Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")",
 			"messages that nobody has delivered yet would be thrown away", "set maxmemory-policy noeviction")
 	}
 	if info["role"] == "slave" {
-		f.add(Refuse, "is a replica", "it takes no writes", "point redis.url to the master, or to the Sentinels with ?master=NAME")
+		f.add("replica", Refuse, "is a replica", "it takes no writes", "point redis.url to the master, or to the Sentinels with ?master=NAME")
 	}
 	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
-		f.add(Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")
+		f.add("forgets", Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")
 	}
 	major, _, _ := strings.Cut(info["redis_version"], ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldestMajor {
-		f.add(Warning, "has version "+info["redis_version"], "when memory is full it also stops the work that would free some",
+		f.add("old", Warning, "has version "+info["redis_version"], "when memory is full it also stops the work that would free some",
 			fmt.Sprintf("upgrade to Redis %d or later", oldestMajor))
 	}
 	return f.all

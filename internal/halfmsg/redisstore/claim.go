@@ -366,7 +366,8 @@ func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.
 	claim.SendableAt = timeAt(number(fields[6]))
 	claim.DeleteAttempts = int(number(fields[7]))
 	record, _ := fields[2].(string)
-	if _, err := decode([]byte(record), state, &claim.Message); err != nil {
+	var err error
+	if claim.CreatedAt, err = decode([]byte(record), state, &claim.Message); err != nil {
 		return claim, corrupt(s.keys.record(claim.Name), err.Error())
 	}
 	return claim, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,12 +38,43 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 		all = append(all, found...)
 		return err
 	})
-	if err != nil {
+	f := found{addr: strings.Join(where.addrs, ","), all: all}
+	switch {
+	case redis.IsAuthError(err):
+		f.add("login", Refuse, "does not let us in: "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
+			"set the user and the password in redis.url")
+		return f.all, nil
+	case err != nil:
 		return nil, translate(err)
 	}
-	ofData, err := examineData(ctx, client, newKeys(config.Prefix, config.Shards), config)
-	return append(all, ofData...), translate(err)
+	k := newKeys(config.Prefix, config.Shards)
+	if well, err := f.writes(ctx, client, k); !well {
+		return f.all, translate(err)
+	}
+	ofData, err := examineData(ctx, client, k, config)
+	return append(f.all, ofData...), translate(err)
 }
+
+// writes runs a script that would delete a key that is not there: it changes nothing, and whoever may not run the
+// coordinator's scripts may not run it either. It says whether that went well.
+func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys) (well bool, err error) {
+	err = client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{k.shards[0] + "doctor"}).Err()
+	const why = "producers get UNAVAILABLE, and nothing is delivered"
+	switch {
+	case redis.IsPermissionError(err):
+		f.add("permission", Refuse, "does not let this user run scripts on "+k.prefix+":*: "+err.Error(), why,
+			"ACL SETUSER with ~"+k.prefix+":* +@all -@dangerous +info +config|get")
+	case redis.IsNoReplicasError(err):
+		f.add("no-replicas", Refuse, "takes no writes, because too few replicas follow it (min-replicas-to-write)", why,
+			"start its replicas, or lower min-replicas-to-write")
+	case redis.IsReadOnlyError(err), isMisconf(err): // found already, as a replica or a full disk
+	default:
+		return err == nil, err
+	}
+	return false, nil
+}
+
+func isMisconf(err error) bool { return redis.HasErrorPrefix(err, "MISCONF") }
 
 func examineServer(ctx context.Context, master *redis.Client, minReplicas int) ([]Finding, error) {
 	all, err := checkServer(ctx, master)
@@ -61,7 +93,7 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 	f.durability(info, settings)
 	f.memory(info, settings)
 	if connected, err := strconv.Atoi(info["connected_slaves"]); err == nil && connected < minReplicas {
-		f.add(Refuse, fmt.Sprintf("has %d replicas", connected),
+		f.add("replicas-missing", Refuse, fmt.Sprintf("has %d replicas", connected),
 			fmt.Sprintf("redis.min_replicas is %d, so no half message is accepted", minReplicas),
 			"start the missing replicas, or lower redis.min_replicas")
 	}
@@ -71,13 +103,13 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 func (f *found) durability(info, settings map[string]string) {
 	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
 		if said := info[status]; said != "" && said != "ok" {
-			f.add(Refuse, "cannot write to its disk ("+status+" is "+said+")", "it refuses every write, so no message is accepted",
+			f.add("disk", Refuse, "cannot write to its disk ("+status+" is "+said+")", "it refuses every write, so no message is accepted",
 				"make room on its disk and look into its log")
 			return
 		}
 	}
 	if settings["appendonly"] == "yes" && settings["appendfsync"] != "" && settings["appendfsync"] != "always" {
-		f.add(Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
+		f.add("unsynced", Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
 			"a power cut may take the last second, and half messages that were accepted in it",
 			"set appendfsync always, or delete_business.when: after_ack, or live with it")
 	}
@@ -90,7 +122,7 @@ func (f *found) memory(info, settings map[string]string) {
 		return
 	}
 	if used > fullFrom*limit {
-		f.add(Warning, fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit),
+		f.add("memory", Warning, fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit),
 			"when it is full, half messages are refused with RESOURCE_EXHAUSTED", "raise maxmemory, or let the backlog shrink")
 	}
 }
@@ -103,12 +135,12 @@ func examineData(ctx context.Context, client redis.UniversalClient, k keys, conf
 	}
 	f := found{addr: config.Prefix}
 	if shards := meta["shards"]; shards != "" && shards != strconv.Itoa(config.Shards) {
-		f.add(Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, config.Shards),
+		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, config.Shards),
 			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
 		return f.all, nil
 	}
 	if layout := meta["layout"]; layout != "" && layout != strconv.Itoa(layoutVersion) {
-		f.add(Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layout %d", layout, layoutVersion),
+		f.add("layout", Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layout %d", layout, layoutVersion),
 			"the coordinator does not start", "run the version that wrote them")
 		return f.all, nil
 	}
@@ -131,7 +163,7 @@ func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k
 		last = max(last, at)
 	}
 	if shards > 0 {
-		f.add(Warning, fmt.Sprintf("went back in time: %d of %d shards, last noticed at %s", shards, len(k.shards),
+		f.add("went-back", Warning, fmt.Sprintf("went back in time: %d of %d shards, last noticed at %s", shards, len(k.shards),
 			time.UnixMilli(last).UTC().Format(time.RFC3339)),
 			"half messages that were accepted shortly before may be gone, and copies of others may be out (they are flagged)",
 			"compare what producers committed about that time with what was delivered; see docs/guarantees.md")

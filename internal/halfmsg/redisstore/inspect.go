@@ -136,31 +136,59 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 	if err != nil {
 		return halfmsg.Page{}, err
 	}
+	query.Limit = max(1, query.Limit)
 	var page halfmsg.Page
-	for limit := max(1, query.Limit); len(page.Records) < limit; {
-		found, more, err := s.names(ctx, query, after, limit-len(page.Records))
+	for more := true; more; {
+		var found []listed
+		if found, more, err = s.names(ctx, query, after, want(query, page)); err != nil {
+			return halfmsg.Page{}, err
+		}
+		taken, err := s.appendRecords(ctx, &page, found, query)
 		if err != nil {
 			return halfmsg.Page{}, err
 		}
-		if page.Records, err = s.appendRecords(ctx, page.Records, found, query.State); err != nil {
-			return halfmsg.Page{}, err
+		if taken > 0 {
+			after = found[taken-1]
 		}
-		if !more {
-			return page, nil
+		full := len(page.Records) >= query.Limit || query.Scan > 0 && page.Looked >= query.Scan
+		if more = more || taken < len(found); more && full {
+			page.Next = after.cursor()
+			break
 		}
-		after = found[len(found)-1]
 	}
-	page.Next = after.cursor()
 	return page, nil
+}
+
+// filterBatch is how many messages are read at a time to see which of them match, and filterNames how many names the
+// indexes are asked for at a time: they tell of several times as many when there are many producers.
+const (
+	filterBatch = 2000
+	filterNames = 250
+)
+
+// want is how many more messages to look at for a page.
+func want(query halfmsg.Query, page halfmsg.Page) int {
+	most := query.Limit - len(page.Records)
+	if query.Filters() {
+		most = filterBatch
+	}
+	if query.Scan > 0 {
+		most = min(most, query.Scan-page.Looked)
+	}
+	return most
 }
 
 // names lists at most limit messages that come after a place, and says whether there are more.
 func (s *Store) names(ctx context.Context, query halfmsg.Query, after listed, limit int) ([]listed, bool, error) {
-	most := min(limit, 4*limit/len(s.keys.shards)+16)
+	each := limit
+	if query.Filters() {
+		each = min(limit, filterNames)
+	}
+	most := min(each, 4*each/len(s.keys.shards)+16)
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(s.scripts.list, shard, 4)
-		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most, query.Producer)
+		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most, query.Producer, query.MinAge.Milliseconds())
 	}
 	run(ctx, s.intake, s.scripts.list, calls)
 	var all []listed
@@ -205,32 +233,37 @@ func readListed(reply any) (found []listed, truncated bool) {
 	return found, fields[1] == "1"
 }
 
-// appendRecords reads messages and keeps those that still stand in the state. One that cannot be read is listed with the
-// reason as its last error.
-func (s *Store) appendRecords(ctx context.Context, page []halfmsg.Record, found []listed, state halfmsg.State) ([]halfmsg.Record, error) {
+// appendRecords reads messages, puts those on the page that still stand in the state and match, until it is full, and
+// says how many were looked at. One that cannot be read is listed with the reason as its last error.
+func (s *Store) appendRecords(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) (taken int, err error) {
 	names := make([]halfmsg.Name, len(found))
 	for i, at := range found {
 		names[i] = at.name
 	}
 	records, errs := s.show(ctx, names, false)
 	for i, record := range records {
+		if len(page.Records) == query.Limit {
+			break
+		}
+		taken++
 		switch {
 		case errs[i] == nil:
 		case isCorrupt(errs[i]):
 			record.LastError = errs[i].Error()
-			record.State = state
+			record.State = query.State
 			record.CreatedAt = time.UnixMilli(found[i].ms)
 		case isNotFound(errs[i]):
 			continue
 		default:
-			return nil, errs[i]
+			return 0, errs[i]
 		}
-		if record.State == state {
+		if record.State == query.State && query.Matches(&record) {
 			record.Body = nil
-			page = append(page, record)
+			page.Records = append(page.Records, record)
 		}
 	}
-	return page, nil
+	page.Looked += taken
+	return taken, nil
 }
 
 // Stats implements halfmsg.Inspector.
@@ -258,4 +291,23 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 	}
 	slices.SortFunc(stats, func(a, b halfmsg.Stat) int { return cmp.Compare(a.State, b.State) })
 	return stats, nil
+}
+
+// Backlog counts SENDABLE messages that are older than age and could be sent now: those that wait for us, not for their
+// delay or their next try. A message that an owner holds is not counted.
+func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(s.scripts.backlog, shard, 2)
+		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
+	}
+	run(ctx, s.intake, s.scripts.backlog, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return 0, c.err
+		}
+		count, _ := c.answer(0).(int64)
+		waiting += count
+	}
+	return waiting, nil
 }

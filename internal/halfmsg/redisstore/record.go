@@ -33,6 +33,7 @@ type header struct {
 	DelayMS      int64             `json:"delay_ms,omitempty"`
 	Target       string            `json:"callback_target,omitempty"`
 	ConfirmAfter int64             `json:"confirm_after_ms,omitempty"`
+	Trace        string            `json:"traceparent,omitempty"`
 }
 
 // encodeRest gives what follows the digest in a record.
@@ -40,6 +41,7 @@ func encodeRest(m *halfmsg.Message) ([]byte, error) {
 	line, err := json.Marshal(header{
 		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
+		Trace: m.Trace,
 	})
 	if err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (time.Tim
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
-	into.CallbackTarget = h.Target
+	into.CallbackTarget, into.Trace = h.Target, h.Trace
 	into.Body = record[end+1:]
 	return t.at, nil
 }

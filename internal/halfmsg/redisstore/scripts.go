@@ -18,6 +18,10 @@ var luaFiles embed.FS
 // script is one script as Redis knows it.
 type script struct {
 	source, sha string
+	// ran is told of each run: about how many messages it was, and how long it took.
+	ran func(messages int, took time.Duration)
+	// answers says that its reply holds an answer for each message.
+	answers bool
 }
 
 func newScript(source string) *script {
@@ -25,14 +29,17 @@ func newScript(source string) *script {
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
+// answering are the scripts that work on messages and answer about each.
+var answering = map[string]bool{"create": true, "submit": true, "claim": true, "move": true}
+
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, move, due, claim, show, list, stats, mend, pulse *script
+	create, submit, move, due, claim, show, list, stats, mend, pulse, owners, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
 // understand the first line, which says what a script may do when memory is short; there it is left out.
-func loadScripts(ctx context.Context, client redis.UniversalClient, retention time.Duration) (scripts, error) {
+func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
 	flagged, err := understandsFlags(ctx, client)
 	if err != nil {
 		return scripts{}, err
@@ -41,13 +48,16 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, retention ti
 	byName := map[string]**script{
 		"create": &all.create, "submit": &all.submit, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
+		"owners": &all.owners, "backlog": &all.backlog,
 	}
 	for name, into := range byName {
-		source, err := assemble(name, flagged, retention)
+		source, err := assemble(name, flagged, config.Retention)
 		if err != nil {
 			return scripts{}, err
 		}
 		*into = newScript(source)
+		(*into).answers = answering[name]
+		(*into).ran = func(messages int, took time.Duration) { config.Ran(name, messages, took) }
 		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
 		if err := eachMaster(ctx, client, load); err != nil {
 			return scripts{}, fmt.Errorf("%s.lua: %w", name, err)
@@ -109,6 +119,8 @@ func newCall(sc *script, shard string, room int) *call {
 // run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten is
 // sent again as a whole, which a server also remembers.
 func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	begun := time.Now()
+	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()
 	forgotten := exec(ctx, client, calls)
 	if len(forgotten) == 0 {
 		return
@@ -117,6 +129,17 @@ func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []
 		c.args[0], c.args[1] = "eval", sc.source
 	}
 	exec(ctx, client, forgotten)
+}
+
+// answered is how many messages were answered.
+func answered(sc *script, calls []*call) (messages int) {
+	if !sc.answers {
+		return 0
+	}
+	for _, c := range calls {
+		messages += len(c.reply)
+	}
+	return messages
 }
 
 func exec(ctx context.Context, client redis.UniversalClient, calls []*call) (forgotten []*call) {

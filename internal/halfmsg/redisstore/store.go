@@ -42,6 +42,9 @@ type Config struct {
 	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
 	// counts its own part, so it is kept to about that many. Defaults to no limit.
 	Quota int
+	// Ran is told of each run of a script: about how many messages it was, 0 where it is not about messages, and how long
+	// it took for all shards together. It must not block. May be nil.
+	Ran func(script string, messages int, took time.Duration)
 	// Logger is told of what was mended and set aside. Defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -105,6 +108,9 @@ func (c Config) complete() (Config, error) {
 	c.Prefix = cmp.Or(c.Prefix, "msghandler")
 	c.Shards = cmp.Or(c.Shards, 16)
 	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
+	if c.Ran == nil {
+		c.Ran = func(string, int, time.Duration) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -122,7 +128,7 @@ func (c Config) complete() (Config, error) {
 
 func (s *Store) prepare(ctx context.Context) error {
 	var err error
-	if s.scripts, err = loadScripts(ctx, s.intake, s.config.Retention); err != nil {
+	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
 	return s.agreeOnLayout(ctx)

@@ -19,6 +19,9 @@ func lostOwner(s *suite) {
 		claims = s.claimSendable(1, long)
 		return len(claims) == 1
 	})
+	if created := s.get(m.Name).CreatedAt; created.IsZero() || !claims[0].CreatedAt.Equal(created) {
+		s.Errorf("created at %v, says the claim; at %v, says the record", claims[0].CreatedAt, created)
+	}
 	if claims[0].Copies != 1 || claims[0].PublishAttempts != 0 {
 		s.Errorf("%d copies, %d attempts", claims[0].Copies, claims[0].PublishAttempts)
 	}

@@ -97,6 +97,57 @@ func listingMoves(s *suite) {
 	}
 }
 
+// listingMatches: whoever filters finds all that match and nothing else, in steps as small as may be.
+func listingMatches(s *suite) {
+	const n = 30
+	for i := range n {
+		m := message([]string{"a", "b"}[i%2], fmt.Sprintf("%02d", i))
+		m.Exchange = []string{"orders", "orders-2", `or"<\u00e9`}[i%3]
+		s.create(m)
+		claim := s.submit(long, m.Name)[0]
+		s.settle(claim, halfmsg.EventCommitted, holding(long))
+		if i%5 == 0 {
+			s.settle(claim, halfmsg.EventExhausted, because(fmt.Sprintf("NOT_FOUND - no exchange %d", i%10)))
+		}
+	}
+	dead, sendable := halfmsg.Dead, halfmsg.Sendable
+	for _, c := range []struct {
+		query halfmsg.Query
+		want  int
+	}{
+		{halfmsg.Query{State: sendable, Exchange: "orders"}, 8},
+		{halfmsg.Query{State: sendable, Exchange: `or"<\u00e9`}, 8},
+		{halfmsg.Query{State: sendable, Exchange: "order"}, 0},
+		{halfmsg.Query{State: sendable, Exchange: "orders", Producer: "a"}, 4},
+		{halfmsg.Query{State: sendable, Error: "no exchange"}, 0},
+		{halfmsg.Query{State: dead, Error: "not_found"}, 6},
+		{halfmsg.Query{State: dead, Error: "No Exchange 5"}, 3},
+		{halfmsg.Query{State: dead, Error: "no exchange 5", Exchange: "orders"}, 1},
+		{halfmsg.Query{State: dead, Error: "%d.*"}, 0},
+		{halfmsg.Query{State: dead, MinAge: time.Hour}, 0},
+	} {
+		for _, bounds := range [][2]int{{1, 0}, {3, 1}, {2, 4}, {100, 7}, {100, 0}} {
+			c.query.Limit, c.query.Scan = bounds[0], bounds[1]
+			seen := map[halfmsg.Name]bool{}
+			for _, r := range s.pages(c.query, func() {}) {
+				if seen[r.Name] || !c.query.Matches(&r) || r.State != c.query.State {
+					s.Errorf("%+v lists %+v", c.query, r)
+				}
+				seen[r.Name] = true
+			}
+			if len(seen) != c.want {
+				s.Errorf("%+v finds %d, want %d", c.query, len(seen), c.want)
+			}
+		}
+	}
+	page, err := s.Store.List(s.Context(), halfmsg.Query{State: sendable, Error: "nobody has it", Limit: 5, Scan: 10})
+	if err != nil || len(page.Records) != 0 || page.Looked != 10 || page.Next == "" {
+		s.Errorf("a page that may look at ten: %+v, %v", page, err)
+	}
+	old := halfmsg.Query{State: dead, MinAge: short, Limit: 4}
+	s.passes(short, "the dead are old enough", func() bool { return len(s.pages(old, func() {})) == 6 })
+}
+
 func stats(s *suite) {
 	for state, n := range map[halfmsg.State]int{halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1, halfmsg.Dead: 4, halfmsg.Acknowledged: 2, halfmsg.Done: 1} {
 		for i := range n {

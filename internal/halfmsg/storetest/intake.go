@@ -16,7 +16,7 @@ func createTwice(s *suite) {
 	s.untouched(m.Name, func() { s.create(m) })
 
 	moved := m
-	moved.CallbackTarget, moved.ConfirmAfter = "dns:///elsewhere:1", time.Minute
+	moved.CallbackTarget, moved.ConfirmAfter, moved.Trace = "dns:///elsewhere:1", time.Minute, ""
 	s.untouched(m.Name, func() { s.create(moved) })
 
 	other := m
@@ -83,6 +83,8 @@ func contentSurvives(s *suite) {
 		}
 		if r := s.get(m.Name); !reflect.DeepEqual(r.Message, m) {
 			s.Errorf("%s was shown with other content", m.Name)
+		} else if !claim.CreatedAt.Equal(r.CreatedAt) || r.CreatedAt.IsZero() {
+			s.Errorf("%s was claimed as created at %v, and is shown as of %v", m.Name, claim.CreatedAt, r.CreatedAt)
 		}
 	}
 }

@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"concurrent creates of one name", concurrentCreates},
 		{"listing pages", listing},
 		{"listing while others move", listingMoves},
+		{"listing what matches", listingMatches},
 		{"stats", stats},
 		{"expiry only when finished", expiry},
 		{"discard leaves nothing", discard},
@@ -96,7 +97,7 @@ func message(producer, id string) halfmsg.Message {
 	return halfmsg.Message{
 		Name: halfmsg.Name{Producer: producer, ID: id}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
 		Headers: map[string]string{"a": "1", "b": "2"}, Body: []byte("body of " + id), CallbackTarget: "dns:///orders:9000",
-		ConfirmAfter: time.Hour,
+		ConfirmAfter: time.Hour, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
 

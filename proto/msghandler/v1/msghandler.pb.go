@@ -1407,8 +1407,14 @@ type ListMessagesRequest struct {
 	// Empty: of all producers.
 	Producer string `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
 	// 1 to 1,000; 0 is 100.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those that go to this exchange; empty: to any. What an ACKNOWLEDGED message went to is not known any more.
+	Exchange string `protobuf:"bytes,5,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	// Only those that were created at least so long ago, by the store's clock.
+	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// Only those whose last error holds this text, in whatever case; at most 200 characters.
+	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,9 +1477,32 @@ func (x *ListMessagesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *ListMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *ListMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
 type ListMessagesResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Records []*MessageRecord       `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With exchange or error_contains a page may hold fewer than asked for, or none, and not be the last: one call looks
+	// at no more than 2,000 messages.
+	Records []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1726,7 +1755,15 @@ type RetryMessagesRequest struct {
 	// At most this many; 0 is 1,000.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1796,13 +1833,51 @@ func (x *RetryMessagesRequest) GetReason() string {
 	return ""
 }
 
+func (x *RetryMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *RetryMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *RetryMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RetryMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type RetryMessagesResponse struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Retried int64                  `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
-	// Whether more still match.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Retried int64 `protobuf:"varint,1,opt,name=retried,proto3" json:"retried,omitempty"`
+	// Whether more still match, or may: one call changes at most limit messages, and looks at no more than 10,000.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes      []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,14 +1933,30 @@ func (x *RetryMessagesResponse) GetOutcomes() []*Outcome {
 	return nil
 }
 
+func (x *RetryMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 type DiscardMessagesRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Names    []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	State    State                  `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
-	Producer string                 `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
-	Limit    int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Names []*MessageName         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// With names: they must still stand in this state, so that what was seen ABANDONED and has been submitted since stays.
+	State    State  `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	Producer string `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
+	Limit    int32  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Filters like those of ListMessages, for a request without names.
+	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	MinAge        *durationpb.Duration `protobuf:"bytes,7,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	ErrorContains string               `protobuf:"bytes,8,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Change nothing: only count what the same request would change, or say of each name what would become of it.
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The next_page_token of the same request before, to go on behind what that has looked at.
+	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1935,12 +2026,50 @@ func (x *DiscardMessagesRequest) GetReason() string {
 	return ""
 }
 
+func (x *DiscardMessagesRequest) GetExchange() string {
+	if x != nil {
+		return x.Exchange
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetMinAge() *durationpb.Duration {
+	if x != nil {
+		return x.MinAge
+	}
+	return nil
+}
+
+func (x *DiscardMessagesRequest) GetErrorContains() string {
+	if x != nil {
+		return x.ErrorContains
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *DiscardMessagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type DiscardMessagesResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Discarded int64                  `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
-	More      bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a dry run: how many would be.
+	Discarded int64 `protobuf:"varint,1,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	More      bool  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	// One for each of the request's names, in their order; none where the request had no names.
-	Outcomes      []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Outcomes []*Outcome `protobuf:"bytes,3,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Set with more.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1994,6 +2123,192 @@ func (x *DiscardMessagesResponse) GetOutcomes() []*Outcome {
 		return x.Outcomes
 	}
 	return nil
+}
+
+func (x *DiscardMessagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type TailMessagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of all producers.
+	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Only moves to these states; empty: to any.
+	States        []State `protobuf:"varint,2,rep,packed,name=states,proto3,enum=msghandler.v1.State" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailMessagesRequest) Reset() {
+	*x = TailMessagesRequest{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailMessagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailMessagesRequest) ProtoMessage() {}
+
+func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
+func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TailMessagesRequest) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *TailMessagesRequest) GetStates() []State {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type TailMessagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which this instance made them, at most 1,000.
+	Moves []*Move `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// How many moves after these were left out, because they came faster than they were read.
+	Missed        int64 `protobuf:"varint,2,opt,name=missed,proto3" json:"missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailMessagesResponse) Reset() {
+	*x = TailMessagesResponse{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailMessagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailMessagesResponse) ProtoMessage() {}
+
+func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
+func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TailMessagesResponse) GetMoves() []*Move {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *TailMessagesResponse) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+// Move is a message that has reached a state.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When this instance learned it, by its own clock.
+	Time     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Producer string                 `protobuf:"bytes,2,opt,name=producer,proto3" json:"producer,omitempty"`
+	Id       string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// STATE_UNSPECIFIED: it was discarded.
+	State         State `protobuf:"varint,4,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Move) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Move) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *Move) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Move) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
 }
 
 var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
@@ -2086,13 +2401,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
 	"\x12GetMessageResponse\x124\n" +
-	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x99\x01\n" +
+	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x90\x02\n" +
 	"\x13ListMessagesRequest\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"v\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bexchange\x18\x05 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\"v\n" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
@@ -2106,27 +2424,54 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x12oldest_create_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\"9\n" +
 	"\vMessageName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xbe\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xed\x02\n" +
 	"\x14RetryMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"y\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\"\xa1\x01\n" +
 	"\x15RetryMessagesResponse\x12\x18\n" +
 	"\aretried\x18\x01 \x01(\x03R\aretried\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\"\xc0\x01\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xef\x02\n" +
 	"\x16DiscardMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x03 \x01(\tR\bproducer\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x7f\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bexchange\x18\x06 \x01(\tR\bexchange\x122\n" +
+	"\amin_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
+	"\x0eerror_contains\x18\b \x01(\tR\rerrorContains\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\n" +
+	" \x01(\tR\tpageToken\"\xa7\x01\n" +
 	"\x17DiscardMessagesResponse\x12\x1c\n" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
-	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes*\xa9\x01\n" +
+	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"_\n" +
+	"\x13TailMessagesRequest\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12,\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x14.msghandler.v1.StateR\x06states\"Y\n" +
+	"\x14TailMessagesResponse\x12)\n" +
+	"\x05moves\x18\x01 \x03(\v2\x13.msghandler.v1.MoveR\x05moves\x12\x16\n" +
+	"\x06missed\x18\x02 \x01(\x03R\x06missed\"\x8e\x01\n" +
+	"\x04Move\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12*\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.msghandler.v1.StateR\x05state*\xa9\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_PENDING\x10\x01\x12\x12\n" +
@@ -2155,14 +2500,15 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bRollback\x12\x1e.msghandler.v1.RollbackRequest\x1a\x1f.msghandler.v1.RollbackResponse2\xba\x01\n" +
 	"\x0fProducerService\x12H\n" +
 	"\aConfirm\x12\x1d.msghandler.v1.ConfirmRequest\x1a\x1e.msghandler.v1.ConfirmResponse\x12]\n" +
-	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xc5\x03\n" +
+	"\x0eDeleteBusiness\x12$.msghandler.v1.DeleteBusinessRequest\x1a%.msghandler.v1.DeleteBusinessResponse2\xa0\x04\n" +
 	"\fAdminService\x12Q\n" +
 	"\n" +
 	"GetMessage\x12 .msghandler.v1.GetMessageRequest\x1a!.msghandler.v1.GetMessageResponse\x12W\n" +
 	"\fListMessages\x12\".msghandler.v1.ListMessagesRequest\x1a#.msghandler.v1.ListMessagesResponse\x12K\n" +
 	"\bGetStats\x12\x1e.msghandler.v1.GetStatsRequest\x1a\x1f.msghandler.v1.GetStatsResponse\x12Z\n" +
 	"\rRetryMessages\x12#.msghandler.v1.RetryMessagesRequest\x1a$.msghandler.v1.RetryMessagesResponse\x12`\n" +
-	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponseBCZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
+	"\x0fDiscardMessages\x12%.msghandler.v1.DiscardMessagesRequest\x1a&.msghandler.v1.DiscardMessagesResponse\x12Y\n" +
+	"\fTailMessages\x12\".msghandler.v1.TailMessagesRequest\x1a#.msghandler.v1.TailMessagesResponse0\x01BCZAgithub.com/msghandler/msghandler/proto/msghandler/v1;msghandlerv1b\x06proto3"
 
 var (
 	file_msghandler_v1_msghandler_proto_rawDescOnce sync.Once
@@ -2177,7 +2523,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -2212,18 +2558,21 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*RetryMessagesResponse)(nil),    // 30: msghandler.v1.RetryMessagesResponse
 	(*DiscardMessagesRequest)(nil),   // 31: msghandler.v1.DiscardMessagesRequest
 	(*DiscardMessagesResponse)(nil),  // 32: msghandler.v1.DiscardMessagesResponse
-	nil,                              // 33: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
+	(*TailMessagesRequest)(nil),      // 33: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 34: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 35: msghandler.v1.Move
+	nil,                              // 36: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	33, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	34, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	36, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	37, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	3,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	34, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	37, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	3,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	34, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	37, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	14, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -2235,51 +2584,60 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
 	3,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	35, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	35, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	35, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	35, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	38, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	38, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	38, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	38, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	20, // 22: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 23: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	20, // 24: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	27, // 25: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	0,  // 26: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	35, // 27: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	28, // 28: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 29: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	14, // 30: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	28, // 31: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 32: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	14, // 33: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	4,  // 34: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 35: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 36: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 37: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 38: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 39: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 40: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	21, // 41: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	23, // 42: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	25, // 43: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	29, // 44: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	31, // 45: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	5,  // 46: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 47: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 48: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 49: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 50: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 51: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 52: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	22, // 53: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	24, // 54: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	26, // 55: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	30, // 56: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	32, // 57: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	46, // [46:58] is the sub-list for method output_type
-	34, // [34:46] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	37, // 24: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	20, // 25: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	27, // 26: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	0,  // 27: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	38, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	28, // 29: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 30: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	37, // 31: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 32: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	28, // 33: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 34: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	37, // 35: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 36: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 37: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	35, // 38: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	38, // 39: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 40: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	4,  // 41: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	6,  // 42: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	8,  // 43: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	10, // 44: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	12, // 45: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	15, // 46: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	18, // 47: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	21, // 48: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	23, // 49: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	25, // 50: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	29, // 51: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	31, // 52: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	33, // 53: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	5,  // 54: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	7,  // 55: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	9,  // 56: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	11, // 57: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	13, // 58: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	16, // 59: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	19, // 60: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	22, // 61: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	24, // 62: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	26, // 63: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	30, // 64: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	32, // 65: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	34, // 66: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	54, // [54:67] is the sub-list for method output_type
+	41, // [41:54] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -2293,7 +2651,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -476,6 +476,7 @@ const (
 	AdminService_GetStats_FullMethodName        = "/msghandler.v1.AdminService/GetStats"
 	AdminService_RetryMessages_FullMethodName   = "/msghandler.v1.AdminService/RetryMessages"
 	AdminService_DiscardMessages_FullMethodName = "/msghandler.v1.AdminService/DiscardMessages"
+	AdminService_TailMessages_FullMethodName    = "/msghandler.v1.AdminService/TailMessages"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -495,6 +496,10 @@ type AdminServiceClient interface {
 	RetryMessages(ctx context.Context, in *RetryMessagesRequest, opts ...grpc.CallOption) (*RetryMessagesResponse, error)
 	// DiscardMessages removes PENDING, ABANDONED or DEAD messages for good.
 	DiscardMessages(ctx context.Context, in *DiscardMessagesRequest, opts ...grpc.CallOption) (*DiscardMessagesResponse, error)
+	// TailMessages tells what this instance does with messages, from now on and as it happens: those that it stores, and each
+	// move to another state that it makes, but for the return of an ABANDONED one by a late Submit. What other instances do is
+	// theirs to tell. Whoever reads too slowly misses some, and is told how many; nothing waits for him.
+	TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error)
 }
 
 type adminServiceClient struct {
@@ -555,6 +560,25 @@ func (c *adminServiceClient) DiscardMessages(ctx context.Context, in *DiscardMes
 	return out, nil
 }
 
+func (c *adminServiceClient) TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_TailMessages_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TailMessagesRequest, TailMessagesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TailMessagesClient = grpc.ServerStreamingClient[TailMessagesResponse]
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -572,6 +596,10 @@ type AdminServiceServer interface {
 	RetryMessages(context.Context, *RetryMessagesRequest) (*RetryMessagesResponse, error)
 	// DiscardMessages removes PENDING, ABANDONED or DEAD messages for good.
 	DiscardMessages(context.Context, *DiscardMessagesRequest) (*DiscardMessagesResponse, error)
+	// TailMessages tells what this instance does with messages, from now on and as it happens: those that it stores, and each
+	// move to another state that it makes, but for the return of an ABANDONED one by a late Submit. What other instances do is
+	// theirs to tell. Whoever reads too slowly misses some, and is told how many; nothing waits for him.
+	TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -596,6 +624,9 @@ func (UnimplementedAdminServiceServer) RetryMessages(context.Context, *RetryMess
 }
 func (UnimplementedAdminServiceServer) DiscardMessages(context.Context, *DiscardMessagesRequest) (*DiscardMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DiscardMessages not implemented")
+}
+func (UnimplementedAdminServiceServer) TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error {
+	return status.Error(codes.Unimplemented, "method TailMessages not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -708,6 +739,17 @@ func _AdminService_DiscardMessages_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_TailMessages_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TailMessagesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).TailMessages(m, &grpc.GenericServerStream[TailMessagesRequest, TailMessagesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TailMessagesServer = grpc.ServerStreamingServer[TailMessagesResponse]
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -736,6 +778,12 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_DiscardMessages_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "TailMessages",
+			Handler:       _AdminService_TailMessages_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "msghandler/v1/msghandler.proto",
 }

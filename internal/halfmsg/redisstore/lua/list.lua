@@ -2,9 +2,10 @@
 -- Purpose: names the messages of a state, oldest first, from a time on.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 how many each producer gets, beyond those of the very first
---   millisecond, of which all are named; 4 a producer; empty is all
+--   millisecond, of which all are named; 4 a producer; empty is all; 5 how old they are at least, in milliseconds
 -- Returns: for each producer {name, "1" when there are more, id, created, id, created, ...}
 local s, from, most = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local to = ARGV[5] == '0' and '+inf' or now - tonumber(ARGV[5])
 
 local out = {}
 local function list(producer)
@@ -14,7 +15,7 @@ local function list(producer)
     found[#found + 1] = id
     found[#found + 1] = from
   end
-  local rest = call('ZRANGEBYSCORE', key, '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  local rest = call('ZRANGEBYSCORE', key, '(' .. from, to, 'WITHSCORES', 'LIMIT', 0, most)
   for _, text in ipairs(rest) do
     found[#found + 1] = text
   end

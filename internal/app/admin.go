@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/console/pages"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// admin is the admin API for somebody at the console, or nil while it is not open.
+func (a *App) admin(by string) pages.Admin {
+	if server := a.server.Load(); server != nil {
+		return visitor{server.Operators(), by}
+	}
+	return nil
+}
+
+// visitor calls the admin API on behalf of somebody at the console, so that the log names him and not us.
+type visitor struct {
+	admin msghandlerv1.AdminServiceServer
+	by    string
+}
+
+// Network implements net.Addr.
+func (visitor) Network() string { return "http" }
+
+// String implements net.Addr.
+func (v visitor) String() string { return "console, " + v.by }
+
+// GetMessage implements pages.Admin.
+func (v visitor) GetMessage(
+	ctx context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	return ask(ctx, v, v.admin.GetMessage, r)
+}
+
+// ListMessages implements pages.Admin.
+func (v visitor) ListMessages(
+	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
+	return ask(ctx, v, v.admin.ListMessages, r)
+}
+
+// RetryMessages implements pages.Admin.
+func (v visitor) RetryMessages(
+	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	return ask(ctx, v, v.admin.RetryMessages, r)
+}
+
+// DiscardMessages implements pages.Admin.
+func (v visitor) DiscardMessages(
+	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	return ask(ctx, v, v.admin.DiscardMessages, r)
+}
+
+// ask makes one call. What the API says of an error is fit for a reader, without gRPC's words around it.
+func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
+	answer, err := call(peer.NewContext(ctx, &peer.Peer{Addr: v}), r)
+	switch {
+	case err == nil:
+		return answer, nil
+	case status.Code(err) == codes.NotFound:
+		return answer, halfmsg.ErrNotFound
+	}
+	return answer, refusedError(status.Convert(err).Message())
+}
+
+// refusedError is what the API says of a call.
+type refusedError string
+
+// Error implements error.
+func (e refusedError) Error() string { return string(e) }

@@ -1,0 +1,247 @@
+package doctor_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/app/doctor"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	found := doctor.Examine(t.Context(), s.e)
+	if names := complaints(t, found); len(names) > 0 {
+		t.Errorf("of a good set-up it says %+v", found)
+	}
+	if len(found) != 5 {
+		t.Errorf("%d parts were looked at: %+v", len(found), found)
+	}
+	if keys := s.redis.CLI("KEYS", "*"); strings.Contains(keys, "doctor") {
+		t.Errorf("it left something behind: %s", keys)
+	}
+}
+
+// TestAUserOfFewRightsIsEnough has the rights that docs/redis.md and the finding redis-permission name.
+func TestAUserOfFewRightsIsEnough(t *testing.T) {
+	t.Parallel()
+	redis := servers.Redis(t, "--appendfsync", "always")
+	redis.CLI("ACL", "SETUSER", "msghandler", "on", ">pw", "~msghandler:*", "+@all", "-@dangerous", "+info", "+config|get")
+	s := newSiteOn(t, servers.RabbitMQ(t).URL, redis, "redis://msghandler:pw@"+redis.Addr+"/0")
+	if names := complaints(t, doctor.Examine(t.Context(), s.e)); len(names) > 0 {
+		t.Errorf("of a user of few rights it finds %q", names)
+	}
+	plantDead(s) // which takes a message most of the way
+}
+
+// planted is what is made wrong in a good set-up, by the name of the finding that must come of it.
+var planted = []struct {
+	name  string
+	plant func(s *site)
+	// also holds what must follow beside it.
+	also []string
+}{
+	{name: "redis-evicts", plant: redisSetting("maxmemory-policy", "allkeys-lru")},
+	{name: "redis-forgets", plant: redisSetting("appendonly", "no")},
+	{name: "redis-unsynced", plant: redisSetting("appendfsync", "everysec")},
+	{name: "redis-no-replicas", plant: redisSetting("min-replicas-to-write", "1")},
+	{name: "redis-memory", plant: plantFullMemory},
+	{name: "redis-disk", plant: plantFullDisk},
+	{name: "redis-replica", plant: plantReplica},
+	{name: "redis-login", plant: func(s *site) { s.redis.CLI("CONFIG", "SET", "requirepass", "secret") }},
+	{name: "redis-permission", plant: func(s *site) {
+		s.redis.CLI("ACL", "SETUSER", "weak", "on", ">pw", "~other:*", "+@all")
+		s.e.Settings.Redis.URL = "redis://weak:pw@" + s.redis.Addr + "/0"
+	}},
+	{name: "redis-away", plant: func(s *site) { s.e.Settings.Redis.URL = "redis://" + servers.Addresses(s.t, 1)[0] + "/0" }},
+	{name: "redis-shards", plant: func(s *site) { s.e.Settings.Redis.Shards = 8 }},
+	{name: "redis-layout", plant: func(s *site) { s.redis.CLI("HSET", "msghandler:meta", "layout", "99") }},
+	{name: "redis-went-back", plant: func(s *site) { s.redis.CLI("SET", "msghandler:{00}:suspect", "1700000000000") }},
+	{name: "redis-replicas-missing", plant: func(s *site) { s.e.Settings.Redis.MinReplicas = 1 }},
+	{name: "redis-unsafe-allowed", plant: func(s *site) { s.e.Settings.Redis.AllowUnsafe = true }},
+	{name: "redis-embedded", plant: func(s *site) { s.e.Settings.Redis.URL = "embedded:" }},
+	{name: "rabbitmq-away", plant: func(s *site) {
+		s.e.Settings.AMQP.URLs = []string{"amqp://guest:guest@" + servers.Addresses(s.t, 1)[0] + "/"}
+	}},
+	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "wrong"), "") }},
+	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "guest"), "/nowhere") }},
+	{name: "dead-letter-exchange", plant: func(s *site) { s.e.Settings.Send.DeadLetterExchange = "nowhere" }},
+	{name: "callbacks-closed", plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil }, also: []string{"producer-forbidden"}},
+	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
+	{name: "submit-trusted", plant: func(s *site) { s.e.Settings.Submit.Trust = true }},
+	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
+	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
+	{name: "messages-dead", plant: plantDead},
+	{name: "producer-forbidden", plant: func(s *site) { s.e.Producers["stock"] = "stock.svc:9000" }},
+	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
+	{name: "producer-no-service", plant: func(s *site) {
+		s.e.Producers["stock"] = serveProducer(s.t, func(grpc.ServiceRegistrar) {})
+	}},
+	{name: "producer-mute", plant: confirming(func(ctx context.Context, _ *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})},
+	{name: "producer-slow", plant: confirming(func(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+		select {
+		case <-time.After(1700 * time.Millisecond): // as long as this fault is
+		case <-ctx.Done():
+		}
+		return say(pb.Verdict_VERDICT_UNKNOWN)(ctx, r)
+	})},
+	{name: "producer-fails", plant: confirming(func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+		return nil, status.Error(codes.NotFound, "no such order")
+	})},
+	{name: "producer-commits-unknown", plant: confirming(say(pb.Verdict_VERDICT_COMMITTED))},
+	{name: "producer-hasty", plant: confirming(say(pb.Verdict_VERDICT_ROLLED_BACK))},
+	{name: "producer-keeps-markers", plant: func(s *site) {
+		s.e.Producers["stock"] = other{drop: func(context.Context, *pb.DeleteBusinessRequest) error {
+			return status.Error(codes.NotFound, "no such order")
+		}}.serve(s.t)
+	}},
+}
+
+func TestWhatIsPlantedIsFound(t *testing.T) {
+	t.Parallel()
+	broker := servers.RabbitMQ(t).URL
+	for _, p := range planted {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, broker)
+			p.plant(s)
+			found := doctor.Examine(t.Context(), s.e)
+			want := slices.Sorted(slices.Values(append([]string{p.name}, p.also...)))
+			if names := complaints(t, found); !slices.Equal(names, want) {
+				t.Errorf("found %q, want %q:\n%+v", names, want, found)
+			}
+		})
+	}
+}
+
+func TestEachFindingIsExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"rabbitmq-permission", "rabbitmq-alarm"}
+	for _, p := range planted {
+		names = append(names, p.name)
+	}
+	for _, name := range breaches {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/operations.md does not explain %s", name)
+		}
+	}
+}
+
+func redisSetting(name, value string) func(*site) {
+	return func(s *site) { s.redis.CLI("CONFIG", "SET", name, value) }
+}
+
+func confirming(answer func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error)) func(*site) {
+	return func(s *site) { s.e.Producers["stock"] = other{confirm: answer}.serve(s.t) }
+}
+
+// plantFullMemory leaves Redis a twentieth of its memory.
+func plantFullMemory(s *site) {
+	_, rest, _ := strings.Cut(s.redis.CLI("INFO", "memory"), "used_memory:")
+	used, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(used+used/20))
+}
+
+// plantFullDisk has a Redis find that it cannot write. One that syncs always would end.
+func plantFullDisk(s *site) {
+	full := servers.Redis(s.t, "--appendfsync", "everysec")
+	full.FillDisk()
+	s.t.Cleanup(full.FreeDisk)
+	full.CLI("SET", "a", "b")
+	servers.Eventually(s.t, time.Minute, "Redis notices", func() bool {
+		return strings.Contains(full.CLI("INFO", "persistence"), "aof_last_write_status:err")
+	})
+	s.e.Settings.Redis.URL = full.URL()
+}
+
+func plantReplica(s *site) {
+	host, port, _ := strings.Cut(s.redis.Addr, ":")
+	replica := servers.Redis(s.t, "--appendfsync", "always", "--replicaof", host+" "+port)
+	s.e.Settings.Redis.URL = replica.URL()
+}
+
+// plantLogin uses another user, or another virtual host.
+func plantLogin(s *site, user *url.Userinfo, vhost string) {
+	u, err := url.Parse(s.e.Settings.AMQP.URLs[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	u.User = user
+	if vhost != "" {
+		u.Path = vhost
+	}
+	s.e.Settings.AMQP.URLs = []string{u.String()}
+}
+
+// plantDead has a message refused to the last.
+func plantDead(s *site) {
+	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	target := other{confirm: say(pb.Verdict_VERDICT_COMMITTED)}.serve(s.t)
+	api := pb.NewMessageHandlerServiceClient(conn)
+	if _, err := api.SendHalfMessage(s.t.Context(), &pb.SendHalfMessageRequest{
+		Producer: "stock", CallbackTarget: target, Message: &pb.Message{Id: "1", RoutingKey: "nowhere"},
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := api.Submit(s.t.Context(), &pb.SubmitRequest{Producer: "stock", Id: "1", Wait: pb.Wait_WAIT_DONE})
+	if err != nil || answer.GetState() != pb.State_STATE_DEAD {
+		s.t.Fatalf("the message is %v, %v", answer.GetState(), err)
+	}
+}
+
+// TestABrokerThatTakesNothingIsFound hurts a broker of its own.
+func TestABrokerThatTakesNothingIsFound(t *testing.T) {
+	t.Parallel()
+	node := servers.PrivateRabbitMQ(t)
+	s := newSite(t, node.URL)
+	m := node.Management()
+	put := func(path string, in map[string]string) {
+		t.Helper()
+		if err := m.Call(http.MethodPut, path, in, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("/api/users/weak", map[string]string{"password": "pw", "tags": ""})
+	put("/api/permissions/%2F/weak", map[string]string{"configure": ".*", "write": "^orders$", "read": ".*"})
+	good := s.e.Settings.AMQP.URLs
+	plantLogin(s, url.UserPassword("weak", "pw"), "")
+	if names := complaints(t, doctor.Examine(t.Context(), s.e)); !slices.Equal(names, []string{"rabbitmq-permission"}) {
+		t.Errorf("of a user that may not write it finds %q", names)
+	}
+	s.e.Settings.AMQP.URLs = good
+	node.Ctl("set_vm_memory_high_watermark", "0.0000001")
+	servers.Eventually(t, time.Minute, "the alarm is found", func() bool {
+		return slices.Contains(complaints(t, doctor.Examine(t.Context(), s.e)), "rabbitmq-alarm")
+	})
+}

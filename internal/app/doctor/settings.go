@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+const areaSettings = "configuration"
+
+// shortRetention is a time within which clients may still repeat a call whose answer they never saw.
+const shortRetention = time.Minute
+
+// examineSettings looks for what is allowed and rarely meant. What is wrong keeps the configuration from being read.
+func examineSettings(_ context.Context, e Examination) []Finding {
+	r := report{area: areaSettings}
+	r.callbacks(e.Settings.Callbacks)
+	if e.Settings.Submit.Trust {
+		r.warn("submit-trusted", "submit.trust is true", "a Submit is taken as the verdict, so a producer that submits "+
+			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")
+	}
+	if e.Settings.Redis.AllowUnsafe {
+		r.warn("redis-unsafe-allowed", "redis.allow_unsafe is true", "the coordinator starts on a Redis that throws messages away",
+			"mend what is found about Redis, and set it back")
+	}
+	if kept := e.Settings.Done.Retention; kept < shortRetention {
+		r.warn("retention-short", fmt.Sprintf("done.retention is %v", kept),
+			"a call that is repeated later than that no longer learns that its message is done, and sends it anew",
+			"set it to longer than any client repeats a call; the default is 10m")
+	}
+	return r.orWell("nothing that endangers messages")
+}
+
+func (r *report) callbacks(settings config.Callbacks) {
+	if len(settings.Allow) == 0 {
+		r.trouble("callbacks-closed", "callbacks.allow is empty", "no callback target is allowed, so no half message is accepted",
+			"set it to where your producers serve, such as *.orders.svc:9000")
+	}
+	for _, glob := range settings.Allow {
+		if strings.HasPrefix(glob, "*:") {
+			r.warn("callbacks-open", "callbacks.allow holds "+glob, "whoever may send a message decides which host is dialled",
+				"name the hosts of your producers, such as *.orders.svc:9000")
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package doctor_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// site is a good set-up on private servers: a Redis as the promises need it, RabbitMQ, a coordinator and a producer with
+// the SDK.
+type site struct {
+	t     *testing.T
+	redis *servers.RedisServer
+	app   *app.App
+	e     doctor.Examination
+}
+
+func newSite(t *testing.T, broker string) *site {
+	t.Helper()
+	redis := servers.Redis(t, "--appendfsync", "always")
+	return newSiteOn(t, broker, redis, redis.URL())
+}
+
+// newSiteOn is a site on a Redis that is used by the given URL.
+func newSiteOn(t *testing.T, broker string, redis *servers.RedisServer, redisURL string) *site {
+	t.Helper()
+	s := &site{t: t, redis: redis}
+	c := config.Default()
+	c.GRPC.Addr, c.HTTP.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	c.Redis.URL, c.AMQP.URLs = redisURL, []string{broker}
+	c.Callbacks.Allow = []string{"127.0.0.1:*"}
+	c.Send.Backoff = []time.Duration{time.Millisecond}
+	s.startCoordinator(c)
+	orders := serveProducer(t, sdk(t, s.app.GRPCAddr()).Register)
+	c.Producers["orders"] = config.Producer{Target: orders}
+	s.e = doctor.Examination{Settings: c, Server: s.app.GRPCAddr(), Producers: map[string]string{}}
+	return s
+}
+
+func (s *site) startCoordinator(c config.Config) {
+	s.t.Helper()
+	a, err := app.New(s.t.Context(), c, app.Deps{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(context.Background()) }()
+	s.t.Cleanup(func() {
+		_ = a.Stop(context.Background()) // its servers may be away by then
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	})
+	servers.Eventually(s.t, time.Minute, "the coordinator is ready", func() bool {
+		answer, err := http.Get("http://" + a.HTTPAddr() + "/readyz")
+		if err != nil {
+			return false
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	s.app = a
+}
+
+// sdk is a producer as the SDK makes it.
+func sdk(t *testing.T, coordinator string) *producer.Producer {
+	t.Helper()
+	p, err := producer.New(producer.Config{Name: "orders", Coordinator: coordinator, Markers: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	return p
+}
+
+// serveProducer serves what is registered and returns where.
+func serveProducer(t *testing.T, register func(grpc.ServiceRegistrar)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	register(server)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-ended
+	})
+	return listener.Addr().String()
+}
+
+// other is a producer that answers as it is told; without words it does as the contract says.
+type other struct {
+	pb.UnimplementedProducerServiceServer
+	confirm func(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error)
+	drop    func(ctx context.Context, r *pb.DeleteBusinessRequest) error
+}
+
+func (o other) serve(t *testing.T) string {
+	t.Helper()
+	return serveProducer(t, func(r grpc.ServiceRegistrar) { pb.RegisterProducerServiceServer(r, o) })
+}
+
+func (o other) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	if o.confirm != nil {
+		return o.confirm(ctx, r)
+	}
+	return say(pb.Verdict_VERDICT_UNKNOWN)(ctx, r)
+}
+
+func (o other) DeleteBusiness(ctx context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+	if o.drop != nil {
+		if err := o.drop(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return &pb.DeleteBusinessResponse{}, nil
+}
+
+// say answers the same of every id.
+func say(v pb.Verdict) func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	return func(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+		answer := &pb.ConfirmResponse{}
+		for _, id := range r.GetIds() {
+			answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: v})
+		}
+		return answer, nil
+	}
+}
+
+// complaints are the names of what is not well, once each, in order.
+func complaints(t *testing.T, found []doctor.Finding) []string {
+	t.Helper()
+	var names []string
+	for _, f := range found {
+		if f.Severity == doctor.OK {
+			continue
+		}
+		if f.Name == "" || f.What == "" || f.Why == "" || f.Remedy == "" {
+			t.Errorf("%+v does not say what, why it matters and what to do", f)
+		}
+		names = append(names, f.Name)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}

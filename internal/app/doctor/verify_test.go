@@ -1,0 +1,174 @@
+package doctor_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	_ "modernc.org/sqlite" // the driver of the markers' database
+
+	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// verify examines a producer as a coordinator with the default configuration sees it.
+func verify(t *testing.T, target string, committed ...string) []doctor.Finding {
+	t.Helper()
+	c := config.Default()
+	c.Callbacks.Allow = []string{"127.0.0.1:*"}
+	return doctor.Verify(t.Context(), doctor.Examination{Settings: c}, "orders", target, committed...)
+}
+
+// serveSDK serves a producer with the SDK that has committed one message, 1001.
+func serveSDK(t *testing.T, markers marker.Store) string {
+	t.Helper()
+	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	if _, err := markers.Put(t.Context(), []string{"1001"}, marker.Committed); err != nil {
+		t.Fatal(err)
+	}
+	return serveProducer(t, p.Register)
+}
+
+func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "orders.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.SQLite, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := markers.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found := verify(t, serveSDK(t, markers), "1001")
+	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
+		t.Errorf("of a good producer it says %+v", found)
+	}
+	// Memory cannot decide: that is what the page says of it, and all there is to say.
+	if names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001")); !slices.Equal(names, []string{"producer-undecided"}) {
+		t.Errorf("of a producer with markers in memory it finds %q", names)
+	}
+}
+
+// book is a producer that decides, written by hand; each breach of the contract changes one of its words.
+type book struct {
+	pb.UnimplementedProducerServiceServer
+	breach string
+
+	mu    sync.Mutex
+	stone map[string]bool
+}
+
+func (b *book) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.breach == "fails a full batch" && len(r.GetIds()) > 200:
+		return nil, status.Error(codes.Internal, "too many")
+	case b.breach == "fails on nothing" && len(r.GetIds()) == 0:
+		return nil, status.Error(codes.Unknown, "index out of range")
+	case b.breach == "refuses long ids" && len(r.GetIds()) == 1 && len(r.GetIds()[0]) > 64:
+		return nil, status.Error(codes.InvalidArgument, "value too long for type character varying(64)")
+	case b.breach == "slow" && len(r.GetIds()) > 200:
+		<-time.After(1700 * time.Millisecond) // as long as this fault is
+	}
+	answer := &pb.ConfirmResponse{}
+	say := func(id string, v pb.Verdict) {
+		answer.Confirmations = append(answer.Confirmations, &pb.Confirmation{Id: id, Verdict: v})
+	}
+	for i, id := range r.GetIds() {
+		say(b.of(i, id, r.GetFinal(), say))
+	}
+	if b.breach == "leaves out" && len(answer.Confirmations) > 1 {
+		answer.Confirmations = answer.Confirmations[1:]
+	}
+	return answer, nil
+}
+
+// of is the verdict about one id, planted where the question is final.
+func (b *book) of(i int, id string, final bool, say func(string, pb.Verdict)) (string, pb.Verdict) {
+	switch {
+	case id == "1001" && b.breach != "denies", b.breach == "commits finally" && final, b.breach == "commits the last" && i == 499:
+		return id, pb.Verdict_VERDICT_COMMITTED
+	case b.breach == "invents a verdict" && i > 0:
+		return id, 9
+	case b.breach == "talks of others":
+		say("other", pb.Verdict_VERDICT_COMMITTED)
+	case b.breach == "undecided":
+		return id, pb.Verdict_VERDICT_UNKNOWN
+	}
+	b.stone[id] = b.stone[id] || final && b.breach != "wavers"
+	if b.stone[id] || final {
+		return id, pb.Verdict_VERDICT_ROLLED_BACK
+	}
+	return id, pb.Verdict_VERDICT_UNKNOWN
+}
+
+func (b *book) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+	if b.breach == "keeps many" && len(r.GetIds()) > 1 || b.breach == "keeps nothing" && len(r.GetIds()) == 0 {
+		return nil, status.Error(codes.Internal, "cannot delete")
+	}
+	return &pb.DeleteBusinessResponse{}, nil
+}
+
+// breaches are what a producer may do wrong, with what must be found.
+var breaches = map[string]string{
+	"fails a full batch": "producer-fails",
+	"fails on nothing":   "producer-fails",
+	"refuses long ids":   "producer-fails",
+	"slow":               "producer-slow",
+	"leaves out":         "producer-leaves-out",
+	"commits the last":   "producer-commits-unknown",
+	"commits finally":    "producer-commits-unknown",
+	"invents a verdict":  "producer-confuses",
+	"talks of others":    "producer-confuses",
+	"denies":             "producer-denies",
+	"undecided":          "producer-undecided",
+	"wavers":             "producer-wavers",
+	"keeps many":         "producer-keeps-markers",
+	"keeps nothing":      "producer-keeps-markers",
+}
+
+func TestEachBreachOfTheContractIsFound(t *testing.T) {
+	t.Parallel()
+	for breach, want := range breaches {
+		t.Run(breach, func(t *testing.T) {
+			t.Parallel()
+			b := &book{breach: breach, stone: map[string]bool{}}
+			target := serveProducer(t, func(r grpc.ServiceRegistrar) { pb.RegisterProducerServiceServer(r, b) })
+			found := verify(t, target, "1001")
+			if names := complaints(t, found); !slices.Equal(names, []string{want}) {
+				t.Errorf("found %q, want %q:\n%+v", names, want, found)
+			}
+		})
+	}
+}
+
+func TestAProducerThatCannotBeAskedIsNotVerified(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{"127.0.0.1:1": "producer-away", "orders.svc:9000": "producer-forbidden"} {
+		found := verify(t, target)
+		if names := complaints(t, found); !slices.Equal(names, []string{want}) || len(found) != 1 {
+			t.Errorf("of %s it says %+v", target, found)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	"github.com/msghandler/msghandler/internal/rabbitmq"
+)
+
+// openEvents starts what tells people of events.
+func (a *App) openEvents() {
+	settings := a.settings.Events
+	a.events = events.New(events.Config{
+		URL: settings.Webhook, Token: settings.WebhookToken, Gather: settings.Gather,
+		Instance: a.instance, Logger: a.logger, Metrics: a.metrics,
+	})
+	a.metrics.Queue("events", a.events.Waiting)
+	a.closeWith(closer{name: "events", close: a.events.Close})
+}
+
+// noteMoves tells of messages that wait for a person now.
+func (a *App) noteMoves(moves []halfmsg.Moved) {
+	for _, move := range moves {
+		switch move.State {
+		case halfmsg.Abandoned:
+			a.events.Note(events.Abandoned, move.Name.Producer, "", move.Name.String())
+		case halfmsg.Dead:
+			a.events.Note(events.Dead, move.Name.Producer, "", move.Name.String())
+		default:
+		}
+	}
+}
+
+// heard are the metrics of the confirm side, of which people are told what they should know.
+type heard struct {
+	*console.Metrics
+	events *events.Teller
+}
+
+// Paused implements confirmloop.Metrics.
+func (h heard) Paused(producer string, paused bool) {
+	h.Metrics.Paused(producer, paused)
+	if paused {
+		h.events.Note(events.BreakerOpen, producer, "a callback target cannot be reached and is left alone for a while")
+	} else {
+		h.events.Note(events.BreakerClosed, producer, "a callback target is called again")
+	}
+}
+
+// noteStore tells when Redis goes away and comes back. It is called by one loop only.
+func (a *App) noteStore(up bool) {
+	switch away := !up; {
+	case away == a.storeAway:
+		return
+	case away:
+		a.logger.Error("Redis does not answer; calls are turned away, and nothing is published meanwhile")
+		a.events.Note(events.StoreAway, "", "Redis does not answer")
+	default:
+		a.logger.Info("Redis answers again")
+		a.events.Note(events.StoreBack, "", "Redis answers again")
+	}
+	a.storeAway = !up
+}
+
+// noteUnsafe tells when settings of Redis begin to break the promises. It is called by one loop only.
+func (a *App) noteUnsafe(findings []redisstore.Finding) {
+	worst := breaking(findings)
+	if len(worst) > 0 && !a.storeUnsafe {
+		unsafe := &UnsafeError{worst}
+		a.logger.Error("Redis breaks the promises as it is set up by now", "findings", unsafe)
+		a.events.Note(events.StoreUnsafe, "", unsafe.Error())
+	}
+	a.storeUnsafe = len(worst) > 0
+}
+
+// backlogSchedule is when is counted what waits.
+const backlogSchedule = "@every 10s"
+
+// watchBacklog starts the loop that compares what waits with the thresholds.
+func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
+	settings := a.settings.Events
+	thresholds := &events.Thresholds{Teller: a.events, Logger: a.logger}
+	var depths atomic.Pointer[map[string]int]
+	depths.Store(&map[string]int{})
+	a.metrics.Watched(func() map[string]int { return *depths.Load() })
+	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
+		waiting, err := store.Backlog(ctx, settings.SendableAge)
+		if err == nil {
+			a.metrics.Waiting(waiting)
+			thresholds.Look("sendable", int(waiting), settings.Sendable)
+		}
+		found, brokerErr := a.depths(ctx, urls)
+		if brokerErr == nil {
+			depths.Store(&found)
+			a.lookAtQueues(thresholds, found)
+		}
+		return false, errors.Join(err, brokerErr)
+	})
+	if err != nil {
+		return err
+	}
+	watch.Start()
+	return nil
+}
+
+// depths counts what waits in the queues that are watched.
+func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error) {
+	watched := slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues)
+	if len(watched) == 0 {
+		return map[string]int{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return rabbitmq.Depths(ctx, rabbitmq.Config{URLs: urls}, watched...)
+}
+
+func (a *App) lookAtQueues(thresholds *events.Thresholds, depths map[string]int) {
+	for _, queue := range a.settings.Events.Queues {
+		if depth, known := depths[queue]; known {
+			thresholds.Look("queue "+queue, depth, a.settings.Events.QueueMessages)
+		}
+	}
+	for _, queue := range a.settings.Events.DeadLetterQueues {
+		if depth, known := depths[queue]; known {
+			thresholds.Look("dead-letter queue "+queue, depth, 1)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package app_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// holds waits until the metrics hold all of these lines, or lines that begin so.
+func (r *running) holds(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
+		servers.Eventually(t, 20*time.Second, "the metrics hold "+want, func() bool {
+			return strings.Contains(r.get(t, "/metrics"), "\n"+want)
+		})
+	}
+}
+
+// Each group of metrics follows what really happens.
+func TestMetricsFollowWhatHappens(t *testing.T) {
+	r := start(t, settings(func(c *config.Config) {
+		c.Send.Backoff = []time.Duration{time.Millisecond}
+		c.Confirm.Timeout = 200 * time.Millisecond
+		c.Sweep.Schedule = "@every 100ms"
+	}))
+	r.awaitReady(t)
+	p := startOrders(t)
+	r.queue(t, "paid")
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	submit := func(t *testing.T, request *msghandlerv1.SendHalfMessageRequest, wait msghandlerv1.Wait) {
+		t.Helper()
+		if _, err := client.SendHalfMessage(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		_, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{
+			Producer: request.GetProducer(), Id: request.GetMessage().GetId(), Wait: wait,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("messages", func(t *testing.T) {
+		submit(t, half(p, "1"), msghandlerv1.Wait_WAIT_DONE)
+		r.holds(t,
+			`msghandler_moves_total{event="committed",fate="stored"} 1`, `msghandler_sendable_seconds_count 1`,
+			`msghandler_acked_seconds_count 1`, `msghandler_submit_acked_seconds_count 1`,
+			`msghandler_attempts_sum{side="confirm"} 1`, `msghandler_attempts_sum{side="publish"} 1`,
+			`msghandler_batch_messages_count{step="confirm"} 1`, `msghandler_batch_messages_count{step="publish"} 1`,
+			`msghandler_batch_messages_count{step="create"} 1`, `msghandler_publish_batch_seconds_count 1`,
+			`msghandler_messages{state="pending"} `, `msghandler_oldest_message_age_seconds{state="sendable"} `)
+	})
+	t.Run("broker", func(t *testing.T) {
+		nowhere := half(p, "2")
+		nowhere.Message.Exchange, nowhere.Message.RoutingKey = "nowhere", "paid"
+		submit(t, nowhere, msghandlerv1.Wait_WAIT_UNSPECIFIED)
+		r.holds(t,
+			`msghandler_publishes_total{exchange="nowhere",outcome="refused"} 2`, `msghandler_broker_up 1`,
+			`msghandler_moves_total{event="exhausted",fate="stored"} 1`, `msghandler_messages{state="dead"} 1`)
+	})
+	t.Run("callbacks", func(t *testing.T) {
+		r.holds(t,
+			`msghandler_confirms_total{producer="orders",result="committed"} 2`,
+			`msghandler_confirm_calls_total{producer="orders",result="answered"} 2`,
+			`msghandler_callback_seconds_count{method="DeleteBusiness"} 2`, `msghandler_marker_deletions_total{result="deleted"} 2`)
+		away := half(p, "3")
+		away.Producer, away.CallbackTarget = "away", nobodyAt(t)
+		submit(t, away, msghandlerv1.Wait_WAIT_UNSPECIFIED)
+		r.holds(t,
+			`msghandler_confirms_total{producer="away",result="unreachable"} `,
+			`msghandler_callback_targets_paused{producer="away"} 1`, `msghandler_callback_targets_paused{producer="orders"} 0`)
+	})
+	t.Run("store", func(t *testing.T) {
+		r.holds(t,
+			`msghandler_store_up 1`, `msghandler_script_seconds_count{script="create"} 3`, `msghandler_store_regressions_total 0`,
+			`msghandler_sweep_messages_total `, `msghandler_sweep_repairs_total 0`, `msghandler_store_findings{severity="refuse"} 0`)
+		servers.Eventually(t, 10*time.Second, "the sweep has seen messages", func() bool {
+			return !strings.Contains(r.get(t, "/metrics"), "\nmsghandler_sweep_messages_total 0\n")
+		})
+	})
+	t.Run("process", func(t *testing.T) {
+		r.holds(t,
+			`msghandler_calls_total{code="OK",method="SendHalfMessage"} 3`, `msghandler_call_seconds_count{method="Submit"} 3`,
+			`msghandler_loop_passes_total{loop="confirm"} `, `msghandler_loop_failures{loop="send"} 0`,
+			`msghandler_queue_items{queue="confirm"} `, `msghandler_queue_items{queue="send"} 0`,
+			`msghandler_queue_items{queue="calls"} 0`, `msghandler_queue_items{queue="markers"} 0`,
+			`msghandler_queue_items{queue="publish"} 0`, `msghandler_build_info{`)
+	})
+}
+
+// nobodyAt is an address at which nobody listens.
+func nobodyAt(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+var many = flag.Int("messages", 10_000, "how many messages the number of series is shown with")
+
+// However many messages there were, the number of series stays what the first of each producer made it.
+func TestNoSeriesIsMadeOfIDs(t *testing.T) {
+	redis := servers.Redis(t)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	r.awaitReady(t)
+	p := startOrders(t)
+	deliveries := r.queue(t, "paid")
+	go func() {
+		for range deliveries { // or the broker would wait for its consumer
+			continue
+		}
+	}()
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	series := func() int { return strings.Count(r.get(t, "/metrics"), "\nmsghandler_") }
+	const batch = 500
+	send := func(part int) {
+		for producer := range 5 {
+			deliver(t, client, halves(p, fmt.Sprint("producer-", producer), part*batch, batch))
+		}
+	}
+	settled := func(messages int) {
+		r.holds(t, fmt.Sprintf("msghandler_publishes_total{exchange=\"(default)\",outcome=\"acked\"} %v\n", float64(messages)))
+	}
+	send(0)
+	send(1)
+	settled(2 * 5 * batch)
+	// What comes with time has come when each of the slower loops has made a pass.
+	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `)
+	before := series()
+	for part := 2; part*5*batch < *many; part++ {
+		send(part)
+	}
+	settled(max(2, (*many+5*batch-1)/(5*batch)) * 5 * batch)
+	after := series()
+	t.Logf("%d series after %d messages of 5 producers, %d after %d", before, 2*5*batch, after, *many)
+	if after != before {
+		t.Errorf("%d series became %d", before, after)
+	}
+}
+
+// halves are n messages of a producer, numbered on from the first.
+func halves(p *orders, producer string, first, n int) *msghandlerv1.SendHalfMessagesRequest {
+	half := &msghandlerv1.SendHalfMessagesRequest{Producer: producer, CallbackTarget: p.addr}
+	for i := first; i < first+n; i++ {
+		half.Messages = append(half.Messages,
+			&msghandlerv1.Message{Id: fmt.Sprint(i), RoutingKey: "paid", Body: []byte("order")})
+	}
+	return half
+}
+
+// deliver sends messages and submits them.
+func deliver(
+	t *testing.T, client msghandlerv1.MessageHandlerServiceClient, half *msghandlerv1.SendHalfMessagesRequest,
+) {
+	t.Helper()
+	submit := &msghandlerv1.SubmitAllRequest{Producer: half.GetProducer(), Wait: msghandlerv1.Wait_WAIT_DONE}
+	for _, m := range half.GetMessages() {
+		submit.Ids = append(submit.Ids, m.GetId())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := client.SendHalfMessages(ctx, half); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.SubmitAll(ctx, submit); err != nil {
+		t.Fatal(err)
+	}
+}

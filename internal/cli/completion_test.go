@@ -1,0 +1,64 @@
+package cli_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWordsAreCompleted(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string][]string{
+		"dl":                      {"dlq"},
+		"dlq ":                    {"list", "show", "replay", "discard"},
+		"retry --st":              {"--state"},
+		"retry --state ":          {"pending", "sendable", "abandoned", "dead", "acknowledged"},
+		"retry --state de":        {"dead"},
+		"retry --state = de":      {"dead"}, // as bash takes it apart
+		"retry --state=de":        {"--state=dead"},
+		"retry --yes --state dea": {"dead"}, // --yes takes no value
+		"stats --output ":         {"table", "json", "yaml"},
+		"serve --delete_bus":      {"--delete_business.when"},
+		"list --conf":             {"--config"}, // a flag of all commands
+		"completion ":             {"bash", "zsh", "fish"},
+		"nonsense --x":            nil,
+		"list --limit ":           nil,
+	} {
+		got := run(nil, append([]string{"__complete", "--"}, strings.Split(typed, " ")...)...)
+		var words []string
+		for line := range strings.Lines(got.out) {
+			word, _, _ := strings.Cut(line, "\t")
+			words = append(words, word)
+		}
+		slices.Sort(words)
+		if slices.Sort(want); !slices.Equal(words, want) || got.status != 0 {
+			t.Errorf("%q becomes %q, want %q (%s)", typed, words, want, got.err)
+		}
+	}
+	if first := run(nil, "__complete", "--", ""); strings.Contains(first.out, "__complete") || !strings.Contains(first.out, "stats\tCount") {
+		t.Errorf("at first there are\n%s", first.out)
+	}
+	run(nil, "completion", "tcsh").want(t, 2, "", "bash")
+}
+
+// TestBashCompletes has a real bash complete with the real program.
+func TestBashCompletes(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "msghandler")
+	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/msghandler").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	script := run(nil, "completion", "bash").out + `
+COMP_WORDS=("$1" retry --state = de) COMP_CWORD=4
+_msghandler
+echo "${COMPREPLY[@]}"
+COMP_WORDS=("$1" d) COMP_CWORD=1
+_msghandler
+echo "${COMPREPLY[@]}"`
+	out, err := exec.Command("bash", "-c", script, "bash", program).CombinedOutput()
+	if err != nil || string(out) != "dead\ndemo discard dlq doctor\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

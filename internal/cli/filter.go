@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// filterFlags say which messages are meant, where they are not named.
+type filterFlags struct {
+	State     string        `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
+	Producer  string        `help:"Only those of this producer." placeholder:"NAME"`
+	Exchange  string        `help:"Only those that go to this exchange." placeholder:"NAME"`
+	OlderThan time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
+	Error     string        `help:"Only those whose last error holds this text, in whatever case." placeholder:"TEXT"`
+}
+
+// String says in words what the filter leaves, behind the word messages.
+func (f *filterFlags) String() string {
+	var words strings.Builder
+	for _, part := range []struct{ word, value string }{{"of", f.Producer}, {"to exchange", f.Exchange}} {
+		if part.value != "" {
+			fmt.Fprintf(&words, " %s %s", part.word, part.value)
+		}
+	}
+	if f.OlderThan > 0 {
+		fmt.Fprintf(&words, " older than %s", f.OlderThan)
+	}
+	if f.Error != "" {
+		fmt.Fprintf(&words, " whose last error holds %q", f.Error)
+	}
+	return words.String()
+}
+
+// minAge is nil where no age is asked for.
+func (f *filterFlags) minAge() *durationpb.Duration {
+	if f.OlderThan == 0 {
+		return nil
+	}
+	return durationpb.New(f.OlderThan)
+}
+
+// states are those that the filter means: the one named, or all in which messages stand.
+func (f *filterFlags) states() ([]halfmsg.State, error) {
+	if f.State == "" {
+		return halfmsg.Kept(), nil
+	}
+	state, err := parseState(f.State)
+	return []halfmsg.State{state}, err
+}
+
+// maxPage is the largest page a coordinator gives.
+const maxPage = 1000
+
+// list reads up to limit messages of a state, page by page. A message may be on two pages when it moves meanwhile; it is
+// given once.
+func (a *admin) list(
+	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *progress,
+) ([]*msghandlerv1.MessageRecord, error) {
+	var records []*msghandlerv1.MessageRecord
+	seen := map[string]bool{}
+	request := &msghandlerv1.ListMessagesRequest{
+		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(), ErrorContains: f.Error,
+	}
+	for len(records) < limit {
+		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage
+		response, err := call(ctx, a, a.client.ListMessages, request)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range response.GetRecords() {
+			if name := r.GetProducer() + "/" + r.GetMessage().GetId(); !seen[name] && len(records) < limit {
+				seen[name] = true
+				records = append(records, r)
+			}
+		}
+		far.tell("found %d %s messages", len(records), state)
+		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
+			break
+		}
+	}
+	return records, nil
+}
+
+// parseState reads the state of a flag, one of those in which messages are kept.
+func parseState(name string) (halfmsg.State, error) {
+	state, err := halfmsg.ParseState(name)
+	if err == nil {
+		for _, kept := range halfmsg.Kept() {
+			if kept == state {
+				return state, nil
+			}
+		}
+	}
+	return halfmsg.None, usageError{fmt.Errorf("--state=%s names no state in which messages stand; "+
+		"write pending, sendable, abandoned, dead or acknowledged", name)}
+}
+
+func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
+	names := make([]*msghandlerv1.MessageName, 0, len(typed))
+	for _, s := range typed {
+		n, err := halfmsg.ParseName(s)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
+	}
+	return names, nil
+}
+
+// readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word, and
+// the header of a table, are passed over.
+func readNames(in io.Reader) ([]*msghandlerv1.MessageName, error) {
+	var words []string
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 0 && fields[0] != listHeader[0] {
+			words = append(words, fields[0])
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read names from standard input: %w", err)
+	}
+	if len(words) == 0 {
+		return nil, usageError{errors.New("there is no name on standard input; write one a line, such as orders/1001")}
+	}
+	return parseNames(words)
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+//go:generate go test -run TestTheCommandsPageIsFresh -update .
+
+var update = flag.Bool("update", false, "write docs/cli.md anew")
+
+func TestTheCommandsPageIsFresh(t *testing.T) {
+	const path = "../../docs/cli.md"
+	parser, _, err := newParser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := page(parser.Model.Node)
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s differs from what --help says; run: make generate", path)
+	}
+}
+
+const intro = `# Commands
+
+This page is made from what ` + "`msghandler --help`" + ` says, by ` + "`make generate`" + `; a test fails when they differ.
+
+Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 3 no such message. A message is named
+` + "`PRODUCER/ID`" + `. Whatever takes ` + "`--output`" + ` prints a table for people, or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields
+stay. What takes longer than a second says on standard error how far it is. ` + "`msghandler completion`" + ` makes a shell complete all this:
+
+` + "```sh" + `
+source <(msghandler completion bash)      # in ~/.bashrc
+source <(msghandler completion zsh)       # in ~/.zshrc, after compinit
+msghandler completion fish | source       # in ~/.config/fish/config.fish
+` + "```" + `
+
+`
+
+func page(root *kong.Node) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	b.WriteString("| command | does |\n|---|---|\n")
+	leaves := leavesOf(root)
+	for _, n := range leaves {
+		anchor := strings.ReplaceAll(n.FullPath(), " ", "-")
+		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", strings.TrimPrefix(n.FullPath(), root.Name+" "), anchor, n.Help)
+	}
+	for _, n := range leaves {
+		describeCommand(&b, n)
+	}
+	return b.String()
+}
+
+// leavesOf are the commands below a node that can be run and are shown.
+func leavesOf(n *kong.Node) (leaves []*kong.Node) {
+	for _, child := range n.Children {
+		switch {
+		case child.Hidden:
+		case child.Leaf():
+			leaves = append(leaves, child)
+		default:
+			leaves = append(leaves, leavesOf(child)...)
+		}
+	}
+	return leaves
+}
+
+func describeCommand(b *strings.Builder, n *kong.Node) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", n.FullPath(), n.Help)
+	if n.Detail != "" {
+		fmt.Fprintf(b, "\n%s\n", n.Detail)
+	}
+	fmt.Fprintf(b, "\n```\n%s\n```\n", n.Summary())
+	var rows []string
+	for _, p := range n.Positional {
+		rows = append(rows, fmt.Sprintf("| `%s` | | %s |", p.Name, p.Help))
+	}
+	keys := false
+	for _, f := range n.Flags {
+		if f.Group != nil { // a key of the configuration
+			keys = true
+			continue
+		}
+		rows = append(rows, flagRow(f))
+	}
+	if len(rows) > 0 {
+		fmt.Fprintf(b, "\n| argument or flag | default | meaning |\n|---|---|---|\n%s\n", strings.Join(rows, "\n"))
+	}
+	if keys {
+		b.WriteString("\nEvery key of the [configuration](configuration.md) is a flag as well, such as `--confirm.after=2s`.\n")
+	}
+}
+
+func flagRow(f *kong.Flag) string {
+	name := "`--" + f.Name
+	if !f.IsBool() {
+		name += "=" + cmp.Or(f.PlaceHolder, strings.ToUpper(f.Name))
+	}
+	name += "`"
+	if f.Short != 0 {
+		name += ", `-" + string(f.Short) + "`"
+	}
+	value := f.Default
+	if value != "" {
+		value = "`" + value + "`"
+	}
+	return fmt.Sprintf("| %s | %s | %s |", name, value, f.Help)
+}

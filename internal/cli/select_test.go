@@ -1,0 +1,90 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestFiltersReachTheCoordinator(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	filter := []string{"--state=dead", "--producer=orders", "--exchange=shop", "--older-than=10m", "--error=no exchange"}
+	run(env, append([]string{"list", "--limit=5"}, filter...)...).want(t, 0, "orders/1001", "")
+	run(env, append([]string{"retry", "--yes"}, filter...)...).want(t, 0, "retried 3\n", "")
+	run(env, append([]string{"discard", "-n"}, filter...)...).want(t, 0, "3 would be discarded\n", "")
+	want := `list STATE_DEAD orders 5 from "" to shop older 10m0s error no exchange; ` +
+		`retry STATE_DEAD orders 1000  to shop older 10m0s error no exchange; ` +
+		`would discard STATE_DEAD orders 1000  to shop older 10m0s error no exchange`
+	if asked := c.asked(); asked != want {
+		t.Errorf("asked %s\nwant  %s", asked, want)
+	}
+	run(env, "retry", "orders/1", "--exchange=shop").want(t, 2, "", "not both")
+	run(env, "retry", "--exchange=shop").want(t, 2, "", "which messages?")
+}
+
+func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	for i := range 2500 {
+		c.add(msghandlerv1.State_STATE_ABANDONED, "many", fmt.Sprint(i))
+	}
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	run(env, "retry", "--state=abandoned", "--limit=0", "--yes").want(t, 0, "retried 2500\n", "")
+	if asked := c.asked(); strings.Count(asked, "; ") != 2 {
+		t.Errorf("asked %s", asked)
+	}
+	run(env, "retry", "--state=abandoned", "--limit=1200", "--yes").want(t, 0, "retried 1200; more match", "")
+	run(env, "discard", "--state=abandoned", "--limit=0", "--dry-run").want(t, 0, "2500 would be discarded\n", "")
+}
+
+func TestNamesComeFromStandardInput(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	for _, how := range [][]string{{"list", "--state=dead"}, {"list", "--state=dead", "--names"}} {
+		listed := run(env, how...)
+		c.asked()
+		runWith(listed.out, env, "retry", "-", "--yes").want(t, 0, "retried 3\n", "")
+		if asked := c.asked(); asked != "retry orders/1001; retry orders/1002; retry orders/1003" {
+			t.Errorf("asked %s", asked)
+		}
+		runWith(listed.out, env, "discard", "-").want(t, 2, "", "3 messages are named on standard input")
+		runWith(listed.out, env, "discard", "-", "--dry-run").want(t, 0, "3 would be discarded\n", "")
+		if asked := c.asked(); !strings.HasPrefix(asked, "would discard") || strings.Contains(asked, "; discard") {
+			t.Errorf("asked %s", asked)
+		}
+	}
+	runWith("\n\n", env, "retry", "-", "--yes").want(t, 2, "", "no name on standard input")
+	runWith("1001\n", env, "retry", "-", "--yes").want(t, 2, "", "PRODUCER/ID")
+}
+
+func TestYAMLForPrograms(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	c.records[0].Message.Body = []byte("true")
+	c.records[0].LastError = "a: b # c\n- d"
+	got := run(env, "show", "orders/1001", "--output=yaml")
+	var document struct {
+		ID, Body, State string
+		LastError       string `yaml:"last_error"`
+		PublishAttempts int    `yaml:"publish_attempts"`
+	}
+	if err := yaml.Unmarshal([]byte(got.out), &document); err != nil || got.status != 0 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if document.ID != "1001" || document.Body != "true" || document.LastError != "a: b # c\n- d" || document.PublishAttempts != 4 {
+		t.Errorf("got %+v of\n%s", document, got.out)
+	}
+	if !strings.HasPrefix(got.out, "producer: orders\nid: \"1001\"\nstate: dead\n") {
+		t.Errorf("it is not in blocks, in the order of the JSON:\n%s", got.out)
+	}
+	run(env, "stats", "-o", "yaml").want(t, 2, "", "unknown flag -o")
+	run(env, "list", "--output=yaml", "--state=sendable").want(t, 0, "messages: []\n", "")
+}

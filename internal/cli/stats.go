@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+type statsCommand struct {
+	adminFlags
+	Watch bool          `short:"w" help:"Count again and again until interrupted."`
+	Every time.Duration `default:"2s" help:"With --watch: how often."`
+}
+
+// stateStats is one state of stats as --output json prints it.
+type stateStats struct {
+	State    string     `json:"state"`
+	Count    int64      `json:"count"`
+	OldestAt *time.Time `json:"oldest_at,omitempty"`
+}
+
+// Run prints how many messages stand in each state.
+func (c *statsCommand) Run(ctx context.Context, s *session) error {
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if !c.Watch {
+		return c.once(ctx, s, a)
+	}
+	return again(ctx, c.Every, func(ctx context.Context) error {
+		s.separate(c.Output)
+		return c.once(ctx, s, a)
+	})
+}
+
+// separate sets what follows apart from what was printed before.
+func (s *session) separate(output string) {
+	switch {
+	case output == outputYAML:
+		fmt.Fprintln(s.Out, "---")
+	case output == outputTable && isTerminal(s.Out):
+		fmt.Fprint(s.Out, clearScreen)
+		fallthrough
+	case output == outputTable:
+		fmt.Fprintln(s.Out, time.Now().Format(time.TimeOnly))
+	}
+}
+
+func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
+	response, err := call(ctx, a, a.client.GetStats, &msghandlerv1.GetStatsRequest{})
+	if err != nil {
+		return err
+	}
+	states := make([]stateStats, len(response.GetStates()))
+	for i, st := range response.GetStates() {
+		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime())}
+	}
+	return s.printDocument(c.Output, map[string]any{"states": states}, func() [][]string {
+		return statsRows(response.GetStates(), time.Now())
+	})
+}
+
+func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
+	rows := [][]string{{"STATE", "COUNT", "OLDEST"}}
+	for _, st := range states {
+		rows = append(rows, []string{
+			stateName(st.GetState()), strconv.FormatInt(st.GetCount(), 10), ageOf(st.GetOldestCreateTime(), now),
+		})
+	}
+	return rows
+}
+
+// clearScreen clears a terminal and goes to its upper left corner.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure.
+func again(ctx context.Context, every time.Duration, do func(context.Context) error) error {
+	if every < minInterval {
+		return usageError{fmt.Errorf("--every=%s: at least %s", every, minInterval)}
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// interruptible is a context that an interrupt ends; for what is watched until somebody has seen enough.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// minInterval keeps a watch from being a load.
+const minInterval = 100 * time.Millisecond

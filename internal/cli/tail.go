@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+type tailCommand struct {
+	serverFlags
+	Output   string   `default:"table" enum:"table,json" help:"table for people; json, a document a line, for programs."`
+	Producer string   `help:"Only messages of this producer." placeholder:"NAME"`
+	State    []string `help:"Only those that reach one of these states, such as done,dead." placeholder:"STATE"`
+	Limit    int      `help:"End after so many; 0 goes on until interrupted." default:"0"`
+}
+
+// Help says what --help says below the usage.
+func (c *tailCommand) Help() string {
+	return `One line for each message that this coordinator stores, and for each move to another state that it makes. Of several
+coordinators each tells its own. A message that was discarded is told as gone. What comes faster than it can be printed is
+left out, and counted on standard error. Nothing waits for a tail.`
+}
+
+// move is a message that has reached a state, as --output json prints it.
+type move struct {
+	Time     time.Time `json:"time"`
+	Producer string    `json:"producer"`
+	ID       string    `json:"id"`
+	State    string    `json:"state"`
+}
+
+// Run prints moves until it is interrupted.
+func (c *tailCommand) Run(ctx context.Context, s *session) error {
+	states, err := c.states()
+	if err != nil {
+		return err
+	}
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	told := 0
+	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states},
+		func(news *msghandlerv1.TailMessagesResponse) error {
+			for _, m := range news.GetMoves() {
+				if err := c.print(s, m); err != nil {
+					return err
+				}
+				if told++; told == c.Limit {
+					return io.EOF
+				}
+			}
+			if n := news.GetMissed(); n > 0 {
+				fmt.Fprintf(s.Err, "%d moves were left out\n", n)
+			}
+			return nil
+		})
+	if ctx.Err() != nil {
+		return nil // it was interrupted: somebody has seen enough
+	}
+	return err
+}
+
+// states reads the states of a flag, which may be final.
+func (c *tailCommand) states() (states []msghandlerv1.State, err error) {
+	for _, name := range c.State {
+		state, err := halfmsg.ParseState(name)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--state=%s: %w", name, err)}
+		}
+		states = append(states, msghandlerv1.State(state))
+	}
+	return states, nil
+}
+
+func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {
+	line := move{m.GetTime().AsTime(), m.GetProducer(), m.GetId(), reached(m.GetState())}
+	if c.Output == outputJSON {
+		return json.NewEncoder(s.Out).Encode(line)
+	}
+	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State, line.Producer, line.ID)
+	return err
+}
+
+// reached names the state that a message has reached; one that was discarded is in none.
+func reached(s msghandlerv1.State) string {
+	if s == msghandlerv1.State_STATE_UNSPECIFIED {
+		return "gone"
+	}
+	return stateName(s)
+}
+
+// tail calls each with what the coordinator tells, until the context ends, each fails or there is no more; io.EOF is an end
+// that is no failure.
+func (a *admin) tail(
+	ctx context.Context, request *msghandlerv1.TailMessagesRequest, each func(*msghandlerv1.TailMessagesResponse) error,
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := listen(ctx, a, request)
+	for err == nil {
+		var news *msghandlerv1.TailMessagesResponse
+		if news, err = stream.Recv(); err != nil {
+			break
+		}
+		if failure := each(news); errors.Is(failure, io.EOF) {
+			return nil
+		} else if failure != nil {
+			return failure
+		}
+	}
+	return a.explain(err)
+}
+
+// listen opens the stream, which must begin within the timeout of a call.
+func listen(
+	ctx context.Context, a *admin, request *msghandlerv1.TailMessagesRequest,
+) (grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], error) {
+	stream, err := a.client.TailMessages(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	begun := make(chan error, 1)
+	go func() {
+		_, err := stream.Header()
+		begun <- err
+	}()
+	select {
+	case err = <-begun:
+		return stream, err
+	case <-time.After(a.timeout):
+		return nil, context.DeadlineExceeded
+	}
+}

@@ -1,0 +1,66 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/msghandler/msghandler/internal/cli"
+)
+
+// terminal is one at which nobody sits: what is typed into the first file can be read from the second.
+func terminal(t *testing.T) (keyboard, program *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = keyboard.Close() })
+	var number, locked int32
+	for request, value := range map[uintptr]*int32{syscall.TIOCGPTN: &number, syscall.TIOCSPTLCK: &locked} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = program.Close() })
+	return keyboard, program
+}
+
+func TestOnATerminalItCountsAndAsks(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]struct {
+		status int
+		out    string
+		asked  string
+	}{
+		"y":  {0, "discarded 2; more match, run it again or raise --limit\n", "would discard STATE_DEAD orders 2  error route; discard STATE_DEAD orders 2  error route"},
+		"no": {1, "", "would discard STATE_DEAD orders 2  error route"},
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			c := startCoordinator(t)
+			keyboard, program := terminal(t)
+			if _, err := keyboard.WriteString(answer + "\n"); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			status := cli.Run(context.Background(), cli.Process{
+				Args: []string{"discard", "--state=dead", "--producer=orders", "--error=route", "--limit=2", "--server=" + c.addr},
+				In:   program, Out: &out, Err: &errs,
+			})
+			ran{status, out.String(), errs.String()}.want(t, want.status, want.out,
+				`Discard the first 2 dead messages of orders whose last error holds "route"? [y/N] `)
+			if asked := c.asked(); asked != want.asked {
+				t.Errorf("asked %s", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+type topCommand struct {
+	serverFlags
+	Every time.Duration `default:"2s" help:"How often it looks."`
+	Rows  int           `default:"10" help:"How many messages in trouble it shows at most."`
+}
+
+// Help says what --help says below the usage.
+func (c *topCommand) Help() string {
+	return `Counts are of all coordinators that share the Redis; rates are of the one that is asked. In trouble is what is dead or
+abandoned, or waits after an error, the oldest first. Where standard output is no terminal, one screen follows the other.`
+}
+
+// What a terminal understands everywhere.
+const (
+	otherScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, without a cursor, and long lines are cut
+	firstScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	endOfLine   = "\x1b[K\n"
+	restOfPage  = "\x1b[J"
+)
+
+// Run draws until it is interrupted.
+func (c *topCommand) Run(ctx context.Context, s *session) error {
+	if c.Rows < 0 {
+		return usageError{fmt.Errorf("--rows=%d: not less than none", c.Rows)}
+	}
+	a, err := c.connect(s)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	t := &top{topCommand: c, admin: a, since: time.Now(), rates: map[halfmsg.State]int64{}, before: map[string]int64{}}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { t.listen(ctx) })
+	defer cancel()
+	if isTerminal(s.Out) {
+		fmt.Fprint(s.Out, otherScreen)
+		defer fmt.Fprint(s.Out, firstScreen)
+	}
+	return again(ctx, c.Every, func(ctx context.Context) error {
+		page, err := t.page(ctx)
+		if err != nil {
+			return err
+		}
+		if isTerminal(s.Out) {
+			page = home + strings.ReplaceAll(page, "\n", endOfLine) + restOfPage
+		}
+		_, err = fmt.Fprintln(s.Out, page)
+		return err
+	})
+}
+
+// top is what one screen has to know of the one before.
+type top struct {
+	*topCommand
+	admin *admin
+
+	mu sync.Mutex
+	// rates counts the moves to each state since the last screen; deaf says that they cannot be heard of.
+	rates map[halfmsg.State]int64
+	deaf  bool
+	since time.Time
+	// before are the counts of the last screen.
+	before map[string]int64
+}
+
+// rated are the states whose rates are shown.
+var rated = []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Done, halfmsg.RolledBack}
+
+// listen counts moves until the context ends.
+func (t *top) listen(ctx context.Context) {
+	request := &msghandlerv1.TailMessagesRequest{}
+	for _, state := range rated {
+		request.States = append(request.States, msghandlerv1.State(state))
+	}
+	err := t.admin.tail(ctx, request, func(news *msghandlerv1.TailMessagesResponse) error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, m := range news.GetMoves() {
+			t.rates[halfmsg.State(m.GetState())]++ //nolint:gosec // the values are the same
+		}
+		t.deaf = news.GetMissed() > 0
+		return nil
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deaf = err != nil
+}
+
+// page draws one screen.
+func (t *top) page(ctx context.Context) (string, error) {
+	response, err := call(ctx, t.admin, t.admin.client.GetStats, &msghandlerv1.GetStatsRequest{})
+	if err != nil {
+		return "", err
+	}
+	records, err := t.inTrouble(ctx)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	var b bytes.Buffer
+	out := &session{Process: Process{Out: &b}}
+	fmt.Fprintf(&b, "msghandler at %s, %s\n%s\n\n", t.admin.server, now.Format(time.TimeOnly), t.rateLine(now))
+	if err := out.printTable(t.states(response.GetStates(), now)); err != nil {
+		return "", err
+	}
+	b.WriteString("\nIN TROUBLE\n")
+	if err := out.printTable(messageRows(records, now)); err != nil {
+		return "", err
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+// rateLine says how many messages a second have reached each state since the last screen.
+func (t *top) rateLine(now time.Time) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seconds := now.Sub(t.since).Seconds()
+	var parts []string
+	for _, state := range rated {
+		rate := "?"
+		if !t.deaf && seconds > 0 {
+			rate = fmt.Sprintf("%.0f", float64(t.rates[state])/seconds)
+		}
+		parts = append(parts, fmt.Sprintf("%s %s/s", state, rate))
+	}
+	t.since, t.rates = now, map[halfmsg.State]int64{}
+	return strings.Join(parts, "   ")
+}
+
+// states are the rows of stats, with what has changed since the last screen.
+func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]string {
+	rows := statsRows(states, now)
+	rows[0] = append(rows[0], "CHANGE")
+	for i, st := range states {
+		name := stateName(st.GetState())
+		change := ""
+		if before, seen := t.before[name]; seen && st.GetCount() != before {
+			change = fmt.Sprintf("%+d", st.GetCount()-before)
+		}
+		rows[i+1] = append(rows[i+1], change)
+		t.before[name] = st.GetCount()
+	}
+	return rows
+}
+
+// inTrouble reads what is dead or abandoned, or waits after an error.
+func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRecord, err error) {
+	quiet := (&session{Process: Process{Err: &bytes.Buffer{}}}).progress()
+	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {
+		if t.Rows == len(records) {
+			break
+		}
+		found, err := t.admin.list(ctx, state, &filterFlags{}, t.Rows-len(records), quiet)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			if r.GetLastError() != "" || state == halfmsg.Dead || state == halfmsg.Abandoned {
+				records = append(records, r)
+			}
+		}
+	}
+	return records, nil
+}

@@ -1,0 +1,108 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/msghandler/msghandler/internal/cli"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// watch runs a command until stop, which returns its exit status.
+func watch(t *testing.T, args ...string) (out *output, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out = &output{}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Process{Args: args, In: strings.NewReader(""), Out: out, Err: out})
+	}()
+	t.Cleanup(cancel)
+	return out, func() int {
+		cancel()
+		return <-ended
+	}
+}
+
+func TestAWatchCountsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	out, stop := watch(t, "stats", "--watch", "--every=100ms", "--server="+c.addr)
+	servers.Eventually(t, 20*time.Second, "it counts again", func() bool { return strings.Count(out.String(), "pending   1") > 2 })
+	if status := stop(); status != 0 {
+		t.Errorf("it ended with %d:\n%s", status, out)
+	}
+	run(nil, "stats", "--watch", "--every=1ms", "--server="+c.addr).want(t, 2, "", "--every=1ms")
+}
+
+func TestTopShowsWhatIsInTrouble(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t) // it knows no TailMessages, as one of an older version
+	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
+	servers.Eventually(t, 20*time.Second, "it draws again", func() bool { return strings.Count(out.String(), "IN TROUBLE") > 2 })
+	if status := stop(); status != 0 {
+		t.Errorf("it ended with %d:\n%s", status, out)
+	}
+	screen, _, _ := strings.Cut(strings.SplitAfterN(out.String(), "IN TROUBLE", 3)[2], "msghandler at")
+	if strings.Contains(out.String(), "\x1b") || strings.Count(screen, "orders/100") != 2 || strings.Contains(screen, "stock/7") {
+		t.Errorf("a screen is\n%s", screen)
+	}
+	if !strings.Contains(out.String(), "pending ?/s") {
+		t.Errorf("rates that nobody knows are told:\n%s", out)
+	}
+	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "one of another version")
+	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
+}
+
+func TestTailTellsWhatHappens(t *testing.T) {
+	t.Parallel()
+	addr, _ := serve(t)
+	all, stopAll := watch(t, "tail", "--server", addr)
+	some, stopSome := watch(t, "tail", "--server", addr, "--producer=orders", "--state=rolled_back", "--output=json", "--limit=1")
+	_ = stopSome
+	top, stopTop := watch(t, "top", "--every=100ms", "--server", addr)
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := msghandlerv1.NewMessageHandlerServiceClient(conn)
+	send := func(producer, id string) {
+		if _, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
+			Producer: producer, CallbackTarget: "127.0.0.1:1", Message: &msghandlerv1.Message{Id: id, RoutingKey: "nowhere"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// They are told of what happens from when they listen on, so something happens until they do.
+	servers.Eventually(t, 20*time.Second, "all three listen", func() bool {
+		id := time.Now().Format("150405.000000000")
+		send("orders", id)
+		if _, err := client.Rollback(t.Context(), &msghandlerv1.RollbackRequest{Producer: "orders", Id: id}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(all.String(), "rolled_back  orders/") && some.String() != "" &&
+			strings.Contains(top.String(), "rolled_back ") && !strings.HasSuffix(strings.TrimSpace(top.String()), "rolled_back 0/s")
+	})
+	send("stock", "7")
+	run([]string{"MSGHANDLER_SERVER=" + addr}, "discard", "stock/7").want(t, 0, "discarded 1\n", "")
+	servers.Eventually(t, 20*time.Second, "it is told", func() bool {
+		return strings.Contains(all.String(), "pending      stock/7\n") && strings.Contains(all.String(), "gone         stock/7\n")
+	})
+	var one struct{ Producer, ID, State string }
+	if err := json.Unmarshal([]byte(some.String()), &one); err != nil || one.State != "rolled_back" || one.Producer != "orders" {
+		t.Errorf("with a filter it tells %s, %v", some, err)
+	}
+	for what, stop := range map[string]func() int{"tail": stopAll, "top": stopTop} {
+		if status := stop(); status != 0 {
+			t.Errorf("%s ended with %d:\n%s", what, status, all)
+		}
+	}
+}

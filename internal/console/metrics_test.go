@@ -1,0 +1,224 @@
+package console
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+//go:generate go test -run TestTheTableOfMetricsIsFresh -update .
+
+var update = flag.Bool("update", false, "write the table of docs/operations.md anew")
+
+// The table stands between these lines.
+const (
+	tableBegins = "<!-- metrics: made by make generate -->\n"
+	tableEnds   = "<!-- end of metrics -->\n"
+)
+
+func TestTheTableOfMetricsIsFresh(t *testing.T) {
+	const path = "../../docs/operations.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(page), tableBegins)
+	old, after, ends := strings.Cut(rest, tableEnds)
+	if !begins || !ends {
+		t.Fatalf("%s has lost the lines between which the table stands", path)
+	}
+	want := table(t)
+	if *update {
+		if err := os.WriteFile(path, []byte(before+tableBegins+want+tableEnds+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != want {
+		t.Errorf("the table of metrics in %s differs from what is registered; run: make generate", path)
+	}
+}
+
+// table lists all that is registered when everything is there that an instance may have.
+func table(t *testing.T) string {
+	t.Helper()
+	m := NewMetrics()
+	m.Build("v1", "host-1")
+	m.Loop("confirm", func() float64 { return 0 }, func() float64 { return 0 })
+	m.Queue("confirm", func() int { return 0 })
+	m.Broker(func() error { return nil })
+	m.Watched(func() map[string]int { return nil })
+	New(Config{Metrics: m})
+
+	described := make(chan *prometheus.Desc)
+	go func() { m.registry.Describe(described); close(described) }()
+	form := regexp.MustCompile(`fqName: "(msghandler_\w+)", help: "(.*)", unit: "\w*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	var lines []string
+	for desc := range described {
+		if found := form.FindStringSubmatch(desc.String()); found != nil {
+			labels := append(regexp.MustCompile(`\w+=`).FindAllString(found[3], -1), strings.Split(found[4], ",")...)
+			names := strings.NewReplacer("=", "").Replace(strings.Trim(strings.Join(labels, ", "), ", "))
+			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |\n", found[1], names, found[2]))
+		}
+	}
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); len(lines) < 30 {
+		t.Fatalf("only %d metrics are found", len(lines))
+	}
+	return "| metric | labels | meaning |\n|---|---|---|\n" + strings.Join(lines, "")
+}
+
+// Prometheus sees no increase in a series that begins with its first event, and an alert would miss it.
+func TestCountersThatAlertsWaitForBeginAtZero(t *testing.T) {
+	families, err := NewMetrics().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			fmt.Fprintln(&text, f.GetName(), metric.GetLabel())
+		}
+	}
+	for _, want := range []string{
+		`msghandler_store_regressions_total`, `msghandler_moves_total .*"committed".*"lease_lost"`,
+		`msghandler_moves_total .*"rolled_back".*"contradiction"`, `msghandler_calls_total .*"FailedPrecondition".*"Submit"`,
+		`msghandler_outcomes_total .*"FailedPrecondition".*"SubmitAll"`, `msghandler_marker_deletions_total .*"left"`,
+		`msghandler_webhook_posts_total .*"failed"`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text.String()) {
+			t.Errorf("%s is not there before its first event:\n%s", want, &text)
+		}
+	}
+}
+
+func TestHistogramsAreClassicAndNative(t *testing.T) {
+	m := NewMetrics()
+	m.Committed(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second)})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "msghandler_sendable_seconds" {
+			continue
+		}
+		h := f.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != 1 || len(h.GetBucket()) == 0 || len(h.GetPositiveSpan()) == 0 {
+			t.Errorf("%d samples, %d classic buckets, native %v", h.GetSampleCount(), len(h.GetBucket()), h.GetPositiveSpan())
+		}
+		return
+	}
+	t.Error("there is no such histogram")
+}
+
+func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
+	m := NewMetrics()
+	series := func() (n int) {
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "msghandler_") {
+				n += len(f.GetMetric())
+			}
+		}
+		return n
+	}
+	see := func(from, to int) {
+		for i := from; i < to; i++ {
+			name := fmt.Sprint("name-", i)
+			m.Confirmed(name, 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, time.Second, nil)
+			m.Published(name, halfmsg.Acked, 1)
+		}
+	}
+	see(0, seen.Most+1)
+	full := series()
+	see(0, 10*seen.Most)
+	if got := series(); got != full {
+		t.Errorf("%d series with %d names, %d with ten times as many", full, seen.Most+1, got)
+	}
+	lines := map[string]seen.Exchange{}
+	for _, e := range m.board.Exchanges() {
+		lines[e.Name] = e
+	}
+	if own, others := lines["name-0"].Acked(), lines[seen.Other].Acked(); own != 2 || others != 9*seen.Most+1 {
+		t.Errorf("counted %v of one, %v of others", own, others)
+	}
+}
+
+// Prometheus takes an empty label for none, and two series of one name for an error.
+func TestTheDefaultExchangeHasALabel(t *testing.T) {
+	m := NewMetrics()
+	m.Published("", halfmsg.Acked, 2)
+	m.Published("(default)", halfmsg.Acked, 3)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "msghandler_publishes_total" {
+			continue
+		}
+		if first := f.GetMetric()[0]; first.GetCounter().GetValue() != 5 || first.GetLabel()[0].GetValue() != "(default)" {
+			t.Errorf("got %v", f)
+		}
+	}
+}
+
+// The charts and /metrics tell of the same messages.
+func TestASampleTellsOfWhatWasCounted(t *testing.T) {
+	m := NewMetrics()
+	s := &sampler{metrics: m}
+	begun := time.Now()
+	s.take(begun)
+	m.Called("SendHalfMessage", "OK", time.Millisecond)
+	m.Called("SendHalfMessage", "Unavailable", time.Millisecond)
+	m.Called("SendHalfMessages", "OK", time.Millisecond)
+	m.Answered("SendHalfMessages", "OK")
+	m.Published("shop", halfmsg.Acked, 6)
+	m.Published("shop", halfmsg.Refused, 2)
+	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Minute)})
+	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Hour), Message: halfmsg.Message{Delay: time.Hour}})
+	sample := s.take(begun.Add(2 * time.Second))
+	if sample.In != 1 || sample.Out != 3 {
+		t.Errorf("in %v, out %v each second", sample.In, sample.Out)
+	}
+	if sample.P99 < 50*time.Second || sample.P99 > 70*time.Second {
+		t.Errorf("messages took %v, delayed ones left out", sample.P99)
+	}
+}
+
+// BenchmarkAMessage is what the metrics of one message cost that goes all the way in batches of 100.
+func BenchmarkAMessage(b *testing.B) {
+	const batch = 100
+	m := NewMetrics()
+	claim := halfmsg.Claim{CreatedAt: time.Now().Add(-time.Second), SubmittedAt: time.Now()}
+	verdicts := map[string]halfmsg.Verdict{}
+	for i := range batch {
+		verdicts[fmt.Sprint(i)] = halfmsg.VerdictCommitted
+	}
+	for i := 0; b.Loop(); i++ {
+		m.Committed(&claim)
+		m.Acked(&claim)
+		if i%batch == 0 {
+			m.Confirmed("orders", batch, verdicts, time.Millisecond, nil)
+			m.Published("orders", halfmsg.Acked, batch)
+			m.PublishedBatch(batch, time.Millisecond)
+			for range 4 {
+				m.Ran("move", batch, time.Millisecond)
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxPreview is how much of a body a page shows.
+	maxPreview = 4 << 10
+	// maxIndented is how large a body may be to be indented: beyond it the work is not worth the first 4 KiB.
+	maxIndented = 1 << 20
+)
+
+// preview is a body as a page shows it.
+type preview struct {
+	Size int64
+	As   string
+	Text string
+	Cut  bool
+}
+
+// previewOf shows a body as asked for, or as what it looks like.
+func previewOf(body []byte, as string) preview {
+	p := preview{Size: int64(len(body)), As: as}
+	isJSON := len(body) <= maxIndented && json.Valid(body)
+	switch {
+	case as == "json" && isJSON, as == "text", as == "hex":
+	case isJSON:
+		p.As = "json"
+	case looksLikeText(body):
+		p.As = "text"
+	default:
+		p.As = "hex"
+	}
+	switch p.As {
+	case "json":
+		var b bytes.Buffer
+		_ = json.Indent(&b, body, "", "  ") // it was valid
+		p.Text, p.Cut = cut(b.String())
+	case "hex":
+		// A line of sixteen bytes takes 79 characters of a dump.
+		most := maxPreview / 79 * 16
+		p.Cut = len(body) > most
+		p.Text = hex.Dump(body[:min(len(body), most)])
+	default:
+		p.Text, p.Cut = cut(string(body[:min(len(body), maxPreview+utf8.UTFMax)]))
+	}
+	p.Text = plain(p.Text)
+	return p
+}
+
+// looksLikeText says whether a body is text for the most part.
+func looksLikeText(body []byte) bool {
+	head := body[:min(len(body), maxPreview)]
+	if len(head) < len(body) {
+		for len(head) > 0 && !utf8.RuneStart(head[len(head)-1]) {
+			head = head[:len(head)-1] // a character may be cut in two
+		}
+		head = head[:max(0, len(head)-1)]
+	}
+	return utf8.Valid(head) && !bytes.ContainsRune(head, 0)
+}
+
+// cut shortens a text to what a page shows, between two characters.
+func cut(text string) (string, bool) {
+	if len(text) <= maxPreview {
+		return text, false
+	}
+	end := maxPreview
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]), true
+}

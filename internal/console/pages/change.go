@@ -1,0 +1,203 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// countTime and changeTime are how long one request counts and changes; what is left is offered as the next step.
+	countTime  = 2 * time.Second
+	changeTime = 10 * time.Second
+	// shownNames is how many single messages a page tells of.
+	shownNames = 50
+)
+
+// countData is the form that shows how many messages somebody is about to change, and asks why.
+type countData struct {
+	selection
+	Hidden, Seal, Reason, Problem, Back string
+	Refused                             []refusal
+}
+
+// changedData says what was done.
+type changedData struct {
+	selection
+	Reason     string
+	Done       int64
+	Refused    []refusal
+	More, Back string
+	Problem    string
+}
+
+// refusal is a message that cannot be changed.
+type refusal struct {
+	Name, Why string
+}
+
+// count shows how many messages a retry or a discard would change. It changes nothing.
+func (p *Pages) count(r *http.Request) answer {
+	if p.config.ReadOnly {
+		return readOnly()
+	}
+	s, err := readSelection(r)
+	if err != nil {
+		return trouble(http.StatusBadRequest, "What is to be changed?", err.Error())
+	}
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	refused, err := p.counted(r.Context(), admin, &s)
+	if err != nil {
+		return trouble(http.StatusBadRequest, "The messages cannot be counted", err.Error())
+	}
+	hidden := s.text(time.Now().Add(sealTime))
+	return p.ask(countData{selection: s, Hidden: hidden, Seal: p.seals.seal(hidden), Refused: refused})
+}
+
+// ask shows the form.
+func (p *Pages) ask(data countData) answer {
+	data.Back = "/messages?" + data.Filter.Query()
+	a := answer{page: "count", title: strings.ToUpper(data.Action[:1]) + data.Action[1:], data: data}
+	if data.Problem != "" {
+		a.status = http.StatusBadRequest
+	}
+	return a
+}
+
+// counted counts what a selection holds.
+func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refusal, error) {
+	if len(s.Names) == 0 && !s.Filter.Narrow() && s.After == "" {
+		return nil, p.countState(ctx, s)
+	}
+	ends := time.Now().Add(countTime)
+	for part := *s; ; {
+		found, err := part.send(ctx, admin, part.request(true, maxChange, ""))
+		if err != nil {
+			return nil, err
+		}
+		s.Count += found.GetDiscarded()
+		part.After = found.GetNextPageToken()
+		if s.AtLeast = found.GetMore(); !s.AtLeast || time.Now().After(ends) {
+			return s.refused(found.GetOutcomes()), nil
+		}
+	}
+}
+
+// countState counts a whole state, which the store knows without looking at its messages.
+func (p *Pages) countState(ctx context.Context, s *selection) error {
+	if !legal(s.Filter.State, s.event()) {
+		return errors.New("messages that are " + s.Filter.State.String() + " cannot be changed that way")
+	}
+	stats, err := p.config.Stats(ctx)
+	for _, stat := range stats {
+		if stat.State == s.Filter.State {
+			s.Count = stat.Count
+		}
+	}
+	return err
+}
+
+// send makes one call of the API. The answer to a retry is given as that to a discard, which has the same fields.
+func (s selection) send(
+	ctx context.Context, admin Admin, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	if s.Action == actDiscard {
+		return admin.DiscardMessages(ctx, r)
+	}
+	done, err := admin.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
+		Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
+		Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
+		PageToken: r.GetPageToken(),
+	})
+	return &msghandlerv1.DiscardMessagesResponse{
+		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(), Outcomes: done.GetOutcomes(),
+	}, err
+}
+
+// refused lists those of the named messages that could not be changed.
+func (s selection) refused(outcomes []*msghandlerv1.Outcome) (all []refusal) {
+	for i, outcome := range outcomes {
+		if outcome.GetCode() != 0 && i < len(s.Names) && len(all) < shownNames {
+			all = append(all, refusal{s.Names[i].String(), outcome.GetError()})
+		}
+	}
+	return all
+}
+
+// change does what a form asks for that count has made.
+func (p *Pages) change(r *http.Request) answer {
+	if p.config.ReadOnly {
+		return readOnly()
+	}
+	hidden, seal := r.PostFormValue("selection"), r.PostFormValue("seal")
+	s, until, err := parseSelection(hidden)
+	if err == nil {
+		err = p.seals.check(hidden, seal, until, time.Now())
+	}
+	if err != nil {
+		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
+	}
+	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	if reason == "" {
+		return p.ask(countData{selection: s, Hidden: hidden, Seal: seal, Problem: "Say why: it goes into the log, beside each message's name."})
+	}
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	if !p.seals.use(seal, until, time.Now()) {
+		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
+	}
+	data := p.do(r.Context(), admin, s, reason)
+	a := answer{page: "changed", title: "Done", data: data}
+	if data.Problem != "" {
+		a.status, a.title = http.StatusServiceUnavailable, "Not all was done"
+	}
+	return a
+}
+
+// do changes the messages, no more than were counted.
+func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string) changedData {
+	data := changedData{selection: s, Reason: reason, Back: "/messages?" + s.Filter.Query()}
+	ends := time.Now().Add(changeTime)
+	part := s
+	for data.Done < s.Count {
+		done, err := part.send(ctx, admin, part.request(false, s.Count-data.Done, reason))
+		if err != nil {
+			data.Problem = err.Error()
+			break
+		}
+		data.Done += done.GetDiscarded()
+		data.Refused = s.refused(done.GetOutcomes())
+		if part.After = done.GetNextPageToken(); part.After == "" {
+			return data
+		}
+		if time.Now().After(ends) {
+			break
+		}
+	}
+	if len(s.Names) == 0 && cmp.Or(part.After, data.Problem) != "" {
+		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After}.Query()
+	}
+	return data
+}
+
+// readOnly is the answer to whoever wants to change something at a console that is only for reading.
+func readOnly() answer {
+	return trouble(http.StatusForbidden, "This console is read-only",
+		"http.read_only is set. Use the command line where you are allowed to: msghandler retry, msghandler discard.")
+}
+
+// address is where the page of a named message is.
+func address(producer, id string) string {
+	return "/message?" + url.Values{"producer": {producer}, "id": {id}}.Encode()
+}

@@ -1,0 +1,95 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// messageData is what the page of one message shows.
+type messageData struct {
+	Record               *msghandlerv1.MessageRecord
+	State                halfmsg.State
+	Means                string
+	Final, Gone          bool
+	Created, Updated     time.Time
+	Delay                time.Duration
+	Headers              []string
+	Body                 preview
+	Forms                []string
+	Next                 string
+	NextAt               time.Time
+	CanRetry, CanDiscard bool
+}
+
+func (p *Pages) message(r *http.Request) answer {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return notOpen()
+	}
+	name := halfmsg.Name{Producer: r.FormValue("producer"), ID: r.FormValue("id")}
+	found, err := admin.GetMessage(r.Context(), &msghandlerv1.GetMessageRequest{Producer: name.Producer, Id: name.ID})
+	switch {
+	case errors.Is(err, halfmsg.ErrNotFound):
+		return trouble(http.StatusNotFound, "No message "+name.String(), "It was never stored, or it is finished and its trace has been "+
+			"forgotten, or somebody discarded it. The log says who discarded what.")
+	case err != nil:
+		return trouble(http.StatusBadRequest, "Message "+name.String(), err.Error())
+	}
+	record := found.GetRecord()
+	state := stateOf(record.GetState())
+	data := messageData{
+		Record: record, State: state, Means: means[state], Final: state.Final(), Gone: state == halfmsg.Acknowledged || state.Final(),
+		Created: timeOf(record.GetCreateTime()), Updated: timeOf(record.GetUpdateTime()), Delay: record.GetMessage().GetDelay().AsDuration(),
+		CanRetry: legal(state, halfmsg.EventRetry), CanDiscard: legal(state, halfmsg.EventDiscard),
+		Headers: slices.Sorted(maps.Keys(record.GetMessage().GetHeaders())),
+		Body:    previewOf(record.GetMessage().GetBody(), r.FormValue("as")),
+		Forms:   []string{"json", "text", "hex"},
+	}
+	data.Next, data.NextAt = next(record, state, time.Now())
+	return answer{page: "message", title: name.String(), data: data}
+}
+
+// timeOf is the zero time for one that is unset.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// next says what will happen to a message next, and when; the zero time is when somebody acts.
+func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (what string, at time.Time) {
+	due, lease := timeOf(r.GetDueTime()), timeOf(r.GetLeaseUntil())
+	held := r.GetLeaseOwner() != "" && lease.After(now)
+	if held {
+		due = lease
+	}
+	switch {
+	case state == halfmsg.Pending && held:
+		return "is asking producer " + r.GetProducer() + " now. Should it die, another takes over when its lease ends", due
+	case state == halfmsg.Pending:
+		return "Producer " + r.GetProducer() + " is asked (Confirm) what became of it", due
+	case state == halfmsg.Sendable && held:
+		return "is publishing it now. Should it die, another takes over when its lease ends", due
+	case state == halfmsg.Sendable:
+		return fmt.Sprintf("It is published to exchange %s", exchangeName(r.GetMessage().GetExchange())), due
+	case state == halfmsg.Acknowledged && held:
+		return "is having its marker deleted now. Should it die, another takes over when its lease ends", due
+	case state == halfmsg.Acknowledged:
+		return "Producer " + r.GetProducer() + " is told to delete its marker (DeleteBusiness)", due
+	case state == halfmsg.Abandoned:
+		return "Nothing, until the producer submits it or somebody retries it", time.Time{}
+	case state == halfmsg.Dead:
+		return "Nothing, until somebody retries it: look at the last error, mend the cause, retry", time.Time{}
+	}
+	return "Nothing: it is finished, and its trace is forgotten after done.retention", time.Time{}
+}

@@ -1,0 +1,168 @@
+package pages
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// pageSize is how many messages a page lists.
+const pageSize = 100
+
+// filter is which messages a reader wants, as the address of the page says it.
+type filter struct {
+	State                          halfmsg.State
+	Producer, Exchange, Error, Age string
+	age                            time.Duration
+}
+
+// errAge says how an age is written.
+var errAge = errors.New("an age is a number and a unit, such as 90s, 15m or 2h")
+
+// readFilter reads the address or the form of a page.
+func readFilter(r *http.Request) (f filter, err error) {
+	f = filter{
+		Producer: strings.TrimSpace(r.FormValue("producer")), Exchange: r.FormValue("exchange"), Error: r.FormValue("error"),
+		Age: strings.TrimSpace(r.FormValue("age")),
+	}
+	var known bool
+	if f.State, known = parseState(r.FormValue("state")); !known {
+		f.State = halfmsg.Pending
+		if r.FormValue("state") != "" {
+			err = errors.New("there is no such state: " + r.FormValue("state"))
+		}
+	}
+	if f.Age != "" {
+		var wrong error
+		if f.age, wrong = time.ParseDuration(f.Age); wrong != nil || f.age < 0 {
+			err = errAge
+		}
+	}
+	return f, err
+}
+
+// Query is the filter as a part of an address.
+func (f filter) Query() string {
+	values := url.Values{"state": {f.State.String()}}
+	for key, value := range map[string]string{
+		"producer": f.Producer, "exchange": f.Exchange, "error": f.Error, "age": f.Age,
+	} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	return values.Encode()
+}
+
+// Narrow says whether it is more than a state.
+func (f filter) Narrow() bool {
+	return f.Producer != "" || f.Exchange != "" || f.Error != "" || f.Age != ""
+}
+
+func (f filter) minAge() *durationpb.Duration {
+	if f.age == 0 {
+		return nil
+	}
+	return durationpb.New(f.age)
+}
+
+// messagesData is what a list shows.
+type messagesData struct {
+	Filter               filter
+	States               []stateTab
+	Producers, Exchanges []string
+	Records              []*msghandlerv1.MessageRecord
+	Next, First          string
+	Problem              string
+	CanRetry, CanDiscard bool
+	// RetryAll and DiscardAll lead to the counts of all that match.
+	RetryAll, DiscardAll string
+}
+
+type stateTab struct {
+	State halfmsg.State
+	Count int64
+	Known bool
+	Link  string
+}
+
+func (p *Pages) messages(r *http.Request) answer {
+	f, err := readFilter(r)
+	data := messagesData{Filter: f, CanRetry: legal(f.State, halfmsg.EventRetry), CanDiscard: legal(f.State, halfmsg.EventDiscard)}
+	stats, failed := p.config.Stats(r.Context())
+	for _, stat := range stats {
+		tab := f
+		tab.State = stat.State
+		data.States = append(data.States, stateTab{stat.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
+	}
+	for _, line := range p.config.Board.Producers() {
+		data.Producers = append(data.Producers, line.Name)
+	}
+	for _, line := range p.config.Board.Exchanges() {
+		data.Exchanges = append(data.Exchanges, line.Name)
+	}
+	if data.CanRetry {
+		data.RetryAll = "/change?" + selection{Action: actRetry, Filter: f}.Query()
+	}
+	if data.CanDiscard {
+		data.DiscardAll = "/change?" + selection{Action: actDiscard, Filter: f}.Query()
+	}
+	if r.FormValue("after") != "" {
+		data.First = "/messages?" + f.Query()
+	}
+	a := answer{page: "messages", title: f.State.String() + " messages"}
+	if err == nil {
+		err = p.fill(r, &data)
+	}
+	if err != nil {
+		a.status, data.Problem = http.StatusBadRequest, err.Error()
+	}
+	a.data = data
+	return a
+}
+
+// fill reads the page's messages.
+func (p *Pages) fill(r *http.Request, data *messagesData) error {
+	admin := p.config.Admin(r.RemoteAddr)
+	if admin == nil {
+		return errNotOpen
+	}
+	f := data.Filter
+	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
+		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: f.minAge(),
+		PageSize: pageSize, PageToken: r.FormValue("after"),
+	})
+	if err != nil {
+		return err
+	}
+	data.Records = page.GetRecords()
+	if token := page.GetNextPageToken(); token != "" {
+		data.Next = "/messages?" + f.Query() + "&" + url.Values{"after": {token}}.Encode()
+	}
+	return nil
+}
+
+// errNotOpen is what is told while the admin API is not open yet.
+var errNotOpen = errors.New("the coordinator is still opening")
+
+// legal says whether an event may happen to messages of a state.
+func legal(state halfmsg.State, event halfmsg.Event) bool {
+	_, ok := halfmsg.Next(state, event)
+	return ok
+}
+
+// find leads from PRODUCER/ID to the message's page.
+func (p *Pages) find(r *http.Request) answer {
+	name, err := halfmsg.ParseName(strings.TrimSpace(r.FormValue("name")))
+	if err != nil {
+		return trouble(http.StatusBadRequest, "No such name", err.Error())
+	}
+	return answer{redirect: address(name.Producer, name.ID)}
+}

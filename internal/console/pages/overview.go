@@ -1,0 +1,221 @@
+package pages
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// overviewData is what the first page shows.
+type overviewData struct {
+	Problems  []problem
+	Bad       bool
+	States    []stateLine
+	Flow      []chart
+	Producers []producerLine
+	Exchanges []exchangeLine
+	Checks    []Checked
+	Owners    halfmsg.Owners
+	Since     time.Time
+}
+
+// problem is one thing that is wrong, with where to look.
+type problem struct {
+	Bad  bool // otherwise it is only worth a look
+	Text string
+	Link string
+}
+
+// stateLine is one state in the table of states.
+type stateLine struct {
+	State  halfmsg.State
+	Means  string
+	Count  int64
+	Known  bool
+	Oldest time.Time
+	Line   history.Line
+	Tone   string
+}
+
+// chart is one picture of the last hour.
+type chart struct {
+	Title string
+	Lines []chartLine
+}
+
+type chartLine struct {
+	history.Line
+	Name, Now, Top, Kind string
+}
+
+type producerLine struct {
+	seen.Producer
+	Down bool
+}
+
+type exchangeLine struct {
+	seen.Exchange
+	Down bool
+}
+
+// What each state means, for those who see it for the first time at night.
+var means = map[halfmsg.State]string{
+	halfmsg.Pending:      "its producer has not said yet what became of the transaction",
+	halfmsg.Sendable:     "committed; on its way to the broker, or waiting for its delay",
+	halfmsg.Abandoned:    "its producer never knew; somebody must decide",
+	halfmsg.Dead:         "the broker refused it to the end; somebody must decide",
+	halfmsg.Acknowledged: "published; its marker is still to be deleted",
+}
+
+func (p *Pages) overview(r *http.Request) answer {
+	now := time.Now()
+	data := overviewData{Checks: p.config.Check(r.Context())}
+	stats, err := p.config.Stats(r.Context())
+	data.Owners, _ = p.config.Owners(r.Context()) // a Redis that does not answer is told of above all else
+	samples := p.config.Ring.Samples()
+	if len(samples) > 0 {
+		data.Since = samples[0].At
+	}
+	for _, line := range p.config.Board.Producers() {
+		data.Producers = append(data.Producers, producerLine{line, line.Paused > 0 || line.FailedAt.After(line.AnsweredAt)})
+	}
+	for _, line := range p.config.Board.Exchanges() {
+		data.Exchanges = append(data.Exchanges, exchangeLine{line, line.FailedAt.After(line.AckedAt)})
+	}
+	data.States = stateLines(stats, err == nil, samples, now)
+	data.Flow = flow(samples, now)
+	data.find(err, now)
+	title := "All is well"
+	if len(data.Problems) > 0 {
+		title = fmt.Sprintf("%d to look at", len(data.Problems))
+	}
+	return answer{page: "overview", title: title, data: data}
+}
+
+func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now time.Time) []stateLine {
+	byState := map[halfmsg.State]halfmsg.Stat{}
+	for _, stat := range stats {
+		byState[stat.State] = stat
+	}
+	var lines []stateLine
+	for _, state := range []halfmsg.State{
+		halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Abandoned, halfmsg.Dead,
+	} {
+		stat := byState[state]
+		line := stateLine{State: state, Means: means[state], Count: stat.Count, Known: known, Oldest: stat.OldestAt}
+		line.Line = history.Lines(samples, now, func(s history.Sample) float64 {
+			if s.Counts == nil {
+				return math.NaN()
+			}
+			return float64(s.Counts[state])
+		})[0]
+		if stat.Count > 0 && (state == halfmsg.Abandoned || state == halfmsg.Dead) {
+			line.Tone = "bad"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// flow draws the rates and the times.
+func flow(samples []history.Sample, now time.Time) []chart {
+	rates := history.Lines(samples, now,
+		func(s history.Sample) float64 { return s.In }, func(s history.Sample) float64 { return s.Out })
+	seconds := func(of func(history.Sample) time.Duration) func(history.Sample) float64 {
+		return func(s history.Sample) float64 {
+			if d := of(s); d > 0 {
+				return d.Seconds()
+			}
+			return math.NaN()
+		}
+	}
+	times := history.Lines(samples, now,
+		seconds(func(s history.Sample) time.Duration { return s.P50 }), seconds(func(s history.Sample) time.Duration { return s.P99 }))
+	long := func(v float64) string { return span(time.Duration(v * float64(time.Second))) }
+	return []chart{
+		{"Messages a second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
+		{"From half message to acknowledgement", []chartLine{
+			named(times[0], "p50", "one", long), named(times[1], "p99", "two", long),
+		}},
+	}
+}
+
+func named(line history.Line, name, kind string, write func(float64) string) chartLine {
+	c := chartLine{Line: line, Name: name, Kind: kind, Now: "-", Top: "-"}
+	if line.Known {
+		c.Now, c.Top = write(line.Last), write(line.Top)
+	}
+	return c
+}
+
+// Older than these the oldest message of a state is worth a look. A message that was sent with a delay may be.
+const (
+	oldPending  = 15 * time.Minute
+	oldSendable = time.Minute
+)
+
+// find lists what is wrong, the worst first.
+func (d *overviewData) find(uncounted error, now time.Time) {
+	add := func(bad bool, link, format string, args ...any) {
+		d.Problems = append(d.Problems, problem{bad, fmt.Sprintf(format, args...), link})
+		d.Bad = d.Bad || bad
+	}
+	for _, c := range d.Checks {
+		if !c.OK {
+			add(true, "#checks", "%s: %s", c.Name, c.Error)
+		}
+		if c.Note != "" {
+			add(true, "#checks", "%s: %s", c.Name, c.Note)
+		}
+	}
+	if uncounted != nil {
+		add(true, "#checks", "The messages cannot be counted: %v", uncounted)
+	}
+	for _, p := range d.Producers {
+		if p.Down {
+			add(true, "#producers", "Producer %s cannot be reached: %s", p.Name, p.Failure)
+		}
+	}
+	for _, e := range d.Exchanges {
+		if e.Down {
+			add(true, "#exchanges", "Exchange %s does not take messages: %s", exchangeName(e.Name), e.Failure)
+		}
+	}
+	for _, s := range d.States {
+		link := "/messages?" + url.Values{"state": {s.State.String()}}.Encode()
+		age := now.Sub(s.Oldest)
+		switch {
+		case s.Count == 0:
+		case s.State == halfmsg.Dead:
+			add(true, link, "%s dead: the broker refused them to the end, and somebody must decide", count(s.Count))
+		case s.State == halfmsg.Abandoned:
+			add(false, link, "%s abandoned: their producers never knew, and somebody must decide", count(s.Count))
+		case s.State == halfmsg.Pending && age > oldPending, s.State == halfmsg.Sendable && age > oldSendable:
+			add(false, link, "The oldest %s message is %s old", s.State, span(age))
+		}
+	}
+	slices.SortStableFunc(d.Problems, func(a, b problem) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
+}
+
+// exchangeName names the default exchange too, which has no name.
+func exchangeName(name string) string {
+	if name == "" {
+		return "(default)"
+	}
+	return name
+}

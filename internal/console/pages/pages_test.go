@@ -1,0 +1,120 @@
+package pages
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	for got, want := range map[string]string{
+		count(0): "0", count(999): "999", count(1000): "1,000", count(-1234567): "-1,234,567",
+		span(40 * time.Millisecond): "40 ms", span(2500 * time.Millisecond): "2.5 s", span(59 * time.Second): "59 s",
+		span(61 * time.Second): "1 min 1 s", span(26 * time.Hour): "26 h 0 min", span(100 * time.Hour): "4 d 4 h",
+		ago(now.Add(-time.Minute), now): "1 min 0 s ago", ago(now.Add(time.Minute), now): "in 1 min 0 s", ago(time.Time{}, now): "never",
+		rate(0): "0", rate(.26): "0.3", rate(1499.6): "1,500",
+		plain("a\tb\nü"): "a\tb\nü", plain("a\x00\u202e\x1b"): `a\x00\u202e\x1b`, plain("\xff"): `\ufffd`,
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestBodiesAreShownAsWhatTheyLookLike(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body     []byte
+		as, want string
+		text     string
+		cut      bool
+	}{
+		{[]byte(`{"a":[1]}`), "", "json", "{\n  \"a\": [\n    1\n  ]\n}", false},
+		{[]byte(`{"a":[1]}`), "text", "text", `{"a":[1]}`, false},
+		{[]byte(`{"a":`), "json", "text", `{"a":`, false},
+		{[]byte{0, 1}, "", "hex", "00000000  00 01", false},
+		{bytes.Repeat([]byte("é"), 3000), "", "text", "éé", true},
+		{[]byte("x" + strings.Repeat("é", 3000)), "", "text", "xé", true},
+		{bytes.Repeat([]byte{0xff}, 5000), "", "hex", "00000000  ff", true},
+		{[]byte(`"` + strings.Repeat("y", 5000) + `"`), "", "json", `"yy`, true},
+	} {
+		got := previewOf(c.body, c.as)
+		if got.As != c.want || !strings.HasPrefix(got.Text, c.text) || got.Cut != c.cut || got.Size != int64(len(c.body)) {
+			t.Errorf("%.20q as %q: %s, cut %t, %.40q", c.body, c.as, got.As, got.Cut, got.Text)
+		}
+		if len(got.Text) > maxPreview || strings.Contains(got.Text, "\ufffd") {
+			t.Errorf("%.20q as %q: %d bytes, or a character cut in two", c.body, c.as, len(got.Text))
+		}
+	}
+}
+
+func TestWhatHappensNext(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	due, lease := now.Add(time.Minute), now.Add(time.Second)
+	for _, state := range halfmsg.States() {
+		if state == halfmsg.None {
+			continue
+		}
+		r := &msghandlerv1.MessageRecord{Producer: "orders", DueTime: timestamppb.New(due), Message: &msghandlerv1.Message{Exchange: "shop"}}
+		what, at := next(r, state, now)
+		_, waits := map[halfmsg.State]bool{halfmsg.Pending: true, halfmsg.Sendable: true, halfmsg.Acknowledged: true}[state]
+		if waits != at.Equal(due) || strings.HasPrefix(what, "Nothing") == waits {
+			t.Errorf("%s: %s, at %v", state, what, at)
+		}
+		r.LeaseOwner, r.LeaseUntil = "me", timestamppb.New(lease)
+		if what, at = next(r, state, now); waits && (!at.Equal(lease) || !strings.Contains(what, "now")) {
+			t.Errorf("%s in somebody's hands: %s, at %v", state, what, at)
+		}
+	}
+}
+
+func TestASealIsGoodOnce(t *testing.T) {
+	t.Parallel()
+	s, now := newSeals(), time.Now()
+	until := now.Add(time.Minute)
+	seal := s.seal("text")
+	for _, c := range []struct {
+		text, seal string
+		now        time.Time
+		good       bool
+	}{
+		{"text", seal, now, true},
+		{"other", seal, now, false},
+		{"text", seal, until.Add(time.Second), false},
+		{"text", newSeals().seal("text"), now, false},
+		{"text", "", now, false},
+	} {
+		if err := s.check(c.text, c.seal, until, c.now); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if !s.use(seal, until, now) || s.use(seal, until, now) || s.check("text", seal, until, now) == nil {
+		t.Error("a seal was used twice")
+	}
+	if s.use(s.seal("later"), until.Add(time.Hour), until.Add(time.Minute)); len(s.used) != 1 {
+		t.Errorf("%d used seals are remembered", len(s.used))
+	}
+}
+
+func TestASelectionIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	until := time.Unix(2e9, 0)
+	for _, want := range []selection{
+		{Action: actRetry, Filter: filter{State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s", age: time.Minute}, After: "t", Count: 7},
+		{Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}}, Count: 1},
+	} {
+		got, end, err := parseSelection(want.text(until))
+		if err != nil || !end.Equal(until) || got.Query() != want.Query() || got.Count != want.Count {
+			t.Errorf("got %+v, %v, %v; want %+v", got, end, err, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// words are the functions of the templates.
+var words = template.FuncMap{
+	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": plain, "state": stateName, "rate": rate, "address": address, "exchange": exchangeName, "time": timeOf,
+	"verdict": verdict,
+}
+
+// count writes a number with its thousands apart.
+func count(n int64) string {
+	if n < 0 {
+		return "-" + count(-n)
+	}
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// span writes a duration as people say it, in its two largest units.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + span(-d)
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// ago writes how far a time is from now.
+func ago(t, now time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "never"
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d < 0:
+		return "in " + span(-d)
+	default:
+		return span(d) + " ago"
+	}
+}
+
+// stamp writes a time in full.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000 UTC")
+}
+
+// rate writes messages a second.
+func rate(v float64) string {
+	if v > 0 && v < 10 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return count(int64(v + .5))
+}
+
+// plain makes visible what a text could hide: control characters, and those that turn the direction of writing, with
+// which a text can look like another one.
+func plain(text string) string {
+	hidden := func(r rune) bool {
+		return r == unicode.ReplacementChar || !unicode.IsPrint(r) && r != '\n' && r != '\t'
+	}
+	if !strings.ContainsFunc(text, hidden) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if hidden(r) {
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// verdict is the word for a verdict, as the API has it.
+func verdict(v halfmsg.Verdict) string {
+	return strings.TrimPrefix(msghandlerv1.Verdict(v).String(), "VERDICT_")
+}
+
+// stateName is the word for a state of the API, as the rest of the program writes it.
+func stateName(s msghandlerv1.State) string { return stateOf(s).String() }
+
+func stateOf(s msghandlerv1.State) halfmsg.State {
+	if s < 0 || int(s) >= len(halfmsg.States()) {
+		return halfmsg.None
+	}
+	return halfmsg.State(s)
+}
+
+// parseState reads the word for a state that messages are listed in.
+func parseState(word string) (halfmsg.State, bool) {
+	for _, state := range halfmsg.Kept() {
+		if state.String() == word {
+			return state, true
+		}
+	}
+	return halfmsg.None, false
+}

@@ -1,0 +1,179 @@
+// Package events tells people what they should know: it gathers events, and posts them to a webhook.
+//
+// Nothing waits for it. Events that are alike are counted as one while they wait, so what waits is bounded however long
+// the webhook is away, and a thousand dead messages of one producer are one event.
+package events
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kind is what has happened.
+type Kind string
+
+// The kinds. Those in pairs are the beginning and the end of a trouble.
+const (
+	// Abandoned and Dead: messages have become so; the subject is their producer.
+	Abandoned Kind = "abandoned"
+	Dead      Kind = "dead"
+	// BreakerOpen and BreakerClosed: a callback target of the subject, a producer, is left alone, or called again.
+	BreakerOpen   Kind = "breaker_open"
+	BreakerClosed Kind = "breaker_closed"
+	// StoreAway and StoreBack: Redis does not answer, or does again.
+	StoreAway Kind = "store_away"
+	StoreBack Kind = "store_back"
+	// StoreUnsafe: Redis is set up in a way that breaks the promises.
+	StoreUnsafe Kind = "store_unsafe"
+	// StoreRegressed: Redis has forgotten what it had acknowledged.
+	StoreRegressed Kind = "store_regressed"
+	// Backlog and BacklogOver: more than a threshold waits, or no longer; the subject is "sendable" or a queue.
+	Backlog     Kind = "backlog"
+	BacklogOver Kind = "backlog_over"
+)
+
+// Event is one or several events that are alike.
+type Event struct {
+	Kind    Kind   `json:"kind"`
+	Subject string `json:"subject,omitempty"`
+	// Count is how many events were alike.
+	Count int `json:"count"`
+	// Messages are some of the messages that it happened to.
+	Messages []string `json:"messages,omitempty"`
+	// Detail is what the latest of them says for people.
+	Detail  string    `json:"detail,omitempty"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+}
+
+// Config says where events go. Zero values mean the defaults.
+type Config struct {
+	// URL is where they are posted; empty: nowhere, they are only counted.
+	URL string
+	// Token is sent as a bearer's, where it is set.
+	Token string
+	// Instance names this coordinator.
+	Instance string
+	// Gather is how long events are gathered before they are posted. Default 1s.
+	Gather time.Duration
+	// Timeout bounds one post. Default 5s.
+	Timeout time.Duration
+	// Logger hears of a webhook that does not take events. Default slog.Default().
+	Logger *slog.Logger
+	// Metrics counts events and posts. Required.
+	Metrics Metrics
+}
+
+// Metrics hears what a Teller does. Its methods must not block.
+type Metrics interface {
+	// Noted tells of events of a kind.
+	Noted(kind string, events int)
+	// Posted tells of one post: ok, failed (tried again), or given_up.
+	Posted(result string)
+}
+
+const (
+	// maxWaiting is how many events that are not alike may wait; of more only their number is told.
+	maxWaiting = 1000
+	// maxMessages is how many messages an event names.
+	maxMessages = 10
+)
+
+// Teller gathers events and posts them. Its methods may be called concurrently.
+type Teller struct {
+	config Config
+	client *http.Client
+	// bell rings when something waits.
+	bell chan struct{}
+	// stopping is closed when nothing more is tried again, ended when the teller's goroutine has ended.
+	stopping, ended chan struct{}
+	once            sync.Once
+
+	mu      sync.Mutex
+	waiting map[likeness]*Event
+	dropped int
+}
+
+// likeness is what events that are counted as one have in common.
+type likeness struct {
+	kind    Kind
+	subject string
+}
+
+// New returns a Teller at work. It must be closed.
+func New(config Config) *Teller {
+	config.Gather = cmp.Or(config.Gather, time.Second)
+	config.Timeout = cmp.Or(config.Timeout, 5*time.Second)
+	config.Logger = cmp.Or(config.Logger, slog.Default())
+	t := &Teller{
+		config: config, client: newClient(config.Timeout),
+		bell: make(chan struct{}, 1), stopping: make(chan struct{}), ended: make(chan struct{}),
+		waiting: map[likeness]*Event{},
+	}
+	if config.URL == "" {
+		close(t.ended)
+	} else {
+		go t.run()
+	}
+	return t
+}
+
+// Note takes an event, with the messages that it happened to, if any. It never blocks.
+func (t *Teller) Note(kind Kind, subject, detail string, messages ...string) {
+	count := max(1, len(messages))
+	t.config.Metrics.Noted(string(kind), count)
+	if t.config.URL == "" {
+		return
+	}
+	t.mu.Lock()
+	t.add(Event{Kind: kind, Subject: subject, Count: count, Messages: messages, Detail: detail}, time.Now().UTC())
+	t.mu.Unlock()
+	select {
+	case t.bell <- struct{}{}:
+	default:
+	}
+}
+
+// add counts an event to those that are like it. t.mu is held.
+func (t *Teller) add(e Event, now time.Time) {
+	like := likeness{e.Kind, e.Subject}
+	known := t.waiting[like]
+	if known == nil {
+		if len(t.waiting) >= maxWaiting {
+			t.dropped += e.Count
+			return
+		}
+		known = &Event{Kind: e.Kind, Subject: e.Subject, FirstAt: now}
+		t.waiting[like] = known
+	}
+	known.Count += e.Count
+	known.Detail, known.LastAt = e.Detail, now
+	room := min(len(e.Messages), maxMessages-len(known.Messages))
+	known.Messages = append(known.Messages, e.Messages[:room]...)
+}
+
+// Waiting is how many events wait that are not alike.
+func (t *Teller) Waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.waiting)
+}
+
+// take takes all that waits, in the order in which it began; nil when nothing does.
+func (t *Teller) take() (taken []Event, dropped int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range slices.SortedFunc(maps.Values(t.waiting), func(a, b *Event) int {
+		return cmp.Or(a.FirstAt.Compare(b.FirstAt), a.LastAt.Compare(b.LastAt))
+	}) {
+		taken = append(taken, *e)
+	}
+	clear(t.waiting)
+	dropped, t.dropped = t.dropped, 0
+	return taken, dropped
+}

@@ -1,0 +1,260 @@
+package events_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// webhook is a server that answers as the test says.
+type webhook struct {
+	*httptest.Server
+	answer func(w http.ResponseWriter, r *http.Request)
+
+	mu    sync.Mutex
+	posts []events.Post
+	auth  string
+}
+
+func newWebhook(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *webhook {
+	t.Helper()
+	h := &webhook{answer: answer}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var p events.Post
+	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+		http.Error(w, err.Error(), http.StatusTeapot)
+		return
+	}
+	h.mu.Lock()
+	h.posts, h.auth = append(h.posts, p), r.Header.Get("Authorization")
+	h.mu.Unlock()
+	h.answer(w, r)
+}
+
+func (h *webhook) got() []events.Post {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]events.Post(nil), h.posts...)
+}
+
+func taken(http.ResponseWriter, *http.Request) {}
+
+// counts are the metrics of a test.
+type counts struct {
+	mu  sync.Mutex
+	all map[string]int
+}
+
+func (c *counts) Noted(kind string, n int) { c.add("noted "+kind, n) }
+
+func (c *counts) Posted(result string) { c.add("posted "+result, 1) }
+
+func (c *counts) add(what string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[string]int{}
+	}
+	c.all[what] += n
+}
+
+func (c *counts) of(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[what]
+}
+
+func start(t *testing.T, config events.Config) (*events.Teller, *counts) {
+	t.Helper()
+	c := &counts{}
+	config.Metrics, config.Instance, config.Logger = c, "host-1", slog.New(slog.DiscardHandler)
+	if config.Gather == 0 {
+		config.Gather = 20 * time.Millisecond
+	}
+	teller := events.New(config)
+	t.Cleanup(func() { _ = teller.Close(context.Background()) })
+	return teller, c
+}
+
+func TestEventsThatAreAlikeArriveAsOne(t *testing.T) {
+	h := newWebhook(t, taken)
+	teller, c := start(t, events.Config{URL: h.URL, Token: "secret", Gather: 200 * time.Millisecond})
+	for i := range 1000 {
+		teller.Note(events.Dead, "orders", "", fmt.Sprint("orders/", i))
+	}
+	teller.Note(events.BreakerOpen, "stock", "it cannot be reached")
+	servers.Eventually(t, 10*time.Second, "both arrive", func() bool { return c.of("posted ok") > 0 })
+	p := h.got()[0]
+	if len(p.Events) != 2 || p.Instance != "host-1" || p.ID == "" || h.auth != "Bearer secret" {
+		t.Fatalf("got %+v with %q", p, h.auth)
+	}
+	dead, breaker := p.Events[0], p.Events[1]
+	if dead.Kind != events.Dead || dead.Subject != "orders" || dead.Count != 1000 || len(dead.Messages) != 10 ||
+		dead.Messages[0] != "orders/0" || dead.LastAt.Before(dead.FirstAt) {
+		t.Errorf("got %+v", dead)
+	}
+	if breaker.Kind != events.BreakerOpen || breaker.Count != 1 || breaker.Detail != "it cannot be reached" {
+		t.Errorf("got %+v", breaker)
+	}
+	if c.of("noted dead") != 1000 {
+		t.Errorf("%d were counted", c.of("noted dead"))
+	}
+}
+
+func TestAWebhookThatFailsGetsThemLater(t *testing.T) {
+	for _, status := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {
+		failing := 1
+		h := newWebhook(t, func(w http.ResponseWriter, _ *http.Request) {
+			if failing > 0 {
+				failing--
+				w.WriteHeader(status)
+			}
+		})
+		teller, c := start(t, events.Config{URL: h.URL})
+		teller.Note(events.Dead, "orders", "")
+		servers.Eventually(t, 20*time.Second, "it is taken in the end", func() bool { return c.of("posted ok") == 1 })
+		if posts := h.got(); len(posts) != 2 || posts[0].ID != posts[1].ID || c.of("posted failed") != 1 {
+			t.Errorf("%d: got %+v", status, posts)
+		}
+	}
+}
+
+func TestAWebhookThatIsDownGetsThemWhenItIsBack(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	teller, c := start(t, events.Config{URL: "http://" + addr})
+	teller.Note(events.Dead, "orders", "", "orders/1")
+	servers.Eventually(t, 10*time.Second, "nobody is there", func() bool { return c.of("posted failed") > 0 })
+	teller.Note(events.Dead, "orders", "", "orders/2")
+	teller.Note(events.Dead, "orders", "", "orders/3")
+	if listener, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	h := &webhook{answer: taken}
+	h.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: h, ReadHeaderTimeout: time.Second}}
+	h.Start()
+	defer h.Close()
+	servers.Eventually(t, 30*time.Second, "both posts arrive", func() bool { return len(h.got()) == 2 })
+	if first, second := h.got()[0], h.got()[1]; first.Events[0].Count != 1 || second.Events[0].Count != 2 {
+		t.Errorf("got %+v, then %+v", first, second)
+	}
+}
+
+func TestAWebhookThatRefusesIsNotAskedAgain(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusFound} {
+		elsewhere := newWebhook(t, taken)
+		h := newWebhook(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, status)
+		})
+		teller, c := start(t, events.Config{URL: h.URL})
+		teller.Note(events.Dead, "orders", "")
+		servers.Eventually(t, 10*time.Second, "it is given up", func() bool { return c.of("posted given_up") == 1 })
+		teller.Note(events.Abandoned, "orders", "")
+		servers.Eventually(t, 10*time.Second, "others are posted", func() bool { return len(h.got()) == 2 })
+		if len(elsewhere.got()) != 0 {
+			t.Error("a redirect was followed, with the token")
+		}
+	}
+}
+
+// However long the webhook hangs, whoever notes an event goes on at once, and what waits is bounded.
+func TestNobodyWaitsForAWebhookThatHangs(t *testing.T) {
+	release := make(chan struct{})
+	h := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	defer h.CloseClientConnections()
+	teller, c := start(t, events.Config{URL: h.URL, Timeout: time.Hour})
+	teller.Note(events.Dead, "first", "")
+	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(h.got()) == 1 })
+	began := time.Now()
+	for i := range 20_000 {
+		teller.Note(events.Dead, fmt.Sprint("producer-", i), "", "some/message")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("20,000 events took %v to note", took)
+	}
+	if n := teller.Waiting(); n != 1000 {
+		t.Errorf("%d wait", n)
+	}
+	close(release)
+	servers.Eventually(t, 10*time.Second, "what could wait arrives", func() bool { return c.of("posted ok") == 2 })
+	if p := h.got()[1]; len(p.Events) != 1000 || p.Dropped != 19_000 {
+		t.Errorf("%d events, %d dropped", len(p.Events), p.Dropped)
+	}
+}
+
+func TestTheLastEventsArePostedAtTheEnd(t *testing.T) {
+	h := newWebhook(t, taken)
+	teller, _ := start(t, events.Config{URL: h.URL, Gather: time.Hour})
+	teller.Note(events.StoreAway, "", "Redis does not answer")
+	if err := teller.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if posts := h.got(); len(posts) != 1 || posts[0].Events[0].Kind != events.StoreAway {
+		t.Errorf("got %+v", posts)
+	}
+
+	hanging := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	teller, _ = start(t, events.Config{URL: hanging.URL, Timeout: time.Hour})
+	teller.Note(events.StoreAway, "", "")
+	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(hanging.got()) == 1 })
+	began := time.Now()
+	if err := teller.Close(t.Context()); err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("closing took %v: %v", time.Since(began), err)
+	}
+}
+
+func TestWithoutAWebhookEventsAreCounted(t *testing.T) {
+	teller, c := start(t, events.Config{})
+	teller.Note(events.Dead, "orders", "", "orders/1", "orders/2")
+	if c.of("noted dead") != 2 || teller.Waiting() != 0 {
+		t.Errorf("%d counted, %d wait", c.of("noted dead"), teller.Waiting())
+	}
+}
+
+func TestThresholdsTellTheBeginningAndTheEnd(t *testing.T) {
+	h := newWebhook(t, taken)
+	teller, c := start(t, events.Config{URL: h.URL, Gather: 100 * time.Millisecond})
+	var log strings.Builder
+	thresholds := events.Thresholds{Teller: teller, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for _, waiting := range []int{0, 999, 1000, 5000, 1000, 999, 0} {
+		thresholds.Look("sendable", waiting, 1000)
+	}
+	thresholds.Look("queue failed", 0, 1)
+	servers.Eventually(t, 10*time.Second, "both are posted", func() bool { return c.of("posted ok") > 0 })
+	all := h.got()[0].Events
+	if len(all) != 2 || all[0].Kind != events.Backlog || all[1].Kind != events.BacklogOver || all[0].Count != 1 {
+		t.Errorf("got %+v", all)
+	}
+	if strings.Count(log.String(), "\n") != 2 {
+		t.Errorf("the log says %s", &log)
+	}
+}

@@ -1,0 +1,163 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+)
+
+// pauses are the waits before a post is tried again.
+var pauses = backoff.Exponential(time.Second, time.Minute)
+
+// farewell is for how long the last post may take when the process ends.
+const farewell = 2 * time.Second
+
+// maxAnswer is how much is read of an answer, so that its connection can be used again.
+const maxAnswer = 64 << 10
+
+// Post is the body of one post.
+type Post struct {
+	// ID names the post. One that is tried again has the same.
+	ID       string    `json:"id"`
+	Instance string    `json:"instance"`
+	SentAt   time.Time `json:"sent_at"`
+	Events   []Event   `json:"events"`
+	// Dropped is how many more events there were than can wait.
+	Dropped int `json:"dropped,omitempty"`
+}
+
+// refusedError says that the webhook will not take a post however often it is tried.
+type refusedError struct{ status string }
+
+func (e *refusedError) Error() string { return "it answered " + e.status }
+
+// newClient returns a client that follows no redirect: what an operator did not name gets no events, and no token.
+func newClient(timeout time.Duration) *http.Client {
+	return &http.Client{
+		Timeout:       timeout,
+		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// run posts what waits until the teller is closed, and then once more.
+func (t *Teller) run() {
+	defer close(t.ended)
+	defer t.client.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { <-t.stopping; cancel() }()
+	for ctx.Err() == nil {
+		select {
+		case <-t.bell:
+			_ = backoff.Sleep(ctx, t.config.Gather) // its error is the context's, and the last post is made all the same
+		case <-ctx.Done():
+		}
+		t.deliver(ctx)
+	}
+	t.deliver(ctx) // what came while the last post was tried
+}
+
+// deliver posts what waits until the webhook has it, refuses it for good, or the teller is closed; then it tries once
+// more.
+func (t *Teller) deliver(ctx context.Context) {
+	taken, dropped := t.take()
+	if len(taken) == 0 {
+		return
+	}
+	p := Post{ID: rand.Text(), Instance: t.config.Instance, Events: taken, Dropped: dropped}
+	for failures := 0; ctx.Err() == nil; failures++ {
+		err := t.post(ctx, p)
+		if t.settled(p, err) {
+			return
+		}
+		if failures == 0 {
+			t.config.Logger.Warn("the webhook takes no events; they wait", "events", len(p.Events), "error", err)
+		}
+		_ = backoff.Sleep(ctx, pauses.Delay(failures)) // its error is the context's, which the loop looks at
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := t.post(last, p); !t.settled(p, err) {
+		t.config.Logger.Warn("the webhook did not take the last events", "events", len(p.Events), "error", err)
+	}
+}
+
+// settled counts a post, and says whether there is nothing more to be done about it.
+func (t *Teller) settled(p Post, err error) bool {
+	if err == nil {
+		t.config.Metrics.Posted("ok")
+		return true
+	}
+	if refused := new(refusedError); errors.As(err, &refused) {
+		t.config.Metrics.Posted("given_up")
+		t.config.Logger.Error("the webhook refuses events; they are not posted again", "events", len(p.Events), "error", err)
+		return true
+	}
+	t.config.Metrics.Posted("failed")
+	return false
+}
+
+func (t *Teller) post(ctx context.Context, p Post) error {
+	p.SentAt = time.Now().UTC()
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.config.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "msghandler")
+	if t.config.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+t.config.Token)
+	}
+	answer, err := t.client.Do(request)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
+	return judge(answer)
+}
+
+// judge says what an answer means. What the webhook could take another time is tried again.
+func judge(answer *http.Response) error {
+	switch code := answer.StatusCode; {
+	case code/100 == 2:
+		return nil
+	case code/100 == 5, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+		return fmt.Errorf("it answered %s", answer.Status)
+	default:
+		return &refusedError{answer.Status}
+	}
+}
+
+// withoutURL takes the URL out of an error: it may hold a secret.
+func withoutURL(err error) error {
+	if in := new(url.Error); errors.As(err, &in) {
+		return in.Err
+	}
+	return err
+}
+
+// Close tries what waits once more and ends the teller. It takes no longer than a few seconds, nor than ctx.
+func (t *Teller) Close(ctx context.Context) error {
+	t.once.Do(func() { close(t.stopping) })
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the last events are still being posted: %w", ctx.Err())
+	}
+}

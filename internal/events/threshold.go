@@ -1,0 +1,34 @@
+package events
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// Thresholds tells when as much waits somewhere as should not, and when no longer. It is not safe for concurrent use.
+type Thresholds struct {
+	// Teller gets the events, Logger a line for each. Both are required.
+	Teller *Teller
+	Logger *slog.Logger
+
+	over map[string]bool
+}
+
+// Look compares what waits under a subject with the number from which on it is a backlog.
+func (t *Thresholds) Look(subject string, waiting, threshold int) {
+	if t.over == nil {
+		t.over = map[string]bool{}
+	}
+	over := waiting >= threshold
+	if over == t.over[subject] {
+		return
+	}
+	t.over[subject] = over
+	if over {
+		t.Logger.Warn("a backlog is over its threshold", "of", subject, "waiting", waiting, "threshold", threshold)
+		t.Teller.Note(Backlog, subject, fmt.Sprintf("%d are waiting, and the threshold is %d", waiting, threshold))
+		return
+	}
+	t.Logger.Info("a backlog is below its threshold again", "of", subject, "waiting", waiting, "threshold", threshold)
+	t.Teller.Note(BacklogOver, subject, fmt.Sprintf("%d are waiting", waiting))
+}

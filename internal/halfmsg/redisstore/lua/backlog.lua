@@ -1,0 +1,16 @@
+#!lua flags=no-writes
+-- Purpose: counts the messages of a state that are old and could be worked on now.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 code of the state; 2 how old they are at least, in milliseconds
+-- Returns: the sum over producers of the smaller of two counts, of those that old and of those due; others wait for their
+--   delay or their next try, and not for us
+local s, oldest = tonumber(ARGV[1]), now - ARGV[2]
+local total = 0
+for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
+  local g = open(producer)
+  local due = call('ZCOUNT', g[s], '-inf', now)
+  if due > 0 then
+    total = total + math.min(due, call('ZCOUNT', g[s] .. CREATED, '-inf', oldest))
+  end
+end
+return {total}

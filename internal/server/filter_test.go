@@ -1,0 +1,147 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// fill puts n dead messages into the store, of which each tenth has lost its exchange.
+func (h *house) fill(n int) {
+	for i := range n {
+		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%05d", i)}
+		r := halfmsg.Record{
+			Message: halfmsg.Message{Name: name, Exchange: "shop"}, State: halfmsg.Dead, CreatedAt: time.Unix(1e9, 0), LastError: "nack",
+		}
+		if i%10 == 0 {
+			r.LastError = "NOT_FOUND - no exchange 'shop'"
+		}
+		h.store.records[name] = r
+	}
+}
+
+func TestAFilteredListingLooksAtSoManyMessagesAtATime(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.fill(12_000)
+	r := &msghandlerv1.ListMessagesRequest{
+		State: msghandlerv1.State_STATE_DEAD, PageSize: 1000, ErrorContains: "no exchange", Exchange: "shop", MinAge: durationpb.New(time.Hour),
+	}
+	var pages []int
+	for {
+		page, err := h.operators.ListMessages(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, len(page.GetRecords()))
+		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
+			break
+		}
+		other := &msghandlerv1.ListMessagesRequest{State: r.GetState(), ErrorContains: "other", PageToken: r.GetPageToken()}
+		_, err = h.operators.ListMessages(t.Context(), other)
+		wantCode(t, err, codes.InvalidArgument) // a token of another listing
+	}
+	if !slices.Equal(pages, []int{200, 200, 200, 200, 200, 200}) {
+		t.Errorf("pages of %d", pages)
+	}
+	for _, wrong := range []*msghandlerv1.ListMessagesRequest{
+		{State: r.GetState(), ErrorContains: strings.Repeat("é", 201)},
+		{State: r.GetState(), Exchange: "a\x00"},
+		{State: r.GetState(), MinAge: durationpb.New(-time.Second)},
+	} {
+		_, err := h.operators.ListMessages(t.Context(), wrong)
+		wantCode(t, err, codes.InvalidArgument)
+	}
+}
+
+func TestADryRunCountsAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	h.fill(25_000)
+	r := &msghandlerv1.DiscardMessagesRequest{
+		State: msghandlerv1.State_STATE_DEAD, ErrorContains: "No Exchange", Limit: 10_000, DryRun: true,
+	}
+	for _, want := range []int64{1000, 1000, 500} {
+		answer, err := h.operators.DiscardMessages(t.Context(), r)
+		if err != nil || answer.GetDiscarded() != want || answer.GetMore() != (answer.GetNextPageToken() != "") {
+			t.Fatalf("got %v, %v, want %d", answer, err, want)
+		}
+		r.PageToken = answer.GetNextPageToken()
+	}
+	if r.GetPageToken() != "" {
+		t.Error("there is more when all was looked at")
+	}
+	if n := h.store.len(); n != 25_000 || log.String() != "" || len(h.woken) > 0 {
+		t.Errorf("%d are left, %v were woken, and the log says %s", n, h.woken, log)
+	}
+
+	r.DryRun = false
+	answer, err := h.operators.DiscardMessages(t.Context(), r)
+	if err != nil || answer.GetDiscarded() != 1000 || !answer.GetMore() {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+	for _, record := range h.store.records {
+		if record.LastError == "nack" {
+			return
+		}
+	}
+	t.Error("what does not match was discarded")
+}
+
+func TestADryRunOfNamesSaysWhatWouldBecomeOfEach(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "dead", halfmsg.Dead)
+	h.store.put("orders", "sendable", halfmsg.Sendable)
+	var names []*msghandlerv1.MessageName
+	for _, id := range []string{"dead", "sendable", "none"} {
+		names = append(names, &msghandlerv1.MessageName{Producer: "orders", Id: id})
+	}
+	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, DryRun: true})
+	if err != nil || retried.GetRetried() != 2 || retried.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_SENDABLE {
+		t.Errorf("got %v, %v", retried, err)
+	}
+	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{Names: names, DryRun: true})
+	if err != nil || discarded.GetDiscarded() != 1 || codes.Code(discarded.GetOutcomes()[1].GetCode()) != codes.FailedPrecondition ||
+		codes.Code(discarded.GetOutcomes()[2].GetCode()) != codes.NotFound {
+		t.Errorf("got %v, %v", discarded, err)
+	}
+	if h.store.get("orders", "dead").State != halfmsg.Dead || len(h.woken) > 0 {
+		t.Error("a dry run has changed a message")
+	}
+	_, err = h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, ErrorContains: "x"})
+	wantCode(t, err, codes.InvalidArgument)
+}
+
+func TestADiscardByNameSparesWhatHasMovedOn(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "moved", halfmsg.Pending)
+	h.store.put("orders", "lost", halfmsg.Abandoned)
+	r := &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_ABANDONED, Names: []*msghandlerv1.MessageName{
+		{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
+	}}
+	for _, r.DryRun = range []bool{true, false} {
+		answer, err := h.operators.DiscardMessages(t.Context(), r)
+		if err != nil || answer.GetDiscarded() != 1 || codes.Code(answer.GetOutcomes()[0].GetCode()) != codes.FailedPrecondition {
+			t.Errorf("dry %t: got %v, %v", r.GetDryRun(), answer, err)
+		}
+	}
+	if h.store.get("orders", "moved").State != halfmsg.Pending || h.store.len() != 1 {
+		t.Error("what has been submitted since was discarded")
+	}
+	r.State = msghandlerv1.State_STATE_SENDABLE
+	_, err := h.operators.DiscardMessages(t.Context(), r)
+	wantCode(t, err, codes.InvalidArgument)
+}

@@ -1,0 +1,269 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// patient leaves half messages alone, so that they stay PENDING.
+func patient(c *config.Config) { c.Confirm.After = time.Hour }
+
+func TestTheOverviewSaysWhatIsWrongAndLeadsThere(t *testing.T) {
+	r := start(t, patient)
+	b := browse(t, r.HTTPAddr())
+	b.open("/")
+	b.shows("All is well", "Every check holds")
+	r.send("orders", false, many(3, "waiting", "")...)
+	r.send("orders", true, many(7, "refused", "no-such-exchange")...)
+	r.send("billing", true, many(2, "lost", "")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 7)
+	r.await(msghandlerv1.State_STATE_ABANDONED, 2)
+	// The page that is open brings itself up to date.
+	b.do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
+	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to look at")`)
+	b.shows("Something is wrong", "7 dead: the broker refused them to the end", "2 abandoned",
+		"Exchange no-such-exchange does not take messages", "NOT_FOUND", "UNKNOWN", "COMMITTED", "redis")
+	b.click(`.verdict a[href*="state=dead"]`)
+	b.shows("orders/refused-000001", "orders/refused-000007", "NOT_FOUND")
+	b.open("/")
+	b.click(`#exchanges-title ~ table th a[href*="no-such-exchange"]`)
+	b.shows("No message here matches")
+}
+
+func TestAListOfManyIsPagedAndFiltered(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", false, many(*listed, "o", "shop")...)
+	r.send("billing", false, many(30, "b", "money")...)
+	b := browse(t, r.HTTPAddr())
+	b.open("/messages?state=pending")
+	b.shows("pending " + thousands(*listed+30))
+	ids := map[string]bool{}
+	pages := 0
+	for ; ; pages++ {
+		for _, id := range js[[]string](b, `[...document.querySelectorAll(".messages tbody th a")].map(a => a.innerText)`) {
+			if ids[id] {
+				t.Errorf("%s is on two pages", id)
+			}
+			ids[id] = true
+		}
+		if pages == 0 {
+			r.send("late", false, many(1, "l", "shop")...) // what comes meanwhile moves nothing
+		}
+		if pages == 12 || !js[bool](b, `!!document.querySelector("#next")`) {
+			break
+		}
+		b.click("#next")
+	}
+	if len(ids) != min(13*100, *listed+31) {
+		t.Errorf("%d pages listed %d messages", pages+1, len(ids))
+	}
+
+	b.open("/messages?state=pending")
+	b.do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "billing"))
+	b.click(".filter button")
+	b.shows("billing/b-000030", "All pending")
+	b.lacks("orders/")
+	b.open("/messages?state=pending&exchange=money")
+	for range 1 + (*listed+31)/2000 {
+		if js[int](b, `document.querySelectorAll(".messages tbody tr").length`) > 0 {
+			break
+		}
+		b.click("#next")
+	}
+	b.shows("billing/b-000001")
+	b.open("/messages?state=pending&age=1h")
+	b.shows("No message here matches")
+	b.open("/messages?state=pending&age=yesterday")
+	b.shows("an age is a number and a unit")
+	b.open("/messages?state=pending&after=bm9uc2Vuc2U")
+	b.shows("is not one that this listing has given")
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
+
+func TestAMessagePageSaysWhatHappensNext(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", false, many(1, "waiting", "shop")...)
+	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 1)
+	b := browse(t, r.HTTPAddr())
+	b.open("/")
+	b.do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter), chromedp.WaitVisible(chromedp.CSS("h1.name")))
+	b.shows("Next: Producer orders is asked (Confirm) what became of it", "in 59 min", "order.paid", "application/json",
+		`"customer": "Zoë"`, r.address, "of no instance")
+	b.click(`.as a[href$="hex"]`)
+	b.shows("00000000  7b 22 6f 72 64 65 72 22")
+	b.open("/message?producer=orders&id=refused-000001")
+	b.shows("dead", "Nothing, until somebody retries it", "NOT_FOUND", "refused by the broker 2")
+	b.open("/message?producer=orders&id=none")
+	b.shows("No message orders/none", "The log says who discarded what")
+	b.open("/find?name=orders")
+	b.shows("write PRODUCER/ID")
+}
+
+func TestRetryAndDiscardAskTwice(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", true, many(40, "refused", "no-such-exchange")...)
+	r.send("billing", true, many(5, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 45)
+	b := browse(t, r.HTTPAddr())
+
+	// One, from its own page. It is refused again, so it comes back.
+	b.open("/message?producer=orders&id=refused-000001")
+	b.click(`button[value=retry]`)
+	b.shows("Retry 1 message?", "orders/refused-000001")
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "the exchange is back"))
+	b.click(".card button")
+	b.shows("1 message retried", "the exchange is back")
+	r.wrote(`msg="messages retried"`, `by="console, 127.0.0.1:`, `reason="the exchange is back"`, "orders/refused-000001")
+	b.do(chromedp.Reload()) // a form that is sent again
+	b.shows("Nothing was changed")
+	r.await(msghandlerv1.State_STATE_DEAD, 45)
+
+	// A selection.
+	b.open("/messages?state=dead&producer=orders")
+	b.do(chromedp.Click(chromedp.CSS(`[value="orders/refused-000002"]`)), chromedp.Click(chromedp.CSS(`[value="orders/refused-000003"]`)))
+	b.shows("2 selected:")
+	b.click(`.bar button[value=discard]`)
+	b.shows("Discard 2 messages?", "They are removed for good", "orders/refused-000003")
+	r.await(msghandlerv1.State_STATE_DEAD, 45)
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "test orders"))
+	b.click(".card button")
+	b.shows("2 messages discarded")
+	r.await(msghandlerv1.State_STATE_DEAD, 43)
+	r.wrote(`msg="messages discarded"`, `reason="test orders"`)
+
+	// All that match.
+	b.open("/messages?state=dead&producer=orders&error=no+exchange")
+	b.click(`a[href^="/change?action=discard"]`)
+	b.shows("Discard 38 messages?", "of producer orders", "whose last error holds “no exchange”")
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "all of them"))
+	b.click(".card button")
+	b.shows("38 messages discarded")
+	r.await(msghandlerv1.State_STATE_DEAD, 5)
+}
+
+// wrote fails the test when the log lacks a text.
+func (r *coordinator) wrote(wanted ...string) {
+	r.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(r.log.String(), want) {
+			r.Errorf("the log lacks %s:\n%s", want, r.log)
+		}
+	}
+}
+
+func TestForgedFormsChangeNothing(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", true, many(3, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 3)
+	address := "http://" + r.HTTPAddr() + "/change/do"
+	form := url.Values{
+		"selection": {"action=discard&all=1&state=dead&count=3&until=99999999999"}, "seal": {strings.Repeat("0", 64)}, "reason": {"x"},
+	}
+	for _, origin := range []string{"", "http://evil.example"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if origin != "" {
+			request.Header.Set("Origin", origin)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden {
+			t.Errorf("from %q: got %d", origin, answer.StatusCode)
+		}
+	}
+	// A form that we made, changed on its way.
+	b := browse(t, r.HTTPAddr())
+	b.open("/change?action=discard&all=1&state=dead&producer=nobody&error=x")
+	b.shows("There is nothing to do")
+	b.open("/change?action=discard&all=1&state=dead&error=exchange")
+	b.shows("Discard 3 messages?")
+	js[bool](b, `document.querySelector("[name=selection]").value += "&producer=orders", true`)
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "x"))
+	b.click(".card button")
+	b.shows("Nothing was changed")
+	// One without a reason.
+	b.open("/change?action=discard&all=1&state=dead&error=exchange")
+	js[bool](b, `document.querySelector("[name=reason]").value = "  ", true`)
+	b.click(".card button")
+	b.shows("Say why")
+	r.await(msghandlerv1.State_STATE_DEAD, 3)
+}
+
+func TestAReadOnlyConsoleChangesNothing(t *testing.T) {
+	r := start(t, patient, func(c *config.Config) { c.HTTP.ReadOnly = true })
+	r.send("orders", true, many(3, "refused", "no-such-exchange")...)
+	r.await(msghandlerv1.State_STATE_DEAD, 3)
+	b := browse(t, r.HTTPAddr())
+	for _, path := range []string{"/", "/messages?state=dead", "/message?producer=orders&id=refused-000001"} {
+		b.open(path)
+		b.shows("Read-only: nothing can be changed here")
+		b.lacks("Retry", "Discard")
+	}
+	b.open("/change?action=discard&all=1&state=dead")
+	b.shows("This console is read-only")
+	answer, err := http.PostForm("http://"+r.HTTPAddr()+"/change/do", url.Values{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusForbidden {
+		t.Errorf("got %d", answer.StatusCode)
+	}
+}
+
+func TestKeysMoveThroughAList(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", false, many(120, "o", "shop")...)
+	b := browse(t, r.HTTPAddr())
+	b.open("/messages")
+	b.do(chromedp.KeyEvent("jjkjx")) // to the second row, and select it
+	if picked := js[[]int](b, `[...document.querySelectorAll(".messages tbody tr")].flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`); fmt.Sprint(picked) != "[1]" {
+		t.Errorf("rows %v are selected", picked)
+	}
+	b.do(chromedp.KeyEvent("/"))
+	if focus := js[string](b, `document.activeElement.id`); focus != "find" {
+		t.Errorf("the focus is on %q", focus)
+	}
+	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"), chromedp.WaitVisible(chromedp.CSS(".messages tbody tr:nth-child(20):last-child")))
+	b.do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
+}
+
+func TestEverythingWorksWithoutScripts(t *testing.T) {
+	r := start(t, patient)
+	r.send("orders", false, many(120, "o", "shop")...)
+	b := browse(t, r.HTTPAddr())
+	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+	b.open("/")
+	b.shows("pending", "120")
+	b.open("/messages")
+	b.click("#next")
+	b.do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(20) input`)))
+	b.click(`.bar button[value=discard]`)
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "by hand"))
+	b.click(".card button")
+	b.shows("1 message discarded")
+}

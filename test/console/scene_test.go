@@ -1,0 +1,265 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/pages"
+	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// scene is what a console shows without a coordinator behind it: an hour that never was, and messages that no API would
+// have taken.
+type scene struct {
+	board   *seen.Board
+	ring    history.Ring
+	stats   []halfmsg.Stat
+	checks  []pages.Checked
+	owners  halfmsg.Owners
+	records []*msghandlerv1.MessageRecord
+}
+
+// serve shows the scene until the test ends.
+func (s *scene) serve(t *testing.T) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	pages.New(pages.Config{
+		Instance: "shop-coordinator-0", Version: "v1.0.0", Board: s.board, Ring: &s.ring,
+		Admin:  func(string) pages.Admin { return s },
+		Check:  func(context.Context) []pages.Checked { return s.checks },
+		Stats:  func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Owners: func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
+	}).Register(mux)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+func (s *scene) GetMessage(
+	_ context.Context, r *msghandlerv1.GetMessageRequest,
+) (*msghandlerv1.GetMessageResponse, error) {
+	for _, record := range s.records {
+		if record.GetProducer() == r.GetProducer() && record.GetMessage().GetId() == r.GetId() {
+			return &msghandlerv1.GetMessageResponse{Record: record}, nil
+		}
+	}
+	return nil, halfmsg.ErrNotFound
+}
+
+func (s *scene) ListMessages(
+	_ context.Context, r *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
+	page := &msghandlerv1.ListMessagesResponse{}
+	for _, record := range s.records {
+		if record.GetState() == r.GetState() {
+			page.Records = append(page.Records, record)
+		}
+	}
+	if len(page.GetRecords()) > 3 {
+		page.NextPageToken = "next"
+	}
+	return page, nil
+}
+
+func (s *scene) RetryMessages(
+	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	n := int64(max(len(r.GetNames()), 312))
+	return &msghandlerv1.RetryMessagesResponse{Retried: n, Outcomes: make([]*msghandlerv1.Outcome, len(r.GetNames()))}, nil
+}
+
+func (s *scene) DiscardMessages(
+	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	return &msghandlerv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
+}
+
+// hostile is what a producer with bad intentions puts everywhere.
+const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> ${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
+
+func TestHostileContentIsText(t *testing.T) {
+	now := timestamppb.Now()
+	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
+	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
+	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
+	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
+	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
+	for i, body := range [][]byte{
+		[]byte(hostile),
+		{0, 1, 2, 0xff, '<', 's', 'c'},
+		fmt.Appendf(nil, `{"a":%q}`, "</script><script>window.hacked=1</script>"), nil,
+		[]byte(strings.Repeat("é", 5000)),
+	} {
+		s.records = append(s.records, &msghandlerv1.MessageRecord{
+			Producer: hostile, State: msghandlerv1.State_STATE_DEAD, CreateTime: now, UpdateTime: now, DueTime: now,
+			CallbackTarget: hostile, LastError: hostile, LeaseOwner: hostile, LeaseUntil: now,
+			Message: &msghandlerv1.Message{
+				Id: fmt.Sprint(hostile, i), Exchange: hostile, RoutingKey: hostile, ContentType: hostile, Body: body,
+				Headers: map[string]string{hostile: hostile},
+			},
+		})
+	}
+	b := browse(t, s.serve(t))
+	harmless := func(where string) {
+		t.Helper()
+		if js[bool](b, `window.hacked !== undefined || document.querySelectorAll("main script, main img").length > 0`) {
+			t.Errorf("%s: the content was not only text", where)
+		}
+		b.shows("<script>window.hacked=1</script>", `\u202etxt.exe`, `\x1b[31m`)
+	}
+	b.open("/")
+	harmless("the overview")
+	b.open("/messages?state=dead")
+	harmless("the list")
+	for i := range s.records {
+		b.open("/messages?state=dead")
+		b.click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
+		harmless("message " + fmt.Sprint(i))
+		b.shows([]string{"onerror=", "00000000  00 01 02 ff 3c 73 63", `"a": "</script>`, "Empty", "cut at 4 KiB"}[i])
+	}
+	b.open("/messages?state=dead")
+	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
+	b.click(`.bar button[value=discard]`)
+	harmless("the count")
+	b.open("/messages?state=dead&error=" + strings.Repeat("%3Cscript%3Ewindow.hacked=1%3C/script%3E", 2))
+	if js[bool](b, `window.hacked !== undefined`) {
+		t.Error("a filter ran")
+	}
+	answer, err := http.Get(b.base + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	policy := answer.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("the policy is %s", policy)
+	}
+}
+
+// busy is a shop on a bad day: a queue's exchange is gone, and one producer does not answer.
+func busy() *scene {
+	now := time.Now()
+	s := &scene{board: seen.New()}
+	for i := range 350 {
+		x := float64(i) / 350
+		wave := 1 + .25*math.Sin(9*x) + .08*math.Sin(71*x)
+		outage := 0.0
+		if x > .7 {
+			outage = (x - .7) / .3
+		}
+		s.ring.Add(history.Sample{
+			At: now.Add(-time.Duration(350-i) * history.Interval), In: 420 * wave, Out: 420 * wave * (1 - .35*outage),
+			P50: time.Duration(float64(38*time.Millisecond) * wave), P99: time.Duration(float64(210*time.Millisecond) * (wave + 2*outage)),
+			Counts: map[halfmsg.State]int64{
+				halfmsg.Pending: int64(900*wave + 11000*outage), halfmsg.Sendable: int64(60 * wave), halfmsg.Acknowledged: int64(20 * wave),
+				halfmsg.Abandoned: 2, halfmsg.Dead: int64(312 * outage),
+			},
+		})
+	}
+	s.stats = []halfmsg.Stat{
+		{State: halfmsg.Pending, Count: 11873, OldestAt: now.Add(-18*time.Minute - 12*time.Second)},
+		{State: halfmsg.Sendable, Count: 58, OldestAt: now.Add(-400 * time.Millisecond)},
+		{State: halfmsg.Abandoned, Count: 2, OldestAt: now.Add(-26 * time.Hour)},
+		{State: halfmsg.Dead, Count: 312, OldestAt: now.Add(-17 * time.Minute)},
+		{State: halfmsg.Acknowledged, Count: 23, OldestAt: now.Add(-90 * time.Millisecond)},
+	}
+	s.owners = halfmsg.Owners{Held: 1912, All: []halfmsg.Owner{
+		{Instance: "shop-coordinator-0", Leases: 388, Until: now.Add(28 * time.Second)},
+		{Instance: "shop-coordinator-1", Leases: 412, Until: now.Add(29 * time.Second)},
+	}}
+	for _, name := range []string{"redis", "redis settings", "rabbitmq", "confirm loop", "send loop"} {
+		s.checks = append(s.checks, pages.Checked{Name: name, OK: true})
+	}
+	s.board.Confirmed("billing", 1, nil, 2*time.Second, fmt.Errorf("connection refused: dns:///billing.svc:9000"))
+	s.board.Paused("billing", true)
+	s.board.Confirmed("orders", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, 4*time.Millisecond, nil)
+	s.board.Confirmed("stock", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 11*time.Millisecond, nil)
+	s.board.Published("orders", halfmsg.Acked, 1_482_113)
+	s.board.Published("stock", halfmsg.Acked, 98_420)
+	s.board.Published("invoices", halfmsg.Refused, 936)
+	s.board.Failed("invoices", fmt.Errorf("NOT_FOUND - no exchange 'invoices' in vhost '/'"))
+	for i := range 60 {
+		s.records = append(s.records, dead(i, now))
+	}
+	return s
+}
+
+func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
+	body, _ := json.Marshal(map[string]any{
+		"order": 481100 + i, "customer": map[string]any{"name": "Zoë Ångström", "country": "SE"}, "currency": "EUR", "total": 129.9,
+		"lines": []map[string]any{{"sku": "A-1742", "count": 2}, {"sku": "B-0099", "count": 1}},
+	})
+	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
+	return &msghandlerv1.MessageRecord{
+		Producer: "orders", State: msghandlerv1.State_STATE_DEAD, CreateTime: at(17*time.Minute - time.Duration(i)*7*time.Second),
+		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000", PublishAttempts: 4,
+		LastError: "NOT_FOUND - no exchange 'invoices' in vhost '/'",
+		Message: &msghandlerv1.Message{
+			Id: fmt.Sprintf("2026-%06d", 481100+i), Exchange: "invoices", RoutingKey: "invoice.due", ContentType: "application/json",
+			Body: body, Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "nordic"},
+		},
+	}
+}
+
+// TestScreenshots takes the pictures of the docs, and sees that no page is wider than its screen.
+func TestScreenshots(t *testing.T) {
+	s := busy()
+	dir := *shots
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	b := browse(t, s.serve(t))
+	paths := map[string]string{
+		"overview": "/", "messages": "/messages?state=dead", "message": "/message?producer=orders&id=2026-481100",
+		"retry": "/change?action=retry&all=1&state=dead&exchange=invoices&error=no+exchange",
+	}
+	for _, screen := range []struct {
+		name          string
+		width, height int64
+		scale         float64
+	}{{"desktop", 1280, 900, 1}, {"phone", 390, 844, 1.5}} {
+		for _, theme := range []string{"light", "dark"} {
+			b.do(chromedp.EmulateViewport(screen.width, screen.height, chromedp.EmulateScale(screen.scale)),
+				command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: theme},
+				}}))
+			for name, path := range paths {
+				b.open(path)
+				if over := js[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+					t.Errorf("%s at %s is %d pixels too wide", name, screen.name, over)
+				}
+				take := chromedp.FullScreenshot(100)
+				if name == "messages" {
+					take = chromedp.CaptureScreenshot() // the whole of it would be a long one
+				}
+				picture, err := chromedp.Run(b.ctx, take)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name != "overview" && (screen.name == "desktop") != (theme == "light") {
+					continue // every page once on each screen will do for the docs
+				}
+				file := filepath.Join(dir, fmt.Sprintf("console-%s-%s-%s.png", name, screen.name, theme))
+				if err := os.WriteFile(file, picture, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

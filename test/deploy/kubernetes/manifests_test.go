@@ -1,0 +1,154 @@
+// Package kubernetes renders the manifests of deploy/kubernetes and reads them as Kubernetes would.
+package kubernetes
+
+import (
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// rendered are the resources that there must be, one of each kind but for the services.
+type rendered struct {
+	deployment apps.Deployment
+	config     core.ConfigMap
+	services   []core.Service
+	disruption policy.PodDisruptionBudget
+	network    networking.NetworkPolicy
+}
+
+// render makes the manifests and reads each as its type; a field that Kubernetes does not know fails.
+func render(t *testing.T) (all rendered) {
+	t.Helper()
+	manifests := filepath.Join("..", "..", "..", "deploy", "kubernetes")
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range resources.Resources() {
+		text, err := r.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var service core.Service
+		into, known := map[string]any{
+			"Deployment": &all.deployment, "ConfigMap": &all.config, "Service": &service,
+			"PodDisruptionBudget": &all.disruption, "NetworkPolicy": &all.network,
+		}[r.GetKind()]
+		if !known {
+			t.Fatalf("a %s is not expected", r.GetKind())
+		}
+		if err := yaml.UnmarshalStrict(text, into); err != nil {
+			t.Errorf("%s %s: %v", r.GetKind(), r.GetName(), err)
+		}
+		if r.GetKind() == "Service" {
+			all.services = append(all.services, service)
+		}
+		if r.GetNamespace() != "msghandler" {
+			t.Errorf("%s %s is in namespace %q", r.GetKind(), r.GetName(), r.GetNamespace())
+		}
+	}
+	return all
+}
+
+// selects says whether a selector finds the pods.
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+func TestSelectorsFindThePods(t *testing.T) {
+	all := render(t)
+	labels := all.deployment.Spec.Template.Labels
+	selectors := map[string]map[string]string{
+		"deployment": all.deployment.Spec.Selector.MatchLabels, "disruption": all.disruption.Spec.Selector.MatchLabels,
+		"network": all.network.Spec.PodSelector.MatchLabels,
+		"spread":  all.deployment.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+	}
+	for _, service := range all.services {
+		selectors["service "+service.Name] = service.Spec.Selector
+	}
+	if len(selectors) != 6 {
+		t.Errorf("selectors of %v", maps.Keys(selectors))
+	}
+	for what, selector := range selectors {
+		if !selects(selector, labels) {
+			t.Errorf("%s looks for %v, and the pods have %v", what, selector, labels)
+		}
+	}
+}
+
+func TestPortsAreThoseOfTheConfiguration(t *testing.T) {
+	all := render(t)
+	ports := map[string]int32{}
+	for _, port := range all.deployment.Spec.Template.Spec.Containers[0].Ports {
+		ports[port.Name] = port.ContainerPort
+	}
+	var settings struct {
+		GRPC, HTTP struct{ Addr string }
+	}
+	if err := yaml.Unmarshal([]byte(all.config.Data["msghandler.yaml"]), &settings); err != nil {
+		t.Fatal(err)
+	}
+	if settings.GRPC.Addr != "0.0.0.0:9090" || ports["grpc"] != 9090 || settings.HTTP.Addr != "0.0.0.0:9091" ||
+		ports["http"] != 9091 {
+		t.Errorf("configured %+v, ports %v", settings, ports)
+	}
+	for _, service := range all.services {
+		for _, port := range service.Spec.Ports {
+			if ports[port.TargetPort.StrVal] != port.Port {
+				t.Errorf("service %s leads to %s, and the ports are %v", service.Name, port.TargetPort.String(), ports)
+			}
+		}
+	}
+	for _, rule := range all.network.Spec.Ingress {
+		for _, port := range rule.Ports {
+			if _, known := ports[port.Port.StrVal]; !known {
+				t.Errorf("the network policy opens %s, which there is not", port.Port.String())
+			}
+		}
+	}
+}
+
+func TestThePodIsWhatThePromisesNeed(t *testing.T) {
+	all := render(t)
+	pod := all.deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace <= 20 {
+		t.Error("a stop is cut off before shutdown.grace is over")
+	}
+	if links := pod.EnableServiceLinks; links == nil || *links {
+		t.Error("Kubernetes puts variables into the pod that look like configuration")
+	}
+	if pod.Volumes[0].ConfigMap.Name != all.config.Name || !strings.HasPrefix(all.config.Name, "msghandler-") {
+		t.Errorf("the pod reads %s, and the configuration is %s", pod.Volumes[0].ConfigMap.Name, all.config.Name)
+	}
+	if path := container.VolumeMounts[0].MountPath + "/msghandler.yaml"; container.Args[len(container.Args)-1] != path {
+		t.Errorf("it is started with %v, and the configuration is at %s", container.Args, path)
+	}
+	if container.LivenessProbe.HTTPGet.Path != "/healthz" || container.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Error("the probes ask for something else than liveness and readiness")
+	}
+	if c := container.SecurityContext; c == nil || c.ReadOnlyRootFilesystem == nil || !*c.ReadOnlyRootFilesystem ||
+		c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || pod.SecurityContext.RunAsUser == nil {
+		t.Error("it may do more than it needs to")
+	}
+	if *all.deployment.Spec.Replicas < 2 || all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {
+		t.Error("all of them may be away at once")
+	}
+	if container.Image == "msghandler" || !strings.Contains(container.Image, ":") {
+		t.Errorf("the image is %s", container.Image)
+	}
+}

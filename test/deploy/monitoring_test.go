@@ -1,0 +1,201 @@
+package deploy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// rule is what these tests look at of an alert.
+type rule struct {
+	Alert       string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func rules(t *testing.T) []rule {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 10 {
+		t.Fatalf("got %+v", file)
+	}
+	return file.Groups[0].Rules
+}
+
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	t.Parallel()
+	promtool := servers.Tool(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir = filepath.Join(root, "deploy", "prometheus")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+}
+
+func TestEachAlertIsTestedQuietAndFiring(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts_test.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	quiet, fires := map[string]bool{}, map[string]bool{}
+	for _, test := range file.Tests {
+		for _, one := range test.AlertRuleTest {
+			if len(one.ExpAlerts) == 0 {
+				quiet[one.Alertname] = true
+			} else {
+				fires[one.Alertname] = true
+			}
+		}
+	}
+	for _, r := range rules(t) {
+		if !quiet[r.Alert] || !fires[r.Alert] {
+			t.Errorf("%s: shown to be quiet %t, to fire %t", r.Alert, quiet[r.Alert], fires[r.Alert])
+		}
+	}
+}
+
+func TestEachAlertHasItsPage(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/operations.md")
+	for _, r := range rules(t) {
+		want := "https://github.com/msghandler/msghandler/blob/main/docs/operations.md#" + strings.ToLower(r.Alert)
+		if r.Annotations["runbook_url"] != want {
+			t.Errorf("%s: its page is %q, want %q", r.Alert, r.Annotations["runbook_url"], want)
+		}
+		_, section, found := strings.Cut(page, "\n### "+r.Alert+"\n")
+		section, _, _ = strings.Cut(section, "\n#")
+		if !found || !strings.Contains(section, "**Look:**") || !strings.Contains(section, "**Do:**") {
+			t.Errorf("docs/operations.md does not say of %s where to look and what to do", r.Alert)
+		}
+		if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
+			t.Errorf("%s: severity %q", r.Alert, severity)
+		}
+	}
+}
+
+// registered are the metrics of the table in docs/operations.md, which is made from what is registered.
+func registered(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+		names[row[1]] = true
+	}
+	if len(names) < 30 {
+		t.Fatalf("the table has only %d metrics", len(names))
+	}
+	return names
+}
+
+// unknown are the metrics of a query that are not registered.
+func unknown(query string, known map[string]bool) (missing []string) {
+	for _, name := range regexp.MustCompile(`\bmsghandler_[a-z_]+`).FindAllString(query, -1) {
+		histogram := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+		if !known[name] && !known[histogram] {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := registered(t)
+	for _, r := range rules(t) {
+		if missing := unknown(r.Expr, known); len(missing) > 0 {
+			t.Errorf("%s asks for %v, which there are not", r.Alert, missing)
+		}
+	}
+}
+
+func TestTheDashboardAsksForMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	known := registered(t)
+	var dashboard struct {
+		UID    string
+		Panels []struct {
+			ID      int
+			Title   string
+			Type    string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/msghandler.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int]bool{}
+	for _, p := range dashboard.Panels {
+		if ids[p.ID] || p.Title == "" || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %d, %q, has a number that is taken, no title, or no room", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s asks for nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			if missing := unknown(target.Expr, known); len(missing) > 0 {
+				t.Errorf("%s asks for %v, which there are not", p.Title, missing)
+			}
+		}
+	}
+	if len(ids) < 20 || dashboard.UID != "msghandler" {
+		t.Errorf("%d panels in %q", len(ids), dashboard.UID)
+	}
+}
+
+// What the dashboard asks is PromQL: promtool reads each query as a rule.
+func TestTheDashboardAsksInPromQL(t *testing.T) {
+	t.Parallel()
+	promtool := servers.Tool(t, "promtool")
+	var dashboard struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/msghandler.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	type record struct {
+		Record string `yaml:"record"`
+		Expr   string `yaml:"expr"`
+	}
+	var records []record
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "1m")
+			records = append(records, record{fmt.Sprint("query", len(records)), expr})
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "queries", "rules": records}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "queries.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
