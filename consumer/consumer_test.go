@@ -180,7 +180,7 @@ func TestItComesBackAfterItsConnectionBrokeAndHandlesNothingTwice(t *testing.T) 
 	})
 	b.publish(1, 1)
 	take(t, begun, "the first message in hand")
-	b.vhost.CloseConnections()
+	b.vhost.CloseConnections(2)
 	b.waitForQueue("payments")
 	// Its acknowledgement goes nowhere; the copy that the broker delivers again finds it busy, then done.
 	close(goOn)

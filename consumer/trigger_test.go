@@ -37,7 +37,7 @@ func TestATriggerComesAfterItsDelay(t *testing.T) {
 		time.Since(sentAt) < delay {
 		t.Errorf("after %v came %+v", time.Since(sentAt), m)
 	}
-	b.vhost.CloseConnections()
+	b.vhost.CloseConnections(3)
 	b.waitForQueue("payments")
 	servers.Eventually(t, patience, "sent over a new connection", func() bool {
 		sentAt = time.Now()

@@ -233,7 +233,7 @@ func TestAPermissionThatIsRevokedAndGivenBack(t *testing.T) {
 	expect(t, p.Publish(t.Context(), both), halfmsg.Acked)
 
 	user.allow("^good$")
-	vhost.CloseConnections() // A channel remembers what it was permitted; a new one does not.
+	vhost.CloseConnections(2) // A channel remembers what it was permitted; a new one does not.
 	servers.Eventually(t, 30*time.Second, "only the guarded ones are refused", func() bool {
 		results := p.Publish(t.Context(), both)
 		return count(results[:20])[halfmsg.Acked] == 20 && count(results[20:])[halfmsg.Refused] == 20

@@ -71,7 +71,7 @@ func revoke(while func(context.Context, *world, *rand.Rand)) func(context.Contex
 		w.mayWrite("^(?!" + exchange + "$)")
 		// RabbitMQ remembers for the life of a channel what was permitted on it. That all have to connect again is felt
 		// by everybody, so the neighbour comes when they have.
-		w.broker.CloseConnections()
+		w.broker.CloseConnections(len(w.coordinators))
 		servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
 		while(ctx, w, random)
 		w.mayWrite(".*")

@@ -16,7 +16,7 @@ import (
 type Management struct {
 	// URL is http://USER:PASSWORD@HOST:PORT.
 	URL string
-	// Vhost is the virtual host that CloseConnections means.
+	// Vhost is the virtual host that Connections means.
 	Vhost string
 }
 
@@ -26,23 +26,24 @@ func (m *Management) Call(method, path string, in, out any) error {
 	return call(m.URL, method, path, in, out)
 }
 
-// CloseConnections cuts every client connection of the virtual host that the API knows of, and returns how many.
-func (m *Management) CloseConnections() (int, error) {
+// Connections names every client connection of the virtual host that the API knows of.
+func (m *Management) Connections() (names []string, err error) {
 	var connections []struct {
 		Name string `json:"name"`
 	}
 	path := "/api/vhosts/" + url.PathEscape(m.Vhost) + "/connections"
-	if err := m.Call(http.MethodGet, path, nil, &connections); err != nil {
-		return 0, err
-	}
-	closed := 0
+	err = m.Call(http.MethodGet, path, nil, &connections)
 	for _, c := range connections {
-		// One that has ended meanwhile is not found.
-		if m.Call(http.MethodDelete, "/api/connections/"+url.PathEscape(c.Name), nil, nil) == nil {
-			closed++
-		}
+		names = append(names, c.Name)
 	}
-	return closed, nil
+	return names, err
+}
+
+// CloseConnections cuts these connections. One that has ended meanwhile is none any more.
+func (m *Management) CloseConnections(names []string) {
+	for _, name := range names {
+		_ = m.Call(http.MethodDelete, "/api/connections/"+url.PathEscape(name), nil, nil)
+	}
 }
 
 func call(base, method, path string, in, out any) error {

@@ -72,16 +72,20 @@ func (v *Vhost) Management() *Management {
 	return v.management
 }
 
-// CloseConnections cuts every client connection to the virtual host. It waits until there is one, because the
-// management API learns of connections a little late.
-func (v *Vhost) CloseConnections() {
+// CloseConnections cuts every client connection to the virtual host. Of those there are at least so many, and it waits
+// until it knows of them: the management API learns of connections a little late, and one that was missed would live on.
+func (v *Vhost) CloseConnections(atLeast int) {
 	v.t.Helper()
-	Eventually(v.t, 30*time.Second, "a connection to cut", func() bool {
-		n, err := v.management.CloseConnections()
+	Eventually(v.t, 30*time.Second, fmt.Sprintf("%d connections to cut", atLeast), func() bool {
+		names, err := v.management.Connections()
 		if err != nil {
 			v.t.Fatal(err)
 		}
-		return n > 0
+		if len(names) < atLeast {
+			return false
+		}
+		v.management.CloseConnections(names)
+		return true
 	})
 }
 

@@ -157,7 +157,7 @@ func TestABrokenConnectionLeavesItOpenAndIsReplaced(t *testing.T) {
 	if got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid")}); got[0].Fate != outbox.Sent {
 		t.Fatalf("%+v", got)
 	}
-	vhost.CloseConnections()
+	vhost.CloseConnections(2)
 	servers.Eventually(t, 30*time.Second, "a new connection", func() bool {
 		got := s.Send(t.Context(), []sqlmarker.Queued{queued("2", "paid")})
 		if got[0].Fate == outbox.Refused {
