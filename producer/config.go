@@ -25,8 +25,9 @@ type Config struct {
 	// Markers keeps the notes of what committed. The memory store is for one replica only; see its Capabilities.
 	Markers marker.Store
 	// Resolve looks at the business data of a message that has no marker. It returns Committed when the data are there,
-	// and RolledBack only when they can never come any more; an error counts as Unknown. final is set on the last
-	// question before the message is set aside as ABANDONED. It is called concurrently, at most ResolveParallel at
+	// and RolledBack only when they can never come any more. An error, that of its context too, means that nothing could be
+	// found out: the coordinator asks again, and that costs no attempt. Unknown does. final is set on the last question
+	// before the message is set aside as ABANDONED. It is called concurrently, at most ResolveParallel at
 	// once, and must return when its context ends. Nil: such a message is Unknown.
 	Resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)
 

@@ -19,6 +19,9 @@ import (
 // maxConfirm is how many ids the contract allows in a callback.
 const maxConfirm = 500
 
+// unavailable is the answer about an id of which nothing could be found out: no verdict, and no attempt is used up.
+const unavailable = marker.Verdict(pb.Verdict_VERDICT_UNAVAILABLE)
+
 // callbacks serves the coordinator's questions.
 type callbacks struct {
 	pb.UnimplementedProducerServiceServer
@@ -26,7 +29,8 @@ type callbacks struct {
 }
 
 // Confirm answers from what is in flight, then from the markers, then from Resolve. A marker store that fails makes the
-// whole call fail: that costs the messages no attempt. Whatever panics is UNKNOWN.
+// whole call fail, and a Resolve that fails, or gets no turn in time, is UNAVAILABLE: both cost the messages no attempt.
+// Whatever panics is UNKNOWN.
 func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
@@ -39,7 +43,7 @@ func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 	}
 	response := &pb.ConfirmResponse{Confirmations: make([]*pb.Confirmation, 0, len(verdicts))}
 	for id, verdict := range verdicts {
-		if !verdict.Definite() {
+		if !verdict.Definite() && verdict != unavailable {
 			verdict = marker.Unknown
 		}
 		response.Confirmations = append(response.Confirmations, &pb.Confirmation{Id: id, Verdict: pb.Verdict(verdict)})
@@ -128,7 +132,8 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }
 
-// resolveAll asks Resolve about ids without a marker and writes what it learns to known.
+// resolveAll asks Resolve about ids without a marker and writes what it learns to known. Those whose turn does not come
+// in time are unavailable: nobody has looked.
 func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, known map[string]marker.Verdict) {
 	if p.config.Resolve == nil || len(ids) == 0 {
 		return
@@ -146,8 +151,13 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 			}
 		})
 	}
-	for _, id := range ids {
+	for i, id := range ids {
 		if ctx.Err() != nil {
+			mu.Lock()
+			for _, late := range ids[i:] {
+				known[late] = unavailable
+			}
+			mu.Unlock()
 			break
 		}
 		next <- id
@@ -163,9 +173,14 @@ func (p *Producer) resolved(ctx context.Context, id string, final bool) marker.V
 	if err == nil && verdict == marker.RolledBack {
 		verdict, err = p.markRolledBack(ctx, id)
 	}
-	if err != nil {
-		p.complaints.add(slog.LevelWarn, "a message's fate could not be found out; the answer is UNKNOWN", id, err)
+	var panicked *panicError
+	switch {
+	case errors.As(err, &panicked):
+		p.complaints.add(slog.LevelError, "finding out a message's fate panicked; the answer is UNKNOWN", id, err)
 		return marker.Unknown
+	case err != nil:
+		p.complaints.add(slog.LevelWarn, "a message's fate could not be found out; the answer is UNAVAILABLE", id, err)
+		return unavailable
 	}
 	return verdict
 }

@@ -29,6 +29,16 @@ func (s Steps) Delay(failures int) time.Duration {
 	return step - rand.N(step/2+1)
 }
 
+// DelayAfter is the wait of what has been tried for that long already, where nobody counts how often.
+func (s Steps) DelayAfter(elapsed time.Duration) time.Duration {
+	failures := 0
+	for failures < len(s) && elapsed >= s[failures] {
+		elapsed -= s[failures]
+		failures++
+	}
+	return s.Delay(failures)
+}
+
 // Step is Delay without its jitter.
 func (s Steps) Step(failures int) time.Duration {
 	if len(s) == 0 {

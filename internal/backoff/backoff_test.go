@@ -26,6 +26,18 @@ func TestDelayStaysWithinItsStep(t *testing.T) {
 	}
 }
 
+func TestWhatWaitsForLongIsTriedLess(t *testing.T) {
+	steps := backoff.Steps{time.Second, 10 * time.Second, time.Minute}
+	for elapsed, step := range map[time.Duration]time.Duration{
+		0: time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,
+		11 * time.Second: time.Minute, time.Hour: time.Minute, -time.Minute: time.Second,
+	} {
+		if d := steps.DelayAfter(elapsed); d < step/2 || d > step {
+			t.Errorf("after %v: %v, want within %v to %v", elapsed, d, step/2, step)
+		}
+	}
+}
+
 func TestExponentialDoublesUpToItsLimit(t *testing.T) {
 	got := backoff.Exponential(100*time.Millisecond, time.Second)
 	want := backoff.Steps{100, 200, 400, 800, 1000}

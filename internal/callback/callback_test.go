@@ -171,6 +171,7 @@ func TestADoubtIsNeverAVerdict(t *testing.T) {
 		answer []*msghandlerv1.Confirmation
 		want   halfmsg.Verdict
 	}{
+		"unavailable":           {say("1", msghandlerv1.Verdict_VERDICT_UNAVAILABLE), halfmsg.VerdictUnavailable},
 		"left out":              {nil, halfmsg.VerdictUnknown},
 		"unset":                 {say("1", 0), halfmsg.VerdictUnknown},
 		"out of range":          {say("1", 99), halfmsg.VerdictUnknown},

@@ -53,6 +53,8 @@ func verdictOf(v msghandlerv1.Verdict) (verdict halfmsg.Verdict, ok bool) {
 		return halfmsg.VerdictRolledBack, true
 	case msghandlerv1.Verdict_VERDICT_UNKNOWN:
 		return halfmsg.VerdictUnknown, true
+	case msghandlerv1.Verdict_VERDICT_UNAVAILABLE:
+		return halfmsg.VerdictUnavailable, true
 	}
 	return halfmsg.VerdictUnknown, false
 }

@@ -204,6 +204,9 @@ func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owne
 		}
 	case verdict == halfmsg.VerdictRolledBack:
 		w.Event = halfmsg.EventRolledBack
+	case verdict == halfmsg.VerdictUnavailable:
+		w.Event, w.After = halfmsg.EventUnreachable, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
+		w.Cause = "the producer answered UNAVAILABLE: it could not find out"
 	case final:
 		w.Event, w.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
 	default:

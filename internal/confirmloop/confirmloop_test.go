@@ -151,6 +151,33 @@ func TestOutOfReachUsesUpNothingAndIsAskedLess(t *testing.T) {
 	})
 }
 
+func TestWhatCannotBeFoundOutUsesUpNothing(t *testing.T) {
+	inHouse(t, confirmloop.Config{Attempts: 2, Backoff: backoff.Steps{time.Second, time.Minute}}, func(h *house) {
+		var finals int
+		say := halfmsg.VerdictUnknown
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
+			if final {
+				finals++
+				say = halfmsg.VerdictUnavailable
+			}
+			return all(ids, say), nil
+		})
+		names := h.have("orders", "1")
+		h.run(time.Hour)
+		if got := h.wantState(names[0], halfmsg.Pending); got.ConfirmAttempts != 2 {
+			t.Errorf("%d attempts are used up, want 2", got.ConfirmAttempts)
+		}
+		// The pauses grow to a minute, with jitter.
+		if finals < 55 || finals > 125 {
+			t.Errorf("the final question was asked %d times in an hour", finals)
+		}
+
+		h.answers(nil)
+		h.run(2 * time.Minute)
+		h.wantState(names[0], halfmsg.Sendable)
+	})
+}
+
 func TestWhileATargetIsLeftAloneItsMessagesArePutOff(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })

@@ -17,7 +17,7 @@ var (
 	publishesDesc = prometheus.NewDesc("msghandler_publishes_total",
 		"What the broker said of publishings, copies to the dead-letter exchange left out.", []string{"exchange", "outcome"}, nil)
 	confirmsDesc = prometheus.NewDesc("msghandler_confirms_total",
-		"Messages that producers were asked about, and the answer: committed, rolled_back, unknown, or unreachable.",
+		"Messages that producers were asked about, and the answer: committed, rolled_back, unknown, unavailable, or unreachable.",
 		[]string{"producer", "result"}, nil)
 	confirmCallsDesc = prometheus.NewDesc("msghandler_confirm_calls_total",
 		"Confirm calls, and whether the producer was reached: answered or unreachable.", []string{"producer", "result"}, nil)
@@ -39,7 +39,9 @@ func (b boarded) Collect(ch chan<- prometheus.Metric) {
 		count := func(desc *prometheus.Desc, n int64, result string) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), p.Name, result)
 		}
-		for _, v := range []halfmsg.Verdict{halfmsg.VerdictCommitted, halfmsg.VerdictRolledBack, halfmsg.VerdictUnknown} {
+		for _, v := range []halfmsg.Verdict{
+			halfmsg.VerdictCommitted, halfmsg.VerdictRolledBack, halfmsg.VerdictUnknown, halfmsg.VerdictUnavailable,
+		} {
 			count(confirmsDesc, p.Verdicts[v], v.String())
 		}
 		count(confirmsDesc, p.Unreachable, "unreachable")

@@ -9,11 +9,13 @@ import (
 // Verdict is a producer's answer about one local transaction. The values are those of msghandler.v1.Verdict.
 type Verdict uint8
 
-// The verdicts. Whatever a producer answers that is none of these counts as VerdictUnknown.
+// The verdicts. Whatever a producer answers that is none of these counts as VerdictUnknown. VerdictUnavailable is no
+// answer about the message, and costs it no attempt: the producer could not find out.
 const (
-	VerdictUnknown    Verdict = 1
-	VerdictCommitted  Verdict = 2
-	VerdictRolledBack Verdict = 3
+	VerdictUnknown     Verdict = 1
+	VerdictCommitted   Verdict = 2
+	VerdictRolledBack  Verdict = 3
+	VerdictUnavailable Verdict = 4
 )
 
 // String gives the verdict's name for logs and metrics.
@@ -23,6 +25,8 @@ func (v Verdict) String() string {
 		return "committed"
 	case VerdictRolledBack:
 		return "rolled_back"
+	case VerdictUnavailable:
+		return "unavailable"
 	default:
 		return "unknown"
 	}

@@ -17,11 +17,11 @@ import (
 // What happens to RabbitMQ itself and to the connections with it.
 var brokerRows = []row{
 	{
-		name: "F21_kill", copies: true, world: options{ownBroker: true, consume: consumeClassic},
+		name: "F21_kill", copies: true, lasting: true, world: options{ownBroker: true, consume: consumeClassic},
 		fault: killBroker, judge: felt("unsure"),
 	},
 	{
-		name: "F21_close", copies: true, times: 3, world: options{ownBroker: true},
+		name: "F21_close", copies: true, lasting: true, times: 3, world: options{ownBroker: true},
 		fault: closeConnections, judge: felt("unsure"),
 	},
 	{name: "F21_app", copies: true, world: options{ownBroker: true}, fault: stopApplication},

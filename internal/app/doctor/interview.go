@@ -120,9 +120,11 @@ func (r *report) invented(verdict pb.Verdict, id string) {
 		r.verdict(halfmsg.VerdictCommitted, id)
 	case pb.Verdict_VERDICT_ROLLED_BACK:
 		r.verdict(halfmsg.VerdictRolledBack, id)
+	case pb.Verdict_VERDICT_UNAVAILABLE:
+		r.verdict(halfmsg.VerdictUnavailable, id)
 	default:
 		r.warn("producer-confuses", fmt.Sprintf("says %d, which is no verdict", verdict), "it counts as UNKNOWN",
-			"answer VERDICT_UNKNOWN, VERDICT_COMMITTED or VERDICT_ROLLED_BACK")
+			"answer one of msghandler.v1.Verdict")
 	}
 }
 

@@ -113,6 +113,9 @@ func (r *report) verdict(verdict halfmsg.Verdict, id string) {
 	case halfmsg.VerdictRolledBack:
 		r.trouble("producer-hasty", "says ROLLED_BACK of an id that it does not know, though the question was not final",
 			"a business that is still running would lose its message", "answer UNKNOWN, and ROLLED_BACK only when it can never commit")
+	case halfmsg.VerdictUnavailable:
+		r.trouble("producer-fails", "says UNAVAILABLE: it cannot find out what became of its messages",
+			"they wait, and are asked about again", "look at the producer's log, and at the database that holds its business data")
 	}
 }
 

@@ -45,7 +45,7 @@ type Producer struct {
 	// Answered and Unreached count the Confirm calls, Unreachable the messages of the latter.
 	Answered, Unreached, Unreachable int64
 	// Verdicts counts the messages that it answered about, by verdict.
-	Verdicts [halfmsg.VerdictRolledBack + 1]int64
+	Verdicts [halfmsg.VerdictUnavailable + 1]int64
 }
 
 // Exchange is how an exchange fares.
@@ -114,7 +114,7 @@ func (b *Board) Confirmed(
 		p.AnsweredAt, p.Took, p.Verdict = time.Now(), took, 0
 		for _, verdict := range verdicts {
 			p.Verdicts[verdict]++
-			if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown {
+			if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown || verdict == halfmsg.VerdictUnavailable {
 				p.Verdict = verdict
 			}
 		}

@@ -51,7 +51,7 @@ func TestABoardRemembersTheLastOfEach(t *testing.T) {
 	if p.Name != "orders" || p.Paused != 1 || p.Verdict != halfmsg.VerdictUnknown || p.Failure != "refused" {
 		t.Errorf("got %+v", p)
 	}
-	if p.Answered != 1 || p.Unreached != 1 || p.Unreachable != 3 || p.Verdicts != [...]int64{0, 1, 1, 0} {
+	if p.Answered != 1 || p.Unreached != 1 || p.Unreachable != 3 || p.Verdicts != [halfmsg.VerdictUnavailable + 1]int64{0, 1, 1, 0} {
 		t.Errorf("counted %+v", p)
 	}
 	if e.Name != "shop" || e.Acked() != 5 || e.Failed() != 2 || e.Failure != "no exchange" {

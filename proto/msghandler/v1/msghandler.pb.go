@@ -111,6 +111,11 @@ const (
 	Verdict_VERDICT_COMMITTED Verdict = 2
 	// It has rolled back, and can never commit any more: remove.
 	Verdict_VERDICT_ROLLED_BACK Verdict = 3
+	// Could not be found out just now, because what would tell is away or slow:
+	// ask again, at no cost. Unlike VERDICT_UNKNOWN it uses up no attempt and
+	// never leads to STATE_ABANDONED. Coordinators of before 2026-11-22 take it
+	// for VERDICT_UNKNOWN.
+	Verdict_VERDICT_UNAVAILABLE Verdict = 4
 )
 
 // Enum value maps for Verdict.
@@ -120,12 +125,14 @@ var (
 		1: "VERDICT_UNKNOWN",
 		2: "VERDICT_COMMITTED",
 		3: "VERDICT_ROLLED_BACK",
+		4: "VERDICT_UNAVAILABLE",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNSPECIFIED": 0,
 		"VERDICT_UNKNOWN":     1,
 		"VERDICT_COMMITTED":   2,
 		"VERDICT_ROLLED_BACK": 3,
+		"VERDICT_UNAVAILABLE": 4,
 	}
 )
 
@@ -2482,12 +2489,13 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fSTATE_ABANDONED\x10\x05\x12\x0e\n" +
 	"\n" +
 	"STATE_DEAD\x10\x06\x12\x16\n" +
-	"\x12STATE_ACKNOWLEDGED\x10\a*g\n" +
+	"\x12STATE_ACKNOWLEDGED\x10\a*\x80\x01\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fVERDICT_UNKNOWN\x10\x01\x12\x15\n" +
 	"\x11VERDICT_COMMITTED\x10\x02\x12\x17\n" +
-	"\x13VERDICT_ROLLED_BACK\x10\x03*>\n" +
+	"\x13VERDICT_ROLLED_BACK\x10\x03\x12\x17\n" +
+	"\x13VERDICT_UNAVAILABLE\x10\x04*>\n" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rWAIT_SENDABLE\x10\x01\x12\r\n" +
