@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 // ErrNoLetter says that no dead letter has that key.
@@ -76,7 +78,7 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have a
 // msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	to := poster{connect: func() (*amqp.Connection, error) { return d.config.dialAny(ctx, "replays") }}
+	to := poster{connect: func() (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
 	var failed []error
 	err = d.walk(ctx, func(l Letter, delivery *amqp.Delivery) (walked, error) {
@@ -114,7 +116,8 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer conn.CloseWithin(closeTimeout)
+	defer context.AfterFunc(ctx, conn.HangUp)()
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)

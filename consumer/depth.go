@@ -7,12 +7,13 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
 // watchDepth tells the observer at intervals how many messages wait, until the context or the connection ends. It asks on
 // a channel of its own: the broker closes the channel of who asks about a queue that is gone.
-func (r *run) watchDepth(ctx context.Context, conn *amqp.Connection) {
+func (r *run) watchDepth(ctx context.Context, conn *amqpconn.Conn) {
 	if r.Observer == (unobserved{}) {
 		return
 	}
@@ -24,7 +25,7 @@ func (r *run) watchDepth(ctx context.Context, conn *amqp.Connection) {
 	}
 }
 
-func (r *run) tellDepth(conn *amqp.Connection) error {
+func (r *run) tellDepth(conn *amqpconn.Conn) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)

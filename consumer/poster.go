@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 // postTimeout bounds one publishing with its turn and its confirmation; past it the outcome is unknown.
@@ -18,10 +19,10 @@ const postTimeout = 10 * time.Second
 // broker under an alarm stops reading from those that publish, and acknowledgements must still get through.
 type poster struct {
 	// connect opens a connection to any node.
-	connect func() (*amqp.Connection, error)
+	connect func() (*amqpconn.Conn, error)
 
 	mu      sync.Mutex
-	conn    *amqp.Connection
+	conn    *amqpconn.Conn
 	ch      *amqp.Channel
 	returns chan amqp.Return
 }
@@ -58,6 +59,7 @@ func (p *poster) open() error {
 		return err
 	}
 	p.conn = conn
+	defer conn.Guard(postTimeout)()
 	if p.ch, err = conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
@@ -97,17 +99,7 @@ func (p *poster) close() {
 
 func (p *poster) shut() {
 	if p.conn != nil {
-		_ = p.conn.CloseDeadline(time.Now().Add(closeTimeout))
+		p.conn.CloseWithin(closeTimeout)
 	}
 	p.conn, p.ch = nil, nil
-}
-
-// impatient is a connection whose writes do not hang.
-type impatient struct{ net.Conn }
-
-func (c impatient) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(heartbeat)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
 }

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strconv"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 const (
 	// dialTimeout bounds connecting and the handshake.
 	dialTimeout = 10 * time.Second
+	// setUpTimeout bounds what is to be said before a consumer consumes: a queue may have to find a leader first.
+	setUpTimeout = 30 * time.Second
 	// heartbeat: a half-open connection is noticed after about twice this.
 	heartbeat = 5 * time.Second
 	// closeTimeout bounds the farewell to a broker that may not listen any more.
@@ -37,9 +40,11 @@ func (r *run) session(url string) (served bool, err error) {
 	var watching sync.WaitGroup
 	defer func() {
 		endWatch()
-		_ = conn.CloseDeadline(time.Now().Add(closeTimeout))
+		conn.CloseWithin(closeTimeout)
 		watching.Wait()
 	}()
+	setUp := conn.Guard(setUpTimeout)
+	defer setUp()
 	ch, err := conn.Channel()
 	if err != nil {
 		return false, fmt.Errorf("open a channel: %w", err)
@@ -58,6 +63,7 @@ func (r *run) session(url string) (served bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("consume queue %q: %w", r.Queue, err)
 	}
+	setUp()
 	r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming",
 		slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
 	r.Consuming()
@@ -80,21 +86,11 @@ func (r *run) session(url string) (served bool, err error) {
 }
 
 // dial connects to one node. The connection's name says what it is for.
-func (c Config) dial(ctx context.Context, url, purpose string) (*amqp.Connection, error) {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	properties := amqp.NewConnectionProperties()
+func (c Config) dial(ctx context.Context, url, purpose string) (*amqpconn.Conn, error) {
 	host, _ := os.Hostname()
-	properties.SetClientConnectionName(purpose + " of " + c.Queue + " on " + host + ", pid " + strconv.Itoa(os.Getpid()))
-	conn, err := amqp.DialConfig(url, amqp.Config{
-		Heartbeat: heartbeat, TLSClientConfig: c.TLS, Properties: properties,
-		Dial: func(network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			// For the handshake; the library lifts it afterwards.
-			return impatient{conn}, conn.SetDeadline(time.Now().Add(dialTimeout))
-		},
+	conn, err := amqpconn.Dial(ctx, url, amqpconn.Config{
+		Name: purpose + " of " + c.Queue + " on " + host + ", pid " + strconv.Itoa(os.Getpid()), TLS: c.TLS,
+		Heartbeat: heartbeat, DialTimeout: dialTimeout, WriteTimeout: heartbeat,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -103,7 +99,7 @@ func (c Config) dial(ctx context.Context, url, purpose string) (*amqp.Connection
 }
 
 // dialAny connects to the first node that can be reached.
-func (c Config) dialAny(ctx context.Context, purpose string) (*amqp.Connection, error) {
+func (c Config) dialAny(ctx context.Context, purpose string) (*amqpconn.Conn, error) {
 	var errs []error
 	for _, url := range c.urls() {
 		conn, err := c.dial(ctx, url, purpose)

@@ -3,11 +3,12 @@ package consumer
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 // Trigger sends messages that come to a queue after a delay, such as "look whether order 1001 is paid by now". They wait in
@@ -30,21 +31,23 @@ func NewTrigger(url string, tls *tls.Config, queue string, delay time.Duration) 
 		return nil, fmt.Errorf("a trigger's delay is one or more whole milliseconds, not %v", delay)
 	}
 	t := &Trigger{waiting: queue + ".after." + delay.String()}
-	t.poster.connect = func() (*amqp.Connection, error) {
+	t.poster.connect = func() (*amqpconn.Conn, error) {
 		// Once it is there the connection is everybody's, so no caller's context ends it.
 		conn, err := config.dialAny(context.Background(), "triggers")
 		if err != nil {
 			return nil, err
 		}
+		defer conn.Guard(postTimeout)()
 		if err := t.declare(conn, queue, delay); err != nil {
-			return nil, errors.Join(err, conn.Close())
+			conn.CloseWithin(closeTimeout)
+			return nil, err
 		}
 		return conn, nil
 	}
 	return t, nil
 }
 
-func (t *Trigger) declare(conn *amqp.Connection, queue string, delay time.Duration) error {
+func (t *Trigger) declare(conn *amqpconn.Conn, queue string, delay time.Duration) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)

@@ -154,8 +154,7 @@ func (k *link) find(exchange string) error {
 
 // channel opens a channel within openTimeout.
 func (k *link) channel() (*amqp.Channel, error) {
-	guard := time.AfterFunc(openTimeout, func() { _ = k.raw.Close() })
-	defer guard.Stop()
+	defer k.connection.Guard(openTimeout)()
 	channel, err := k.connection.Channel()
 	if err != nil {
 		return nil, fmt.Errorf("open a channel: %w", err)

@@ -7,10 +7,11 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 const (
@@ -68,9 +69,7 @@ func parseEndpoints(urls []string) ([]endpoint, error) {
 
 // link is one connection.
 type link struct {
-	connection *amqp.Connection
-	// raw is the connection beneath it. Closing it ends everything that waits for the broker.
-	raw net.Conn
+	connection *amqpconn.Conn
 	// blocked gets the broker's alarms.
 	blocked chan amqp.Blocking
 	// done is closed when the connection has ended and lost is set.
@@ -82,41 +81,17 @@ type link struct {
 
 // dial connects, within dialTimeout.
 func dial(ctx context.Context, end endpoint, config Config) (*link, error) {
-	k := &link{blocked: make(chan amqp.Blocking, 16), done: make(chan struct{}), grace: config.ConfirmTimeout}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	var raw atomic.Pointer[timedConn]
-	// The library knows no context for its handshakes.
-	stop := context.AfterFunc(ctx, func() {
-		if conn := raw.Load(); conn != nil {
-			_ = conn.Close()
-		}
-	})
-	defer stop()
-	properties := amqp.NewConnectionProperties()
-	properties.SetClientConnectionName("msghandler")
-	connection, err := amqp.DialConfig(end.url, amqp.Config{
-		Heartbeat:  config.Heartbeat,
-		Properties: properties,
-		Dial: func(network, address string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			timed := &timedConn{Conn: conn, timeout: config.WriteTimeout}
-			raw.Store(timed)
-			return timed, conn.SetDeadline(time.Now().Add(dialTimeout))
-		},
+	conn, err := amqpconn.Dial(ctx, end.url, amqpconn.Config{
+		Name: "msghandler", Heartbeat: config.Heartbeat, DialTimeout: dialTimeout, WriteTimeout: config.WriteTimeout,
 	})
 	if err != nil {
-		if conn := raw.Load(); conn != nil {
-			_ = conn.Close()
-		}
 		return nil, &dialError{cause: err}
 	}
-	k.connection, k.raw = connection, raw.Load()
-	connection.NotifyBlocked(k.blocked)
-	go k.watch(connection.NotifyClose(make(chan *amqp.Error, 1)))
+	k := &link{
+		connection: conn, blocked: make(chan amqp.Blocking, 16), done: make(chan struct{}), grace: config.ConfirmTimeout,
+	}
+	conn.NotifyBlocked(k.blocked)
+	go k.watch(conn.NotifyClose(make(chan *amqp.Error, 1)))
 	return k, nil
 }
 
@@ -138,8 +113,7 @@ func (k *link) reason() error {
 // open opens a channel in confirm mode with room for window messages, within openTimeout; when that is not enough
 // the link is closed. onClose is told when the broker closes the channel; nil is fine.
 func (k *link) open(window int, onClose func(inFlight []*flight)) (*lane, error) {
-	guard := time.AfterFunc(openTimeout, func() { _ = k.raw.Close() })
-	defer guard.Stop()
+	defer k.connection.Guard(openTimeout)()
 	channel, err := k.connection.Channel()
 	if err == nil {
 		err = channel.Confirm(false)
@@ -155,25 +129,6 @@ func (k *link) open(window int, onClose func(inFlight []*flight)) (*lane, error)
 
 // close ends the connection within closeTimeout and returns when it has ended.
 func (k *link) close() {
-	// CloseDeadline alone can be kept waiting: each heartbeat of a broker under an alarm moves its deadline.
-	guard := time.AfterFunc(closeTimeout, func() { _ = k.raw.Close() })
-	defer guard.Stop()
-	// An error means that the broker did not hear the farewell. It will notice.
-	_ = k.connection.CloseDeadline(time.Now().Add(closeTimeout))
+	k.connection.CloseWithin(closeTimeout)
 	<-k.done
-}
-
-// timedConn gives each write a time limit. Under an alarm a broker stops reading; the library would then hang in a
-// write with its locks held, whatever the context says.
-type timedConn struct {
-	net.Conn
-	timeout time.Duration
-}
-
-// Write writes within the time limit.
-func (c *timedConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
 }

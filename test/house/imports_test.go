@@ -26,9 +26,14 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/backoff"},
+		[]string{"internal/backoff", "internal/amqpconn"},
 		nil,
-		"it is the lowest stone",
+		"these are the lowest stones",
+	},
+	{
+		[]string{"internal/rabbitmq"},
+		slices.Concat(ground, []string{"internal/amqpconn"}),
+		"it is a middle room, and one of those that speak AMQP",
 	},
 	{
 		ground,
@@ -61,7 +66,7 @@ var rooms = []struct {
 	},
 	{
 		sdks,
-		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb"},
+		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/amqpconn"},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{
@@ -145,7 +150,7 @@ var libraries = []struct {
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
-		[]string{"internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq"},
+		[]string{"internal/amqpconn", "internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq"},
 		"loops and server never see AMQP",
 	},
 	{

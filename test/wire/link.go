@@ -53,10 +53,11 @@ func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
 			l.complain(err)
 			return
 		}
-		if l.decide(event) == Cut {
+		act := l.decide(event)
+		if act == Cut {
 			return
 		}
-		if !l.admit() {
+		if act == Drop || !l.admit() {
 			continue
 		}
 		if _, err := to.Write(raw); err != nil {

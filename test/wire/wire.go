@@ -52,6 +52,9 @@ const (
 	// Silence passes nothing on, neither this nor what follows on the connection, in both directions, and closes nothing.
 	// A gRPC call alone ends with its deadline.
 	Silence
+	// Drop passes nothing on of this, and goes on: as of a server that does not answer and still sends heartbeats. Not for
+	// gRPC, where it passes.
+	Drop
 )
 
 // Hook decides about every event. It is called concurrently, and what it looks at waits for it.

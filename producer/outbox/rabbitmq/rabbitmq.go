@@ -12,11 +12,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
 )
@@ -38,8 +38,7 @@ type Config struct {
 // Sender is an outbox.Sender. It belongs to one relay.
 type Sender struct {
 	config  Config
-	raw     net.Conn
-	conn    *amqp.Connection
+	conn    *amqpconn.Conn
 	channel *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error
@@ -61,10 +60,7 @@ func (s *Sender) Close() {
 	if s.conn == nil {
 		return
 	}
-	// CloseDeadline alone can be kept waiting: each heartbeat of a broker that does not answer moves its deadline.
-	guard := time.AfterFunc(ioTimeout, func() { _ = s.raw.Close() })
-	defer guard.Stop()
-	_ = s.conn.CloseDeadline(time.Now().Add(ioTimeout))
+	s.conn.CloseWithin(ioTimeout)
 	s.conn, s.channel = nil, nil
 }
 
@@ -143,18 +139,14 @@ func (s *Sender) connect(batch int) error {
 		return nil
 	}
 	s.Close()
-	conn, err := amqp.DialConfig(s.config.URL, amqp.Config{
-		TLSClientConfig: s.config.TLS, Heartbeat: ioTimeout,
-		Dial: func(network, address string) (_ net.Conn, err error) {
-			s.raw, err = dial(network, address)
-			return s.raw, err
-		},
-		Properties: amqp.Table{"connection_name": "outbox " + s.config.Producer},
+	conn, err := amqpconn.Dial(context.Background(), s.config.URL, amqpconn.Config{
+		Name: "outbox " + s.config.Producer, TLS: s.config.TLS, Heartbeat: ioTimeout, DialTimeout: ioTimeout, WriteTimeout: ioTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("connect to RabbitMQ: %w", err)
 	}
 	s.conn = conn
+	defer conn.Guard(ioTimeout)()
 	if s.channel, err = conn.Channel(); err == nil {
 		err = s.channel.Confirm(false)
 	}
@@ -165,28 +157,6 @@ func (s *Sender) connect(batch int) error {
 	s.returns = s.channel.NotifyReturn(make(chan amqp.Return, max(batch, 1)))
 	s.closed = s.channel.NotifyClose(make(chan *amqp.Error, 1))
 	return nil
-}
-
-func dial(network, address string) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, address, ioTimeout)
-	if err != nil {
-		return nil, err
-	}
-	// The library lifts this one when the connection is open.
-	if err := conn.SetDeadline(time.Now().Add(ioTimeout)); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return impatient{conn}, nil
-}
-
-// impatient is a connection whose writes do not hang.
-type impatient struct{ net.Conn }
-
-func (c impatient) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(ioTimeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
 }
 
 // publish sends one message, unless its delay is not over: without a coordinator the table keeps it.
