@@ -122,9 +122,10 @@ type Query struct {
 	Error string
 	// Limit is the page's size.
 	Limit int
-	// Scan is how many messages may be looked at for a page, which may then hold fewer than Limit, or none, and still not
-	// be the last. Zero is as many as it takes.
-	Scan int
+	// Scan is about how many messages may be looked at for a page, and Patience about how long: the page may then hold fewer
+	// than Limit, or none, and still not be the last. Zero is as many, or as long, as it takes.
+	Scan     int
+	Patience time.Duration
 	// Cursor is the Next of the page before; empty is the first page.
 	Cursor string
 }

@@ -23,9 +23,10 @@ type operators struct {
 const (
 	// defaultPage is the size of a page when the request does not say.
 	defaultPage = 100
-	// maxScan is how many messages are looked at for one page: tens of milliseconds of Redis' time, and well within half a
-	// second on a machine that has much else to do.
-	maxScan = 2000
+	// maxScan is about how many messages are looked at for one page: some 40 ms of Redis' time, a little at a time.
+	maxScan = 20_000
+	// maxSearch is about how long is looked for one page, so that it is there within half a second when much else goes on.
+	maxSearch = 250 * time.Millisecond
 	// maxAge: whoever asks for older ones has most likely mixed up a unit.
 	maxAge = 10 * 365 * 24 * time.Hour
 	// maxErrorText is how long the text looked for in last errors may be.
@@ -60,7 +61,7 @@ func (s *operators) ListMessages(
 	c := &check{}
 	query := c.query(r)
 	c.kept("state", query.State, halfmsg.Kept())
-	query.Limit, query.Scan = int(r.GetPageSize()), maxScan
+	query.Limit, query.Scan, query.Patience = int(r.GetPageSize()), maxScan, maxSearch
 	switch {
 	case query.Limit == 0:
 		query.Limit = defaultPage

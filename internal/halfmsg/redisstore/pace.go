@@ -54,17 +54,29 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 			run(ctx, client, sc, calls)
 			return
 		}
-		n := sliced(calls)
+		n := sliced(calls, slice)
 		p.inTurn(ending, func() { run(ctx, client, sc, calls[:n]) })
 		calls = calls[n:]
 	}
 }
 
-// sliced is how many calls make a slice.
-func sliced(calls []*call) int {
+// glances are a runner for the lists of operators, who are in no hurry: its slices are of at most that many messages, and
+// take turns and rests whatever else goes on, as other coordinators may have calls that somebody waits for.
+func (p *pacer) glances(most int) runner {
+	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+		for len(calls) > 0 {
+			n := sliced(calls, most)
+			p.inTurn(ctx, func() { run(ctx, client, sc, calls[:n]) })
+			calls = calls[n:]
+		}
+	}
+}
+
+// sliced is how many calls make a slice of at most that many messages.
+func sliced(calls []*call, most int) int {
 	messages := 0
 	for n, c := range calls {
-		if messages += c.messages; n > 0 && messages > slice {
+		if messages += c.messages; n > 0 && messages > most {
 			return n
 		}
 	}

@@ -70,7 +70,7 @@ func TestASliceIsAtLeastOneCall(t *testing.T) {
 	for want, calls := range map[int][]*call{
 		1: of(slice+1, 1), 2: of(slice-1, 1, 1), 3: of(1, 1, 1), 0: of(),
 	} {
-		if got := sliced(calls); got != want {
+		if got := sliced(calls, slice); got != want {
 			t.Errorf("a slice is %d calls, want %d", got, want)
 		}
 	}

@@ -107,7 +107,7 @@ func listingMatches(s *suite) {
 		claim := s.submit(long, m.Name)[0]
 		s.settle(claim, halfmsg.EventCommitted, holding(long))
 		if i%5 == 0 {
-			s.settle(claim, halfmsg.EventExhausted, because(fmt.Sprintf("NOT_FOUND - no exchange %d", i%10)))
+			s.settle(claim, halfmsg.EventExhausted, because(fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)))
 		}
 	}
 	dead, sendable := halfmsg.Dead, halfmsg.Sendable
@@ -123,6 +123,9 @@ func listingMatches(s *suite) {
 		{halfmsg.Query{State: dead, Error: "not_found"}, 6},
 		{halfmsg.Query{State: dead, Error: "No Exchange 5"}, 3},
 		{halfmsg.Query{State: dead, Error: "no exchange 5", Exchange: "orders"}, 1},
+		{halfmsg.Query{State: dead, Error: "échange refusé"}, 6},
+		{halfmsg.Query{State: dead, Error: "21 K"}, 6}, // the lower case of a Kelvin is a letter of ASCII
+		{halfmsg.Query{State: dead, Error: "échange accepté"}, 0},
 		{halfmsg.Query{State: dead, Error: "%d.*"}, 0},
 		{halfmsg.Query{State: dead, MinAge: time.Hour}, 0},
 	} {
@@ -140,8 +143,14 @@ func listingMatches(s *suite) {
 			}
 		}
 	}
-	page, err := s.Store.List(s.Context(), halfmsg.Query{State: sendable, Error: "nobody has it", Limit: 5, Scan: 10})
-	if err != nil || len(page.Records) != 0 || page.Looked != 10 || page.Next == "" {
+	for _, m := range messages("many", 100) {
+		s.create(m) // at as many times as can be
+		if s.Advance != nil {
+			s.Advance(time.Millisecond)
+		}
+	}
+	page, err := s.Store.List(s.Context(), halfmsg.Query{State: halfmsg.Pending, Error: "nobody has it", Limit: 5, Scan: 10})
+	if err != nil || len(page.Records) != 0 || page.Looked < 10 || page.Next == "" {
 		s.Errorf("a page that may look at ten: %+v, %v", page, err)
 	}
 	old := halfmsg.Query{State: dead, MinAge: short, Limit: 4}
