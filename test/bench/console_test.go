@@ -9,11 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/backoff"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -23,44 +26,109 @@ var standing = flag.Int("standing", 1_000_000, "pending messages that stand whil
 // standingProducers share the messages that stand: one alone may not have so many.
 const standingProducers = 4
 
-// BenchmarkConsole measures pages of the console while a million messages are pending, and what one that looks at the
-// overview each second costs those who send. It is about Redis and the coordinator, so no broker takes part: what is sent
-// is committed and then waits for its delay.
+// BenchmarkConsole measures pages of the console, and the same lists through the API, while a million messages are
+// pending: how long each takes, and how long others wait for Redis meanwhile.
 //
-//	go test ./test/bench -run '^$' -bench Console -benchtime 1x -timeout 60m -args -rounds 9
+//	go test ./test/bench -run '^$' -bench '^BenchmarkConsole' -benchtime 1x -timeout 60m
 func BenchmarkConsole(b *testing.B) {
 	for b.Loop() {
 		s := &setup{b: b, redis: servers.Redis(b), body: make([]byte, *bodySize)}
+		s.client = redis.NewClient(&redis.Options{Addr: s.redis.Addr, Protocol: 2})
+		b.Cleanup(func() { s.client.Close() })
 		s.serveCallbacks()
 		s.startCoordinator("embedded:")
 		s.stand(*standing)
 		b.Logf("%d messages stand", *standing)
 		var table strings.Builder
-		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d |\n|---|---|---|\n", *standing, views)
-		for _, page := range []struct{ name, path string }{
-			{"overview", "/"},
-			{"first page of all", "/messages?state=pending"},
-			{"page 200 of all", s.after("/messages?state=pending", 200)},
-			{"of one producer", "/messages?state=pending&producer=standing-3"},
-			{"at least a second old", "/messages?state=pending&age=1s"},
-			{"an exchange that none has", "/messages?state=pending&exchange=none"},
-			{"an error that none has", "/messages?state=pending&error=none"},
-		} {
-			all := s.look(page.path)
-			fmt.Fprintf(&table, "| %s | %s | %s |\n", page.name, latency(float64(all[len(all)/2])), latency(float64(all[len(all)-1])))
+		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 |\n|---|---|---|---|---|\n",
+			*standing, views)
+		for _, page := range s.pages() {
+			all, waits := s.look(page.get)
+			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", page.name, of(all, 50), of(all, 100), of(waits, 50), of(waits, 99))
 		}
 		fmt.Println(table.String())
-		s.beside(b)
+		pages, took := s.searchAll()
+		fmt.Printf("all of them were searched in %.1f s, in %d pages\n", took.Seconds(), pages)
 	}
+}
+
+// of is a percentile of sorted times.
+func of(sorted []time.Duration, percent int) string {
+	return latency(float64(sorted[min(len(sorted)*percent/100, len(sorted)-1)]))
+}
+
+// page is something to look at.
+type page struct {
+	name string
+	get  func()
+}
+
+// pages are those that are measured.
+func (s *setup) pages() []page {
+	var all []page
+	for _, at := range []struct{ name, path string }{
+		{"overview", "/"},
+		{"first page of all", "/messages?state=pending"},
+		{"page 200 of all", s.after("/messages?state=pending", 200)},
+		{"of one producer", "/messages?state=pending&producer=standing-3"},
+		{"at least a second old", "/messages?state=pending&age=1s"},
+		{"at least a second old, of one producer", "/messages?state=pending&age=1s&producer=standing-3"},
+		{"an exchange that all have", "/messages?state=pending&exchange=shop"},
+		{"an exchange that none has", "/messages?state=pending&exchange=none"},
+		{"an error that none has", "/messages?state=pending&error=none"},
+		{
+			"an exchange and an error that none has, of one producer, a second old",
+			"/messages?state=pending&exchange=none&error=none&producer=standing-3&age=1s",
+		},
+	} {
+		all = append(all, page{at.name, func() { s.get(at.path) }})
+	}
+	for _, at := range []struct {
+		name string
+		r    *pb.ListMessagesRequest
+	}{
+		{"API: at least a second old, of one producer", &pb.ListMessagesRequest{
+			Producer: "standing-3", MinAge: durationpb.New(time.Second),
+		}},
+		{"API: an exchange that none has", &pb.ListMessagesRequest{Exchange: "none"}},
+		{"API: an error that none has", &pb.ListMessagesRequest{ErrorContains: "none"}},
+	} {
+		at.r.State = pb.State_STATE_PENDING
+		all = append(all, page{at.name, func() {
+			_, err := s.admin.ListMessages(context.Background(), at.r)
+			s.must(err)
+		}})
+	}
+	return all
+}
+
+// searchAll looks for what is not there, page after page until there are no more, as the command line does.
+func (s *setup) searchAll() (pages int, took time.Duration) {
+	begun := time.Now()
+	r := &pb.ListMessagesRequest{State: pb.State_STATE_PENDING, ErrorContains: "none"}
+	for more := true; more; more = r.GetPageToken() != "" {
+		answer, err := s.admin.ListMessages(context.Background(), r)
+		s.must(err)
+		r.PageToken = answer.GetNextPageToken()
+		pages++
+	}
+	return pages, time.Since(begun)
 }
 
 // stand stores messages that nobody asks about for a day.
 func (s *setup) stand(n int) {
+	var storing sync.WaitGroup
+	for k := range standingProducers {
+		storing.Go(func() { s.standOf(fmt.Sprintf("standing-%d", k), n/standingProducers) })
+	}
+	storing.Wait()
+}
+
+func (s *setup) standOf(producer string, n int) {
 	body := make([]byte, 64)
 	for sent := 0; sent < n; {
 		r := &pb.SendHalfMessagesRequest{
-			Producer: fmt.Sprintf("standing-%d", sent/1000%standingProducers), CallbackTarget: s.callbacks,
-			ConfirmAfter: durationpb.New(24 * time.Hour),
+			Producer: producer, CallbackTarget: s.callbacks, ConfirmAfter: durationpb.New(24 * time.Hour),
 		}
 		for range min(1000, n-sent) {
 			r.Messages = append(r.Messages, &pb.Message{
@@ -68,10 +136,7 @@ func (s *setup) stand(n int) {
 			})
 		}
 		answer, err := s.api.SendHalfMessages(context.Background(), r)
-		s.must(err)
-		if code := answer.GetOutcomes()[0].GetCode(); code != 0 {
-			s.b.Fatalf("refused: %v", answer.GetOutcomes()[0])
-		}
+		s.allIn(answer.GetOutcomes(), err, pb.State_STATE_PENDING)
 		sent += len(r.GetMessages())
 	}
 }
@@ -83,30 +148,57 @@ const (
 	between = 600 * time.Millisecond
 )
 
-// look times a page.
-func (s *setup) look(path string) (all []time.Duration) {
+// look times a page, and what others who want something of Redis wait for meanwhile.
+func (s *setup) look(get func()) (all, waits []time.Duration) {
 	ticker := time.NewTicker(between)
 	defer ticker.Stop()
 	for range views {
 		<-ticker.C
 		begun := time.Now()
-		s.get(path)
-		all = append(all, time.Since(begun))
+		others := s.pings(get)
+		all, waits = append(all, time.Since(begun)), append(waits, others...)
 	}
 	slices.Sort(all)
-	return all
+	slices.Sort(waits)
+	return all, waits
+}
+
+// pings times PINGs of Redis, one after another, while something happens.
+func (s *setup) pings(do func()) (waits []time.Duration) {
+	ctx, end := context.WithCancel(context.Background())
+	var pinging sync.WaitGroup
+	pinging.Go(func() {
+		for ctx.Err() == nil {
+			begun := time.Now()
+			if s.client.Ping(ctx).Err() == nil {
+				waits = append(waits, time.Since(begun))
+			}
+			_ = backoff.Sleep(ctx, time.Millisecond)
+		}
+	})
+	do()
+	end()
+	pinging.Wait()
+	return waits
 }
 
 func (s *setup) get(path string) string {
-	answer, err := http.Get(s.console + path)
+	body, err := s.visit(path)
 	s.must(err)
+	return body
+}
+
+func (s *setup) visit(path string) (string, error) {
+	answer, err := http.Get(s.console + path)
+	if err != nil {
+		return "", err
+	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	s.must(err)
-	if answer.StatusCode != http.StatusOK {
-		s.b.Fatalf("%s: %d", path, answer.StatusCode)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, answer.Status)
 	}
-	return string(body)
+	return string(body), err
 }
 
 var nextLink = regexp.MustCompile(`rel="next" href="([^"]+)"`)
@@ -121,81 +213,4 @@ func (s *setup) after(path string, pages int) string {
 		path = strings.ReplaceAll(link[1], "&amp;", "&")
 	}
 	return path
-}
-
-// beside measures batches with and without somebody at the console, in turn.
-func (s *setup) beside(b *testing.B) {
-	var quiet, watched []figure
-	for round := range *rounds {
-		for _, look := range []bool{round%2 == 0, round%2 != 0} {
-			f := s.watched(look)
-			if look {
-				watched = append(watched, f)
-			} else {
-				quiet = append(quiet, f)
-			}
-			b.Logf("round %d, console polled %t: %.0f messages/s", round+1, look, f.rate)
-		}
-	}
-	ratio := make([]float64, len(quiet))
-	for i := range ratio {
-		ratio[i] = watched[i].rate / quiet[i].rate
-	}
-	slices.Sort(ratio)
-	rate := func(f figure) float64 { return f.rate }
-	cpu := func(f figure) float64 { return f.cpu["coordinator"] + f.cpu["Redis"] }
-	fmt.Printf("\n| | messages/s | CPU us/message: coordinator and Redis |\n|---|---|---|\n| nobody looks | %.0f | %.1f |\n| overview each second | %.0f | %.1f |\n",
-		median(quiet, rate), median(quiet, cpu), median(watched, rate), median(watched, cpu))
-	fmt.Printf("\nratio of the rounds: %.3f, from %.3f to %.3f\n", ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
-}
-
-// watched measures one round, with the overview looked at each second or not.
-func (s *setup) watched(look bool) figure {
-	ctx, end := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for look {
-			s.get("/")
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	before := s.ownTimes()
-	took, latencies := s.committed()
-	after := s.ownTimes()
-	end()
-	<-ended
-	return newFigure(took, latencies, before, after)
-}
-
-// ownTimes are the CPU times of those who take part.
-func (s *setup) ownTimes() map[string]time.Duration {
-	return map[string]time.Duration{
-		"coordinator": processTime(s.b, s.coordinator.Process.Pid), "Redis": processTime(s.b, s.redis.Pid()),
-	}
-}
-
-// committed measures batches from SendHalfMessages until the verdicts are stored.
-func (s *setup) committed() (time.Duration, []time.Duration) {
-	ctx := context.Background()
-	return s.inParallel(8, *batch, func(count int) {
-		half := &pb.SendHalfMessagesRequest{Producer: producer, CallbackTarget: s.callbacks}
-		submit := &pb.SubmitAllRequest{Producer: producer, Wait: pb.Wait_WAIT_SENDABLE}
-		for range count {
-			m := s.message()
-			m.Delay = durationpb.New(24 * time.Hour)
-			half.Messages = append(half.Messages, m)
-			submit.Ids = append(submit.Ids, m.GetId())
-		}
-		stored, err := s.api.SendHalfMessages(ctx, half)
-		s.allIn(stored.GetOutcomes(), err, pb.State_STATE_PENDING)
-		submitted, err := s.api.SubmitAll(ctx, submit)
-		s.allIn(submitted.GetOutcomes(), err, pb.State_STATE_SENDABLE)
-	})
 }

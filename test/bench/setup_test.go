@@ -37,6 +37,7 @@ type setup struct {
 	client      *redis.Client
 	channel     *amqp.Channel
 	api         pb.MessageHandlerServiceClient
+	admin       pb.AdminServiceClient
 	callbacks   string
 	console     string
 	body        []byte
@@ -88,7 +89,7 @@ func (s *setup) startCoordinator(broker string) {
 	conn, err := grpc.NewClient(addresses[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.b.Cleanup(func() { conn.Close() })
-	s.api = pb.NewMessageHandlerServiceClient(conn)
+	s.api, s.admin = pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
 	s.console = "http://" + addresses[1]
 }
 

@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// What somebody with a browser open asks for: the overview brings itself up to date, and now and then he looks for
+// something that is not there, which is the dearest of all pages. Here it is as often as the overview.
+const (
+	refresh  = 5 * time.Second
+	overview = "/"
+	search   = "/messages?state=pending&exchange=none"
+)
+
+// BenchmarkBesideConsole measures what somebody at the console costs those who send, while a million messages are pending:
+// rounds of whole deliveries with and without him take turns. How much of the difference is the machine's own shows in the
+// spread; so what his pages cost in CPU time is measured alone as well.
+//
+//	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 12 -messages 60000
+func BenchmarkBesideConsole(b *testing.B) {
+	for b.Loop() {
+		s := newSetup(b)
+		s.stand(*standing)
+		b.Logf("%d messages stand", *standing)
+		s.watched(true) // warms all up
+		var alone, watched []figure
+		for round := range *rounds {
+			for _, look := range []bool{round%2 == 0, round%2 != 0} {
+				f := s.watched(look)
+				if look {
+					watched = append(watched, f)
+				} else {
+					alone = append(alone, f)
+				}
+				b.Logf("round %d, console watched %t: %.0f messages/s, %.1f us", round+1, look, f.rate, ours(f))
+			}
+		}
+		compare(alone, watched)
+		s.pageCosts()
+	}
+}
+
+// ours is the CPU time of a message without that of the broker and the producer.
+func ours(f figure) float64 { return f.cpu["coordinator"] + f.cpu["Redis"] }
+
+// watched measures one round, with somebody at the console or not.
+func (s *setup) watched(look bool) figure {
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(refresh / 2)
+		defer ticker.Stop()
+		for path, other := overview, search; look; path, other = other, path {
+			if _, err := s.visit(path); err != nil {
+				s.b.Error(err)
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	before := s.processTimes()
+	took, latencies := s.batches()
+	after := s.processTimes()
+	end()
+	<-ended
+	return newFigure(took, latencies, before, after)
+}
+
+// compare tells how rounds with somebody at the console compare with those beside them without.
+func compare(alone, watched []figure) {
+	fmt.Print("\n| | messages/s | p99 of a batch | CPU us/message: coordinator and Redis |\n|---|---|---|---|\n")
+	for _, one := range []struct {
+		name string
+		all  []figure
+	}{{"nobody looks", alone}, {"somebody does", watched}} {
+		fmt.Printf("| %s | %.0f | %s | %.1f |\n", one.name, median(one.all, func(f figure) float64 { return f.rate }),
+			latency(median(one.all, func(f figure) float64 { return float64(f.p99) })), median(one.all, ours))
+	}
+	for _, of := range []struct {
+		name string
+		is   func(figure) float64
+	}{{"messages/s", func(f figure) float64 { return f.rate }}, {"CPU of a message", ours}} {
+		ratios := make([]float64, len(alone))
+		for i := range ratios {
+			ratios[i] = of.is(watched[i]) / of.is(alone[i])
+		}
+		slices.Sort(ratios)
+		n := len(ratios)
+		fmt.Printf("%s, pairs of rounds: median ratio %.4f, middle half %.4f to %.4f, all %.4f to %.4f\n",
+			of.name, ratios[n/2], ratios[n/4], ratios[n-1-n/4], ratios[0], ratios[n-1])
+	}
+}
+
+// pageCosts tells the CPU time of each page, less what the processes use when nobody asks for anything.
+func (s *setup) pageCosts() {
+	const times = 100
+	idle := s.used(func() { time.Sleep(10 * time.Second) })
+	for _, path := range []string{overview, search} {
+		begun := time.Now()
+		used := s.used(func() {
+			for range times {
+				s.get(path)
+			}
+		})
+		share := time.Since(begun).Seconds() / 10
+		for name, is := range used {
+			used[name] = (is - time.Duration(share*float64(idle[name]))) / times
+		}
+		fmt.Printf("CPU of one %s: coordinator %s, Redis %s\n", path, latency(float64(used["coordinator"])), latency(float64(used["Redis"])))
+	}
+}
+
+// used is the CPU time of each process while something happens.
+func (s *setup) used(do func()) map[string]time.Duration {
+	before := s.processTimes()
+	do()
+	after := s.processTimes()
+	for name := range after {
+		after[name] -= before[name]
+	}
+	return after
+}
