@@ -20,12 +20,11 @@ const (
 // rounds of whole deliveries with and without him take turns. How much of the difference is the machine's own shows in the
 // spread; so what his pages cost in CPU time is measured alone as well.
 //
-//	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 12 -messages 60000
+//	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 8 -messages 30000
 func BenchmarkBesideConsole(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
 		s.stand(*standing)
-		b.Logf("%d messages stand", *standing)
 		s.watched(true) // warms all up
 		var alone, watched []figure
 		for round := range *rounds {
@@ -36,7 +35,7 @@ func BenchmarkBesideConsole(b *testing.B) {
 				} else {
 					alone = append(alone, f)
 				}
-				b.Logf("round %d, console watched %t: %.0f messages/s, %.1f us", round+1, look, f.rate, ours(f))
+				fmt.Printf("round %d, somebody looks %t: %.0f messages/s, %.1f us\n", round+1, look, f.rate, ours(f))
 			}
 		}
 		compare(alone, watched)
@@ -102,7 +101,7 @@ func compare(alone, watched []figure) {
 // pageCosts tells the CPU time of each page, less what the processes use when nobody asks for anything.
 func (s *setup) pageCosts() {
 	const times = 100
-	idle := s.used(func() { time.Sleep(10 * time.Second) })
+	idle := s.used(func() { <-time.After(10 * time.Second) })
 	for _, path := range []string{overview, search} {
 		begun := time.Now()
 		used := s.used(func() {

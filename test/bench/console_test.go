@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -38,7 +40,6 @@ func BenchmarkConsole(b *testing.B) {
 		s.serveCallbacks()
 		s.startCoordinator("embedded:")
 		s.stand(*standing)
-		b.Logf("%d messages stand", *standing)
 		var table strings.Builder
 		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 |\n|---|---|---|---|---|\n",
 			*standing, views)
@@ -115,29 +116,36 @@ func (s *setup) searchAll() (pages int, took time.Duration) {
 	return pages, time.Since(begun)
 }
 
-// stand stores messages that nobody asks about for a day.
+// stand stores messages that nobody asks about for a day, as the coordinator would, and sooner.
 func (s *setup) stand(n int) {
+	store, err := redisstore.New(context.Background(), redisstore.Config{URL: s.redis.URL()})
+	s.must(err)
+	defer store.Close()
 	var storing sync.WaitGroup
 	for k := range standingProducers {
-		storing.Go(func() { s.standOf(fmt.Sprintf("standing-%d", k), n/standingProducers) })
+		storing.Go(func() { s.standOf(store, fmt.Sprintf("standing-%d", k), n/standingProducers) })
 	}
 	storing.Wait()
+	fmt.Printf("%d messages stand\n", n)
 }
 
-func (s *setup) standOf(producer string, n int) {
+func (s *setup) standOf(store *redisstore.Store, producer string, n int) {
 	body := make([]byte, 64)
 	for sent := 0; sent < n; {
-		r := &pb.SendHalfMessagesRequest{
-			Producer: producer, CallbackTarget: s.callbacks, ConfirmAfter: durationpb.New(24 * time.Hour),
-		}
+		var part []halfmsg.Message
 		for range min(1000, n-sent) {
-			r.Messages = append(r.Messages, &pb.Message{
-				Id: fmt.Sprintf("s-%d", s.ids.Add(1)), Exchange: "shop", RoutingKey: queueName, Body: body,
+			part = append(part, halfmsg.Message{
+				Name: halfmsg.Name{Producer: producer, ID: fmt.Sprintf("s-%d", s.ids.Add(1))}, Exchange: "shop", RoutingKey: queueName,
+				Body: body, CallbackTarget: s.callbacks, ConfirmAfter: 24 * time.Hour,
 			})
 		}
-		answer, err := s.api.SendHalfMessages(context.Background(), r)
-		s.allIn(answer.GetOutcomes(), err, pb.State_STATE_PENDING)
-		sent += len(r.GetMessages())
+		for _, r := range store.Create(context.Background(), part) {
+			if r.Err != nil {
+				s.b.Error(r.Err)
+				return
+			}
+		}
+		sent += len(part)
 	}
 }
 

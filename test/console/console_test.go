@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,12 +21,15 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 var (
-	listed = flag.Int("listed", 3000, "how many messages are listed")
+	listed = flag.Int("listed", 100_000, "how many messages are listed")
+	turned = flag.Int("turned", 13, "how many pages of them are turned in the browser; the others are read through the API")
 	shots  = flag.String("shots", "", "where screenshots go; they are made and thrown away where it is empty")
 )
 
@@ -39,6 +43,7 @@ type coordinator struct {
 	sender  msghandlerv1.MessageHandlerServiceClient
 	admin   msghandlerv1.AdminServiceClient
 	address string // the producer's
+	redis   string // its URL
 }
 
 // start runs a coordinator on a real Redis until the test ends. Its producer never knows what became of ids that begin
@@ -75,7 +80,25 @@ func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 		_, err := r.admin.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
 		return err == nil
 	})
+	r.redis = c.Redis.URL
 	return r
+}
+
+// store stores messages as the coordinator would, and sooner.
+func (r *coordinator) store(messages []halfmsg.Message) {
+	r.Helper()
+	store, err := redisstore.New(r.Context(), redisstore.Config{URL: r.redis, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer store.Close()
+	for part := range slices.Chunk(messages, 1000) {
+		for _, result := range store.Create(r.Context(), part) {
+			if result.Err != nil {
+				r.Fatal(result.Err)
+			}
+		}
+	}
 }
 
 // send stores messages, and submits them where asked.

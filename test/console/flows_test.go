@@ -41,62 +41,6 @@ func TestTheOverviewSaysWhatIsWrongAndLeadsThere(t *testing.T) {
 	b.shows("No message here matches")
 }
 
-func TestAListOfManyIsPagedAndFiltered(t *testing.T) {
-	r := start(t, patient)
-	r.send("orders", false, many(*listed, "o", "shop")...)
-	r.send("billing", false, many(30, "b", "money")...)
-	b := browse(t, r.HTTPAddr())
-	b.open("/messages?state=pending")
-	b.shows("pending " + thousands(*listed+30))
-	ids := map[string]bool{}
-	pages := 0
-	for ; ; pages++ {
-		for _, id := range js[[]string](b, `[...document.querySelectorAll(".messages tbody th a")].map(a => a.innerText)`) {
-			if ids[id] {
-				t.Errorf("%s is on two pages", id)
-			}
-			ids[id] = true
-		}
-		if pages == 0 {
-			r.send("late", false, many(1, "l", "shop")...) // what comes meanwhile moves nothing
-		}
-		if pages == 12 || !js[bool](b, `!!document.querySelector("#next")`) {
-			break
-		}
-		b.click("#next")
-	}
-	if len(ids) != min(13*100, *listed+31) {
-		t.Errorf("%d pages listed %d messages", pages+1, len(ids))
-	}
-
-	b.open("/messages?state=pending")
-	b.do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "billing"))
-	b.click(".filter button")
-	b.shows("billing/b-000030", "All pending")
-	b.lacks("orders/")
-	b.open("/messages?state=pending&exchange=money")
-	for range 1 + (*listed+31)/2000 {
-		if js[int](b, `document.querySelectorAll(".messages tbody tr").length`) > 0 {
-			break
-		}
-		b.click("#next")
-	}
-	b.shows("billing/b-000001")
-	b.open("/messages?state=pending&age=1h")
-	b.shows("No message here matches")
-	b.open("/messages?state=pending&age=yesterday")
-	b.shows("an age is a number and a unit")
-	b.open("/messages?state=pending&after=bm9uc2Vuc2U")
-	b.shows("is not one that this listing has given")
-}
-
-func thousands(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
-}
-
 func TestAMessagePageSaysWhatHappensNext(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(1, "waiting", "shop")...)

@@ -1,0 +1,158 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// goers is the producer of those messages that are discarded while others are listed, one of so many.
+const (
+	goers  = "goers"
+	goerIn = 500
+)
+
+// standing are the messages that are listed.
+func standing(n int) (all []halfmsg.Message) {
+	for i := range n {
+		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("o-%06d", i)}
+		if i%goerIn == goerIn-1 {
+			name.Producer = goers
+		}
+		all = append(all, halfmsg.Message{Name: name, Exchange: "shop", RoutingKey: "paid", ConfirmAfter: time.Hour})
+	}
+	return all
+}
+
+// TestAListOfManyIsPagedAndFiltered turns the first pages in the browser and reads the others through the API, which a
+// page's token leads into: a thousand pages of the browser take minutes (make lists).
+func TestAListOfManyIsPagedAndFiltered(t *testing.T) {
+	r := start(t, patient)
+	all := standing(*listed)
+	r.store(all)
+	r.send("billing", false, many(30, "b", "money")...)
+	b := browse(t, r.HTTPAddr())
+	b.open("/messages?state=pending")
+	b.shows("pending " + thousands(*listed+30))
+
+	w := &walk{coordinator: r, times: map[string]int{}}
+	token := w.turn(b)
+	for token != "" {
+		page, err := r.admin.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+			State: msghandlerv1.State_STATE_PENDING, PageSize: 1000, PageToken: token,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range page.GetRecords() {
+			w.times[record.GetProducer()+"/"+record.GetMessage().GetId()]++
+		}
+		w.stir()
+		token = page.GetNextPageToken()
+	}
+	w.judge(all)
+	filters(b)
+}
+
+// walk goes through a list while messages come and go.
+type walk struct {
+	*coordinator
+	times map[string]int // how often each was listed
+	n     int            // how many have come
+}
+
+// turn turns pages in the browser and returns where the next one begins.
+func (w *walk) turn(b *tab) (token string) {
+	for page := 1; ; page++ {
+		for _, name := range js[[]string](b, `[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`) {
+			w.times[name]++
+		}
+		w.stir()
+		next := js[string](b, `document.querySelector("#next")?.href ?? ""`)
+		if next == "" || page >= *turned {
+			link, err := url.Parse(next)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return link.Query().Get("after")
+		}
+		b.click("#next")
+	}
+}
+
+// stir lets one message come and another go, of those that are listed last.
+func (w *walk) stir() {
+	w.n++
+	w.send("comers", false, many(w.n, "c", "shop")[w.n-1:]...)
+	if i := (*listed/goerIn-w.n)*goerIn + goerIn - 1; i >= 0 {
+		_, err := w.admin.DiscardMessages(w.Context(), &msghandlerv1.DiscardMessagesRequest{
+			Names: []*msghandlerv1.MessageName{{Producer: goers, Id: fmt.Sprintf("o-%06d", i)}}, Reason: "it goes",
+		})
+		if err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// judge fails the test unless all that stood there all the time were listed once, and no other twice.
+func (w *walk) judge(all []halfmsg.Message) {
+	listedOnce, wrong := 0, 0
+	for _, m := range all {
+		n := w.times[m.Name.String()]
+		if n == 1 {
+			listedOnce++
+		}
+		if n != 1 && m.Producer != goers {
+			wrong++
+			w.Errorf("%s was listed %d times", m.Name, n)
+		}
+		if wrong > 10 {
+			w.Fatal("and so on")
+		}
+	}
+	for name, n := range w.times {
+		if n > 1 {
+			w.Errorf("%s was listed %d times", name, n)
+		}
+	}
+	if least := len(all) - len(all)/goerIn; listedOnce < least || listedOnce == len(all) {
+		w.Errorf("%d of %d were listed, and %d were to stay", listedOnce, len(all), least)
+	}
+	w.Logf("%d messages were listed once, while %d came and went", listedOnce, w.n)
+}
+
+// filters looks for the 30 messages of billing, which are behind all others.
+func filters(b *tab) {
+	b.Helper()
+	b.open("/messages?state=pending")
+	b.do(chromedp.SendKeys(chromedp.CSS(`.filter input[name=producer]`), "billing"))
+	b.click(".filter button")
+	b.shows("billing/b-000030", "All pending")
+	b.lacks("orders/")
+	b.open("/messages?state=pending&exchange=money")
+	for !strings.Contains(b.text(), "billing/b-000001") {
+		b.shows("There are more to look at")
+		b.click("#next")
+	}
+	b.shows("billing/b-000030")
+	b.open("/messages?state=pending&age=1h")
+	b.shows("No message here matches")
+	b.open("/messages?state=pending&age=yesterday")
+	b.shows("an age is a number and a unit")
+	b.open("/messages?state=pending&after=bm9uc2Vuc2U")
+	b.shows("is not one that this listing has given")
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
