@@ -10,7 +10,7 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance databases faults soak defects screenshots fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ screenshots: ## Take the pictures of the console in docs/img
 	scripts/install-test-servers.sh
 	mkdir -p docs/img
 	go test ./test/console -count=1 -run TestScreenshots -args -shots $(CURDIR)/docs/img
+
+lists: ## Turn every page of a list of 100,000 in the browser, while messages come and go (minutes)
+	scripts/install-test-servers.sh
+	go test ./test/console -count=1 -v -timeout 30m -run TestAListOfMany -args -turned 100000
 
 MINUTES ?= 20
 soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)
