@@ -23,8 +23,8 @@ type operators struct {
 const (
 	// defaultPage is the size of a page when the request does not say.
 	defaultPage = 100
-	// maxScan is about how many messages are looked at for one page: some 40 ms of Redis' time, a little at a time.
-	maxScan = 20_000
+	// maxScan is about how many messages are looked at for one page. More would find more, and cost those who send more.
+	maxScan = 5000
 	// maxSearch is about how long is looked for one page, so that it is there within half a second when much else goes on.
 	maxSearch = 250 * time.Millisecond
 	// maxAge: whoever asks for older ones has most likely mixed up a unit.
