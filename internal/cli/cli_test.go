@@ -124,7 +124,10 @@ func (c *coordinator) ListMessages(
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
 	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{
-		{State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour))},
+		{
+			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
+			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),
+		},
 		{State: msghandlerv1.State_STATE_DEAD},
 	}}, c.err
 }
@@ -252,9 +255,9 @@ func TestTablesForPeople(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
-	run(env, "stats").want(t, 0, `STATE     COUNT   OLDEST
-pending   1       3h ago
-dead      0       -
+	run(env, "stats").want(t, 0, `STATE     COUNT   OLDEST   FIRST DUE
+pending   1       3h ago   in 2m
+dead      0       -        -
 `, "")
 	run(env, "list", "--state", "dead", "--producer", "orders", "--limit", "2").want(t, 0,
 		`MESSAGE       STATE   CREATED   DUE      ATTEMPTS   EXCHANGE   ROUTING KEY   LAST ERROR

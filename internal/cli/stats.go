@@ -23,6 +23,8 @@ type stateStats struct {
 	State    string     `json:"state"`
 	Count    int64      `json:"count"`
 	OldestAt *time.Time `json:"oldest_at,omitempty"`
+	// FirstDueAt is in the future where all wait for their time.
+	FirstDueAt *time.Time `json:"first_due_at,omitempty"`
 }
 
 // Run prints how many messages stand in each state.
@@ -61,7 +63,7 @@ func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
 	}
 	states := make([]stateStats, len(response.GetStates()))
 	for i, st := range response.GetStates() {
-		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime())}
+		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime())}
 	}
 	return s.printDocument(c.Output, map[string]any{"states": states}, func() [][]string {
 		return statsRows(response.GetStates(), time.Now())
@@ -69,10 +71,11 @@ func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
 }
 
 func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
-	rows := [][]string{{"STATE", "COUNT", "OLDEST"}}
+	rows := [][]string{{"STATE", "COUNT", "OLDEST", "FIRST DUE"}}
 	for _, st := range states {
 		rows = append(rows, []string{
 			stateName(st.GetState()), strconv.FormatInt(st.GetCount(), 10), ageOf(st.GetOldestCreateTime(), now),
+			ageOf(st.GetFirstDueTime(), now),
 		})
 	}
 	return rows

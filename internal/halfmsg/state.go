@@ -56,6 +56,9 @@ func ParseState(name string) (State, error) {
 // Final says whether the message's story is over: only a trace of it is kept, and only for a time.
 func (s State) Final() bool { return s == Done || s == RolledBack }
 
+// Worked says whether a message that stands so goes on by itself when it is due.
+func (s State) Worked() bool { return s == Pending || s == Sendable || s == Acknowledged }
+
 // Event is what happens to a message.
 type Event uint8
 

@@ -154,6 +154,9 @@ type Stat struct {
 	Count int64
 	// OldestAt is when the oldest of them was created; zero when there is none.
 	OldestAt time.Time
+	// FirstDueAt is when the first of them is due, the end of its lease where it has an owner: long past when nobody comes
+	// to it. Zero when there is none, or nothing happens by itself.
+	FirstDueAt time.Time
 }
 
 // Owner is an instance that works on messages.

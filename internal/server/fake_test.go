@@ -211,7 +211,8 @@ func (s *store) List(_ context.Context, q halfmsg.Query) (halfmsg.Page, error) {
 func (s *store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	s.enter("Stats", 1)
 	defer s.mu.Unlock()
-	return []halfmsg.Stat{{State: halfmsg.Pending, Count: 2, OldestAt: time.Unix(1e9, 0)}, {State: halfmsg.Dead}}, s.fail
+	pending := halfmsg.Stat{State: halfmsg.Pending, Count: 2, OldestAt: time.Unix(1e9, 0), FirstDueAt: time.Unix(1e9+6, 0)}
+	return []halfmsg.Stat{pending, {State: halfmsg.Dead}}, s.fail
 }
 
 // targets allows what begins with orders, and knows one for the producer called configured.

@@ -98,6 +98,7 @@ func (s *operators) GetStats(
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),
+			FirstDueTime: moment(stat.FirstDueAt),
 		})
 	}
 	return response, nil

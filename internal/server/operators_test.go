@@ -94,7 +94,8 @@ func TestStats(t *testing.T) {
 		t.Fatalf("got %v, %v", answer, err)
 	}
 	pending, dead := answer.GetStates()[0], answer.GetStates()[1]
-	if pending.GetCount() != 2 || pending.GetOldestCreateTime().GetSeconds() != 1e9 || dead.GetOldestCreateTime() != nil {
+	if pending.GetCount() != 2 || pending.GetOldestCreateTime().GetSeconds() != 1e9 || dead.GetOldestCreateTime() != nil ||
+		pending.GetFirstDueTime().GetSeconds() != 1e9+6 || dead.GetFirstDueTime() != nil {
 		t.Errorf("got %v", answer)
 	}
 }

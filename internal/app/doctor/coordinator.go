@@ -50,7 +50,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 // waiting finds messages that wait for a person, or for longer than they should.
 func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 	for _, s := range states {
-		n, oldest := s.GetCount(), s.GetOldestCreateTime()
+		n, due := s.GetCount(), s.GetFirstDueTime()
 		if n == 0 {
 			continue
 		}
@@ -62,9 +62,11 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 			r.warn("messages-abandoned", fmt.Sprintf("%d messages are abandoned", n), "their producers never said whether they committed",
 				"msghandler list --state abandoned; ask the producer's team, then retry or discard them")
 		case halfmsg.Sendable:
-			if age := now.Sub(oldest.AsTime()); age > longWaiting {
-				r.warn("messages-stuck", fmt.Sprintf("of %d sendable messages the oldest was stored %v ago", n, age.Round(time.Second)),
-					"unless it has a delay, it should have been delivered", "msghandler list --state sendable shows the last error")
+			// A coordinator of an earlier version does not tell.
+			if late := now.Sub(due.AsTime()); due != nil && late > longWaiting {
+				r.warn("messages-stuck", fmt.Sprintf("of %d sendable messages the first has been due for %v", n, late.Round(time.Second)),
+					"it should have been published by now", "look at what is found about rabbitmq; msghandler list --state sendable "+
+						"shows the last errors")
 			}
 		}
 	}

@@ -16,18 +16,22 @@ func TestWhatWaitsForSomebodyIsFound(t *testing.T) {
 	for _, c := range []struct {
 		state pb.State
 		count int64
-		age   time.Duration
+		late  time.Duration
 		want  string
 	}{
 		{pb.State_STATE_DEAD, 3, 0, "3 messages are dead"},
 		{pb.State_STATE_ABANDONED, 1, 0, "1 messages are abandoned"},
-		{pb.State_STATE_SENDABLE, 9, 90 * time.Second, "of 9 sendable messages the oldest was stored 1m30s ago"},
+		{pb.State_STATE_SENDABLE, 9, 90 * time.Second, "of 9 sendable messages the first has been due for 1m30s"},
 		{pb.State_STATE_SENDABLE, 9, 30 * time.Second, ""},
+		{pb.State_STATE_SENDABLE, 9, -15 * time.Minute, ""},
 		{pb.State_STATE_SENDABLE, 0, 0, ""},
 		{pb.State_STATE_PENDING, 5, time.Hour, ""},
 		{pb.State_STATE_DEAD, 0, 0, ""},
 	} {
-		stat := &pb.StateStats{State: c.state, Count: c.count, OldestCreateTime: timestamppb.New(now.Add(-c.age))}
+		stat := &pb.StateStats{State: c.state, Count: c.count, FirstDueTime: timestamppb.New(now.Add(-c.late))}
+		if c.state == pb.State_STATE_SENDABLE { // however old it is: it may have a delay
+			stat.OldestCreateTime = timestamppb.New(now.Add(-time.Hour))
+		}
 		var r report
 		r.waiting([]*pb.StateStats{stat}, now)
 		found := r.all

@@ -35,13 +35,14 @@ type problem struct {
 
 // stateLine is one state in the table of states.
 type stateLine struct {
-	State  halfmsg.State
-	Means  string
-	Count  int64
-	Known  bool
-	Oldest time.Time
-	Line   history.Line
-	Tone   string
+	State    halfmsg.State
+	Means    string
+	Count    int64
+	Known    bool
+	Oldest   time.Time
+	FirstDue time.Time
+	Line     history.Line
+	Tone     string
 }
 
 // chart is one picture of the last hour.
@@ -109,7 +110,7 @@ func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now 
 		halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Abandoned, halfmsg.Dead,
 	} {
 		stat := byState[state]
-		line := stateLine{State: state, Means: means[state], Count: stat.Count, Known: known, Oldest: stat.OldestAt}
+		line := stateLine{State: state, Means: means[state], Count: stat.Count, Known: known, Oldest: stat.OldestAt, FirstDue: stat.FirstDueAt}
 		line.Line = history.Lines(samples, now, func(s history.Sample) float64 {
 			if s.Counts == nil {
 				return math.NaN()
@@ -155,10 +156,10 @@ func named(line history.Line, name, kind string, write func(float64) string) cha
 	return c
 }
 
-// Older than these the oldest message of a state is worth a look. A message that was sent with a delay may be.
+// An older pending message, and a sendable one that has been due for longer, are worth a look.
 const (
-	oldPending  = 15 * time.Minute
-	oldSendable = time.Minute
+	oldPending   = 15 * time.Minute
+	lateSendable = time.Minute
 )
 
 // find lists what is wrong, the worst first.
@@ -197,8 +198,10 @@ func (d *overviewData) find(uncounted error, now time.Time) {
 			add(true, link, "%s dead: the broker refused them to the end, and somebody must decide", count(s.Count))
 		case s.State == halfmsg.Abandoned:
 			add(false, link, "%s abandoned: their producers never knew, and somebody must decide", count(s.Count))
-		case s.State == halfmsg.Pending && age > oldPending, s.State == halfmsg.Sendable && age > oldSendable:
-			add(false, link, "The oldest %s message is %s old", s.State, span(age))
+		case s.State == halfmsg.Pending && age > oldPending:
+			add(false, link, "The oldest pending message is %s old", span(age))
+		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
+			add(false, link, "Messages wait to be published: the first has been due for %s", span(now.Sub(s.FirstDue)))
 		}
 	}
 	slices.SortStableFunc(d.Problems, func(a, b problem) int {

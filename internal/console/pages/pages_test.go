@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,31 @@ func TestWords(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A message that waits for its delay is old and nothing to look at; one that nobody publishes though it is due is.
+func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		stat halfmsg.Stat
+		want string
+	}{
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(10 * time.Minute)}, ""},
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-30 * time.Second)}, ""},
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)}, "the first has been due for 2 min 0 s"},
+		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, "The oldest pending message is 1 h 0 min old"},
+		{halfmsg.Stat{State: halfmsg.Dead}, "7 dead"},
+		{halfmsg.Stat{State: halfmsg.Abandoned}, "7 abandoned"},
+	} {
+		c.stat.Count, c.stat.OldestAt = 7, now.Add(-time.Hour)
+		data := overviewData{States: stateLines([]halfmsg.Stat{c.stat}, true, nil, now)}
+		data.find(nil, now)
+		found := fmt.Sprint(data.Problems)
+		if c.want == "" && len(data.Problems) > 0 || !strings.Contains(found, c.want) {
+			t.Errorf("%+v: found %s, want %q", c.stat, found, c.want)
 		}
 	}
 }

@@ -129,6 +129,9 @@ func (s *Store) Stats(context.Context) ([]halfmsg.Stat, error) {
 		stat := halfmsg.Stat{State: state}
 		if all := s.standing(state); len(all) > 0 {
 			stat.Count, stat.OldestAt = int64(len(all)), all[0].CreatedAt
+			if state.Worked() {
+				stat.FirstDueAt = slices.MinFunc(all, func(a, b *entry) int { return a.due.Compare(b.due) }).due
+			}
 		}
 		stats = append(stats, stat)
 	}

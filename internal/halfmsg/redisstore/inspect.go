@@ -105,17 +105,26 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 			if c.err != nil {
 				return nil, c.err
 			}
-			count, _ := c.answer(2 * i).(int64)
-			ms, _ := c.answer(2*i + 1).(int64)
+			count, _ := c.answer(3 * i).(int64)
 			stat.Count += count
-			if at := timeAt(ms); ms > 0 && (stat.OldestAt.IsZero() || at.Before(stat.OldestAt)) {
-				stat.OldestAt = at
+			stat.OldestAt = earlier(stat.OldestAt, c.answer(3*i+1))
+			if state.Worked() {
+				stat.FirstDueAt = earlier(stat.FirstDueAt, c.answer(3*i+2))
 			}
 		}
 		stats = append(stats, stat)
 	}
 	slices.SortFunc(stats, func(a, b halfmsg.Stat) int { return cmp.Compare(a.State, b.State) })
 	return stats, nil
+}
+
+// earlier is the earlier of a time and the milliseconds that a script answered, where 0 is none.
+func earlier(known time.Time, answer any) time.Time {
+	ms, _ := answer.(int64)
+	if at := timeAt(ms); ms > 0 && (known.IsZero() || at.Before(known)) {
+		return at
+	}
+	return known
 }
 
 // Backlog counts SENDABLE messages that are older than age and could be sent now: those that wait for us, not for their

@@ -185,6 +185,15 @@ func stats(s *suite) {
 		if !stat.OldestAt.Equal(oldest.CreatedAt) {
 			s.Errorf("%s: oldest %v, and the first listed is of %v", stat.State, stat.OldestAt, oldest.CreatedAt)
 		}
+		var first time.Time
+		for _, r := range s.pages(halfmsg.Query{State: stat.State, Limit: 10}, func() {}) {
+			if stat.State.Worked() && (first.IsZero() || r.DueAt.Before(first)) {
+				first = r.DueAt
+			}
+		}
+		if !stat.FirstDueAt.Equal(first) {
+			s.Errorf("%s: the first is due %v, want %v", stat.State, stat.FirstDueAt, first)
+		}
 	}
 }
 

@@ -1645,8 +1645,11 @@ type StateStats struct {
 	State            State                  `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
 	Count            int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	OldestCreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_create_time,json=oldestCreateTime,proto3" json:"oldest_create_time,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// When the first of them is due, the end of its lease where it has an owner: long past when nobody comes to it. Unset
+	// where there is none, or nothing happens by itself (DEAD, ABANDONED).
+	FirstDueTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_due_time,json=firstDueTime,proto3" json:"first_due_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateStats) Reset() {
@@ -1696,6 +1699,13 @@ func (x *StateStats) GetCount() int64 {
 func (x *StateStats) GetOldestCreateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.OldestCreateTime
+	}
+	return nil
+}
+
+func (x *StateStats) GetFirstDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstDueTime
 	}
 	return nil
 }
@@ -2423,12 +2433,13 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
 	"\x0fGetStatsRequest\"E\n" +
 	"\x10GetStatsResponse\x121\n" +
-	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\"\x98\x01\n" +
+	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\"\xda\x01\n" +
 	"\n" +
 	"StateStats\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12H\n" +
-	"\x12oldest_create_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\"9\n" +
+	"\x12oldest_create_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestCreateTime\x12@\n" +
+	"\x0efirst_due_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstDueTime\"9\n" +
 	"\vMessageName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\xed\x02\n" +
@@ -2603,49 +2614,50 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	27, // 26: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
 	0,  // 27: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
 	38, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	28, // 29: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 30: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	37, // 31: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 32: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	28, // 33: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 34: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	37, // 35: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 36: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 37: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	35, // 38: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	38, // 39: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 40: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	4,  // 41: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 42: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 43: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 44: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 45: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 46: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 47: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	21, // 48: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	23, // 49: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	25, // 50: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	29, // 51: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	31, // 52: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	33, // 53: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	5,  // 54: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 55: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 56: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 57: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 58: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 59: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 60: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	22, // 61: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	24, // 62: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	26, // 63: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	30, // 64: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	32, // 65: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	34, // 66: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	54, // [54:67] is the sub-list for method output_type
-	41, // [41:54] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	38, // 29: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	28, // 30: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 31: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	37, // 32: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 33: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	28, // 34: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 35: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	37, // 36: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 37: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 38: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	35, // 39: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	38, // 40: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 41: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	4,  // 42: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	6,  // 43: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	8,  // 44: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	10, // 45: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	12, // 46: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	15, // 47: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	18, // 48: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	21, // 49: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	23, // 50: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	25, // 51: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	29, // 52: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	31, // 53: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	33, // 54: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	5,  // 55: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	7,  // 56: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	9,  // 57: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	11, // 58: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	13, // 59: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	16, // 60: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	19, // 61: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	22, // 62: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	24, // 63: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	26, // 64: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	30, // 65: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	32, // 66: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	34, // 67: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	55, // [55:68] is the sub-list for method output_type
+	42, // [42:55] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
