@@ -154,11 +154,11 @@ func waitFor(ctx context.Context, work *sync.WaitGroup) error {
 func (c *Confirmer) quota(names []string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing || len(names) == 0 {
-		return nil
-	}
 	for _, p := range c.producers {
 		c.tidy(p)
+	}
+	if c.closing || len(names) == 0 {
+		return nil
 	}
 	share := max(0, c.config.Queue-c.waiting) / len(names)
 	quota := map[string]int{}

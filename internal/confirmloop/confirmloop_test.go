@@ -241,6 +241,28 @@ func TestOneCallTriesATargetAgain(t *testing.T) {
 	})
 }
 
+// Another instance may be the one that finds a producer back, and take all its messages from then on.
+func TestATargetThatNobodyNeedsIsNotSaidToBeAwayForEver(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		names := h.have("orders", numbered(3)...)
+		for _, name := range names {
+			h.submit(name)
+			synctest.Wait()
+		}
+		h.store.Discard(h.t.Context(), names, halfmsg.Pending)
+		paused := func() bool { return h.paused }
+		h.run(4 * time.Minute)
+		if !look(h, paused) {
+			t.Error("its pause was forgotten")
+		}
+		h.run(2 * time.Minute)
+		if look(h, paused) {
+			t.Error("after six minutes without a message it is still said to be away")
+		}
+	})
+}
+
 func TestAFullHouseStillHasABatchForEach(t *testing.T) {
 	inHouse(t, confirmloop.Config{Queue: 50, Batch: 10}, func(h *house) {
 		h.answers(hanging("slow", func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {

@@ -38,6 +38,7 @@ type house struct {
 	deleted []string
 	fates   map[string]int
 	litter  int
+	paused  bool
 	wakes   int
 }
 
@@ -144,7 +145,11 @@ func (h *house) Committed(*halfmsg.Claim) {}
 
 func (h *house) Deleted(string, int, time.Duration, error) {}
 
-func (h *house) Paused(string, bool) {}
+func (h *house) Paused(_ string, paused bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.paused = paused
+}
 
 func (h *house) Littered(_ string, n int) {
 	h.mu.Lock()

@@ -42,8 +42,9 @@ type lane struct {
 }
 
 // forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
-// longest pause, or its pause would begin anew each time.
-const forgotten = 10 * time.Minute
+// longest pause, or its pause would begin anew each time, and so short that people are not told for long that a producer
+// is away which other instances have found to be back.
+const forgotten = 5 * time.Minute
 
 // task is what is to be done with a batch.
 type task uint8
