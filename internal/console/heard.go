@@ -13,11 +13,22 @@ import (
 // Called counts one call of the API.
 func (m *Metrics) Called(method, code string, took time.Duration) {
 	m.calls.WithLabelValues(method, code).Inc()
+	m.judge(code)
 	m.callTime.WithLabelValues(method).Observe(took.Seconds())
 }
 
 // Answered counts one message of a call that brought a whole batch.
-func (m *Metrics) Answered(method, code string) { m.outcomes.WithLabelValues(method, code).Inc() }
+func (m *Metrics) Answered(method, code string) {
+	m.outcomes.WithLabelValues(method, code).Inc()
+	m.judge(code)
+}
+
+// judge counts what was turned away because something is full.
+func (m *Metrics) judge(code string) {
+	if code == "ResourceExhausted" {
+		m.turnedAway.Add(1)
+	}
+}
 
 // taken is how many half messages were stored for callers since the start.
 func (m *Metrics) taken() float64 {

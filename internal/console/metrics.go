@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -43,6 +44,8 @@ type Metrics struct {
 	confirmBatches prometheus.Observer
 	publishBatches prometheus.Observer
 	deleteBatches  prometheus.Observer
+	// turnedAway counts calls, and messages of batches, that something full kept out.
+	turnedAway atomic.Int64
 }
 
 // NewMetrics returns counters at zero in a registry of their own, with those of the process and of the Go runtime.

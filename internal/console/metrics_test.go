@@ -187,6 +187,8 @@ func TestASampleTellsOfWhatWasCounted(t *testing.T) {
 	m.Called("SendHalfMessage", "Unavailable", time.Millisecond)
 	m.Called("SendHalfMessages", "OK", time.Millisecond)
 	m.Answered("SendHalfMessages", "OK")
+	m.Answered("SendHalfMessages", "ResourceExhausted")
+	m.Called("SendHalfMessage", "ResourceExhausted", time.Millisecond)
 	m.Published("shop", halfmsg.Acked, 6)
 	m.Published("shop", halfmsg.Refused, 2)
 	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Minute)})
@@ -194,6 +196,9 @@ func TestASampleTellsOfWhatWasCounted(t *testing.T) {
 	sample := s.take(begun.Add(2 * time.Second))
 	if sample.In != 1 || sample.Out != 3 {
 		t.Errorf("in %v, out %v each second", sample.In, sample.Out)
+	}
+	if again := s.take(begun.Add(4 * time.Second)); sample.TurnedAway != 2 || again.TurnedAway != 0 {
+		t.Errorf("%d were turned away, and then %d", sample.TurnedAway, again.TurnedAway)
 	}
 	if sample.P99 < 50*time.Second || sample.P99 > 70*time.Second {
 		t.Errorf("messages took %v, delayed ones left out", sample.P99)

@@ -14,6 +14,7 @@ type sampler struct {
 	metrics *Metrics
 	at      time.Time
 	in, out float64
+	away    int64
 	latency seen.Counted
 }
 
@@ -42,15 +43,15 @@ func (c *Console) sample(ctx context.Context) {
 
 // take makes a sample of what was counted since the last one.
 func (s *sampler) take(now time.Time) history.Sample {
-	in, out := s.metrics.taken(), float64(s.metrics.board.Acked())
+	in, out, away := s.metrics.taken(), float64(s.metrics.board.Acked()), s.metrics.turnedAway.Load()
 	latency := s.metrics.board.Latency.Counts()
 	since := latency.Since(s.latency)
-	sample := history.Sample{At: now}
+	sample := history.Sample{At: now, TurnedAway: away - s.away}
 	if seconds := now.Sub(s.at).Seconds(); seconds > 0 {
 		sample.In, sample.Out = (in-s.in)/seconds, (out-s.out)/seconds
 	}
 	sample.P50, _ = since.Quantile(.5)
 	sample.P99, _ = since.Quantile(.99)
-	s.at, s.in, s.out, s.latency = now, in, out, latency
+	s.at, s.in, s.out, s.away, s.latency = now, in, out, away, latency
 	return sample
 }

@@ -59,7 +59,8 @@ var planted = []struct {
 	{name: "redis-forgets", plant: redisSetting("appendonly", "no")},
 	{name: "redis-unsynced", plant: redisSetting("appendfsync", "everysec")},
 	{name: "redis-no-replicas", plant: redisSetting("min-replicas-to-write", "1")},
-	{name: "redis-memory", plant: plantFullMemory},
+	{name: "redis-memory", plant: leaveMemory(20)},
+	{name: "redis-full", plant: leaveMemory(1000)},
 	{name: "redis-disk", plant: plantFullDisk},
 	{name: "redis-replica", plant: plantReplica},
 	{name: "redis-login", plant: func(s *site) { s.redis.CLI("CONFIG", "SET", "requirepass", "secret") }},
@@ -159,14 +160,16 @@ func confirming(answer func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmRes
 	return func(s *site) { s.e.Producers["stock"] = other{confirm: answer}.serve(s.t) }
 }
 
-// plantFullMemory leaves Redis a twentieth of its memory.
-func plantFullMemory(s *site) {
-	_, rest, _ := strings.Cut(s.redis.CLI("INFO", "memory"), "used_memory:")
-	used, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))
-	if err != nil {
-		s.t.Fatal(err)
+// leaveMemory leaves Redis a part of what it uses.
+func leaveMemory(part int) func(*site) {
+	return func(s *site) {
+		_, rest, _ := strings.Cut(s.redis.CLI("INFO", "memory"), "used_memory:")
+		used, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(used+used/part))
 	}
-	s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(used+used/20))
 }
 
 // plantFullDisk has a Redis find that it cannot write. One that syncs always would end.

@@ -27,6 +27,8 @@ type Sample struct {
 	Counts map[halfmsg.State]int64
 	// In and Out are messages a second since the sample before.
 	In, Out float64
+	// TurnedAway are calls, and messages of batches, since the sample before that got RESOURCE_EXHAUSTED.
+	TurnedAway int64
 	// P50 and P99 are how long messages took from half message to acknowledgement; zero when none was acknowledged.
 	P50, P99 time.Duration
 }

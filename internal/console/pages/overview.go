@@ -24,6 +24,8 @@ type overviewData struct {
 	Checks    []Checked
 	Owners    halfmsg.Owners
 	Since     time.Time
+	// TurnedAway is what the last sample says of callers.
+	TurnedAway int64
 }
 
 // problem is one thing that is wrong, with where to look.
@@ -82,7 +84,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	data.Owners, _ = p.config.Owners(r.Context()) // a Redis that does not answer is told of above all else
 	samples := p.config.Ring.Samples()
 	if len(samples) > 0 {
-		data.Since = samples[0].At
+		data.Since, data.TurnedAway = samples[0].At, samples[len(samples)-1].TurnedAway
 	}
 	for _, line := range p.config.Board.Producers() {
 		data.Producers = append(data.Producers, producerLine{line, line.Paused > 0 || line.FailedAt.After(line.AnsweredAt)})
@@ -175,6 +177,10 @@ func (d *overviewData) find(uncounted error, now time.Time) {
 		if c.Note != "" {
 			add(true, "#checks", "%s: %s", c.Name, c.Note)
 		}
+	}
+	if d.TurnedAway > 0 {
+		add(true, "#checks", "Callers are turned away, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
+			"the log says which", count(d.TurnedAway), span(history.Interval))
 	}
 	if uncounted != nil {
 		add(true, "#checks", "The messages cannot be counted: %v", uncounted)

@@ -55,6 +55,15 @@ func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 	}
 }
 
+func TestTheOverviewFindsThatCallersAreTurnedAway(t *testing.T) {
+	t.Parallel()
+	data := overviewData{TurnedAway: 1200}
+	data.find(nil, time.Now())
+	if found := fmt.Sprint(data.Problems); !data.Bad || !strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
+		t.Errorf("found %s", found)
+	}
+}
+
 func TestBodiesAreShownAsWhatTheyLookLike(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,8 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fullFrom is the share of maxmemory from which Redis counts as nearly full.
-const fullFrom = 0.9
+// From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a little
+// again and again.
+const (
+	nearlyFull = 0.9
+	full       = 0.99
+)
 
 // Examine looks at Redis for somebody who wants to know what is wrong, and writes nothing there. It finds what Check
 // finds, and more: how much of the last second a power cut may take, memory that runs out, replicas that are missing,
@@ -121,9 +125,13 @@ func (f *found) memory(info, settings map[string]string) {
 	if err != nil || errUsed != nil || limit == 0 {
 		return
 	}
-	if used > fullFrom*limit {
-		f.add("memory", Warning, fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit),
-			"when it is full, half messages are refused with RESOURCE_EXHAUSTED", "raise maxmemory, or let the backlog shrink")
+	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit); {
+	case used > full*limit:
+		f.add("full", Refuse, uses, "half messages are refused with RESOURCE_EXHAUSTED; what it has is delivered all the same",
+			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
+	case used > nearlyFull*limit:
+		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
+			"raise maxmemory, or let the backlog shrink")
 	}
 }
 
