@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
-# promtool), spin (for docs/model), a C compiler (the race detector's and spin's) and chromium (for test/console). It changes
-# nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
+# promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
+# the manual page) and systemd (for systemd-analyze). It changes nothing on a machine that has them, and starts no service.
+# With the argument "servers" only the servers.
 set -euo pipefail
 
 missing=()
@@ -9,11 +10,16 @@ command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing
 [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || [ -x /opt/rabbitmq/sbin/rabbitmq-server ] ||
   command -v rabbitmq-server >/dev/null || missing+=(rabbitmq-server)
 command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
-command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
-[ "${1:-}" = servers ] || command -v promtool >/dev/null || missing+=(prometheus)
-[ "${1:-}" = servers ] || command -v spin >/dev/null || missing+=(spin)
-[ "${1:-}" = servers ] || command -v "${CC:-gcc}" >/dev/null || command -v cc >/dev/null || missing+=(gcc libc6-dev)
-[ "${1:-}" = servers ] || command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+{ command -v mariadbd || [ -x /usr/sbin/mariadbd ]; } >/dev/null && command -v mariadb-install-db >/dev/null ||
+  missing+=(mariadb-server)
+if [ "${1:-}" != servers ]; then
+  command -v promtool >/dev/null || missing+=(prometheus)
+  command -v spin >/dev/null || missing+=(spin)
+  command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+  command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+  command -v groff >/dev/null || missing+=(groff-base)
+  command -v systemd-analyze >/dev/null || missing+=(systemd)
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 give_up() {

@@ -51,6 +51,7 @@ type commands struct {
 	Version versionCommand        `cmd:"" help:"Say what this is."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands: completion bash, zsh or fish."`
+	Man        manCommand        `cmd:"" help:"Print the manual page."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
 }
 

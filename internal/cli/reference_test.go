@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -42,7 +41,8 @@ This page is made from what ` + "`msghandler --help`" + ` says, by ` + "`make ge
 
 Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 3 no such message. A message is named
 ` + "`PRODUCER/ID`" + `. Whatever takes ` + "`--output`" + ` prints a table for people, or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields
-stay. What takes longer than a second says on standard error how far it is. ` + "`msghandler completion`" + ` makes a shell complete all this:
+stay. What takes longer than a second says on standard error how far it is. ` + "`msghandler man | man -l -`" + ` shows all this on a machine
+without a browser, and ` + "`msghandler completion`" + ` makes a shell complete it:
 
 ` + "```sh" + `
 source <(msghandler completion bash)      # in ~/.bashrc
@@ -65,20 +65,6 @@ func page(root *kong.Node) string {
 		describeCommand(&b, n)
 	}
 	return b.String()
-}
-
-// leavesOf are the commands below a node that can be run and are shown.
-func leavesOf(n *kong.Node) (leaves []*kong.Node) {
-	for _, child := range n.Children {
-		switch {
-		case child.Hidden:
-		case child.Leaf():
-			leaves = append(leaves, child)
-		default:
-			leaves = append(leaves, leavesOf(child)...)
-		}
-	}
-	return leaves
 }
 
 func describeCommand(b *strings.Builder, n *kong.Node) {
@@ -108,14 +94,7 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 }
 
 func flagRow(f *kong.Flag) string {
-	name := "`--" + f.Name
-	if !f.IsBool() {
-		name += "=" + cmp.Or(f.PlaceHolder, strings.ToUpper(f.Name))
-	}
-	name += "`"
-	if f.Short != 0 {
-		name += ", `-" + string(f.Short) + "`"
-	}
+	name := "`" + strings.ReplaceAll(flagUsage(f), ", ", "`, `") + "`"
 	value := f.Default
 	if value != "" {
 		value = "`" + value + "`"
