@@ -14,6 +14,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/internal/bench/usage"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -47,7 +49,7 @@ func BenchmarkConsole(b *testing.B) {
 			{"an error that none has", "/messages?state=pending&error=none"},
 		} {
 			all := s.look(page.path)
-			fmt.Fprintf(&table, "| %s | %s | %s |\n", page.name, latency(float64(all[len(all)/2])), latency(float64(all[len(all)-1])))
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", page.name, milliseconds(all[len(all)/2].Seconds()*1000), milliseconds(all[len(all)-1].Seconds()*1000))
 		}
 		fmt.Println(table.String())
 		s.beside(b)
@@ -143,7 +145,7 @@ func (s *setup) beside(b *testing.B) {
 	}
 	slices.Sort(ratio)
 	rate := func(f figure) float64 { return f.rate }
-	cpu := func(f figure) float64 { return f.cpu["coordinator"] + f.cpu["Redis"] }
+	cpu := func(f figure) float64 { return f.cpu }
 	fmt.Printf("\n| | messages/s | CPU us/message: coordinator and Redis |\n|---|---|---|\n| nobody looks | %.0f | %.1f |\n| overview each second | %.0f | %.1f |\n",
 		median(quiet, rate), median(quiet, cpu), median(watched, rate), median(watched, cpu))
 	fmt.Printf("\nratio of the rounds: %.3f, from %.3f to %.3f\n", ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
@@ -166,23 +168,26 @@ func (s *setup) watched(look bool) figure {
 			}
 		}
 	}()
-	before := s.ownTimes()
-	took, latencies := s.committed()
-	after := s.ownTimes()
+	processes := s.watchedProcesses()
+	before := processes.Sample()
+	took := s.committed()
+	after := processes.Sample()
 	end()
 	<-ended
-	return newFigure(took, latencies, before, after)
+	f := figure{rate: float64(*messages) / took.Seconds()}
+	for name := range processes {
+		f.cpu += float64((after[name].CPU - before[name].CPU).Microseconds()) / float64(*messages)
+	}
+	return f
 }
 
-// ownTimes are the CPU times of those who take part.
-func (s *setup) ownTimes() map[string]time.Duration {
-	return map[string]time.Duration{
-		"coordinator": processTime(s.b, s.coordinator.Process.Pid), "Redis": processTime(s.b, s.redis.Pid()),
-	}
+// watchedProcesses are those who take part, but for the one that sends.
+func (s *setup) watchedProcesses() usage.Processes {
+	return usage.Processes{compare.Coordinator: {s.coordinator.Process.Pid}, compare.Redis: {s.redis.Pid()}}
 }
 
 // committed measures batches from SendHalfMessages until the verdicts are stored.
-func (s *setup) committed() (time.Duration, []time.Duration) {
+func (s *setup) committed() time.Duration {
 	ctx := context.Background()
 	return s.inParallel(8, *batch, func(count int) {
 		half := &pb.SendHalfMessagesRequest{Producer: producer, CallbackTarget: s.callbacks}
