@@ -84,7 +84,7 @@ generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 fresh: $(BIN)/buf ## Fail when generated files or go.mod are stale
 	scripts/fresh.sh
 
-bench: ## Measure a coordinator next to the raw ceilings of Redis and RabbitMQ
+bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow
 	scripts/install-test-servers.sh
 	go test ./test/bench -run "^$$" -bench . -benchtime 1x -timeout 30m
 

@@ -48,11 +48,13 @@ type commands struct {
 	Dlq     dlqCommand            `cmd:"" help:"Look after the dead letters of consumers: list, show, replay, discard."`
 	Doctor  doctorCommand         `cmd:"" help:"Look at Redis, RabbitMQ, configuration and producers, and say what is wrong and what to do."`
 	Verify  verifyProducerCommand `cmd:"" name:"verify-producer" help:"Ask a running producer all that the contract allows, and say where it breaks it."`
+	Bench   benchCommand          `cmd:"" help:"Put a load on running coordinators: throughput, times, costs, and the balance of what was delivered."`
 	Version versionCommand        `cmd:"" help:"Say what this is."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands: completion bash, zsh or fish."`
 	Man        manCommand        `cmd:"" help:"Print the manual page."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
+	Bare       bareCommand       `cmd:"" name:"__bare" hidden:""`
 }
 
 const description = `A coordinator for half messages: a producer stores a message before its local transaction, and the coordinator
@@ -82,7 +84,10 @@ func Run(ctx context.Context, p Process) int {
 
 // newParser makes the parser of all that can be typed, and what it fills.
 func newParser(options ...kong.Option) (*kong.Kong, *commands, error) {
-	typed := &commands{Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand()}
+	typed := &commands{
+		Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
+		Bench: newBenchCommand(),
+	}
 	parser, err := kong.New(typed, append(options, kong.Name("msghandler"), kong.Description(description),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}))...)
 	return parser, typed, err

@@ -121,12 +121,13 @@ func (s *Server) submitAndWait(
 	if err != nil {
 		return nil, err
 	}
-	results := make([]halfmsg.Result, len(submitted))
+	results, ours := make([]halfmsg.Result, len(submitted)), make([]bool, len(submitted))
 	for i := range submitted {
-		results[i] = submitted[i].Result
+		results[i], ours[i] = submitted[i].Result, submitted[i].Claim != nil
 	}
 	if ear != nil {
-		s.await(ctx, wait, ear, results)
+		w := &waiting{Server: s, wait: wait, ear: ear, results: results, ours: ours}
+		w.await(ctx)
 	}
 	return results, nil
 }

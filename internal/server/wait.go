@@ -14,6 +14,11 @@ import (
 // then nobody tells us. Of a message of our own we are most often told before the first look.
 var pollSteps = backoff.Exponential(50*time.Millisecond, time.Second)
 
+// ownPatience is how long a message that this instance has claimed itself is not looked at: we are told of it, unless it had
+// to be handed back and another instance took it. Under full load each look would be one more script for a message that is
+// on its way, just when there is no time for any.
+const ownPatience = 2 * time.Second
+
 // maxPolls bounds the looks that are under way at once, whoever waits.
 const maxPolls = 8
 
@@ -35,23 +40,26 @@ type waiting struct {
 	wait    msghandlerv1.Wait
 	ear     *ear
 	results []halfmsg.Result
+	// ours says which of the messages this instance has claimed for the call, which began at begun.
+	ours  []bool
+	begun time.Time
 	// open holds the messages that are not where they should be yet, by their place in the call.
 	open map[int]struct{}
 }
 
 // await waits until each submitted message has reached what was asked for, and updates its result. Those whose wait
 // ended early get an error; their submit stands.
-func (s *Server) await(ctx context.Context, wait msghandlerv1.Wait, ear *ear, results []halfmsg.Result) {
-	w := &waiting{Server: s, wait: wait, ear: ear, results: results, open: map[int]struct{}{}}
-	s.watch.forget(ear, halfmsg.Abandoned)
-	for i, r := range results {
-		if r.Err == nil && !reached(wait, r.State) {
+func (w *waiting) await(ctx context.Context) {
+	w.watch.forget(w.ear, halfmsg.Abandoned)
+	w.begun, w.open = time.Now(), map[int]struct{}{}
+	for i, r := range w.results {
+		if r.Err == nil && !reached(w.wait, r.State) {
 			w.open[i] = struct{}{}
 		}
 	}
 	if err := w.run(ctx); err != nil {
 		for i := range w.open {
-			results[i].Err = err
+			w.results[i].Err = err
 		}
 	}
 }
@@ -89,9 +97,14 @@ func (w *waiting) learn(i int, state halfmsg.State) {
 	}
 }
 
-// lookAtAll asks the store about what is open, and gives up until the next time when it cannot answer.
+// lookAtAll asks the store about what is open and may be in other hands, and gives up until the next time when it cannot
+// answer.
 func (w *waiting) lookAtAll(ctx context.Context) {
+	all := time.Since(w.begun) >= ownPatience
 	for i := range w.open {
+		if w.ours[i] && !all {
+			continue
+		}
 		state, err := w.look(ctx, w.ear.names[i])
 		switch {
 		case err == nil:

@@ -104,6 +104,30 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 	}
 }
 
+func TestAMessageOfOursIsNotLookedAtWhileItIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	claimed := make(chan struct{}, 1)
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	looks := make(chan time.Time, 1000)
+	h.store.before = func(call string) {
+		if call == "Get" {
+			looks <- time.Now()
+		}
+	}
+	h.store.put("orders", "1", halfmsg.Pending)
+	begun := time.Now()
+	answered := submit(t.Context(), h, "orders", "1", waitDone)
+	<-claimed
+	// The first look comes: it may have been handed back, and another instance has it.
+	if first := (<-looks).Sub(begun); first < time.Second {
+		t.Errorf("it was looked at after %v, as if nobody told us of it", first)
+	}
+	h.moved("1", halfmsg.Done, false)
+	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestWithoutAWaitSubmitReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := open(t)

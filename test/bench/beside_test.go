@@ -6,6 +6,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
 )
 
 // What somebody with a browser open asks for: the overview brings itself up to date, and now and then he looks for
@@ -20,7 +23,7 @@ const (
 // rounds of whole deliveries with and without him take turns. How much of the difference is the machine's own shows in the
 // spread; so what his pages cost in CPU time is measured alone as well.
 //
-//	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 8 -messages 30000
+//	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 8 -seconds 10
 func BenchmarkBesideConsole(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
@@ -36,15 +39,12 @@ func BenchmarkBesideConsole(b *testing.B) {
 				} else {
 					alone = append(alone, f)
 				}
-				fmt.Printf("round %d, somebody looks %t: %.0f messages/s, us %v\n", round+1, look, f.rate, f.cpu)
+				b.Logf("round %d, somebody looks %t: %.0f messages/s, %.1f us", round+1, look, f.rate, f.cpu)
 			}
 		}
-		compare(alone, watched)
+		reportBeside(alone, watched)
 	}
 }
-
-// ours is the CPU time of a message without that of the broker and the producer.
-func ours(f figure) float64 { return f.cpu["coordinator"] + f.cpu["Redis"] }
 
 // watched measures one round, with somebody at the console or not.
 func (s *setup) watched(look bool) figure {
@@ -65,28 +65,35 @@ func (s *setup) watched(look bool) figure {
 			}
 		}
 	}()
-	before := s.processTimes()
-	took, latencies := s.batches()
-	after := s.processTimes()
+	load := s.load()
+	load.RedisURL = ""
+	report, err := bench.Run(context.Background(), load)
 	end()
 	<-ended
-	return newFigure(took, latencies, before, after)
+	s.must(err)
+	if report.Failed > 0 || !report.Balance.Even() {
+		s.b.Errorf("%d failed, balance %+v", report.Failed, report.Balance)
+	}
+	return figure{
+		rate: report.Rate, p99: report.SubmitToAck.P99, cpu: report.CPU[compare.Coordinator] + report.CPU[compare.Redis],
+	}
 }
 
-// compare tells how rounds with somebody at the console compare with those beside them without.
-func compare(alone, watched []figure) {
-	fmt.Print("\n| | messages/s | p99 of a batch | CPU us/message: coordinator and Redis |\n|---|---|---|---|\n")
+// reportBeside tells how rounds with somebody at the console compare with those beside them without.
+func reportBeside(alone, watched []figure) {
+	fmt.Print("\n| | messages/s | p99 | CPU us/message: coordinator and Redis |\n|---|---|---|---|\n")
 	for _, one := range []struct {
 		name string
 		all  []figure
 	}{{"nobody looks", alone}, {"somebody does", watched}} {
 		fmt.Printf("| %s | %.0f | %s | %.1f |\n", one.name, median(one.all, func(f figure) float64 { return f.rate }),
-			latency(median(one.all, func(f figure) float64 { return float64(f.p99) })), median(one.all, ours))
+			milliseconds(median(one.all, func(f figure) float64 { return f.p99 })),
+			median(one.all, func(f figure) float64 { return f.cpu }))
 	}
 	for _, of := range []struct {
 		name string
 		is   func(figure) float64
-	}{{"messages/s", func(f figure) float64 { return f.rate }}, {"CPU of a message", ours}} {
+	}{{"messages/s", func(f figure) float64 { return f.rate }}, {"CPU of a message", func(f figure) float64 { return f.cpu }}} {
 		ratios := make([]float64, len(alone))
 		for i := range ratios {
 			ratios[i] = of.is(watched[i]) / of.is(alone[i])
@@ -113,17 +120,17 @@ func (s *setup) pageCosts() {
 		for name, is := range used {
 			used[name] = (is - time.Duration(share*float64(idle[name]))) / times
 		}
-		fmt.Printf("CPU of one %s: coordinator %s, Redis %s\n", path, latency(float64(used["coordinator"])), latency(float64(used["Redis"])))
+		fmt.Printf("CPU of one %s: coordinator %v, Redis %v\n", path, used[compare.Coordinator], used[compare.Redis])
 	}
 }
 
 // used is the CPU time of each process while something happens.
 func (s *setup) used(do func()) map[string]time.Duration {
-	before := s.processTimes()
+	before := s.processes().Sample()
 	do()
-	after := s.processTimes()
-	for name := range after {
-		after[name] -= before[name]
+	used := map[string]time.Duration{}
+	for name, after := range s.processes().Sample() {
+		used[name] = after.CPU - before[name].CPU
 	}
-	return after
+	return used
 }

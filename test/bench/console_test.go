@@ -55,7 +55,7 @@ func BenchmarkConsole(b *testing.B) {
 
 // of is a percentile of sorted times.
 func of(sorted []time.Duration, percent int) string {
-	return latency(float64(sorted[min(len(sorted)*percent/100, len(sorted)-1)]))
+	return milliseconds(1000 * sorted[min(len(sorted)*percent/100, len(sorted)-1)].Seconds())
 }
 
 // page is something to look at.

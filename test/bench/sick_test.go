@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/bench"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -50,7 +50,7 @@ func BenchmarkSickProducers(b *testing.B) {
 			for _, sick := range []bool{false, true} {
 				f := measurePhase(b, sick)
 				healthy[sick] = append(healthy[sick], f)
-				b.Logf("round %d, sick producers %t: %.0f messages/s, p50 %v, p99 %v", round+1, sick, f.rate, f.p50, f.p99)
+				b.Logf("round %d, sick producers %t: %.0f messages/s, p50 %.1f ms, p99 %.1f ms", round+1, sick, f.rate, f.p50, f.p99)
 			}
 		}
 		reportSick(b, healthy[false], healthy[true])
@@ -59,12 +59,12 @@ func BenchmarkSickProducers(b *testing.B) {
 
 func reportSick(b *testing.B, calm, sick []figure) {
 	rate := func(f figure) float64 { return f.rate }
-	p99 := func(f figure) float64 { return float64(f.p99) }
+	p99 := func(f figure) float64 { return f.p99 }
 	fmt.Printf("\nthree healthy producers, %d messages/s offered, medians of %d interleaved rounds of %v\n\n", *offered, *rounds,
 		*phase)
 	fmt.Printf("| | messages/s | p99 |\n|---|---|---|\n")
-	fmt.Printf("| alone | %.0f | %s |\n", median(calm, rate), latency(median(calm, p99)))
-	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", median(sick, rate), latency(median(sick, p99)))
+	fmt.Printf("| alone | %.0f | %s |\n", median(calm, rate), milliseconds(median(calm, p99)))
+	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", median(sick, rate), milliseconds(median(sick, p99)))
 	throughput, slower := median(sick, rate)/median(calm, rate), median(sick, p99)/median(calm, p99)
 	fmt.Printf("| ratio | %.0f %% | %.2f |\n\n", 100*throughput, slower)
 	b.ReportMetric(throughput, "throughput-ratio")
@@ -87,57 +87,15 @@ func measurePhase(b *testing.B, sick bool) (f figure) {
 // healthy has three producers send and submit together so many messages a second, or without a rate as many as 24 callers
 // can. A message's time runs from the moment at which it was due until the broker has acknowledged it.
 func (s *setup) healthy(long time.Duration) figure {
-	var mu sync.Mutex
-	var took []time.Duration
-	inTime := 0
-	begun := time.Now()
-	send := func(n int, due time.Time) {
-		s.one(fmt.Sprintf("healthy-%d", n%3))
-		mu.Lock()
-		defer mu.Unlock()
-		took = append(took, time.Since(due))
-		if time.Since(begun) < long {
-			inTime++
-		}
-	}
-	var working sync.WaitGroup
-	if *offered > 0 {
-		for n := range int(long.Seconds() * float64(*offered)) {
-			due := begun.Add(time.Duration(n) * time.Second / time.Duration(*offered))
-			timer := time.NewTimer(time.Until(due))
-			<-timer.C
-			working.Go(func() { send(n, due) })
-		}
-	} else {
-		for n := range 24 {
-			working.Go(func() {
-				for time.Since(begun) < long {
-					send(n, time.Now())
-				}
-			})
-		}
-	}
-	working.Wait()
-	_, err := s.channel.QueuePurge(queueName, false)
+	load := s.load()
+	load.Mode, load.Producers, load.Rate, load.Callers = bench.Unary, 3, *offered, 24
+	load.Warmup, load.Duration, load.RedisURL = time.Millisecond, long, ""
+	report, err := bench.Run(context.Background(), load)
 	s.must(err)
-	slices.Sort(took)
-	return figure{rate: float64(inTime) / long.Seconds(), p50: took[len(took)/2], p99: took[len(took)*99/100]}
-}
-
-// one takes one message of a producer through to the broker's acknowledgement.
-func (s *setup) one(producer string) {
-	ctx, m := context.Background(), s.message()
-	_, err := s.api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
-		Producer: producer, CallbackTarget: s.callbacks, Message: m,
-	})
-	if err != nil {
-		s.b.Error(err)
-		return
+	if report.Failed > 0 || !report.Balance.Even() {
+		s.b.Errorf("%d failed, balance %+v", report.Failed, report.Balance)
 	}
-	answer, err := s.api.Submit(ctx, &pb.SubmitRequest{Producer: producer, Id: m.GetId(), Wait: pb.Wait_WAIT_DONE})
-	if err != nil || answer.GetState() != pb.State_STATE_DONE {
-		s.b.Errorf("submit: %v, %v", answer.GetState(), err)
-	}
+	return figure{rate: report.Rate, p50: report.HalfToAck.P50, p99: report.HalfToAck.P99}
 }
 
 // fall lets messages wait for a producer where nobody listens, one that never answers, and one that needs two of the

@@ -75,8 +75,13 @@ var rooms = []struct {
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{
+		[]string{"internal/bench/..."},
+		[]string{"proto/...", "internal/batch", "internal/backoff", "producer", "producer/marker/..."},
+		"a load is made from outside, as producers make it: what it measures it must not share",
+	},
+	{
 		[]string{"internal/cli/..."},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/demo/..."}),
+		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/demo/...", "internal/bench/..."}),
 		"the command line starts an app or calls one; it knows no middle room, only app does",
 	},
 	{
@@ -128,7 +133,7 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 
 // sameRoom: rooms that are one thing in several packages, which may know each other.
 func sameRoom(a, b string) bool {
-	for _, room := range []string{"producer", "consumer", "internal/demo", "internal/embedded", "internal/cli", "internal/console"} {
+	for _, room := range []string{"producer", "consumer", "internal/demo", "internal/embedded", "internal/cli", "internal/console", "internal/bench"} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
 			return true
 		}
@@ -144,20 +149,20 @@ var libraries = []struct {
 }{
 	{
 		"github.com/redis/go-redis",
-		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/..."},
+		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/bench/..."},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
-		[]string{"internal/amqpconn", "internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq"},
+		[]string{"internal/amqpconn", "internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "internal/bench/..."},
 		"loops and server never see AMQP",
 	},
 	{
 		"google.golang.org/grpc",
 		[]string{
 			"proto/...", "internal/server", "internal/callback", "producer/...", "internal/app/...", "internal/cli/...",
-			"internal/demo/...",
+			"internal/demo/...", "internal/bench/...",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
@@ -170,6 +175,8 @@ var libraries = []struct {
 		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
 		"a program's arguments are read in one place",
 	},
+	{"github.com/prometheus/procfs", []string{"internal/bench/usage"}, "what processes spend is asked in one place"},
+	{"github.com/HdrHistogram", []string{"internal/bench"}, "times are counted in one place"},
 	{"go.opentelemetry.io", []string{"internal/app/tracing"}, "spans are made where the parts are joined; no part knows of them"},
 	{"go.yaml.in/yaml", []string{"internal/config/...", "internal/cli"}, "the file is read in one place, and documents are printed in one"},
 }

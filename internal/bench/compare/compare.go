@@ -1,0 +1,269 @@
+// Package compare measures coordinators next to what Redis, RabbitMQ and gRPC allow on the same machine, in the same run.
+//
+// The rounds of all measurements are interleaved and medians are shown, so that a noisy machine is noisy for all of them;
+// what counts are the ratios, each of two measurements of the same round that followed each other.
+package compare
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/bare"
+	"github.com/msghandler/msghandler/internal/bench/usage"
+)
+
+// The groups of processes whose costs are told.
+const (
+	Coordinator = "coordinator"
+	Redis       = "Redis"
+	RabbitMQ    = "RabbitMQ"
+	Producer    = "producer"
+)
+
+// Processes are those groups in the order of the table.
+var Processes = []string{Coordinator, Redis, RabbitMQ, Producer}
+
+// Config says what is compared.
+type Config struct {
+	// Load is the load on the coordinators; its Mode, Rate, Silent and Rollback are not looked at: both modes are measured,
+	// at full speed, with messages that commit and say so.
+	Load bench.Config
+	// Executable is msghandler, which also runs the bare reference.
+	Executable string
+	// Rounds is how often each is measured. Default 3.
+	Rounds int
+	// Progress is told what is being measured. May be nil.
+	Progress func(what string, round int)
+}
+
+// Row is what was found of one thing.
+type Row struct {
+	Name string `json:"name"`
+	// Rate is messages a second, Rates those of each round.
+	Rate  float64   `json:"messages_per_second"`
+	Rates []float64 `json:"rounds"`
+	// Of is what it is compared with, and Ratio the median of the rounds' ratios of messages a second. CPURatio is that of
+	// messages for the same processor time of all processes together, which depends less on what else runs.
+	Of       string  `json:"of,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"`
+	CPURatio float64 `json:"cpu_ratio,omitempty"`
+	// SubmitToAck and HalfToAck are medians in milliseconds.
+	SubmitToAck Quantiles `json:"submit_to_ack"`
+	HalfToAck   Quantiles `json:"half_to_ack"`
+	// CPU is microseconds for each message.
+	CPU map[string]float64 `json:"cpu_us_per_message"`
+}
+
+// Quantiles are medians of each round's own; zero where nothing was timed.
+type Quantiles struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
+}
+
+// measurement is one thing that is measured, over and over.
+type measurement struct {
+	name, of string
+	run      func(ctx context.Context) (figure, error)
+}
+
+// figure is what one round found.
+type figure struct {
+	rate   float64
+	submit bench.Latency
+	half   bench.Latency
+	cpu    map[string]float64
+	// ratio and cpuRatio are those to what it is compared with, in the same round.
+	ratio, cpuRatio float64
+}
+
+// comparison is what is measured, and with what.
+type comparison struct {
+	Config
+	alone *bare.Alone
+	// chain does all the bare work behind gRPC, calls only the calls.
+	chain, calls *reference
+}
+
+// Run measures everything, round by round.
+func Run(ctx context.Context, config Config) (rows []Row, err error) {
+	config.Rounds = cmp.Or(config.Rounds, 3)
+	config.Load.Rate, config.Load.Silent, config.Load.Rollback, config.Load.ConsumeAfter = 0, 0, 0, true
+	if config.Progress == nil {
+		config.Progress = func(string, int) {}
+	}
+	c := &comparison{Config: config}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	all := c.measurements()
+	figures := map[string][]figure{}
+	for round := range config.Rounds {
+		for _, m := range all {
+			config.Progress(m.name, round+1)
+			f, err := m.run(ctx)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+			figures[m.name] = append(figures[m.name], f)
+		}
+	}
+	for _, m := range all {
+		rows = append(rows, rowOf(m, figures))
+	}
+	return rows, nil
+}
+
+func (c *comparison) open(ctx context.Context) error {
+	name := "msghandler-bench-bare"
+	parts := bare.Config{RedisURL: c.Load.RedisURL, AMQPURL: c.Load.AMQPURL, Prefix: name}
+	var err error
+	if c.alone, err = bare.NewAlone(parts, cmp.Or(c.Load.Body, 1024), c.Load.Classic); err != nil {
+		return err
+	}
+	if c.chain, err = c.startReference(ctx, false); err != nil {
+		return err
+	}
+	c.calls, err = c.startReference(ctx, true)
+	return err
+}
+
+func (c *comparison) close() (err error) {
+	for _, r := range []*reference{c.chain, c.calls} {
+		if r != nil {
+			err = errors.Join(err, r.stop())
+		}
+	}
+	if c.alone != nil {
+		err = errors.Join(err, c.alone.Close())
+	}
+	return err
+}
+
+// The names of what is measured.
+const (
+	redisAlone     = "Redis scripts alone"
+	publishesAlone = "confirmed publishes alone"
+	chainAlone     = "Redis and RabbitMQ chained"
+	callsOf        = "the calls alone, "
+	bareOf         = "bare chain behind gRPC, "
+	coordinatorOf  = "coordinator, "
+)
+
+func (c *comparison) measurements() []measurement {
+	all := []measurement{
+		{redisAlone, "", c.measureAlone(c.alone.Redis)},
+		{publishesAlone, "", c.measureAlone(c.alone.Publishes)},
+		{chainAlone, publishesAlone, c.measureAlone(c.alone.Chain)},
+	}
+	for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
+		m := string(mode)
+		all = append(all,
+			measurement{callsOf + m, "", c.measureLoad(mode, c.calls)},
+			measurement{bareOf + m, callsOf + m, c.measureLoad(mode, c.chain)},
+			measurement{coordinatorOf + m, bareOf + m, c.measureLoad(mode, nil)})
+	}
+	return all
+}
+
+// measureAlone measures a part in this process, whose share is that of a coordinator.
+func (c *comparison) measureAlone(part func(context.Context, time.Duration) (bare.Count, error)) func(context.Context) (figure, error) {
+	return func(ctx context.Context) (figure, error) {
+		processes := c.processes(nil)
+		processes[Coordinator] = processes[Producer]
+		delete(processes, Producer)
+		before := processes.Sample()
+		counted, err := part(ctx, c.Load.Duration)
+		f := figure{rate: float64(counted.Messages) / counted.Took.Seconds(), cpu: map[string]float64{}}
+		for name, end := range processes.Sample() {
+			f.cpu[name] = float64((end.CPU - before[name].CPU).Microseconds()) / float64(max(1, counted.Messages))
+		}
+		return f, err
+	}
+}
+
+// measureLoad puts the load on a reference, or on the coordinators where it is nil.
+func (c *comparison) measureLoad(mode bench.Mode, r *reference) func(context.Context) (figure, error) {
+	return func(ctx context.Context) (figure, error) {
+		load := c.Load
+		load.Mode, load.RedisURL, load.Processes = mode, "", c.processes(r)
+		load.Unpublished = r != nil && r == c.calls
+		if r != nil {
+			load.Coordinators = []string{r.address}
+		}
+		report, err := bench.Run(ctx, load)
+		if err == nil && ctx.Err() == nil && (report.Failed > 0 || !report.Balance.Even() && !load.Unpublished) {
+			err = fmt.Errorf("%d failed, and the balance is %+v", report.Failed, report.Balance)
+		}
+		f := figure{rate: report.Rate, cpu: report.CPU}
+		if report.SubmitToAck != nil {
+			f.submit, f.half = *report.SubmitToAck, *report.HalfToAck
+		}
+		return f, err
+	}
+}
+
+// processes are those whose costs are told; a reference counts as the coordinator.
+func (c *comparison) processes(r *reference) usage.Processes {
+	processes := usage.Processes{}
+	for name, pids := range c.Load.Processes {
+		processes[name] = pids
+	}
+	if r != nil {
+		processes[Coordinator] = []int{r.pid}
+	}
+	return processes
+}
+
+// total is the processor time of a message in all processes.
+func (f figure) total() (sum float64) {
+	for _, us := range f.cpu {
+		sum += us
+	}
+	return sum
+}
+
+func rowOf(m measurement, figures map[string][]figure) Row {
+	mine := figures[m.name]
+	row := Row{Name: m.name, Of: m.of, CPU: map[string]float64{}}
+	for i, f := range mine {
+		row.Rates = append(row.Rates, f.rate)
+		for name := range f.cpu {
+			row.CPU[name] = median(mine, func(f figure) float64 { return f.cpu[name] })
+		}
+		if m.of != "" {
+			other := figures[m.of][i]
+			mine[i].ratio, mine[i].cpuRatio = f.rate/other.rate, other.total()/f.total()
+		}
+	}
+	row.Rate = median(mine, func(f figure) float64 { return f.rate })
+	row.Ratio = median(mine, func(f figure) float64 { return f.ratio })
+	row.CPURatio = median(mine, func(f figure) float64 { return f.cpuRatio })
+	row.SubmitToAck = quantiles(mine, func(f figure) bench.Latency { return f.submit })
+	row.HalfToAck = quantiles(mine, func(f figure) bench.Latency { return f.half })
+	return row
+}
+
+func quantiles(figures []figure, of func(figure) bench.Latency) Quantiles {
+	return Quantiles{
+		P50: median(figures, func(f figure) float64 { return of(f).P50 }),
+		P99: median(figures, func(f figure) float64 { return of(f).P99 }),
+	}
+}
+
+func median(figures []figure, of func(figure) float64) float64 {
+	values := make([]float64, len(figures))
+	for i, f := range figures {
+		values[i] = of(f)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}

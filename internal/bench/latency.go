@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// latencies are how long messages took, while it is listened to.
+type latencies struct {
+	mu        sync.Mutex
+	listening bool
+	// half and submit end with the acknowledgement: from when the half message was due, and from Submit. delivery is from
+	// Submit to the consumer.
+	half, submit, delivery *hdrhistogram.Histogram
+}
+
+// The histograms hold microseconds up to two minutes with three digits.
+const longest, digits = 120_000_000, 3
+
+func newLatencies() latencies {
+	histogram := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, digits) }
+	return latencies{half: histogram(), submit: histogram(), delivery: histogram()}
+}
+
+func (l *latencies) listen(listening bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening = listening
+}
+
+func (l *latencies) acknowledged(due, submitted, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listening {
+		record(l.half, at.Sub(due))
+		record(l.submit, at.Sub(submitted))
+	}
+}
+
+func (l *latencies) delivered(submitted, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listening {
+		record(l.delivery, at.Sub(submitted))
+	}
+}
+
+func record(h *hdrhistogram.Histogram, took time.Duration) {
+	_ = h.RecordValue(min(took.Microseconds(), longest)) // its only error is a value that is too large
+}
+
+// Latency is how long something took, in milliseconds.
+type Latency struct {
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p99_9_ms"`
+	Max  float64 `json:"max_ms"`
+	N    int64   `json:"count"`
+}
+
+func latencyOf(h *hdrhistogram.Histogram) *Latency {
+	if h.TotalCount() == 0 {
+		return nil
+	}
+	at := func(percent float64) float64 { return float64(h.ValueAtPercentile(percent)) / 1000 }
+	return &Latency{
+		P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: float64(h.Max()) / 1000, N: h.TotalCount(),
+	}
+}

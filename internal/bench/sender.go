@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// patience is how long a message is waited for: longer than a coordinator that is busy, or hands over to another, takes.
+	patience = 30 * time.Second
+	// gatherMax and gatherParallel are those with which the SDK gathers.
+	gatherMax, gatherParallel = 500, 4
+)
+
+// sender is one producer.
+type sender struct {
+	name   string
+	mode   Mode
+	queue  string
+	body   []byte
+	after  time.Duration
+	target string
+
+	sdk     *producer.Producer
+	markers *memory.Store
+	server  *grpc.Server
+	serving sync.WaitGroup
+	conns   []*grpc.ClientConn
+	turn    atomic.Uint64
+	submits *batch.Group[string, error]
+}
+
+func (r *run) newSender(name string) (*sender, error) {
+	listener, err := net.Listen("tcp", r.config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve the callbacks: %w", err)
+	}
+	s := &sender{
+		name: name, mode: r.config.Mode, queue: r.name, body: r.body, after: r.config.ConfirmAfter,
+		target: listener.Addr().String(), markers: memory.New(), server: grpc.NewServer(),
+	}
+	if r.config.Target != "" {
+		s.target = r.config.Target
+	}
+	s.sdk, err = producer.New(producer.Config{
+		Name: name, Coordinator: strings.Join(r.config.Coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
+		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
+	})
+	if err == nil {
+		err = s.connect(r.config.Coordinators)
+	}
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	s.submits = batch.New(batch.Config{
+		Max: gatherMax, Parallel: gatherParallel, Waiting: most, Timeout: patience,
+	}, s.submitAll)
+	s.sdk.Register(s.server)
+	s.serving.Go(func() { _ = s.server.Serve(listener) }) // it ends with close
+	return s, nil
+}
+
+func (s *sender) connect(coordinators []string) error {
+	for _, address := range coordinators {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+		if err != nil {
+			return fmt.Errorf("%q is not a coordinator's address; write host:port: %w", address, err)
+		}
+		s.conns = append(s.conns, conn)
+	}
+	return nil
+}
+
+// coordinator is the next one in turn.
+func (s *sender) coordinator() pb.MessageHandlerServiceClient {
+	return pb.NewMessageHandlerServiceClient(s.conns[s.turn.Add(1)%uint64(len(s.conns))])
+}
+
+// half stores a half message.
+func (s *sender) half(ctx context.Context, id string) error {
+	state, err := s.sendHalf(ctx, id)
+	if err == nil && state != producer.StatePending {
+		err = fmt.Errorf("%s, which is new, is %v already", id, state)
+	}
+	if err != nil {
+		// Its transaction does not run, and a coordinator that stored it all the same is to hear so.
+		_, failed := s.markers.Put(context.WithoutCancel(ctx), []string{id}, marker.RolledBack)
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+func (s *sender) sendHalf(ctx context.Context, id string) (producer.State, error) {
+	if s.mode == Gathered {
+		return s.sdk.SendHalf(ctx, producer.Message{ID: id, RoutingKey: s.queue, Body: s.body})
+	}
+	response, err := s.coordinator().SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
+		Producer: s.name, CallbackTarget: s.target, ConfirmAfter: durationpb.New(s.after),
+		Message: &pb.Message{Id: id, RoutingKey: s.queue, Body: s.body},
+	})
+	return response.GetState(), err
+}
+
+// commit is the local transaction: nothing but its marker.
+func (s *sender) commit(ctx context.Context, id string) error {
+	_, err := s.markers.Put(ctx, []string{id}, marker.Committed)
+	return err
+}
+
+func (s *sender) rollback(ctx context.Context, id string) error {
+	return s.sdk.Rollback(ctx, id, "")
+}
+
+// submit submits a message and waits until the broker has it.
+func (s *sender) submit(ctx context.Context, id string) error {
+	if s.mode == Gathered {
+		results, err := s.submits.Do(ctx, id)
+		if err != nil {
+			return err
+		}
+		return results[0]
+	}
+	response, err := s.coordinator().Submit(ctx, &pb.SubmitRequest{Producer: s.name, Id: id, Wait: pb.Wait_WAIT_DONE})
+	return judge(response.GetState(), err)
+}
+
+func (s *sender) submitAll(ctx context.Context, ids []string) []error {
+	errs := make([]error, len(ids))
+	response, err := s.coordinator().SubmitAll(ctx, &pb.SubmitAllRequest{Producer: s.name, Ids: ids, Wait: pb.Wait_WAIT_DONE})
+	for i := range errs {
+		switch outcomes := response.GetOutcomes(); {
+		case err != nil:
+			errs[i] = err
+		case i >= len(outcomes):
+			errs[i] = errors.New("the answer leaves a message out")
+		case outcomes[i].GetCode() != 0:
+			errs[i] = status.Error(codes.Code(outcomes[i].GetCode()), outcomes[i].GetError()) //nolint:gosec // codes are small
+		default:
+			errs[i] = judge(outcomes[i].GetState(), nil)
+		}
+	}
+	return errs
+}
+
+func judge(state pb.State, err error) error {
+	if err == nil && state != pb.State_STATE_DONE {
+		err = fmt.Errorf("it ended as %v", state)
+	}
+	return err
+}
+
+// close ends the producer; until then it answers the coordinators.
+func (s *sender) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := s.sdk.Close(ctx)
+	for _, conn := range s.conns {
+		_ = conn.Close()
+	}
+	s.server.Stop()
+	s.serving.Wait()
+	return err
+}
+
+// explain puts what a first try found into words for the one who started the load.
+func explain(err error, target string) error {
+	code := status.Code(err)
+	var failure *producer.Error
+	if errors.As(err, &failure) {
+		code = failure.Code
+	}
+	switch code {
+	case codes.PermissionDenied:
+		return fmt.Errorf("the coordinator does not call back %s, where this load answers: allow it in callbacks.allow, or name an "+
+			"address that is allowed: %w", target, err)
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return fmt.Errorf("no coordinator took a first message: is it running, and does it reach Redis? %w", err)
+	}
+	return fmt.Errorf("a first message was not taken: %w", err)
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/internal/bench/usage"
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+type benchCommand struct {
+	Server   []string      `help:"The coordinators' addresses, separated by commas (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
+	Mode     string        `default:"gathered" enum:"gathered,unary" help:"gathered: the batch RPCs, as the SDK gathers them; unary: one message a call."`
+	Callers  int           `help:"How many messages are under way at once, each begun when another has ended; default: 2000, or 256 with --mode=unary." placeholder:"N"`
+	Rate     int           `help:"How many messages a second become due, however long those before take; times are from when a message was due." placeholder:"N"`
+	For      time.Duration `default:"10s" help:"How long is measured."`
+	Warmup   time.Duration `default:"2s" help:"How long before that nothing is measured."`
+	Producer int           `name:"producers" default:"1" help:"How many producers."`
+	Body     int           `default:"1024" help:"How many bytes a body has."`
+	Silent   float64       `default:"0" help:"The share of messages that commit and say nothing, from 0 to 1."`
+	Rollback float64       `default:"0" help:"The share of messages that roll back, from 0 to 1."`
+	After    time.Duration `name:"confirm-after" default:"1s" help:"When a coordinator is to ask about a silent message."`
+	Queue    string        `default:"quorum" enum:"quorum,classic" help:"The kind of queue that is made for it."`
+	Consume  string        `default:"during" enum:"during,after" help:"Whether the queue is emptied during the load, or after it at no cost to it."`
+	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
+	Target   string        `help:"Where coordinators reach that; default: the address it listens at." placeholder:"HOST:PORT"`
+	Ceilings bool          `help:"Measure what Redis, RabbitMQ and gRPC allow as well, in turn with the coordinators."`
+	Rounds   int           `default:"3" help:"With --ceilings: how often each is measured, for --for each time."`
+	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+
+	kong.Plugins
+	flags *configFlags
+}
+
+func newBenchCommand() benchCommand {
+	flags := newConfigFlags()
+	return benchCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+}
+
+// Help says what --help says below the usage.
+func (c *benchCommand) Help() string {
+	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes a queue of its own, and redis.url,
+which it asks how much memory a message takes. Producers, queue and ids have names of their own, and are taken away in the end
+and on an interrupt. Coordinators must be allowed to call it back: callbacks.allow. Without --rate it takes all that coordinators,
+Redis and RabbitMQ can give, which others who use them will feel; --ceilings puts a load on Redis and RabbitMQ themselves.
+Processor time and memory are told of processes that listen on this machine's loopback. The exit status is 1 when a message
+was lost, or one arrived that had rolled back.`
+}
+
+// errUneven is the end of a load whose books do not balance.
+var errUneven = errors.New("the balance is not even: what was committed and what was delivered differ")
+
+// Run makes the load and prints what it found.
+func (c *benchCommand) Run(ctx context.Context, s *session) error {
+	settings, err := s.load(c.flags.given())
+	if err != nil {
+		return usageError{err}
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	load := c.config(s, settings)
+	s.warn(load)
+	if c.Ceilings {
+		return c.compare(ctx, s, load)
+	}
+	progress := s.progress()
+	load.Progress = func(p bench.Progress) {
+		progress.tell("%s: %d done, %.0f a second, %d delivered, %d failed", p.Stage, p.Done, p.Rate, p.Delivered, p.Failed)
+	}
+	report, err := bench.Run(ctx, load)
+	progress.end()
+	if report.Settings.Name != "" {
+		err = errors.Join(err, s.printDocument(c.Output, report, func() [][]string { return reportRows(report) }))
+	}
+	if err == nil && !report.Balance.Even() {
+		err = errUneven
+	}
+	return err
+}
+
+// config is the load that was asked for.
+func (c *benchCommand) config(s *session, settings config.Config) bench.Config {
+	servers := c.Server
+	if len(servers) == 0 {
+		servers = strings.Split(cmp.Or(s.env("MSGHANDLER_SERVER"), settings.GRPC.Addr), ",")
+	}
+	return bench.Config{
+		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], RedisURL: settings.Redis.URL, Mode: bench.Mode(c.Mode),
+		Producers: c.Producer, Callers: c.Callers, Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback,
+		ConfirmAfter: c.After, Warmup: c.Warmup, Duration: c.For, Classic: c.Queue == "classic",
+		ConsumeAfter: c.Consume == "after", Listen: c.Listen, Target: c.Target,
+		Processes: usage.Find(compare.Producer, map[string][]string{
+			compare.Coordinator: servers, compare.Redis: redisHosts(settings.Redis.URL), compare.RabbitMQ: brokerHosts(settings.AMQP.URLs),
+		}),
+	}
+}
+
+// warn says what is about to happen, and to whom.
+func (s *session) warn(load bench.Config) {
+	how := "as fast as they can"
+	if load.Rate > 0 {
+		how = fmt.Sprintf("with %d messages a second", load.Rate)
+	}
+	fmt.Fprintf(s.Err, "msghandler bench loads %s %s, and the Redis and RabbitMQ behind them; an interrupt ends it and takes "+
+		"away what it made\n", strings.Join(load.Coordinators, ", "), how)
+}
+
+// redisHosts are the addresses in a Redis URL.
+func redisHosts(text string) []string {
+	_, rest, _ := strings.Cut(text, "://")
+	rest = rest[strings.LastIndex(rest, "@")+1:]
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	return strings.Split(rest, ",")
+}
+
+// brokerHosts are the addresses in the URLs of brokers.
+func brokerHosts(urls []string) (hosts []string) {
+	for _, text := range urls {
+		if at, err := url.Parse(text); err == nil {
+			hosts = append(hosts, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "5672")))
+		}
+	}
+	return hosts
+}
+
+// reportRows are a report for people.
+func reportRows(r bench.Report) [][]string {
+	rows := [][]string{
+		{"messages", fmt.Sprintf("%d in %.1f s, %d failed", r.Messages, r.Seconds, r.Failed)},
+		{"throughput", fmt.Sprintf("%.0f messages a second", r.Rate)},
+	}
+	for _, l := range []struct {
+		name string
+		of   *bench.Latency
+	}{
+		{"half message to acknowledgement", r.HalfToAck},
+		{"Submit to acknowledgement", r.SubmitToAck},
+		{"Submit to delivery", r.SubmitToDelivery},
+	} {
+		if l.of != nil {
+			rows = append(rows, []string{l.name, fmt.Sprintf("p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, p99.9 %.1f ms, at most %.1f ms",
+				l.of.P50, l.of.P90, l.of.P99, l.of.P999, l.of.Max)})
+		}
+	}
+	for _, name := range compare.Processes {
+		if us, known := r.CPU[name]; known {
+			rows = append(rows, []string{name, fmt.Sprintf("%.0f µs of CPU a message, %d MiB, at most %d MiB", us,
+				r.Memory[name]>>20, r.MostMemory[name]>>20)})
+		}
+	}
+	if r.RedisBytes > 0 {
+		rows = append(rows, []string{"in Redis", fmt.Sprintf("%.0f bytes a pending message", r.RedisBytes)})
+	}
+	b := r.Balance
+	return append(rows,
+		[]string{"sent", fmt.Sprintf("%d committed (%d in silence), %d rolled back", b.Committed, b.Silent, b.RolledBack)},
+		[]string{"delivered", fmt.Sprintf("%d, and %d copies; lost %d, rolled back all the same %d, of others %d", b.Delivered,
+			b.Copies, b.Lost, b.Ghosts, b.Alien)})
+}
+
+// compare measures everything in turn and prints the table.
+func (c *benchCommand) compare(ctx context.Context, s *session, load bench.Config) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("the ceilings need a second process of this program: %w", err)
+	}
+	progress := s.progress()
+	rows, err := compare.Run(ctx, compare.Config{
+		Load: load, Executable: executable, Rounds: c.Rounds,
+		Progress: func(what string, round int) { progress.tell("round %d of %d: %s", round, c.Rounds, what) },
+	})
+	progress.end()
+	if err != nil {
+		return err
+	}
+	return s.printDocument(c.Output, rows, func() [][]string { return compare.Table(rows) })
+}

@@ -1,0 +1,122 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// TestABenchOfARealCoordinator runs both modes, an open loop with silence and rollbacks, and an interrupt.
+func TestABenchOfARealCoordinator(t *testing.T) {
+	t.Parallel()
+	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
+	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
+	addr, stop := serve(t, where...)
+	defer stop()
+	common := append([]string{"bench", "--server=" + addr, "--output=json", "--warmup=100ms", "--callers=20"}, where...)
+	for name, args := range map[string][]string{
+		"gathered": {"--for=500ms"},
+		"unary":    {"--for=500ms", "--mode=unary", "--queue=classic", "--consume=after", "--producers=2"},
+		"offered":  {"--for=1s", "--rate=200", "--silent=0.1", "--rollback=0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result := run(nil, append(common, args...)...)
+			var report bench.Report
+			if err := json.Unmarshal([]byte(result.out), &report); err != nil || result.status != 0 {
+				t.Fatalf("status %d, %v: %s%s", result.status, err, result.out, result.err)
+			}
+			b := report.Balance
+			if report.Messages == 0 || report.Failed > 0 || !b.Even() || b.Copies > 0 || b.Delivered != b.Committed {
+				t.Errorf("got %s", result.out)
+			}
+			if name == "offered" && (b.Silent < 10 || b.RolledBack < 20 || report.Messages < 150 || report.Messages > 250) {
+				t.Errorf("shares or rate are wrong: %s", result.out)
+			}
+			if report.SubmitToAck == nil || report.SubmitToAck.P50 <= 0 || report.HalfToAck.P50 < report.SubmitToAck.P50 {
+				t.Errorf("times are wrong: %s", result.out)
+			}
+			if bytes := report.RedisBytes; bytes < 1024 || bytes > 4096 {
+				t.Errorf("a pending message of 1 KiB is said to take %.0f bytes in Redis", bytes)
+			}
+			for _, process := range []string{"coordinator", "Redis", "RabbitMQ", "producer"} {
+				if report.CPU[process] <= 0 || report.Memory[process] == 0 {
+					t.Errorf("nothing is told of %s: %s", process, result.out)
+				}
+			}
+			nothingIsLeft(t, addr, rabbit, report)
+		})
+	}
+}
+
+// nothingIsLeft fails when a run has left its queue or a message.
+func nothingIsLeft(t *testing.T, addr string, rabbit *servers.Vhost, report bench.Report) {
+	t.Helper()
+	connection, err := amqp.Dial(rabbit.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	channel, err := connection.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channel.QueueDeclarePassive(report.Settings.Name, true, false, false, false, nil); err == nil {
+		t.Errorf("the queue %s is still there", report.Settings.Name)
+	}
+	for _, state := range []string{"pending", "sendable", "abandoned", "dead"} {
+		left := run(nil, "list", "--server="+addr, "--state="+state, "--producer="+report.Settings.Name+".0", "--output=json")
+		if left.status != 0 || strings.Contains(left.out, `"id"`) {
+			t.Errorf("%s is left: %s%s", state, left.out, left.err)
+		}
+	}
+}
+
+func TestAnInterruptedBenchTellsWhatItHasAndCleansUp(t *testing.T) {
+	t.Parallel()
+	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
+	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
+	addr, stop := serve(t, where...)
+	defer stop()
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, log := &output{}, &output{}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Process{
+			Args: append([]string{
+				"bench", "--server=" + addr, "--output=json", "--warmup=10ms", "--for=1h", "--callers=20", "--silent=0.2",
+			}, where...),
+			In: strings.NewReader(""), Out: out, Err: log,
+		})
+	}()
+	if done := run(nil, "tail", "--server="+addr, "--state=done", "--limit=50"); done.status != 0 {
+		t.Fatal(done.err)
+	}
+	interrupt()
+	if status := <-ended; status != 0 {
+		t.Fatalf("status %d: %s", status, log.String())
+	}
+	var report bench.Report
+	if err := json.Unmarshal([]byte(out.String()), &report); err != nil || !report.Balance.Even() || report.Balance.Silent == 0 {
+		t.Fatalf("got %s, %v", out.String(), err)
+	}
+	nothingIsLeft(t, addr, rabbit, report)
+}
+
+func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
+	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
+	addr, stop := serve(t, append(where, "--callbacks.allow=*.orders.svc:9000")...)
+	defer stop()
+	run(nil, append([]string{"bench", "--server=" + addr}, where...)...).want(t, 1, "", "allow it in callbacks.allow")
+	run(nil, append([]string{"bench", "--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator took")
+	run(nil, append([]string{"bench", "--server=" + addr, "--silent=0.9", "--rollback=0.2"}, where...)...).
+		want(t, 1, "", "from 0 to 1 together")
+}
