@@ -148,7 +148,7 @@ func (s *store) moveAll(names []halfmsg.Name, event halfmsg.Event) []halfmsg.Res
 	return all
 }
 
-func (s *store) Retry(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+func (s *store) Retry(_ context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
 	s.enter("Retry", len(names))
 	defer s.mu.Unlock()
 	return s.moveAll(names, halfmsg.EventRetry)

@@ -7,6 +7,8 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT   parts of key names
+--     SUBMITTED, TAKENOVER, NOBODY  what a timeline calls these
+--     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER = 0, 10, 20, 30, 40, 50
@@ -179,17 +181,81 @@ local function look(who, generation, count)
   end
 end
 
--- take claims a message in state s for a token. Its own lease, when it still has one, tells that an owner died or lost it:
--- a copy may be out then, which is counted where counts says so.
-local function take(g, id, s, due, token, lease, counts)
+-- instance is whose token it is.
+local function instance(token)
+  return string.match(token, '^(.*)/') or token
+end
+
+-- brief brings a cause onto one line and cuts it, but not within a character of UTF-8.
+local function brief(cause)
+  cause = string.gsub(cause, '[%s%c]+', ' ')
+  local cut = math.min(#cause, MAXCAUSE)
+  while cut > 0 and cut < #cause and string.find(cause, '^[\128-\191]', cut + 1) do
+    cut = cut - 1
+  end
+  return string.sub(cause, 1, cut)
+end
+
+local HAPPENING = '^(%d+) (%d+) (%d+) (%S+) (.*)$'
+local function happening(first, last, times, what, rest)
+  return string.format('%.0f %.0f %.0f %s %s', tonumber(first), tonumber(last), times, what, rest)
+end
+
+-- shrink takes one line off a timeline that is too long: the oldest that a newer one of its kind has goes into that one;
+-- where all are different, the oldest goes.
+local function shrink(lines)
+  local seen, old, into = {}, #lines, nil
+  for i, text in ipairs(lines) do
+    local _, _, _, what = string.match(text, HAPPENING)
+    if what and seen[what] then
+      old, into = i, seen[what]
+    end
+    seen[what or ''] = i
+  end
+  if into then
+    local first, _, times = string.match(lines[old], HAPPENING)
+    local _, last, more, what, rest = string.match(lines[into], HAPPENING)
+    lines[into] = happening(first, last, times + more, what, rest)
+  end
+  table.remove(lines, old)
+end
+
+-- told gives a message's timeline with one more happening: the newest first, a line each, FIRST LAST TIMES WHAT BY CAUSE.
+-- What is like the newest becomes one with it. Lines that are none of ours do no harm.
+local function told(g, id, what, by, cause)
+  by = string.gsub(by, '[%s%c]+', '')
+  local rest = (by == '' and NOBODY or by) .. ' ' .. brief(cause)
+  local lines = {''}
+  for text in string.gmatch(call('HGET', g.notes .. id, 'events') or '', '[^\n]+') do
+    lines[#lines + 1] = text
+  end
+  local since, _, times, before, why = string.match(lines[2] or '', HAPPENING)
+  if before == what and string.match(why, ' .*$') == string.match(rest, ' .*$') then
+    table.remove(lines, 2)
+    lines[1] = happening(since, now, times + 1, what, rest)
+  else
+    lines[1] = happening(now, now, 1, what, rest)
+  end
+  while #lines > MAXHAPPENINGS do
+    shrink(lines)
+  end
+  return table.concat(lines, '\n')
+end
+
+-- take claims a message in state s for a token. The owner that its leases still name has died or lost it: that is told, and
+-- of a message that was to be published a copy may be out, which is counted.
+local function take(g, id, s, due, token, lease, owner)
   local record = call('GET', g.record .. id)
   if not record or ended(string.match(record, '^%S+')) then
     drop(g, s, id) -- nothing to work on: what a half-finished move left behind
     return nil
   end
   local notes = g.notes .. id
-  if counts and call('HEXISTS', g.leases, id) == 1 then
-    call('HINCRBY', notes, 'copies', 1)
+  if owner then
+    if s == COMMITTED then
+      call('HINCRBY', notes, 'copies', 1)
+    end
+    call('HSET', notes, 'events', told(g, id, TAKENOVER, instance(token), 'the lease of ' .. instance(owner) .. ' ended'))
   end
   if suspect > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspect then
     call('HSETNX', notes, 'copies', 1)
