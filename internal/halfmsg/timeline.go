@@ -155,10 +155,10 @@ var meanings = map[string]string{
 	Failed:                    "failed",
 }
 
-// Meaning says in words what happened.
-func (h *Happening) Meaning() string {
-	if words, known := meanings[h.What]; known {
+// Meaning says in words what happened, of a Happening's What.
+func Meaning(what string) string {
+	if words, known := meanings[what]; known {
 		return words
 	}
-	return h.What
+	return what
 }

@@ -19,7 +19,7 @@ const nobody = "-"
 // readTimeline reads what the scripts wrote. Lines that are none of theirs are left out.
 func readTimeline(text string) halfmsg.Timeline {
 	var timeline halfmsg.Timeline
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(strings.ToValidUTF8(text, "?"), "\n") {
 		if h, ok := readHappening(line); ok {
 			timeline = append(timeline, h)
 		}
