@@ -70,6 +70,7 @@ func story(s *suite) {
 	s.settle(resend(), halfmsg.EventRefused, because("NO_ROUTE"))
 	s.settle(resend(), halfmsg.EventUnsure, because("connection lost"))
 	s.settle(resend(), halfmsg.EventExhausted, because("NOT_FOUND"))
+	s.tick()
 	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "console, 10.0.0.1:99", "the exchange is back")[0]; r.Err != nil {
 		s.Fatal(r.Err)
 	}

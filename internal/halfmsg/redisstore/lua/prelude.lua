@@ -186,19 +186,22 @@ local function instance(token)
   return string.match(token, '^(.*)/') or token
 end
 
--- brief brings a cause onto one line and cuts it, but not within a character of UTF-8.
+-- brief brings a cause onto one line and cuts it, but not within a character of UTF-8. Messages of a batch share causes.
+local briefs = {}
 local function brief(cause)
-  cause = string.gsub(cause, '[%s%c]+', ' ')
-  local cut = math.min(#cause, MAXCAUSE)
-  while cut > 0 and cut < #cause and string.find(cause, '^[\128-\191]', cut + 1) do
-    cut = cut - 1
+  if not briefs[cause] then
+    local text = string.gsub(cause, '[%s%c]+', ' ')
+    local cut = math.min(#text, MAXCAUSE)
+    while cut > 0 and cut < #text and string.find(text, '^[\128-\191]', cut + 1) do
+      cut = cut - 1
+    end
+    briefs[cause] = string.sub(text, 1, cut)
   end
-  return string.sub(cause, 1, cut)
+  return briefs[cause]
 end
 
-local HAPPENING = '^(%d+) (%d+) (%d+) (%S+) (.*)$'
-local function happening(first, last, times, what, rest)
-  return string.format('%.0f %.0f %.0f %s %s', tonumber(first), tonumber(last), times, what, rest)
+local function happening(first, last, times, rest)
+  return string.format('%.0f %.0f %.0f %s', tonumber(first), tonumber(last), times, rest)
 end
 
 -- shrink takes one line off a timeline that is too long: the oldest that a newer one of its kind has goes into that one;
@@ -206,16 +209,16 @@ end
 local function shrink(lines)
   local seen, old, into = {}, #lines, nil
   for i, text in ipairs(lines) do
-    local _, _, _, what = string.match(text, HAPPENING)
-    if what and seen[what] then
+    local what = string.match(text, '^%d+ %d+ %d+ (%S+)') or ''
+    if what ~= '' and seen[what] then
       old, into = i, seen[what]
     end
-    seen[what or ''] = i
+    seen[what] = i
   end
   if into then
-    local first, _, times = string.match(lines[old], HAPPENING)
-    local _, last, more, what, rest = string.match(lines[into], HAPPENING)
-    lines[into] = happening(first, last, times + more, what, rest)
+    local first, times = string.match(lines[old], '^(%d+) %d+ (%d+)')
+    local last, more, rest = string.match(lines[into], '^%d+ (%d+) (%d+) (.*)')
+    lines[into] = happening(first, last, times + more, rest)
   end
   table.remove(lines, old)
 end
@@ -223,18 +226,17 @@ end
 -- told gives a message's timeline with one more happening: the newest first, a line each, FIRST LAST TIMES WHAT BY CAUSE.
 -- What is like the newest becomes one with it. Lines that are none of ours do no harm.
 local function told(g, id, what, by, cause)
-  by = string.gsub(by, '[%s%c]+', '')
-  local rest = (by == '' and NOBODY or by) .. ' ' .. brief(cause)
-  local lines = {''}
-  for text in string.gmatch(call('HGET', g.notes .. id, 'events') or '', '[^\n]+') do
-    lines[#lines + 1] = text
+  by, cause = string.gsub(by, '[%s%c]+', ''), brief(cause)
+  local rest = what .. ' ' .. (by == '' and NOBODY or by) .. ' ' .. cause
+  local text = call('HGET', g.notes .. id, 'events') or ''
+  local first, times, before, why = string.match(text, '^(%d+) %d+ (%d+) (%S+) %S+ ()')
+  local stop = string.find(text, '\n', 1, true) or #text + 1
+  if before == what and string.sub(text, why, stop - 1) == cause then
+    return happening(first, now, times + 1, rest) .. string.sub(text, stop)
   end
-  local since, _, times, before, why = string.match(lines[2] or '', HAPPENING)
-  if before == what and string.match(why, ' .*$') == string.match(rest, ' .*$') then
-    table.remove(lines, 2)
-    lines[1] = happening(since, now, times + 1, what, rest)
-  else
-    lines[1] = happening(now, now, 1, what, rest)
+  local lines = {happening(now, now, 1, rest)}
+  for line in string.gmatch(text, '[^\n]+') do
+    lines[#lines + 1] = line
   end
   while #lines > MAXHAPPENINGS do
     shrink(lines)
