@@ -280,11 +280,32 @@ header tenant      a [2Jb
 body               12 bytes
 {"total":12}
 `, "")
+	at := time.Now().Add(-2 * time.Hour)
+	c.records[3].Events = []*msghandlerv1.Event{
+		{Name: "send", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
+		{
+			Name: "unreachable", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70, By: "host-1",
+			Cause: "a\x1b[2Jb",
+		},
+		{Name: "yet unknown", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
+	}
+	when := at.UTC().Format("2006-01-02 15:04:05.000")
+	run(env, "show", "stock/7").want(t, 0, `body               12 bytes
+
+TIME (UTC)                LAST      TIMES   WHAT HAPPENED                                BY       CAUSE
+`+when+`   2h ago    1       stored                                                `+`
+`+when+`   60m ago   70      not answered: the producer is out of reach   host-1   a [2Jb
+`+when+`   2h ago    1       yet unknown                                           `+`
+
+{"total":12}
+`, "")
 }
 
 func TestJSONForPrograms(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
+	c.add(msghandlerv1.State_STATE_PENDING, "stock", "8")
+	c.records[4].Events = make([]*msghandlerv1.Event, 2)
 	tests := map[string]struct {
 		args []string
 		want map[string]any
@@ -292,9 +313,9 @@ func TestJSONForPrograms(t *testing.T) {
 		"stats": {[]string{"stats"}, map[string]any{"states": 2}},
 		"list":  {[]string{"list", "--state=dead"}, map[string]any{"messages": 3}},
 		"empty": {[]string{"list", "--state=sendable"}, map[string]any{"messages": 0}},
-		"show": {[]string{"show", "stock/7"}, map[string]any{
-			"producer": "stock", "id": "7", "state": "pending", "body": `{"total":12}`, "publish_attempts": 4.0,
-			"routing_key": "order.paid",
+		"show": {[]string{"show", "stock/8"}, map[string]any{
+			"producer": "stock", "id": "8", "state": "pending", "body": `{"total":12}`, "publish_attempts": 4.0,
+			"routing_key": "order.paid", "events": 2,
 		}},
 		"retry":   {[]string{"retry", "orders/1001"}, map[string]any{"retried": 1.0, "more": false}},
 		"discard": {[]string{"discard", "orders/1001", "orders/1002"}, map[string]any{"discarded": 2.0}},

@@ -119,7 +119,11 @@ func (c *showCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	m := response.GetRecord()
-	if err := s.printDocument(c.Output, newRecord(m), func() [][]string { return describe(m, time.Now()) }); err != nil {
+	rows := func() [][]string {
+		now := time.Now()
+		return append(describe(m, now), timelineRows(m.GetEvents(), now)...)
+	}
+	if err := s.printDocument(c.Output, newRecord(m), rows); err != nil {
 		return err
 	}
 	return s.printBody(c.Output, m.GetMessage().GetBody())

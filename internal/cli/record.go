@@ -37,6 +37,7 @@ type record struct {
 	LastError       string            `json:"last_error,omitempty"`
 	LeaseOwner      string            `json:"lease_owner,omitempty"`
 	LeaseUntil      *time.Time        `json:"lease_until,omitempty"`
+	Events          []event           `json:"events,omitempty"`
 	// Body is the body when it is text, BodyBase64 when it is not.
 	Body       string `json:"body,omitempty"`
 	BodyBase64 string `json:"body_base64,omitempty"`
@@ -52,6 +53,7 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
 		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+		Events: newEvents(r.GetEvents()),
 	}
 	if d := m.GetDelay().AsDuration(); d > 0 {
 		out.Delay = d.String()

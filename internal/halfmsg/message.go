@@ -110,9 +110,15 @@ type Record struct {
 	ConfirmAttempts int
 	PublishAttempts int
 	DeleteAttempts  int
-	LastError       string
-	LeaseOwner      string
-	LeaseUntil      time.Time
+	// LastError is what went wrong last, and ErrorAt when it was written down.
+	LastError  string
+	ErrorAt    time.Time
+	LeaseOwner string
+	LeaseUntil time.Time
+	// SendableAt is when its verdict was stored; zero while it is PENDING, and of an ACKNOWLEDGED one.
+	SendableAt time.Time
+	// Timeline is what the store keeps of what happened to it; only Get tells it. Story has all of it.
+	Timeline Timeline
 }
 
 // MaxCause is how many characters of a cause a store keeps.

@@ -92,7 +92,7 @@ type Settlement struct {
 
 // Inspector is the store as operators use it.
 type Inspector interface {
-	// Get returns one message, or ErrNotFound.
+	// Get returns one message with its timeline, or ErrNotFound.
 	Get(ctx context.Context, name Name) (Record, error)
 	// List returns a page of the messages in one state, oldest first, bodies left out. A message that stands in that
 	// state from the first page to the last is on at least one of them, whatever happens to the others.
@@ -100,8 +100,9 @@ type Inspector interface {
 	// Stats counts the messages of each state that Kept lists, in the order of State.
 	Stats(ctx context.Context) ([]Stat, error)
 	// Retry makes messages due now with their attempts back at zero: ABANDONED becomes PENDING, DEAD becomes SENDABLE,
-	// PENDING, SENDABLE and ACKNOWLEDGED stay what they are. Final ones get ErrIllegal.
-	Retry(ctx context.Context, names []Name) []Result
+	// PENDING, SENDABLE and ACKNOWLEDGED stay what they are. Final ones get ErrIllegal. Who asked for it, and why, goes on
+	// their timelines.
+	Retry(ctx context.Context, names []Name, by, reason string) []Result
 	// Discard removes PENDING, ABANDONED and DEAD messages without a trace; others get ErrIllegal. Only those that stand
 	// in the state from are removed; None is any of the three. Whoever discards what he saw ABANDONED must not remove
 	// what a late Submit has made PENDING since.

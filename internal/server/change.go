@@ -61,9 +61,9 @@ type changed struct {
 func (s *operators) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	c := change{
-		Server: s.Server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried",
-		do: s.config.Inspector.Retry,
+	c := change{Server: s.Server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried"}
+	c.do = func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
+		return s.config.Inspector.Retry(ctx, names, asker(ctx), c.reason)
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
@@ -287,11 +287,15 @@ func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []h
 
 // log tells who changed what, and why. Every name is told: of a message that was discarded nothing else remains.
 func (c *change) log(ctx context.Context, names []string) {
-	who := "unknown"
-	if p, ok := peer.FromContext(ctx); ok {
-		who = p.Addr.String()
-	}
 	for part := range slices.Chunk(names, namesPerLine) {
-		c.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", who, "reason", c.reason, "names", part)
+		c.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
 	}
+}
+
+// asker is where a call comes from.
+func asker(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return "unknown"
 }

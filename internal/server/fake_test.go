@@ -148,10 +148,18 @@ func (s *store) moveAll(names []halfmsg.Name, event halfmsg.Event) []halfmsg.Res
 	return all
 }
 
-func (s *store) Retry(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
+func (s *store) Retry(_ context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
 	s.enter("Retry", len(names))
 	defer s.mu.Unlock()
-	return s.moveAll(names, halfmsg.EventRetry)
+	all := s.moveAll(names, halfmsg.EventRetry)
+	for i, name := range names {
+		if record, known := s.records[name]; known && all[i].Err == nil {
+			at := time.Unix(2e9, 0)
+			record.Timeline = record.Timeline.Add(halfmsg.Happening{What: "retry", First: at, Last: at, Times: 1, By: by, Cause: reason})
+			s.records[name] = record
+		}
+	}
+	return all
 }
 
 func (s *store) Discard(_ context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {

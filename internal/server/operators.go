@@ -50,7 +50,9 @@ func (s *operators) GetMessage(
 	if err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}
-	return &msghandlerv1.GetMessageResponse{Record: recordOf(&record)}, nil
+	answer := recordOf(&record)
+	answer.Events = eventsOf(&record)
+	return &msghandlerv1.GetMessageResponse{Record: answer}, nil
 }
 
 // ListMessages implements AdminService.
@@ -175,6 +177,16 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
 		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError), LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
 	}
+}
+
+// eventsOf tells the story of a message.
+func eventsOf(r *halfmsg.Record) (events []*msghandlerv1.Event) {
+	for _, h := range r.Story() {
+		events = append(events, &msghandlerv1.Event{
+			Name: h.What, FirstTime: moment(h.First), LastTime: moment(h.Last), Count: count32(h.Times), By: cut(h.By), Cause: cut(h.Cause),
+		})
+	}
+	return events
 }
 
 // moment is unset for the zero time.

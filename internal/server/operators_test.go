@@ -58,6 +58,36 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 }
 
+func TestAnOperatorSeesWhatHappened(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Dead)
+	name := &msghandlerv1.MessageName{Producer: "orders", Id: "1"}
+	_, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+		Names: []*msghandlerv1.MessageName{name}, Reason: "the exchange is back",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := h.operators.GetMessage(t.Context(), &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := answer.GetRecord().GetEvents()
+	if len(events) != 2 || events[0].GetName() != "send" || !events[0].GetFirstTime().AsTime().Equal(time.Unix(1e9, 0)) {
+		t.Fatalf("it tells %v", events)
+	}
+	retry := events[1]
+	if retry.GetName() != "retry" || retry.GetCause() != "the exchange is back" || retry.GetBy() == "" || retry.GetCount() != 1 ||
+		!retry.GetLastTime().AsTime().Equal(time.Unix(2e9, 0)) {
+		t.Errorf("of the retry it tells %v", retry)
+	}
+	page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE})
+	if err != nil || len(page.GetRecords()) != 1 || page.GetRecords()[0].GetEvents() != nil {
+		t.Errorf("a list tells %v, %v", page, err)
+	}
+}
+
 func TestAListingIsPaged(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -109,6 +109,7 @@ func TestHostileContentIsText(t *testing.T) {
 		s.records = append(s.records, &msghandlerv1.MessageRecord{
 			Producer: hostile, State: msghandlerv1.State_STATE_DEAD, CreateTime: now, UpdateTime: now, DueTime: now,
 			CallbackTarget: hostile, LastError: hostile, LeaseOwner: hostile, LeaseUntil: now,
+			Events: []*msghandlerv1.Event{{Name: hostile, FirstTime: now, LastTime: now, Count: 2, By: hostile, Cause: hostile}},
 			Message: &msghandlerv1.Message{
 				Id: fmt.Sprint(hostile, i), Exchange: hostile, RoutingKey: hostile, ContentType: hostile, Body: body,
 				Headers: map[string]string{hostile: hostile},
@@ -131,6 +132,9 @@ func TestHostileContentIsText(t *testing.T) {
 		b.open("/messages?state=dead")
 		b.click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
 		harmless("message " + fmt.Sprint(i))
+		if text := js[string](b, `document.querySelector(".timeline").innerText`); strings.Count(text, "<script>window.hacked=1</script>") != 3 {
+			t.Errorf("the timeline shows\n%s", text)
+		}
 		b.shows([]string{"onerror=", "00000000  00 01 02 ff 3c 73 63", `"a": "</script>`, "Empty", "cut at 4 KiB"}[i])
 	}
 	b.open("/messages?state=dead")
@@ -193,12 +197,14 @@ func busy() *scene {
 	s.board.Published("orders", halfmsg.Acked, 1_482_113)
 	s.board.Published("stock", halfmsg.Acked, 98_420)
 	s.board.Published("invoices", halfmsg.Refused, 936)
-	s.board.Failed("invoices", fmt.Errorf("NOT_FOUND - no exchange 'invoices' in vhost '/'"))
+	s.board.Failed("invoices", fmt.Errorf("%s", noExchange))
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}
 	return s
 }
+
+const noExchange = "NOT_FOUND - no exchange 'invoices' in vhost '/'"
 
 func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
 	body, _ := json.Marshal(map[string]any{
@@ -208,8 +214,28 @@ func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
 	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
 	return &msghandlerv1.MessageRecord{
 		Producer: "orders", State: msghandlerv1.State_STATE_DEAD, CreateTime: at(17*time.Minute - time.Duration(i)*7*time.Second),
-		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000", PublishAttempts: 4,
-		LastError: "NOT_FOUND - no exchange 'invoices' in vhost '/'",
+		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000", ConfirmAttempts: 2, PublishAttempts: 4,
+		LastError: noExchange,
+		Events: []*msghandlerv1.Event{
+			{Name: "send", FirstTime: at(17 * time.Minute), LastTime: at(17 * time.Minute), Count: 1},
+			{
+				Name: "unknown", FirstTime: at(17*time.Minute - 6*time.Second), LastTime: at(17*time.Minute - 12*time.Second), Count: 2,
+				By: "shop-coordinator-1", Cause: "the producer answered UNKNOWN",
+			},
+			{
+				Name: "taken_over", FirstTime: at(16*time.Minute - 8*time.Second), LastTime: at(16*time.Minute - 8*time.Second), Count: 1,
+				By: "shop-coordinator-0", Cause: "the lease of shop-coordinator-1 ended",
+			},
+			{Name: "committed", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(16*time.Minute - 9*time.Second), Count: 1},
+			{
+				Name: "refused", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(15*time.Minute - 14*time.Second), Count: 3,
+				By: "shop-coordinator-0", Cause: noExchange,
+			},
+			{
+				Name: "exhausted", FirstTime: at(14 * time.Minute), LastTime: at(14 * time.Minute), Count: 1, By: "shop-coordinator-0",
+				Cause: noExchange,
+			},
+		},
 		Message: &msghandlerv1.Message{
 			Id: fmt.Sprintf("2026-%06d", 481100+i), Exchange: "invoices", RoutingKey: "invoice.due", ContentType: "application/json",
 			Body: body, Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "nordic"},

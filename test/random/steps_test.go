@@ -133,7 +133,7 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 			w.model.asked(name, halfmsg.EventRollback, n.store.Rollback(ctx, names)[0])
 		}
 	case "retry":
-		w.model.asked(name, halfmsg.EventRetry, n.store.Retry(ctx, names)[0])
+		w.model.asked(name, halfmsg.EventRetry, n.store.Retry(ctx, names, "", "")[0])
 	case "discard":
 		if c%3 > 0 {
 			return // what is discarded cannot go wrong any more

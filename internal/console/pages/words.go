@@ -15,7 +15,19 @@ import (
 // words are the functions of the templates.
 var words = template.FuncMap{
 	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": plain, "state": stateName, "rate": rate, "address": address, "exchange": exchangeName, "time": timeOf,
-	"verdict": verdict,
+	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
+}
+
+// tone is how bad a happening is, as the style sheet calls it.
+func tone(what string) string {
+	switch what {
+	case halfmsg.EventGivenUp.String(), halfmsg.EventRefused.String(), halfmsg.EventExhausted.String(), halfmsg.Failed:
+		return "bad"
+	case halfmsg.EventUnknown.String(), halfmsg.EventUnreachable.String(), halfmsg.EventUnsure.String(),
+		halfmsg.EventReleased.String(), halfmsg.EventMarkerKept.String(), halfmsg.TakenOver:
+		return "warn"
+	}
+	return "good"
 }
 
 // count writes a number with its thousands apart.

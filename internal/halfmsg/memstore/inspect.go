@@ -45,7 +45,8 @@ func (e *entry) record() halfmsg.Record {
 	r := halfmsg.Record{
 		Message: e.Message, State: e.State, CreatedAt: e.CreatedAt, UpdatedAt: e.updated, DueAt: e.due,
 		ConfirmAttempts: e.ConfirmAttempts, PublishAttempts: e.PublishAttempts, DeleteAttempts: e.DeleteAttempts,
-		LastError: e.cause, LeaseOwner: string(e.Token),
+		LastError: e.cause, ErrorAt: e.failed, LeaseOwner: string(e.Token), SendableAt: e.SendableAt,
+		Timeline: slices.Clone(e.timeline),
 	}
 	if e.Token != "" {
 		r.LeaseUntil = e.due
@@ -102,7 +103,7 @@ func (s *Store) List(_ context.Context, query halfmsg.Query) (page halfmsg.Page,
 		after = e.place()
 		page.Looked++
 		if r := e.record(); query.Matches(&r) {
-			r.Body = nil
+			r.Body, r.Timeline = nil, nil
 			page.Records = append(page.Records, r)
 		}
 	}

@@ -36,8 +36,10 @@ type entry struct {
 	// ends is when the trace of a finished message is forgotten.
 	ends time.Time
 	// hurry says that somebody submitted or retried it while its owner was busy.
-	hurry bool
-	cause string
+	hurry    bool
+	cause    string
+	failed   time.Time // when the cause was written down
+	timeline halfmsg.Timeline
 }
 
 // New returns an empty store.
@@ -133,12 +135,16 @@ func (s *Store) submit(name halfmsg.Name, lease time.Duration) (answer halfmsg.S
 	case s.held(e):
 		e.hurry = true
 	default:
-		if e.State != to {
+		woken := e.State != to
+		if woken {
 			e.again()
 			e.State, e.updated = to, s.now()
 		}
 		claim := s.claim(e, lease)
 		answer.Claim = &claim
+		if woken {
+			s.tell(e, halfmsg.EventSubmit.String(), string(claim.Token), "")
+		}
 	}
 	answer.State = e.State
 	return answer
@@ -228,10 +234,20 @@ func (s *Store) claimable(state halfmsg.State) []*entry {
 }
 
 func (s *Store) claim(e *entry, lease time.Duration) halfmsg.Claim {
-	if e.Token != "" && e.State == halfmsg.Sendable {
+	lost := e.Token
+	if lost != "" && e.State == halfmsg.Sendable {
 		e.Copies++ // the owner whose lease ended may have sent one
 	}
 	s.claims++
 	e.Token, e.due, e.hurry = halfmsg.Token(fmt.Sprintf("claim-%d", s.claims)), s.now().Add(lease), false
+	if lost != "" {
+		s.tell(e, halfmsg.TakenOver, string(e.Token), fmt.Sprintf("the lease of %s ended", lost))
+	}
 	return e.Claim
+}
+
+// tell puts what happens now on a message's timeline.
+func (s *Store) tell(e *entry, what, by, cause string) {
+	now := s.now()
+	e.timeline = e.timeline.Add(halfmsg.Happening{What: what, First: now, Last: now, Times: 1, By: by, Cause: cause})
 }

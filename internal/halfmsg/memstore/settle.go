@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -83,11 +84,14 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 	if to == halfmsg.Sendable && e.State != to {
 		e.SendableAt = now
 	}
+	if w.Event.Told() && (w.Event != halfmsg.EventReleased || w.Cause != "") {
+		s.tell(e, w.Event.String(), string(w.Token), w.Cause)
+	}
 	if w.Cause != "" {
-		e.cause = shorten(w.Cause)
+		e.cause, e.failed = shorten(w.Cause), now
 	}
 	if to == halfmsg.Acknowledged && e.State != to {
-		e.Message = halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}
+		e.strip()
 	}
 	e.State, e.updated, e.due = to, now, now.Add(w.After)
 	if w.Hold > 0 {
@@ -95,6 +99,14 @@ func (s *Store) move(e *entry, to halfmsg.State, w halfmsg.Settlement) {
 	} else {
 		e.Token = ""
 	}
+}
+
+// strip leaves what it takes to delete a message's marker.
+func (e *entry) strip() {
+	e.Claim = halfmsg.Claim{
+		Message: halfmsg.Message{Name: e.Name, CallbackTarget: e.CallbackTarget}, Token: e.Token, CreatedAt: e.CreatedAt,
+	}
+	e.cause, e.failed, e.timeline = "", time.Time{}, nil
 }
 
 func (e *entry) count(event halfmsg.Event) {
@@ -119,33 +131,40 @@ func shorten(cause string) string {
 
 // Rollback implements halfmsg.Intake.
 func (s *Store) Rollback(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
-	return s.bring(halfmsg.EventRollback, names, halfmsg.None)
+	return s.bring(names, func(e *entry) halfmsg.Result { return s.bringOne(e, halfmsg.EventRollback) })
 }
 
 // Retry implements halfmsg.Inspector.
-func (s *Store) Retry(_ context.Context, names []halfmsg.Name) []halfmsg.Result {
-	return s.bring(halfmsg.EventRetry, names, halfmsg.None)
+func (s *Store) Retry(_ context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
+	return s.bring(names, func(e *entry) halfmsg.Result {
+		result := s.bringOne(e, halfmsg.EventRetry)
+		if result.Err == nil {
+			s.tell(e, halfmsg.EventRetry.String(), by, reason)
+		}
+		return result
+	})
 }
 
 // Discard implements halfmsg.Inspector.
 func (s *Store) Discard(_ context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
-	return s.bring(halfmsg.EventDiscard, names, from)
+	return s.bring(names, func(e *entry) halfmsg.Result {
+		if from != halfmsg.None && e.State != from {
+			return halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
+		}
+		return s.bringOne(e, halfmsg.EventDiscard)
+	})
 }
 
-// bring makes a move that needs no lease, of messages in one state where from names it.
-func (s *Store) bring(event halfmsg.Event, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+// bring makes a move that needs no lease for each of the messages that are there.
+func (s *Store) bring(names []halfmsg.Name, move func(*entry) halfmsg.Result) []halfmsg.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	results := make([]halfmsg.Result, len(names))
 	for i, name := range names {
-		e := s.find(name)
-		switch {
-		case e == nil:
+		if e := s.find(name); e != nil {
+			results[i] = move(e)
+		} else {
 			results[i].Err = halfmsg.ErrNotFound
-		case from != halfmsg.None && e.State != from:
-			results[i] = halfmsg.Result{State: e.State, Err: halfmsg.ErrIllegal}
-		default:
-			results[i] = s.bringOne(e, event)
 		}
 	}
 	return results

@@ -51,7 +51,7 @@ func BenchmarkCycle(b *testing.B) {
 }
 
 // finish takes messages from Submit to the broker's acknowledgement.
-func finish(b *testing.B, store *redisstore.Store, names []halfmsg.Name) {
+func finish(b testing.TB, store *redisstore.Store, names []halfmsg.Name) {
 	settlements := make([]halfmsg.Settlement, 0, len(names))
 	for _, submitted := range store.Submit(b.Context(), names, time.Minute) {
 		settlements = append(settlements, halfmsg.Settlement{

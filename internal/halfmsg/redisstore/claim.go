@@ -286,16 +286,12 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	if chosen == 0 {
 		return nil, true, nil
 	}
-	counts := "0"
-	if want.state == halfmsg.Sendable {
-		counts = "1" // only a sendable message may have been published by an owner that is gone
-	}
 	calls := make([]*call, 0, len(perShard))
 	for shard, pairs := range perShard {
-		c := newCall(s.scripts.claim, s.keys.shards[shard], 8+len(pairs))
+		c := newCall(s.scripts.claim, s.keys.shards[shard], 7+len(pairs))
 		c.messages = inAll(pairs)
 		c.args = append(c.args, s.seen(shard)...)
-		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(perShard), counts)
+		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(perShard))
 		c.args = append(c.args, pairs...)
 		calls = append(calls, c)
 	}

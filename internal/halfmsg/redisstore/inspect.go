@@ -83,12 +83,25 @@ func readNotes(fields []any, record *halfmsg.Record) {
 			record.DeleteAttempts = int(number(fields[i+1]))
 		case "error":
 			record.LastError, _ = fields[i+1].(string)
-		case "updated_at", "sendable_at":
-			if at := timeAt(number(fields[i+1])); at.After(record.UpdatedAt) {
-				record.UpdatedAt = at
-			}
+		case "error_at":
+			record.ErrorAt = timeAt(number(fields[i+1]))
+		case "updated_at":
+			record.UpdatedAt = later(record.UpdatedAt, timeAt(number(fields[i+1])))
+		case "sendable_at":
+			record.SendableAt = timeAt(number(fields[i+1]))
+			record.UpdatedAt = later(record.UpdatedAt, record.SendableAt)
+		case "events":
+			text, _ := fields[i+1].(string)
+			record.Timeline = readTimeline(text)
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // Stats implements halfmsg.Inspector.

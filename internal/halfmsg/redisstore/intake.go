@@ -152,7 +152,7 @@ func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitt
 
 // Rollback implements halfmsg.Intake.
 func (s *Store) Rollback(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-	return s.bring(ctx, halfmsg.EventRollback, names, rules)
+	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventRollback}, names, rules)
 }
 
 func shardsOf(places []place) int {

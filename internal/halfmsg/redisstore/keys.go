@@ -182,6 +182,8 @@ func luaNames(retention time.Duration) string {
 		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +
+		fmt.Sprintf("local SUBMITTED, TAKENOVER, NOBODY = '%s', '%s', '%s'\n", halfmsg.EventSubmit, halfmsg.TakenOver, nobody) +
+		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +
 		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),
 			maxLease.Milliseconds(), max(1, retention.Milliseconds()), pulseRetention.Milliseconds())
 }

@@ -31,13 +31,16 @@ var hurried = map[halfmsg.Event]bool{
 	halfmsg.EventMarkerKept: true,
 }
 
-// rules are the moves as move.lua reads them, by event.
+// rules are the moves as move.lua reads them, by event: where it leads, what else it does, and its name where it is told.
 var rules = func() []string {
 	out := make([]string, len(halfmsg.Events()))
 	for i, event := range halfmsg.Events() {
 		out[i] = leads(event) + leadsHurried(event) + effects[event]
 		if event.Owned() {
 			out[i] += "o"
+		}
+		if event.Told() {
+			out[i] += " " + event.String()
 		}
 	}
 	return out
@@ -105,18 +108,22 @@ func split(places []place, want func(place) bool) (wanted, others []place) {
 	return wanted, others
 }
 
-// bring makes one move that needs no lease for many messages, by the rules given.
-func (s *Store) bring(ctx context.Context, event halfmsg.Event, names []halfmsg.Name, by []string) []halfmsg.Result {
+// bring makes one move that needs no lease for many messages, by the rules given. Each of them gets the same word.
+func (s *Store) bring(ctx context.Context, word halfmsg.Settlement, names []halfmsg.Name, by []string) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(names))
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
-	of := func(i int) halfmsg.Settlement { return halfmsg.Settlement{Name: names[i], Event: event} }
+	of := func(i int) halfmsg.Settlement {
+		word.Name = names[i]
+		return word
+	}
 	s.move(ctx, places, results, moving{by: by, of: of, run: run})
 	return results
 }
 
-// Retry implements halfmsg.Inspector.
-func (s *Store) Retry(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-	return s.bring(ctx, halfmsg.EventRetry, names, rules)
+// Retry implements halfmsg.Inspector. Who asks for it stands where owners have their token.
+func (s *Store) Retry(ctx context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
+	word := halfmsg.Settlement{Event: halfmsg.EventRetry, Token: halfmsg.Token(by), Cause: reason}
+	return s.bring(ctx, word, names, rules)
 }
 
 // Discard implements halfmsg.Inspector.
@@ -126,7 +133,7 @@ func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.
 		by = slices.Clone(rules)
 		by[halfmsg.EventDiscard] = onlyFrom(from, rules[halfmsg.EventDiscard])
 	}
-	return s.bring(ctx, halfmsg.EventDiscard, names, by)
+	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventDiscard}, names, by)
 }
 
 // onlyFrom is a rule that applies to one state and to no other.

@@ -38,7 +38,7 @@ func acknowledged(s *suite) {
 	if r := s.get(m.Name); r.DeleteAttempts != 1 || r.LastError != "away" || !r.CreatedAt.Equal(created) {
 		s.Errorf("handed back: %+v", r)
 	}
-	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name})[0]; r.Err != nil || r.State != halfmsg.Acknowledged {
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "", "")[0]; r.Err != nil || r.State != halfmsg.Acknowledged {
 		s.Fatalf("retry: %v, %v", r.State, r.Err)
 	}
 	again = s.claimAcknowledged(1, long)[0]

@@ -214,7 +214,7 @@ func submitDuringFinal(s *suite) {
 func retryHeld(s *suite) {
 	m := message("orders", "1")
 	claim := s.bring(m, halfmsg.Sendable)
-	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name})[0]; r.Err != nil || r.State != halfmsg.Sendable {
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "", "")[0]; r.Err != nil || r.State != halfmsg.Sendable {
 		s.Fatalf("retry: %v, %v", r.State, r.Err)
 	}
 	if others := s.claimSendable(1, long); len(others) != 0 {
@@ -278,7 +278,7 @@ func concurrentCreates(s *suite) {
 func emptyBatches(s *suite) {
 	ctx := s.Context()
 	n := len(s.Store.Create(ctx, nil)) + len(s.Store.Submit(ctx, nil, long)) + len(s.Store.Rollback(ctx, nil)) +
-		len(s.Store.Settle(ctx, nil)) + len(s.Store.Retry(ctx, nil)) + len(s.Store.Discard(ctx, nil, halfmsg.None))
+		len(s.Store.Settle(ctx, nil)) + len(s.Store.Retry(ctx, nil, "", "")) + len(s.Store.Discard(ctx, nil, halfmsg.None))
 	if n != 0 || len(s.claimSendable(0, long)) != 0 {
 		s.Error("something came of nothing")
 	}

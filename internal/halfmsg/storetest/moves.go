@@ -86,7 +86,7 @@ func (s *suite) act(claim halfmsg.Claim, event halfmsg.Event) halfmsg.Result {
 	case halfmsg.EventRollback:
 		return s.Store.Rollback(s.Context(), one)[0]
 	case halfmsg.EventRetry:
-		return s.Store.Retry(s.Context(), one)[0]
+		return s.Store.Retry(s.Context(), one, "", "")[0]
 	case halfmsg.EventDiscard:
 		return s.Store.Discard(s.Context(), one, halfmsg.None)[0]
 	}
@@ -232,7 +232,7 @@ func attempts(s *suite) {
 	if r := s.get(m.Name); r.PublishAttempts != 2 || len([]rune(r.LastError)) != halfmsg.MaxCause {
 		s.Errorf("dead after %d attempts with a cause of %d characters", r.PublishAttempts, len([]rune(r.LastError)))
 	}
-	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name})[0]; r.State != halfmsg.Sendable || r.Err != nil {
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "", "")[0]; r.State != halfmsg.Sendable || r.Err != nil {
 		s.Fatalf("retry: %v, %v", r.State, r.Err)
 	}
 	resend()

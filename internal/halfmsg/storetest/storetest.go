@@ -80,6 +80,12 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"expiry only when finished", expiry},
 		{"discard leaves nothing", discard},
 		{"discard spares what has moved on", discardFrom},
+		{"a timeline tells what was not ordinary", story},
+		{"every event is told, or not, as the table says", everyTold},
+		{"a timeline names who found it out", tellers},
+		{"a timeline is what the model says", likeTheModel},
+		{"a long outage is one line", longOutage},
+		{"a timeline ends with its record", storiesEnd},
 		{"empty batches", emptyBatches},
 	}
 	for _, test := range tests {

@@ -1187,8 +1187,11 @@ type MessageRecord struct {
 	LeaseUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
 	// How often the deletion of its business marker has failed, once it is ACKNOWLEDGED.
 	DeleteAttempts int32 `protobuf:"varint,13,opt,name=delete_attempts,json=deleteAttempts,proto3" json:"delete_attempts,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What happened to it, oldest first: when it was stored, when it was committed, and the last ten things that were not
+	// ordinary; of a finished message only how it ended. Only GetMessage tells it.
+	Events        []*Event `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MessageRecord) Reset() {
@@ -1312,6 +1315,106 @@ func (x *MessageRecord) GetDeleteAttempts() int32 {
 	return 0
 }
 
+func (x *MessageRecord) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+// Event is something that happened to a message, or several in a row that were alike.
+type Event struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// send: it was stored. unknown, unreachable, given_up: it was asked about, and what came of it. committed: the verdict was
+	// stored. refused, unsure, exhausted: it was published, and what the broker said; exhausted is the last time. released: an
+	// owner handed it back. taken_over: an owner's lease ended, and another claimed it. submit: a Submit woke it when it was
+	// ABANDONED. retry: an operator's. marker_kept: its marker could not be deleted. failed: its last error, of which nothing
+	// else is known. done, rolled_back: how it ended. There may be others in time.
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	LastTime  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// How often, from first_time to last_time.
+	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// The instance that found it out, or the operator who asked for it; empty where nobody is known.
+	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	// Why, in at most 200 bytes.
+	Cause         string `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Event) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Event) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *Event) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *Event) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Event) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Event) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type GetMessageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Producer      string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
@@ -1322,7 +1425,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1437,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[18]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1450,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{18}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetMessageRequest) GetProducer() string {
@@ -1373,7 +1476,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1488,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[19]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1501,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{19}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetMessageResponse) GetRecord() *MessageRecord {
@@ -1428,7 +1531,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1543,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[20]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1556,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{20}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMessagesRequest) GetState() State {
@@ -1518,7 +1621,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1633,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[21]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1646,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{21}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListMessagesResponse) GetRecords() []*MessageRecord {
@@ -1568,7 +1671,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1683,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[22]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1696,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{22}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{23}
 }
 
 type GetStatsResponse struct {
@@ -1605,7 +1708,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1720,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[23]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1733,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{23}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetStatsResponse) GetStates() []*StateStats {
@@ -1654,7 +1757,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1769,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[24]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1782,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{24}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StateStats) GetState() State {
@@ -1721,7 +1824,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1836,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1849,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -1787,7 +1890,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1902,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1915,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -1901,7 +2004,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2016,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2029,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -1980,7 +2083,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2095,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2108,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -2093,7 +2196,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2208,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2221,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -2161,7 +2264,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2276,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2289,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2215,7 +2318,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2330,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2343,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2272,7 +2375,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2387,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2400,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -2393,7 +2496,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x15DeleteBusinessRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x18\n" +
-	"\x16DeleteBusinessResponse\"\xdf\x04\n" +
+	"\x16DeleteBusinessResponse\"\x8d\x05\n" +
 	"\rMessageRecord\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x120\n" +
 	"\amessage\x18\x02 \x01(\v2\x16.msghandler.v1.MessageR\amessage\x12*\n" +
@@ -2413,7 +2516,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"leaseOwner\x12;\n" +
 	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"leaseUntil\x12'\n" +
-	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\"?\n" +
+	"\x0fdelete_attempts\x18\r \x01(\x05R\x0edeleteAttempts\x12,\n" +
+	"\x06events\x18\x0e \x03(\v2\x14.msghandler.v1.EventR\x06events\"\xcb\x01\n" +
+	"\x05Event\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"first_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x14\n" +
+	"\x05cause\x18\x06 \x01(\tR\x05cause\"?\n" +
 	"\x11GetMessageRequest\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
@@ -2542,7 +2654,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -2565,33 +2677,34 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*DeleteBusinessRequest)(nil),    // 18: msghandler.v1.DeleteBusinessRequest
 	(*DeleteBusinessResponse)(nil),   // 19: msghandler.v1.DeleteBusinessResponse
 	(*MessageRecord)(nil),            // 20: msghandler.v1.MessageRecord
-	(*GetMessageRequest)(nil),        // 21: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 22: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 23: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 24: msghandler.v1.ListMessagesResponse
-	(*GetStatsRequest)(nil),          // 25: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 26: msghandler.v1.GetStatsResponse
-	(*StateStats)(nil),               // 27: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 28: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 29: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 30: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 31: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 32: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 33: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 34: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 35: msghandler.v1.Move
-	nil,                              // 36: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
+	(*Event)(nil),                    // 21: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 22: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 23: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 24: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 25: msghandler.v1.ListMessagesResponse
+	(*GetStatsRequest)(nil),          // 26: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 27: msghandler.v1.GetStatsResponse
+	(*StateStats)(nil),               // 28: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 29: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 30: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 31: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 32: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 33: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 34: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 35: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 36: msghandler.v1.Move
+	nil,                              // 37: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 39: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	36, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	37, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	37, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	38, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	3,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	37, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	38, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	3,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	37, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	38, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	14, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -2603,61 +2716,64 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
 	3,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	38, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	38, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	38, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	38, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	20, // 22: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
-	0,  // 23: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	37, // 24: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	20, // 25: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	27, // 26: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	0,  // 27: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	38, // 28: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	38, // 29: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	28, // 30: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 31: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	37, // 32: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 33: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	28, // 34: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 35: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	37, // 36: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 37: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 38: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	35, // 39: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	38, // 40: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 41: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	4,  // 42: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 43: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 44: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 45: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 46: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 47: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 48: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	21, // 49: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	23, // 50: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	25, // 51: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	29, // 52: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	31, // 53: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	33, // 54: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	5,  // 55: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 56: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 57: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 58: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 59: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 60: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 61: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	22, // 62: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	24, // 63: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	26, // 64: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	30, // 65: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	32, // 66: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	34, // 67: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	55, // [55:68] is the sub-list for method output_type
-	42, // [42:55] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	39, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	39, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	39, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	39, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	21, // 22: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	39, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	39, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	20, // 25: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	0,  // 26: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
+	38, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	20, // 28: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	28, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	0,  // 30: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	39, // 31: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	39, // 32: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	29, // 33: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 34: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	38, // 35: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 36: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	29, // 37: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 38: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	38, // 39: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	14, // 40: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 41: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	36, // 42: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	39, // 43: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 44: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	4,  // 45: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	6,  // 46: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	8,  // 47: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	10, // 48: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	12, // 49: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	15, // 50: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	18, // 51: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	22, // 52: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	24, // 53: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	26, // 54: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	30, // 55: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	32, // 56: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	34, // 57: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	5,  // 58: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	7,  // 59: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	9,  // 60: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	11, // 61: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	13, // 62: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	16, // 63: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	19, // 64: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	23, // 65: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	25, // 66: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	27, // 67: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	31, // 68: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	33, // 69: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	35, // 70: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	58, // [58:71] is the sub-list for method output_type
+	45, // [45:58] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -2671,7 +2787,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -3,8 +3,8 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 number of rules; then each rule, as settle.go writes them: the state the event leads to from each kept state
 --   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then letters: o only the lease's owner,
---   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then for each
---   producer: name, number of messages, and for each message: id, the rule's number, token, milliseconds until due,
+--   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then, after a
+--   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then for each producer: name, number of messages, and for each message: id, the rule's number, token, milliseconds until due,
 --   milliseconds to hold the lease, cause
 -- Returns: for each message verdict + state
 local rules = {}
@@ -18,9 +18,11 @@ for i = 1, tonumber(ARGV[1]) do
       rule.reaches[rule.to[s]] = true
     end
   end
-  for letter in string.gmatch(string.sub(text, 2 * #KEPT + 1), '%a') do
+  local letters, what = string.match(string.sub(text, 2 * #KEPT + 1), '^(%a*) ?(.*)$')
+  for letter in string.gmatch(letters, '%a') do
     rule[letter] = true
   end
+  rule.what = what ~= '' and what
   rules[i] = rule
 end
 
@@ -45,17 +47,21 @@ local function refusal(g, id, rule, s, due, token)
 end
 
 -- remember keeps what is worth saying about a message beyond the state it is in.
-local function remember(g, id, rule, s, to, cause)
+local function remember(g, id, rule, s, to, token, cause)
   local notes = g.notes .. id
   local set = {}
-  if to == COMMITTED and s ~= to then
+  if to == COMMITTED and s == FIRST then
     set = {'sendable_at', now}
   end
   if rule.u then
     set[#set + 1] = 'updated_at'
     set[#set + 1] = now
   end
-  if cause ~= '' then
+  if rule.what and (rule.u or cause ~= '') then
+    set[#set + 1] = 'events'
+    set[#set + 1] = told(g, id, rule.what, rule.o and instance(token) or token, cause)
+  end
+  if rule.o and cause ~= '' then
     set[#set + 1] = 'error'
     set[#set + 1] = cause
     set[#set + 1] = 'error_at'
@@ -134,7 +140,7 @@ local function move(g, id, rule, token, after, hold, cause)
     reset = rule.hurried[s] ~= to
     to, after = rule.hurried[s], 0
   end
-  remember(g, id, rule, s, to, cause)
+  remember(g, id, rule, s, to, token, cause)
   if reset then
     call('HDEL', g.notes .. id, 'confirms', 'publishes', 'deletes')
   end

@@ -7,6 +7,8 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT   parts of key names
+--     SUBMITTED, TAKENOVER, NOBODY  what a timeline calls these
+--     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER = 0, 10, 20, 30, 40, 50
@@ -179,17 +181,83 @@ local function look(who, generation, count)
   end
 end
 
--- take claims a message in state s for a token. Its own lease, when it still has one, tells that an owner died or lost it:
--- a copy may be out then, which is counted where counts says so.
-local function take(g, id, s, due, token, lease, counts)
+-- instance is whose token it is.
+local function instance(token)
+  return string.match(token, '^(.*)/') or token
+end
+
+-- brief brings a cause onto one line and cuts it, but not within a character of UTF-8. Messages of a batch share causes.
+local briefs = {}
+local function brief(cause)
+  if not briefs[cause] then
+    local text = string.gsub(cause, '[%s%c]+', ' ')
+    local cut = math.min(#text, MAXCAUSE)
+    while cut > 0 and cut < #text and string.find(text, '^[\128-\191]', cut + 1) do
+      cut = cut - 1
+    end
+    briefs[cause] = string.sub(text, 1, cut)
+  end
+  return briefs[cause]
+end
+
+local function happening(first, last, times, rest)
+  return string.format('%.0f %.0f %.0f %s', tonumber(first), tonumber(last), times, rest)
+end
+
+-- shrink takes one line off a timeline that is too long: the oldest that a newer one of its kind has goes into that one;
+-- where all are different, the oldest goes.
+local function shrink(lines)
+  local seen, old, into = {}, #lines, nil
+  for i, text in ipairs(lines) do
+    local what = string.match(text, '^%d+ %d+ %d+ (%S+)') or ''
+    if what ~= '' and seen[what] then
+      old, into = i, seen[what]
+    end
+    seen[what] = i
+  end
+  if into then
+    local first, times = string.match(lines[old], '^(%d+) %d+ (%d+)')
+    local last, more, rest = string.match(lines[into], '^%d+ (%d+) (%d+) (.*)')
+    lines[into] = happening(first, last, times + more, rest)
+  end
+  table.remove(lines, old)
+end
+
+-- told gives a message's timeline with one more happening: the newest first, a line each, FIRST LAST TIMES WHAT BY CAUSE.
+-- What is like the newest becomes one with it. Lines that are none of ours do no harm.
+local function told(g, id, what, by, cause)
+  by, cause = string.gsub(by, '[%s%c]+', ''), brief(cause)
+  local rest = what .. ' ' .. (by == '' and NOBODY or by) .. ' ' .. cause
+  local text = call('HGET', g.notes .. id, 'events') or ''
+  local first, times, before, why = string.match(text, '^(%d+) %d+ (%d+) (%S+) %S+ ()')
+  local stop = string.find(text, '\n', 1, true) or #text + 1
+  if before == what and string.sub(text, why, stop - 1) == cause then
+    return happening(first, now, times + 1, rest) .. string.sub(text, stop)
+  end
+  local lines = {happening(now, now, 1, rest)}
+  for line in string.gmatch(text, '[^\n]+') do
+    lines[#lines + 1] = line
+  end
+  while #lines > MAXHAPPENINGS do
+    shrink(lines)
+  end
+  return table.concat(lines, '\n')
+end
+
+-- take claims a message in state s for a token. The owner that its leases still name has died or lost it: that is told, and
+-- of a message that was to be published a copy may be out, which is counted.
+local function take(g, id, s, due, token, lease, owner)
   local record = call('GET', g.record .. id)
   if not record or ended(string.match(record, '^%S+')) then
     drop(g, s, id) -- nothing to work on: what a half-finished move left behind
     return nil
   end
   local notes = g.notes .. id
-  if counts and call('HEXISTS', g.leases, id) == 1 then
-    call('HINCRBY', notes, 'copies', 1)
+  if owner then
+    if s == COMMITTED then
+      call('HINCRBY', notes, 'copies', 1)
+    end
+    call('HSET', notes, 'events', told(g, id, TAKENOVER, instance(token), 'the lease of ' .. instance(owner) .. ' ended'))
   end
   if suspect > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspect then
     call('HSETNX', notes, 'copies', 1)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Purpose: tells all there is to know about messages.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 "1" for whole records, else without their bodies; then for each producer: name, number of ids, ids
+-- ARGV: 1 "1" for whole records, else without their bodies and timelines; then for each producer: name, number of ids, ids
 -- Returns: for each message state code (0 is none); or {state code, due, token or "", record, notes as name, value, ...}
 local whole = ARGV[1] == '1'
 
@@ -21,8 +21,12 @@ local function show(g, id)
   end
   local record = whole and (call('GET', key) or '') or line(key)
   local out = {s, due, call('HGET', g.leases, id) or '', record}
-  for _, text in ipairs(call('HGETALL', g.notes .. id)) do
-    out[#out + 1] = text
+  local notes = call('HGETALL', g.notes .. id)
+  for i = 1, #notes, 2 do
+    if whole or notes[i] ~= 'events' then
+      out[#out + 1] = notes[i]
+      out[#out + 1] = notes[i + 1]
+    end
   end
   return out
 end

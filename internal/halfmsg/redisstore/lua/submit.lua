@@ -17,11 +17,12 @@ local function submit(g, id)
   if not to then
     return OK + s
   end
+  local owner = call('HGET', g.leases, id)
   if s ~= to then
     call('HDEL', g.notes .. id, 'confirms', 'publishes')
-    call('HSET', g.notes .. id, 'updated_at', now)
+    call('HSET', g.notes .. id, 'updated_at', now, 'events', told(g, id, SUBMITTED, instance(token), ''))
     shift(g, s, to, id, now)
-  elseif live(due) and call('HEXISTS', g.leases, id) == 1 then
+  elseif live(due) and owner then
     call('HSET', g.notes .. id, 'hurry', 1)
     return OK + to
   end
@@ -29,7 +30,7 @@ local function submit(g, id)
     call('ZADD', g[to], now, id)
     return OK + to
   end
-  local claim = take(g, id, to, due or now, token, lease, false)
+  local claim = take(g, id, to, due or now, token, lease, owner)
   if not claim then
     return MISSING
   end

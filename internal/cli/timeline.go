@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// event is one line of a message's timeline as --output json prints it.
+type event struct {
+	Name    string     `json:"name"`
+	FirstAt *time.Time `json:"first_at"`
+	LastAt  *time.Time `json:"last_at"`
+	Count   int32      `json:"count"`
+	By      string     `json:"by,omitempty"`
+	Cause   string     `json:"cause,omitempty"`
+}
+
+func newEvents(told []*msghandlerv1.Event) (events []event) {
+	for _, e := range told {
+		events = append(events, event{
+			Name: e.GetName(), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()), Count: e.GetCount(), By: e.GetBy(),
+			Cause: e.GetCause(),
+		})
+	}
+	return events
+}
+
+// timelineRows gives a message's timeline for people, oldest first, between blank lines; none of a coordinator that tells
+// none.
+func timelineRows(told []*msghandlerv1.Event, now time.Time) [][]string {
+	if len(told) == 0 {
+		return nil
+	}
+	rows := [][]string{{}, {"TIME (UTC)", "LAST", "TIMES", "WHAT HAPPENED", "BY", "CAUSE"}}
+	for _, e := range told {
+		rows = append(rows, []string{
+			e.GetFirstTime().AsTime().Format("2006-01-02 15:04:05.000"), ageOf(e.GetLastTime(), now), strconv.Itoa(int(e.GetCount())),
+			halfmsg.Meaning(e.GetName()), e.GetBy(), e.GetCause(),
+		})
+	}
+	return append(rows, []string{})
+}
