@@ -5,7 +5,7 @@
 set -euo pipefail
 buf=$1
 
-first=$(git log --reverse --format=%H -- proto | head -n 1)
+first=$(git log --format=%H -- proto | tail -n 1)
 last=$(git merge-base HEAD main 2>/dev/null || git merge-base HEAD origin/main 2>/dev/null || true)
 if [ -z "$last" ] || [ "$last" = "$(git rev-parse HEAD)" ]; then
   last=$(git rev-parse --verify -q HEAD~1 || true)
