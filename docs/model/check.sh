@@ -46,7 +46,7 @@ found() {
   local name=$1
   shift
   search "$@"
-  if grep '^pan:1: assertion violated' "$work/report" | grep -qF -- "${assertion[$name]}"; then
+  if grep '^pan:1: assertion violated' "$work/report" | grep -F -- "${assertion[$name]}" > /dev/null; then
     say found "$*" "by $name"
   else
     say MISSED "$*" "expected $name: $(grep -m1 '^pan:' "$work/report" || echo 'nothing found')"
