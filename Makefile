@@ -60,7 +60,7 @@ screenshots: ## Take the pictures of the console in docs/img
 
 lists: ## Turn every page of a list of 100,000 in the browser, while messages come and go (minutes)
 	scripts/install-test-servers.sh
-	go test ./test/console -count=1 -v -timeout 30m -run TestAListOfMany -args -turned 100000
+	go test ./test/console -count=1 -v -timeout 30m -run TestAListOfMany -args -listed 100000 -turned 100000
 
 MINUTES ?= 20
 soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)

@@ -333,7 +333,10 @@ func TestReadinessFollowsRedis(t *testing.T) {
 func TestHealthFollowsRedis(t *testing.T) {
 	server := servers.Redis(t)
 	between := wire.TCP(t, server.Addr)
-	r := start(t, settings(func(c *config.Config) { c.Redis.URL = between.URL(server.URL()) }))
+	r := start(t, settings(func(c *config.Config) {
+		c.Redis.URL = between.URL(server.URL())
+		c.Shutdown.Grace = 20 * time.Second // a pass may wait for an answer that never comes, until its call is given up
+	}))
 	r.awaitReady(t)
 	health := healthv1.NewHealthClient(dial(t, r.GRPCAddr()))
 	await := func(want healthv1.HealthCheckResponse_ServingStatus) {

@@ -144,18 +144,18 @@ func (f *flood) meet(w *world) {
 	f.producer.serve()
 }
 
-// run sends 500 messages ten times a second until the context ends, waits until each has been answered or abandoned, and
+// run sends 500 messages ten times a second until the context ends, on a slow machine until some were refused, waits until each has been answered or abandoned, and
 // has an operator discard what was abandoned.
 func (f *flood) run(ctx context.Context, w *world, _ *rand.Rand) {
 	f.before = usedMemory(w)
 	const size, interval = 500, 100 * time.Millisecond
 	begun := time.Now()
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; ctx.Err() == nil || f.refused.Load() == 0 && n < 4*floodLimit/size; n++ {
 		f.sending.Go(func() { f.send(w, n*size, (n+1)*size) })
 		if n%5 == 0 {
 			f.look(w)
 		}
-		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*interval)))
+		wait(time.Until(begun.Add(time.Duration(n+1) * interval)))
 	}
 	f.sending.Wait()
 	f.look(w)

@@ -152,7 +152,7 @@ var defects = []defect{
 	},
 	{
 		name: "copy_of_a_dead_owner_forgotten", row: "F03_unheard", want: Dup, drain: slowDrain,
-		edits: []edit{{lua + "prelude.lua", "if counts and call('HEXISTS', g.leases, id) == 1 then", "if false then"}},
+		edits: []edit{{lua + "prelude.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)", "if false then\n      call('HINCRBY', notes, 'copies', 1)"}},
 	},
 	{
 		name: "markers_in_memory_only", row: "F01_memory", want: Aside,

@@ -53,7 +53,7 @@ var forgetRows = []row{
 	},
 	{
 		name: "F15_wait", copies: true, litters: true, fault: failOverInStep, judge: copiesFlagged,
-		world: options{once: true, replica: true, settings: []string{"MSGHANDLER_REDIS_MIN_REPLICAS=1"}},
+		world: options{once: true, replica: true, settings: append([]string{"MSGHANDLER_REDIS_MIN_REPLICAS=1"}, patient...)},
 	},
 }
 
