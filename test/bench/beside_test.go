@@ -86,9 +86,9 @@ func reportBeside(alone, watched []figure) {
 		name string
 		all  []figure
 	}{{"nobody looks", alone}, {"somebody does", watched}} {
-		fmt.Printf("| %s | %.0f | %s | %.1f |\n", one.name, median(one.all, func(f figure) float64 { return f.rate }),
-			milliseconds(median(one.all, func(f figure) float64 { return f.p99 })),
-			median(one.all, func(f figure) float64 { return f.cpu }))
+		fmt.Printf("| %s | %.0f | %s | %.1f |\n", one.name, compare.Median(one.all, func(f figure) float64 { return f.rate }),
+			milliseconds(compare.Median(one.all, func(f figure) float64 { return f.p99 })),
+			compare.Median(one.all, func(f figure) float64 { return f.cpu }))
 	}
 	for _, of := range []struct {
 		name string

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -63,9 +64,9 @@ func reportSick(b *testing.B, calm, sick []figure) {
 	fmt.Printf("\nthree healthy producers, %d messages/s offered, medians of %d interleaved rounds of %v\n\n", *offered, *rounds,
 		*phase)
 	fmt.Printf("| | messages/s | p99 |\n|---|---|---|\n")
-	fmt.Printf("| alone | %.0f | %s |\n", median(calm, rate), milliseconds(median(calm, p99)))
-	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", median(sick, rate), milliseconds(median(sick, p99)))
-	throughput, slower := median(sick, rate)/median(calm, rate), median(sick, p99)/median(calm, p99)
+	fmt.Printf("| alone | %.0f | %s |\n", compare.Median(calm, rate), milliseconds(compare.Median(calm, p99)))
+	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", compare.Median(sick, rate), milliseconds(compare.Median(sick, p99)))
+	throughput, slower := compare.Median(sick, rate)/compare.Median(calm, rate), compare.Median(sick, p99)/compare.Median(calm, p99)
 	fmt.Printf("| ratio | %.0f %% | %.2f |\n\n", 100*throughput, slower)
 	b.ReportMetric(throughput, "throughput-ratio")
 	b.ReportMetric(slower, "p99-ratio")

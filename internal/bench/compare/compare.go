@@ -237,16 +237,16 @@ func rowOf(m measurement, figures map[string][]figure) Row {
 	for i, f := range mine {
 		row.Rates = append(row.Rates, f.rate)
 		for name := range f.cpu {
-			row.CPU[name] = median(mine, func(f figure) float64 { return f.cpu[name] })
+			row.CPU[name] = Median(mine, func(f figure) float64 { return f.cpu[name] })
 		}
 		if m.of != "" {
 			other := figures[m.of][i]
 			mine[i].ratio, mine[i].cpuRatio = f.rate/other.rate, other.total()/f.total()
 		}
 	}
-	row.Rate = median(mine, func(f figure) float64 { return f.rate })
-	row.Ratio = median(mine, func(f figure) float64 { return f.ratio })
-	row.CPURatio = median(mine, func(f figure) float64 { return f.cpuRatio })
+	row.Rate = Median(mine, func(f figure) float64 { return f.rate })
+	row.Ratio = Median(mine, func(f figure) float64 { return f.ratio })
+	row.CPURatio = Median(mine, func(f figure) float64 { return f.cpuRatio })
 	row.SubmitToAck = quantiles(mine, func(f figure) bench.Latency { return f.submit })
 	row.HalfToAck = quantiles(mine, func(f figure) bench.Latency { return f.half })
 	return row
@@ -254,12 +254,13 @@ func rowOf(m measurement, figures map[string][]figure) Row {
 
 func quantiles(figures []figure, of func(figure) bench.Latency) Quantiles {
 	return Quantiles{
-		P50: median(figures, func(f figure) float64 { return of(f).P50 }),
-		P99: median(figures, func(f figure) float64 { return of(f).P99 }),
+		P50: Median(figures, func(f figure) float64 { return of(f).P50 }),
+		P99: Median(figures, func(f figure) float64 { return of(f).P99 }),
 	}
 }
 
-func median(figures []figure, of func(figure) float64) float64 {
+// Median is the median of what figures say; of an even number the higher one of the two in the middle.
+func Median[T any](figures []T, of func(T) float64) float64 {
 	values := make([]float64, len(figures))
 	for i, f := range figures {
 		values[i] = of(f)
