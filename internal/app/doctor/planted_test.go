@@ -59,8 +59,8 @@ var planted = []struct {
 	{name: "redis-forgets", plant: redisSetting("appendonly", "no")},
 	{name: "redis-unsynced", plant: redisSetting("appendfsync", "everysec")},
 	{name: "redis-no-replicas", plant: redisSetting("min-replicas-to-write", "1")},
-	{name: "redis-memory", plant: leaveMemory(20)},
-	{name: "redis-full", plant: leaveMemory(1000)},
+	{name: "redis-memory", plant: fillMemory(95)},
+	{name: "redis-full", plant: fillMemory(99.9)},
 	{name: "redis-disk", plant: plantFullDisk},
 	{name: "redis-replica", plant: plantReplica},
 	{name: "redis-login", plant: func(s *site) { s.redis.CLI("CONFIG", "SET", "requirepass", "secret") }},
@@ -160,15 +160,17 @@ func confirming(answer func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmRes
 	return func(s *site) { s.e.Producers["stock"] = other{confirm: answer}.serve(s.t) }
 }
 
-// leaveMemory leaves Redis a part of what it uses.
-func leaveMemory(part int) func(*site) {
+// fillMemory has Redis use this many percent of what it may. It holds enough that a connection more or less, or a message,
+// changes nothing about that.
+func fillMemory(percent float64) func(*site) {
 	return func(s *site) {
+		s.redis.CLI("SETRANGE", "filler", strconv.Itoa(64<<20), "x")
 		_, rest, _ := strings.Cut(s.redis.CLI("INFO", "memory"), "used_memory:")
-		used, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))
+		used, err := strconv.ParseFloat(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), 64)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(used+used/part))
+		s.redis.CLI("CONFIG", "SET", "maxmemory", strconv.Itoa(int(used*100/percent)))
 	}
 }
 
