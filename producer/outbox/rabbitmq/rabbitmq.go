@@ -8,6 +8,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
 )
@@ -162,9 +164,10 @@ func (s *Sender) connect(batch int) error {
 // publish sends one message, unless its delay is not over: without a coordinator the table keeps it.
 func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfirmation, outbox.Result) {
 	m := q.Message
+	unsendable := cmp.Or(q.Unreadable, unfit(m))
 	switch {
-	case q.Unreadable != nil:
-		return nil, outbox.Result{Fate: outbox.Refused, Err: q.Unreadable}
+	case unsendable != nil:
+		return nil, outbox.Result{Fate: outbox.Refused, Err: unsendable}
 	case q.Age < m.Delay:
 		return nil, outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
 	}
@@ -178,13 +181,27 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 			ContentType: m.ContentType, Headers: headers, Body: m.Body,
 		})
 	if err != nil {
-		result := outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", m.ID, err)}
-		if s.channel.IsClosed() || ctx.Err() != nil {
-			result.Fate = outbox.Unreached
-		}
-		return nil, result
+		// It is the connection's end, of which the channel may not know yet.
+		return nil, outbox.Result{Fate: outbox.Unreached, Err: fmt.Errorf("publish %s: %w", m.ID, err)}
 	}
 	return confirmation, outbox.Result{}
+}
+
+// longest is how many bytes AMQP has for a name.
+const longest = 255
+
+// unfit says why AMQP cannot carry a message. To try it all the same would cost the connection.
+func unfit(m producer.Message) error {
+	names := []string{m.ID, m.Exchange, m.RoutingKey, m.ContentType}
+	for name := range m.Headers {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if len(name) > longest {
+			return fmt.Errorf("publish %s: %.40q... has %d bytes, and AMQP takes names of at most %d", m.ID, name, len(name), longest)
+		}
+	}
+	return nil
 }
 
 func (s *Sender) drain(returned map[string]amqp.Return) {

@@ -1,6 +1,8 @@
 package rabbitmq_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,6 +135,25 @@ func TestAMessageThatClosesTheChannelHoldsUpNoOther(t *testing.T) {
 			t.Errorf("another copy of %s is not flagged", d.MessageId)
 		}
 		first[d.MessageId] = true
+	}
+}
+
+func TestWhatAMQPCannotCarryIsRefusedAndHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch, s := channel(t, url), sender(t, url)
+	declare(t, ch, "paid")
+	for _, spoil := range []func(*producer.Message){
+		func(m *producer.Message) { m.Exchange = strings.Repeat("x", 256) },
+		func(m *producer.Message) { m.RoutingKey = strings.Repeat("x", 256) },
+		func(m *producer.Message) { m.Headers = map[string]string{strings.Repeat("x", 256): "y"} },
+	} {
+		bad := queued("bad", "paid")
+		spoil(&bad.Message)
+		got := fates(s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), bad, queued("2", "paid")}))
+		if want := []outbox.Fate{outbox.Sent, outbox.Refused, outbox.Sent}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
 	}
 }
 
