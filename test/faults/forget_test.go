@@ -174,9 +174,7 @@ func (w *world) cutReplica() {
 // promoted waits until the replica is the master. The former master counts as its replica from now on.
 func (w *world) promoted() {
 	w.t.Helper()
-	servers.Eventually(w.t, patience, "the Sentinel puts the replica in charge", func() bool {
-		return strings.HasPrefix(w.replica.CLI("ROLE"), "master")
-	})
+	servers.Eventually(w.t, patience, "the Sentinel puts the replica in charge", w.replica.IsMaster)
 	w.redis, w.replica = w.replica, w.redis
 	w.ledger.Fault("the replica is the master")
 }

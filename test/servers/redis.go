@@ -215,12 +215,26 @@ func (r *RedisServer) CLI(args ...string) string {
 	return redisCLI(r.t, r.port, args...)
 }
 
+// IsMaster says whether it knows itself to be a master. One that does not answer is none: a Sentinel that promotes a replica
+// closes its connections.
+func (r *RedisServer) IsMaster() bool {
+	r.t.Helper()
+	role, err := tryCLI(r.t, r.port, "ROLE")
+	return err == nil && strings.HasPrefix(role, "master")
+}
+
 func redisCLI(t testing.TB, port int, args ...string) string {
 	t.Helper()
-	command := append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(port)}, args...)
-	out, err := exec.Command(Tool(t, "redis-cli"), command...).CombinedOutput()
+	out, err := tryCLI(t, port, args...)
 	if err != nil {
 		t.Fatalf("redis-cli %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return strings.TrimRight(string(out), "\n")
+	return out
+}
+
+func tryCLI(t testing.TB, port int, args ...string) (string, error) {
+	t.Helper()
+	command := append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(port)}, args...)
+	out, err := exec.Command(Tool(t, "redis-cli"), command...).CombinedOutput()
+	return strings.TrimRight(string(out), "\n"), err
 }

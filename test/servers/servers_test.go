@@ -69,9 +69,7 @@ func TestSentinelPutsAReplicaInCharge(t *testing.T) {
 	replica := servers.Replica(t, master)
 	servers.Sentinel(t, master, replica)
 	master.Kill()
-	servers.Eventually(t, time.Minute, "the replica is the master", func() bool {
-		return strings.HasPrefix(replica.CLI("ROLE"), "master")
-	})
+	servers.Eventually(t, time.Minute, "the replica is the master", replica.IsMaster)
 	master.Start()
 	master.Follow(replica)
 }

@@ -41,10 +41,12 @@ func TestAFailoverIsFollowed(t *testing.T) {
 	master.Kill()
 	servers.Eventually(t, time.Minute, "the store answers again", func() bool { return store.Ping(t.Context()) == nil })
 	submit(t, store, half("1").Name)
-	if !strings.HasPrefix(replica.CLI("ROLE"), "master") {
+	if !replica.IsMaster() {
 		t.Error("it answers, and the replica is not the master")
 	}
 	master.Start()
 	master.Follow(replica)
-	create(t, store, half("2"))
+	servers.Eventually(t, time.Minute, "the replica has what is new in time", func() bool {
+		return store.Create(t.Context(), []halfmsg.Message{half("2")})[0].Err == nil
+	})
 }
