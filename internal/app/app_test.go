@@ -301,7 +301,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer redis.Close()
-	first := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
+	first := start(t, settings(func(c *config.Config) { c.Redis.URL, c.Redis.Shards = redis.URL(), 16 }))
 	first.awaitReady(t)
 	second := start(t, settings(func(c *config.Config) { c.Redis.URL, c.Redis.Shards = redis.URL(), 4 }))
 	err = <-second.ended

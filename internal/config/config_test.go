@@ -18,7 +18,7 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 	want := config.Config{
 		GRPC:      config.GRPC{Addr: "127.0.0.1:9090"},
 		HTTP:      config.HTTP{Addr: "127.0.0.1:9091"},
-		Redis:     config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "msghandler", Shards: 16},
+		Redis:     config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "msghandler"},
 		AMQP:      config.AMQP{URLs: []string{"amqp://guest:guest@127.0.0.1:5672/"}, Window: 1000},
 		Callbacks: config.Callbacks{Parallel: 4, Queue: 2000},
 		Confirm: config.Confirm{
@@ -154,7 +154,7 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"empty backoff":     {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
 		"number":            {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
 		"confirm.batch":     {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
-		"redis.shards":      {flags: map[string]string{"redis.shards": "0"}, want: []string{"flag --redis.shards", "outside 1 to 1024"}},
+		"redis.shards":      {flags: map[string]string{"redis.shards": "-1"}, want: []string{"flag --redis.shards", "outside 0 to 1024"}},
 		"boolean":           {file: "submit:\n  trust: yes\n", want: []string{"FILE:2", `"yes" is neither true nor false`}},
 		"size":              {file: "limits:\n  body: 1 Mb\n", want: []string{"FILE:2", "is not a size"}},
 		"size out of range": {file: "limits:\n  body: 1GiB\n", want: []string{"FILE:2", "is outside 1B to 8MiB"}},

@@ -106,9 +106,9 @@ func (r *Redis) keys() []Key {
 			Meaning: "What every key in Redis begins with. Coordinators that share it share the messages.",
 		},
 		{
-			Name: "redis.shards", Default: "16", value: whole(&r.Shards, 1, 1024),
+			Name: "redis.shards", Default: "0", value: whole(&r.Shards, 0, 1024),
 			Meaning: "How many parts the data is spread over, for Redis Cluster. It is stored with the data; another number " +
-				"stops the start.",
+				"stops the start. 0 is the number that the data have; new data are in 16 parts on a Cluster and in one elsewhere.",
 		},
 		{
 			Name: "redis.min_replicas", Default: "0", value: whole(&r.MinReplicas, 0, 10),

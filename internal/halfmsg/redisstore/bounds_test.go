@@ -128,8 +128,8 @@ func TestCallsAreBounded(t *testing.T) {
 		return count
 	}
 	small, _ := numbered(1200, 10)
-	if got := calls(func() { create(t, store, small...) }); got != "3" {
-		t.Errorf("1200 messages went in %s calls, want 3 of at most 500", got)
+	if got := calls(func() { create(t, store, small...) }); got != "6" {
+		t.Errorf("1200 messages went in %s calls, want 6 of at most 200", got)
 	}
 	large, _ := numbered(12, 1<<20)
 	for i := range large {

@@ -275,37 +275,53 @@ func fairShares(groups []dueGroup, limit, turn int) map[string]int {
 // claimChosen claims what chooseOldest decided, and says whether all of it was there to claim.
 func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGroup) ([]dueClaim, bool, error) {
 	token := s.newToken()
-	perShard := map[int][]any{}
 	chosen := 0
 	for _, g := range groups {
-		if g.take > 0 {
-			perShard[g.shard] = append(perShard[g.shard], g.producer, g.take)
-			chosen += g.take
-		}
+		chosen += g.take
 	}
 	if chosen == 0 {
 		return nil, true, nil
 	}
-	calls := make([]*call, 0, len(perShard))
-	for shard, pairs := range perShard {
-		c := newCall(s.scripts.claim, s.keys.shards[shard], 7+len(pairs))
-		c.messages = inAll(pairs)
-		c.args = append(c.args, s.seen(shard)...)
-		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(perShard))
-		c.args = append(c.args, pairs...)
-		calls = append(calls, c)
+	parts := cutGroups(groups, portion(chosen))
+	calls := make([]*call, len(parts))
+	for i, part := range parts {
+		c := newCall(s.scripts.claim, s.keys.shards[part.shard], 7+len(part.pairs))
+		c.messages = part.messages
+		c.args = append(c.args, s.seen(part.shard)...)
+		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts))
+		c.args = append(c.args, part.pairs...)
+		calls[i] = c
 	}
 	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
 	claims, err := s.readClaims(ctx, calls, want.state, token)
 	return claims, len(claims) == chosen, err
 }
 
-// inAll is how many messages pairs of a producer and a number come to.
-func inAll(pairs []any) (n int) {
-	for i := 1; i < len(pairs); i += 2 {
-		n += pairs[i].(int)
+// part is what one call claims of a shard: pairs of a producer and how many of its messages.
+type part struct {
+	shard    int
+	pairs    []any
+	messages int
+}
+
+// cutGroups makes parts of at most so many messages of what is to be claimed.
+func cutGroups(groups []dueGroup, most int) []*part {
+	var parts []*part
+	open := map[int]*part{} // by shard: the one that has room
+	for _, g := range groups {
+		for left := g.take; left > 0; {
+			p := open[g.shard]
+			if p == nil || p.messages == most {
+				p = &part{shard: g.shard}
+				open[g.shard], parts = p, append(parts, p)
+			}
+			n := min(left, most-p.messages)
+			p.pairs = append(p.pairs, g.producer, n)
+			p.messages += n
+			left -= n
+		}
 	}
-	return n
+	return parts
 }
 
 // readClaims reads the replies of claim.lua. What cannot be worked on is set aside.

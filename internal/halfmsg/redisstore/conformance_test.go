@@ -106,7 +106,7 @@ func runOn(t *testing.T, client redis.UniversalClient, url string, shards int) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		prefix := fmt.Sprintf("run%d", prefixes.Add(1))
 		return storetest.Harness{
-			Store:  open(t, redisstore.Config{URL: url, Prefix: prefix, Instance: "one", Shards: shards}),
+			Store:  open(t, redisstore.Config{URL: url, Prefix: prefix, Instance: "one"}),
 			Expiry: expiryOf(client, prefix, shards), Retention: retention,
 		}
 	})

@@ -51,11 +51,11 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	case err != nil:
 		return nil, translate(err)
 	}
-	k := newKeys(config.Prefix, config.Shards)
+	k := newKeys(config.Prefix, config.shardsOf("", where.cluster))
 	if well, err := f.writes(ctx, client, k); !well {
 		return f.all, translate(err)
 	}
-	ofData, err := examineData(ctx, client, k, config)
+	ofData, err := examineData(ctx, client, config, where.cluster)
 	return append(f.all, ofData...), translate(err)
 }
 
@@ -136,14 +136,15 @@ func (f *found) memory(info, settings map[string]string) {
 }
 
 // examineData looks at what the coordinators wrote about the data.
-func examineData(ctx context.Context, client redis.UniversalClient, k keys, config Config) ([]Finding, error) {
-	meta, err := client.HGetAll(ctx, k.meta()).Result()
+func examineData(ctx context.Context, client redis.UniversalClient, config Config, cluster bool) ([]Finding, error) {
+	meta, err := client.HGetAll(ctx, newKeys(config.Prefix, 0).meta()).Result()
 	if err != nil {
 		return nil, err
 	}
+	k := newKeys(config.Prefix, config.shardsOf(meta["shards"], cluster))
 	f := found{addr: config.Prefix}
-	if shards := meta["shards"]; shards != "" && shards != strconv.Itoa(config.Shards) {
-		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, config.Shards),
+	if shards := meta["shards"]; shards != "" && shards != strconv.Itoa(len(k.shards)) {
+		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, len(k.shards)),
 			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
 		return f.all, nil
 	}

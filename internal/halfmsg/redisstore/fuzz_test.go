@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"bytes"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,11 +17,11 @@ import (
 // write gives a whole living record, as create.lua stores it.
 func write(t *testing.T, created time.Time, m *halfmsg.Message) []byte {
 	t.Helper()
-	rest, err := encodeRest(m)
+	record, err := encode(m, m.Digest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(fmt.Appendf(nil, "half %d %s ", created.UnixMilli(), m.Digest()), rest...)
+	return bytes.Replace(record, []byte(unstamped), strconv.AppendInt(nil, created.UnixMilli(), 10), 1)
 }
 
 // same compares what a record holds of two messages. A record holds no name: its key does.

@@ -18,21 +18,22 @@ const replicaTimeout = time.Second
 // Create implements halfmsg.Intake.
 func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(messages))
-	rests := make([][]byte, len(messages))
+	records, digests := make([][]byte, len(messages)), make([]string, len(messages))
 	for i := range messages {
 		var err error
-		if rests[i], err = encodeRest(&messages[i]); err != nil {
+		digests[i] = messages[i].Digest()
+		if records[i], err = encode(&messages[i], digests[i]); err != nil {
 			// Only a header that is no UTF-8 could do that, and encoding/json takes even those.
 			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}
 	}
 	p := plan{
-		store: s, room: 4, head: []any{s.perShard(s.config.Quota)},
+		store: s, room: 4, head: always(s.perShard(s.config.Quota)),
 		each: func(args []any, i int) []any {
 			m := &messages[i]
-			return append(args, m.ID, m.Digest(), clamp(m.ConfirmAfter, maxDue).Milliseconds(), rests[i])
+			return append(args, m.ID, digests[i], clamp(m.ConfirmAfter, maxDue).Milliseconds(), records[i])
 		},
-		weight: func(i int) int { return len(rests[i]) },
+		weight: func(i int) int { return len(records[i]) },
 	}
 	name := func(i int) halfmsg.Name { return messages[i].Name }
 	calls := p.calls(s.scripts.create, s.places(len(messages), name))
@@ -40,6 +41,9 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 	for _, c := range calls {
 		for n, i := range c.items {
 			results[i] = s.result(c, n, messages[i].Name)
+			if results[i].Err == nil && results[i].State == halfmsg.Pending {
+				s.recent.keep(&messages[i], digests[i])
+			}
 		}
 	}
 	return results
@@ -108,10 +112,14 @@ func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient,
 func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
 	token := s.newToken()
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	known := make([]stored, len(names))
+	for i, name := range names {
+		known[i] = s.recent.take(name)
+	}
 	p := plan{
-		store: s, room: 1, looks: true,
-		head: []any{leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes / max(1, shardsOf(places))},
-		each: func(args []any, i int) []any { return append(args, names[i].ID) },
+		store: s, room: 2, looks: true,
+		head: always(leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes/(1+shardsOf(places)+len(places)/maxCallItems)),
+		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].digest) },
 	}
 	calls := p.calls(s.scripts.submit, places)
 	s.pacer.urgent(ctx, s.intake, s.scripts.submit, calls)
@@ -120,7 +128,7 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 	broken := map[int]error{}
 	for _, c := range calls {
 		for n, i := range c.items {
-			results[i] = s.submitted(c, n, names[i], token)
+			results[i] = s.submitted(c, n, names[i], token, known[i])
 			if results[i].Claim != nil && results[i].Err != nil {
 				broken[i] = results[i].Err
 			}
@@ -131,9 +139,15 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 }
 
 // submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
-func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string) halfmsg.Submitted {
+func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known stored) halfmsg.Submitted {
 	if fields, is := c.answer(n).([]any); is && c.err == nil {
-		claim, err := s.claim(fields, halfmsg.Pending, token)
+		var claim halfmsg.Claim
+		var err error
+		if len(fields) == claimFields {
+			claim, err = s.claim(fields, halfmsg.Pending, token)
+		} else {
+			claim = known.claim(fields, token)
+		}
 		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
 	}
 	r := halfmsg.Submitted{Result: s.result(c, n, name)}

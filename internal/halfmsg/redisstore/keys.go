@@ -177,8 +177,8 @@ func luaNames(retention time.Duration) string {
 	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
 	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
 	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
-	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
-		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
+	return fmt.Sprintf("local KEPT, FINAL, WHOLE, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, '%s', %d, %d, %d\n",
+		strings.Join(kept, ","), strings.Join(final, ","), whole, codeOf[first], codeOf[committed], codeOf[acknowledged]) +
 		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +

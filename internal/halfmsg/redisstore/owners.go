@@ -10,16 +10,16 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// ownerSample is about how many leases of a shard are looked at to see whose they are: enough to find every instance
-// that has a share of the work, and too few for Redis to notice.
-const ownerSample = 50
+// ownerSample is about how many leases are looked at to see whose they are: enough to find every instance that has a share
+// of the work, and too few for Redis to notice.
+const ownerSample = 800
 
 // Owners tells which instances work on messages now.
 func (s *Store) Owners(ctx context.Context) (halfmsg.Owners, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(s.scripts.owners, shard, 1)
-		calls[i].args = append(calls[i].args, ownerSample)
+		calls[i].args = append(calls[i].args, s.perShard(ownerSample))
 	}
 	run(ctx, s.intake, s.scripts.owners, calls)
 	var owners halfmsg.Owners

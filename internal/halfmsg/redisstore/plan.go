@@ -7,12 +7,21 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// A call holds at most so many messages and bytes, so that no script keeps Redis from others for long. A message is
-// counted as its weight.
+// A call holds at most so many messages and bytes, so that no script keeps Redis from others for long; and no more than a
+// script can unpack at once. A message is counted as its weight.
 const (
-	maxCallItems = 500
+	maxCallItems = 200
 	maxCallBytes = 4 << 20
 )
+
+// portions is into how many calls a batch of the backlog is cut at most, where there is enough of it: others have their
+// turn between them.
+const portions = 16
+
+// portion is how many of the backlog's messages one call holds.
+func portion(messages int) int {
+	return min(max(slice, (messages+portions-1)/portions), maxCallItems)
+}
 
 // place is where a message of a batch lives.
 type place struct {
@@ -26,12 +35,14 @@ type plan struct {
 	store *Store
 	// looks says that the script compares the shard with the last count that was seen of it.
 	looks bool
-	// head are the arguments that come before the messages'.
-	head []any
+	// head gives the arguments that come before those of the messages of one call.
+	head func(places []place) []any
 	// each appends the arguments of one message, the first of them its id.
 	each func(args []any, index int) []any
 	// room is how many arguments each appends.
 	room int
+	// most is how many messages one call holds; 0 is maxCallItems.
+	most int
 	// weight is the size of a message's arguments where it matters; may be nil.
 	weight func(index int) int
 }
@@ -51,42 +62,55 @@ func (s *Store) places(n int, name func(int) halfmsg.Name) []place {
 // calls makes the calls of sc that bring the plan about.
 func (p plan) calls(sc *script, places []place) []*call {
 	var calls []*call
-	var c *call
-	bytes, count := 0, 0 // count is where the number of the producer's messages stands
-	for i, at := range places {
-		weight := 0
-		if p.weight != nil {
-			weight = p.weight(at.index)
-		}
-		another := i == 0 || at.shard != places[i-1].shard || len(c.items) >= maxCallItems || bytes+weight > maxCallBytes
-		if another {
-			c = newCall(sc, p.store.keys.shards[at.shard], p.length(places[i:]))
-			if p.looks {
-				c.args = append(c.args, p.store.seen(at.shard)...)
-			}
-			c.args = append(c.args, p.head...)
-			calls, bytes = append(calls, c), 0
-		}
-		if another || at.producer != places[i-1].producer {
-			c.args = append(c.args, at.producer, 0)
-			count = len(c.args) - 1
-		}
-		c.args = p.each(c.args, at.index)
-		c.items = append(c.items, at.index)
-		c.messages++
-		c.args[count] = c.args[count].(int) + 1
-		bytes += weight
+	for len(places) > 0 {
+		n := p.fit(places)
+		calls = append(calls, p.call(sc, places[:n]))
+		places = places[n:]
 	}
 	return calls
 }
 
-// length is about how many arguments a call takes that begins with these messages.
-func (p plan) length(places []place) int {
-	n := 0
-	for n < len(places) && n < maxCallItems && places[n].shard == places[0].shard {
-		n++
+// fit is how many of the places go into the next call: one always does.
+func (p plan) fit(places []place) int {
+	most := min(len(places), cmp.Or(p.most, maxCallItems))
+	bytes := 0
+	for n, at := range places[:most] {
+		if p.weight != nil {
+			bytes += p.weight(at.index)
+		}
+		if n > 0 && (at.shard != places[0].shard || bytes > maxCallBytes) {
+			return n
+		}
 	}
-	return 3 + len(p.head) + n*p.room + 2*min(n, 8)
+	return most
+}
+
+// call is the call for messages of one shard.
+func (p plan) call(sc *script, places []place) *call {
+	shard := places[0].shard
+	head := p.head(places)
+	c := newCall(sc, p.store.keys.shards[shard], 3+len(head)+len(places)*p.room+2*min(len(places), 8))
+	if p.looks {
+		c.args = append(c.args, p.store.seen(shard)...)
+	}
+	c.args = append(c.args, head...)
+	count := 0 // where the number of the producer's messages stands
+	for i, at := range places {
+		if i == 0 || at.producer != places[i-1].producer {
+			c.args = append(c.args, at.producer, 0)
+			count = len(c.args) - 1
+		}
+		c.args = p.each(c.args, at.index)
+		c.args[count] = c.args[count].(int) + 1
+		c.items = append(c.items, at.index)
+	}
+	c.messages = len(places)
+	return c
+}
+
+// always is a head that is the same for all calls.
+func always(args ...any) func([]place) []any {
+	return func([]place) []any { return args }
 }
 
 // Replies about one message are verdict + state code.

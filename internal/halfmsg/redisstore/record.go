@@ -36,8 +36,11 @@ type header struct {
 	Trace        string            `json:"traceparent,omitempty"`
 }
 
-// encodeRest gives what follows the digest in a record.
-func encodeRest(m *halfmsg.Message) ([]byte, error) {
+// unstamped stands in a record where the time goes, until Redis says what it is.
+const unstamped = "0000000000000"
+
+// encode gives the record of a message with that digest, but for its time.
+func encode(m *halfmsg.Message, digest string) ([]byte, error) {
 	line, err := json.Marshal(header{
 		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
@@ -46,10 +49,10 @@ func encodeRest(m *halfmsg.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := make([]byte, 0, len(line)+1+len(m.Body))
-	rest = append(rest, line...)
-	rest = append(rest, '\n')
-	return append(rest, m.Body...), nil
+	start := whole + " " + unstamped + " " + digest + " "
+	record := make([]byte, 0, len(start)+len(line)+1+len(m.Body))
+	record = append(append(append(record, start...), line...), '\n')
+	return append(record, m.Body...), nil
 }
 
 // trace is a record's first words.

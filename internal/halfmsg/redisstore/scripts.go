@@ -32,6 +32,12 @@ func newScript(source string) *script {
 // answering are the scripts that work on messages and answer about each.
 var answering = map[string]bool{"create": true, "submit": true, "claim": true, "move": true}
 
+// parts are the files that stand between prelude.lua and a script.
+var parts = map[string][]string{
+	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
+	"submit": {"writes", "timeline", "claims"}, "claim": {"writes", "timeline", "claims"},
+}
+
 // scripts are those in lua/, one a file.
 type scripts struct {
 	create, submit, move, due, claim, show, list, stats, mend, pulse, owners, backlog *script
@@ -79,22 +85,25 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	return understood, err
 }
 
-// assemble puts a script together: its flags, the names from keys.go, the prelude, and the script itself.
+// assemble puts a script together: its flags, the names from keys.go, the prelude and its parts, and the script itself.
 func assemble(name string, flagged bool, retention time.Duration) (string, error) {
-	prelude, err := luaFiles.ReadFile("lua/prelude.lua")
-	if err != nil {
-		return "", err
-	}
 	own, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		return "", err
 	}
 	flags, body, _ := strings.Cut(string(own), "\n")
-	source := luaNames(retention) + string(prelude) + body
+	source := luaNames(retention)
 	if flagged {
 		source = flags + "\n" + source
 	}
-	return source, nil
+	for _, part := range append([]string{"prelude"}, parts[name]...) {
+		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			return "", err
+		}
+		source += string(text)
+	}
+	return source + body, nil
 }
 
 // call is one call of a script for messages of one shard.

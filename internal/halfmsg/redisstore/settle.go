@@ -92,7 +92,7 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	of := func(i int) halfmsg.Settlement { return settlements[i] }
 	urgent, backlog := split(places, func(at place) bool { return !of(at.index).Backlog })
 	s.move(ctx, urgent, results, moving{by: rules, of: of, run: s.pacer.urgent})
-	s.move(ctx, backlog, results, moving{by: rules, of: of, run: s.pacer.backlog})
+	s.move(ctx, backlog, results, moving{by: rules, of: of, run: s.pacer.backlog, most: portion(len(backlog))})
 	return results
 }
 
@@ -147,11 +147,12 @@ func onlyFrom(from halfmsg.State, rule string) string {
 	return string(limited)
 }
 
-// moving is how messages are moved: by which rules, what each of them is to have, and how urgently.
+// moving is how messages are moved: by which rules, what each of them is to have, how urgently, and how many in a call.
 type moving struct {
-	by  []string
-	of  func(int) halfmsg.Settlement
-	run runner
+	by   []string
+	of   func(int) halfmsg.Settlement
+	run  runner
+	most int
 }
 
 // move calls move.lua, with only those of the rules that the batch needs.
@@ -159,23 +160,18 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 	if len(places) == 0 {
 		return
 	}
-	var number [32]int // of an event's rule in this batch, from 1
-	head := []any{0}
-	for _, at := range places {
-		if event := m.of(at.index).Event; number[event] == 0 {
-			head = append(head, m.by[event])
-			number[event] = len(head) - 1
-		}
+	said := make([]int, len(results))
+	p := plan{
+		store: s, room: 2, most: m.most,
+		head: func(places []place) []any {
+			words := newWords(m.by)
+			for _, at := range places {
+				said[at.index] = words.add(m.of(at.index))
+			}
+			return words.args()
+		},
+		each: func(args []any, i int) []any { return append(args, m.of(i).Name.ID, said[i]) },
 	}
-	head[0] = len(head) - 1
-	p := plan{store: s, head: head, room: 6, each: func(args []any, i int) []any {
-		w := m.of(i)
-		hold := int64(0)
-		if w.Hold > 0 {
-			hold = leaseMS(w.Hold)
-		}
-		return append(args, w.Name.ID, number[w.Event], string(w.Token), clamp(w.After, maxDue).Milliseconds(), hold, shorten(w.Cause))
-	}}
 	client := s.loops
 	if !m.of(places[0].index).Event.Owned() {
 		client = s.intake

@@ -31,7 +31,8 @@ type Config struct {
 	// Prefix begins the name of every key: letters, digits and ._:- only. Defaults to msghandler.
 	Prefix string
 	// Shards is how many parts the data is in, each on one node of a Cluster. It cannot change while there are data.
-	// Defaults to 16; at most 1024.
+	// Defaults to what the data have; new data are in 16 on a Cluster and in one elsewhere, where each part only costs
+	// calls. At most 1024.
 	Shards int
 	// Instance names this process in tokens, for operators. Defaults to the host's name.
 	Instance string
@@ -49,8 +50,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// maxShards bounds the cost of an idle pass, which is a call for each shard.
-const maxShards = 1024
+const (
+	// maxShards bounds the cost of an idle pass, which is a call for each shard.
+	maxShards = 1024
+	// shardsOnCluster is enough for new data to be spread evenly over a few nodes.
+	shardsOnCluster = 16
+)
 
 // Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. It is safe for concurrent use.
 type Store struct {
@@ -62,6 +67,8 @@ type Store struct {
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
 	pacer  *pacer
+	// recent are messages that were stored here lately.
+	recent memory
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
 	// name tells this store from all others, and says whose it is: INSTANCE/NONCE.
@@ -91,13 +98,12 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	var nonce [4]byte
 	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
 	s := &Store{
-		config: config, keys: newKeys(config.Prefix, config.Shards), logger: config.Logger,
+		config: config, logger: config.Logger,
 		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.pulses.last = make([]pulse, config.Shards)
 	s.intake, s.loops = where.connect(), where.connect()
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepare(ctx, where.cluster); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -106,7 +112,6 @@ func New(ctx context.Context, config Config) (*Store, error) {
 func (c Config) complete() (Config, error) {
 	c.URL = cmp.Or(c.URL, "redis://127.0.0.1:6379/0")
 	c.Prefix = cmp.Or(c.Prefix, "msghandler")
-	c.Shards = cmp.Or(c.Shards, 16)
 	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
 	if c.Ran == nil {
 		c.Ran = func(string, int, time.Duration) {}
@@ -120,46 +125,63 @@ func (c Config) complete() (Config, error) {
 	if !legalPrefix.MatchString(c.Prefix) {
 		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
 	}
-	if c.Shards < 1 || c.Shards > maxShards {
+	if c.Shards < 0 || c.Shards > maxShards {
 		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
 	}
 	return c, nil
 }
 
-func (s *Store) prepare(ctx context.Context) error {
+func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	var err error
 	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
-	return s.agreeOnLayout(ctx)
+	shards, err := s.agreeOnLayout(ctx, cluster)
+	s.keys = newKeys(s.config.Prefix, shards)
+	s.pulses.last = make([]pulse, shards)
+	return err
 }
 
 // agreeOnLayout writes down how the data are laid out when nobody has yet, and compares. Where it is written nothing is
 // changed, so a coordinator can start while Redis is full, and help to empty it.
-func (s *Store) agreeOnLayout(ctx context.Context) error {
-	key := s.keys.meta()
+func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (shards int, err error) {
+	key := newKeys(s.config.Prefix, 0).meta()
 	got, err := s.intake.HGetAll(ctx, key).Result()
 	if err == nil && (got["layout"] == "" || got["shards"] == "") {
 		pipe := s.intake.Pipeline()
 		pipe.HSetNX(ctx, key, "layout", layoutVersion)
-		pipe.HSetNX(ctx, key, "shards", s.config.Shards)
+		pipe.HSetNX(ctx, key, "shards", s.config.shardsOf("", cluster))
 		written := pipe.HGetAll(ctx, key)
 		_, err = pipe.Exec(ctx)
 		got = written.Val()
 	}
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", key, translate(err))
+		return 0, fmt.Errorf("reading %s: %w", key, translate(err))
 	}
-	layout, shards := got["layout"], got["shards"]
-	if layout != strconv.Itoa(layoutVersion) {
-		return fmt.Errorf("the data under %s have layout %s, and this version knows layout %d: run the version that wrote them",
+	if layout := got["layout"]; layout != strconv.Itoa(layoutVersion) {
+		return 0, fmt.Errorf("the data under %s have layout %s, and this version knows layout %d: run the version that wrote them",
 			s.config.Prefix, layout, layoutVersion)
 	}
-	if shards != strconv.Itoa(s.config.Shards) {
-		return fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
-			s.config.Prefix, shards, s.config.Shards, shards)
+	shards = s.config.shardsOf(got["shards"], cluster)
+	if got["shards"] != strconv.Itoa(shards) {
+		return 0, fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
+			s.config.Prefix, got["shards"], shards, got["shards"])
 	}
-	return nil
+	return shards, nil
+}
+
+// shardsOf is how many parts the data are in, of which that number is written down, if any.
+func (c Config) shardsOf(written string, cluster bool) int {
+	if c.Shards > 0 {
+		return c.Shards
+	}
+	if n, err := strconv.Atoi(written); err == nil && n >= 1 && n <= maxShards {
+		return n
+	}
+	if cluster {
+		return shardsOnCluster
+	}
+	return 1
 }
 
 // Close ends all connections. Calls under way fail.

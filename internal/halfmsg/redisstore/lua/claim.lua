@@ -10,44 +10,51 @@
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local HOUR = 3600 * 1000
 
--- due gives ids and due times in turn. Those due later than anything legal is were put there by a clock that jumped.
-local function due(g, limit)
-  local found = call('ZRANGEBYSCORE', g[s], '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
-  if #found < 2 * limit then
-    local far = call('ZRANGEBYSCORE', g[s], '(' .. string.format('%.0f', now + MAXDUE), '+inf', 'LIMIT', 0, limit - #found / 2)
+-- due gives ids, and since when they are due. Those due later than anything legal is were put there by a clock that jumped.
+local function due(index, limit)
+  local ids, since = {}, {}
+  local found = call('ZRANGEBYSCORE', index, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+  for i = 1, #found, 2 do
+    ids[#ids + 1], since[#since + 1] = found[i], tonumber(found[i + 1])
+  end
+  if #ids < limit then
+    local far = call('ZRANGEBYSCORE', index, '(' .. stamp(now + MAXDUE), '+inf', 'LIMIT', 0, limit - #ids)
     for _, id in ipairs(far) do
-      found[#found + 1] = id
-      found[#found + 1] = now
+      ids[#ids + 1], since[#since + 1] = id, now
     end
   end
-  return found
+  return ids, since
 end
 
-local function claim(g, id, due)
-  return take(g, id, s, due, token, lease, call('HGET', g.leases, id))
+-- claim claims the messages of one producer, as far as there is room, and puts them into out.
+local function claim(g, since, out)
+  local got, left = {}, false
+  each(g, function(_, id, i)
+    if room <= 0 then
+      return nil
+    end
+    local claimed = take(g, id, s, since[i], token, lease, owned(g, id))
+    room = room - (claimed and #claimed[3] or 0)
+    left = left or not claimed
+    return claimed or {g.producer, id}
+  end, got)
+  for i, one in ipairs(got) do
+    if type(one) == 'string' then
+      call('ZADD', g[s], now + HOUR, g.ids[i])
+      one = {g.producer, g.ids[i], one}
+    end
+    out[#out + 1] = one
+  end
+  if left then
+    tidy(g)
+  end
 end
 
 look(ARGV[1], ARGV[2], ARGV[3])
 local out = {}
 for i = 8, #ARGV, 2 do
-  local g = open(ARGV[i])
-  local found = due(g, tonumber(ARGV[i + 1]))
-  for n = 1, #found, 2 do
-    local id = found[n]
-    if room <= 0 then
-      return out
-    end
-    local got = safely(claim, g, id, tonumber(found[n + 1]))
-    if type(got) == 'table' then
-      room = room - #got[3]
-    elseif got then
-      call('ZADD', g[s], now + HOUR, id)
-      got = {g.producer, id, got}
-    else
-      tidy(g)
-      got = {g.producer, id}
-    end
-    out[#out + 1] = got
-  end
+  local producer = ARGV[i]
+  local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
+  claim(open(producer, ids), since, out)
 end
 return out

@@ -2,9 +2,11 @@
 -- Purpose: stores new messages, or tells the state of those that are there.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; then for each producer: name, number of
---   messages, and for each message: id, digest, milliseconds until it is due, the rest of the record
+--   messages, and for each message: id, digest, milliseconds until it is due, the record without its time:
+--   where that goes there are as many digits
 -- Returns: for each message verdict + state
 local most = tonumber(ARGV[1])
+local created = string.format('%013.0f', now)
 
 -- room is how many more messages a producer may have here. An index that cannot be counted is no reason to refuse any: it
 -- fails those that it concerns.
@@ -17,14 +19,15 @@ local function room(g)
   return left
 end
 
-local function create(g, id, digest, after, rest)
+local function create(g, id, at)
+  local digest, after = ARGV[at + 1], tonumber(ARGV[at + 2])
   -- One that is there already is told its state, however full it is.
   if g.room <= 0 and call('EXISTS', g.record .. id) == 0 then
     return OVER
   end
-  local record = 'half ' .. string.format('%.0f', now) .. ' ' .. digest .. ' ' .. rest
-  if call('SET', g.record .. id, record, 'NX') then
-    enter(g, FIRST, id, now, now + after)
+  if call('SET', g.record .. id, ARGV[at + 3], 'NX') then
+    call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
+    enter(g, FIRST, id, stamp(now), now + after)
     g.stored = true
     g.room = g.room - 1
     return OK + FIRST
@@ -37,19 +40,15 @@ local function create(g, id, digest, after, rest)
   return OK + state
 end
 
-local out = {}
-local at = 2
-while ARGV[at] do
-  local g = open(ARGV[at], ARGV[at + 1])
+local function before(g)
   g.room = room(g)
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
-  local last = at + 1 + 4 * ARGV[at + 1]
-  for i = at + 2, last, 4 do
-    out[#out + 1] = safely(create, g, ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3])
-  end
+end
+
+local function after(g)
   if not g.stored then
     tidy(g) -- all of them may have been there, and finished
   end
-  at = last + 1
 end
-return out
+
+return groups(2, 4, create, before, after)

@@ -4,8 +4,9 @@
 -- ARGV: 1 number of rules; then each rule, as settle.go writes them: the state the event leads to from each kept state
 --   ("-" refused, "0" none), the same for a message that somebody hurried meanwhile, then letters: o only the lease's owner,
 --   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then, after a
---   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then for each producer: name, number of messages, and for each message: id, the rule's number, token, milliseconds until due,
---   milliseconds to hold the lease, cause
+--   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then the number of
+--   words, and for each word, which messages may share: the rule's number, token, milliseconds until due, milliseconds to
+--   hold the lease, cause; then for each producer: name, number of messages, and for each message: id, the word's number
 -- Returns: for each message verdict + state
 local rules = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -26,6 +27,15 @@ for i = 1, tonumber(ARGV[1]) do
   rules[i] = rule
 end
 
+local words = {}
+local behind = 2 + ARGV[1]
+for i = 1, tonumber(ARGV[behind]) do
+  local at = behind + 5 * i - 4
+  words[i] = {rule = rules[tonumber(ARGV[at])], token = ARGV[at + 1], after = tonumber(ARGV[at + 2]),
+    hold = tonumber(ARGV[at + 3]), cause = ARGV[at + 4]}
+end
+behind = behind + 1 + 5 * #words
+
 -- refusal says why a rule does not apply to a message in state s, or nil when it does.
 local function refusal(g, id, rule, s, due, token)
   if s > #KEPT then
@@ -34,7 +44,7 @@ local function refusal(g, id, rule, s, due, token)
     end
     return (rule.o and LOST or ILLEGAL) + s
   end
-  if rule.o and (call('HGET', g.leases, id) ~= token or not live(due)) then
+  if rule.o and (owned(g, id) ~= token or not live(due)) then
     return LOST + s
   end
   if rule.to[s] then
@@ -51,7 +61,7 @@ local function remember(g, id, rule, s, to, token, cause)
   local notes = g.notes .. id
   local set = {}
   if to == COMMITTED and s == FIRST then
-    set = {'sendable_at', now}
+    set = {'sendable_at', stamp(now)}
   end
   if rule.u then
     set[#set + 1] = 'updated_at'
@@ -92,10 +102,10 @@ local function place(g, id, rule, s, to, due, after, hold)
       return
     end
     shift(g, s, to, id, now + after)
-    call('HDEL', g.leases, id)
+    g.freed[#g.freed + 1] = id
     return
   end
-  if s == to and live(due) and call('HEXISTS', g.leases, id) == 1 then
+  if s == to and live(due) and owned(g, id) then
     call('HSET', g.notes .. id, 'hurry', 1) -- its owner works on it already
     return
   end
@@ -112,7 +122,9 @@ local function strip(g, id)
   call('DEL', g.notes .. id)
 end
 
-local function move(g, id, rule, token, after, hold, cause)
+local function move(g, id, at)
+  local word = words[tonumber(ARGV[at + 1])]
+  local rule, token, after, cause = word.rule, word.token, word.after, word.cause
   local s, due = find(g, id)
   if s == 0 then
     return rule.o and LOST or MISSING
@@ -124,7 +136,7 @@ local function move(g, id, rule, token, after, hold, cause)
   local to = rule.to[s]
   if to > #KEPT then
     local _, _, digest = head(g, id)
-    call('SET', g.record .. id, FINAL[to] .. ' ' .. string.format('%.0f', now) .. ' ' .. (digest or '-'), 'PX', RETENTION)
+    call('SET', g.record .. id, FINAL[to] .. ' ' .. stamp(now) .. ' ' .. (digest or '-'), 'PX', RETENTION)
     drop(g, s, id)
     g.dropped = true
     return OK + to
@@ -144,25 +156,17 @@ local function move(g, id, rule, token, after, hold, cause)
   if reset then
     call('HDEL', g.notes .. id, 'confirms', 'publishes', 'deletes')
   end
-  place(g, id, rule, s, to, due, after, hold)
+  place(g, id, rule, s, to, due, after, word.hold)
   if to == ACKNOWLEDGED and s ~= to then
     strip(g, id)
   end
   return OK + to
 end
 
-local out = {}
-local at = 2 + ARGV[1]
-while ARGV[at] do
-  local g = open(ARGV[at], ARGV[at + 1])
-  local last = at + 1 + 6 * ARGV[at + 1]
-  for i = at + 2, last, 6 do
-    out[#out + 1] = safely(move, g, ARGV[i], rules[tonumber(ARGV[i + 1])], ARGV[i + 2], tonumber(ARGV[i + 3]),
-      tonumber(ARGV[i + 4]), ARGV[i + 5])
-  end
+local function after(g)
   if g.dropped then
     tidy(g)
   end
-  at = last + 1
 end
-return out
+
+return groups(behind, 2, move, pass, after)

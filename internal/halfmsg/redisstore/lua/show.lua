@@ -20,7 +20,7 @@ local function show(g, id)
     end
   end
   local record = whole and (call('GET', key) or '') or line(key)
-  local out = {s, due, call('HGET', g.leases, id) or '', record}
+  local out = {s, due, owned(g, id) or '', record}
   local notes = call('HGETALL', g.notes .. id)
   for i = 1, #notes, 2 do
     if whole or notes[i] ~= 'events' then
@@ -31,14 +31,4 @@ local function show(g, id)
   return out
 end
 
-local out = {}
-local at = 2
-while ARGV[at] do
-  local g = open(ARGV[at], ARGV[at + 1])
-  local last = at + 1 + ARGV[at + 1]
-  for i = at + 2, last do
-    out[#out + 1] = safely(show, g, ARGV[i])
-  end
-  at = last + 1
-end
-return out
+return groups(2, 1, show, pass, pass)

@@ -3,12 +3,21 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a Submit leads from each kept state,
 --   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records are claimed at most;
---   then for each producer: name, number of ids, ids
+--   then for each producer: name, number of messages, and for each message: id, and its digest where the caller has it whole
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
---   sendable_at, deletes, due}
+--   sendable_at, deletes, due}; or {created}, in milliseconds, when the caller knows all the rest
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
-local function submit(g, id)
+-- known says when a message was created that has this digest, no notes and nothing to be suspected of; else nothing.
+local function known(g, id, digest)
+  if digest == '' or noted(g) then
+    return nil
+  end
+  local kind, ms, its = head(g, id)
+  return kind == WHOLE and its == digest and ms > suspect and ms
+end
+
+local function submit(g, id, at)
   local s, due = find(g, id)
   if s == 0 then
     return MISSING
@@ -17,18 +26,24 @@ local function submit(g, id)
   if not to then
     return OK + s
   end
-  local owner = call('HGET', g.leases, id)
+  local owner = owned(g, id)
   if s ~= to then
     call('HDEL', g.notes .. id, 'confirms', 'publishes')
     call('HSET', g.notes .. id, 'updated_at', now, 'events', told(g, id, SUBMITTED, instance(token), ''))
+    g.noted = true
     shift(g, s, to, id, now)
   elseif live(due) and owner then
     call('HSET', g.notes .. id, 'hurry', 1)
     return OK + to
   end
   if room <= 0 then
-    call('ZADD', g[to], now, id)
+    gather(g.due[to], stamp(now), id)
     return OK + to
+  end
+  local created = not owner and known(g, id, ARGV[at + 1])
+  if created then
+    hold(g, id, to, token, lease)
+    return {created}
   end
   local claim = take(g, id, to, due or now, token, lease, owner)
   if not claim then
@@ -39,14 +54,4 @@ local function submit(g, id)
 end
 
 look(ARGV[1], ARGV[2], ARGV[3])
-local out = {}
-local at = 8
-while ARGV[at] do
-  local g = open(ARGV[at], ARGV[at + 1])
-  local last = at + 1 + ARGV[at + 1]
-  for i = at + 2, last do
-    out[#out + 1] = safely(submit, g, ARGV[i])
-  end
-  at = last + 1
-end
-return out
+return groups(8, 2, submit, pass, pass)

@@ -1,0 +1,36 @@
+-- Purpose: claims messages.
+
+-- hold gives a token a message in state s.
+local function hold(g, id, s, token, lease)
+  gather(g.held, id, token)
+  gather(g.due[s], stamp(now + lease), id)
+end
+
+-- take claims a message in state s for a token. The owner that its leases still name has died or lost it: that is told, and
+-- of a message that was to be published a copy may be out, which is counted.
+local function take(g, id, s, due, token, lease, owner)
+  local record = call('GET', g.record .. id)
+  if not record or ended(string.match(record, '^%S+')) then
+    drop(g, s, id) -- nothing to work on: what a half-finished move left behind
+    return nil
+  end
+  local notes = g.notes .. id
+  if owner then
+    if s == COMMITTED then
+      call('HINCRBY', notes, 'copies', 1)
+    end
+    call('HSET', notes, 'events', told(g, id, TAKENOVER, instance(token), 'the lease of ' .. instance(owner) .. ' ended'))
+    g.noted = true
+  end
+  if suspect > 0 and tonumber(string.match(record, '^%S+ (%d+)') or 0) <= suspect then
+    call('HSETNX', notes, 'copies', 1)
+    g.noted = true
+  end
+  local known = noted(g) and call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'deletes', 'hurry') or {}
+  if known[6] then
+    call('HDEL', notes, 'hurry')
+  end
+  hold(g, id, s, token, lease)
+  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', known[4] or '', known[5] or '',
+    due}
+end

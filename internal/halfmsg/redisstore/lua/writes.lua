@@ -1,0 +1,146 @@
+-- Purpose: how messages are worked on in batches. What goes to the indexes, leases and notes of a producer's messages is
+--   gathered and written with one command a key.
+
+local function gather(list, value, id)
+  list[#list + 1] = value
+  list[#list + 1] = id
+end
+
+local function write(command, key, list)
+  if #list > 0 then
+    call(command, key, unpack(list))
+  end
+end
+
+-- flush writes what was gathered, new places first, so that a message always stands in one.
+local function flush(g)
+  for s = 1, #KEPT do
+    write('ZADD', g[s] .. CREATED, g.created[s])
+    write('ZADD', g[s], g.due[s])
+  end
+  for s = 1, #KEPT do
+    write('ZREM', g[s], g.gone[s])
+    write('ZREM', g[s] .. CREATED, g.gone[s])
+    g.created[s], g.due[s], g.gone[s] = {}, {}, {}
+  end
+  write('HSET', g.leases, g.held)
+  write('HDEL', g.leases, g.freed)
+  if #g.bare > 0 then
+    call('DEL', unpack(g.bare))
+  end
+  g.held, g.freed, g.bare = {}, {}, {}
+end
+
+-- enter puts a message into the index of a state, and into that of creation times, whose scores are texts.
+local function enter(g, s, id, ms, due)
+  gather(g.created[s], ms, id)
+  gather(g.due[s], stamp(due), id)
+end
+
+-- find gives a message's state; a record that lost its index gets it back and is due now.
+local function find(g, id)
+  local s, due = indexed(g, id)
+  if s then
+    return s, due
+  end
+  local kind, ms = head(g, id)
+  if not kind then
+    return 0
+  end
+  local final = ended(kind)
+  if final then
+    return final
+  end
+  s = unplaced(g, id, kind)
+  call('SADD', KEYS[1] .. PRODUCERS, g.producer)
+  enter(g, s, id, stamp(ms), now)
+  return s, now
+end
+
+-- drop takes a message out of its index, after its record was dealt with.
+local function drop(g, s, id)
+  g.gone[s][#g.gone[s] + 1] = id
+  g.freed[#g.freed + 1] = id
+  g.bare[#g.bare + 1] = g.notes .. id
+end
+
+-- shift moves a message between indexes.
+local function shift(g, from, to, id, due)
+  if from == to then
+    gather(g.due[to], stamp(due), id)
+    return
+  end
+  local ms = score(g, g[from] .. CREATED, id)
+  if not ms then
+    local _, since = head(g, id)
+    ms = stamp(since or now)
+  end
+  enter(g, to, id, ms, due)
+  g.gone[from][#g.gone[from] + 1] = id
+end
+
+-- tidy takes a producer without messages in this shard off the list of producers.
+local function tidy(g)
+  if call('EXISTS', unpack(g)) == 0 then
+    call('SREM', KEYS[1] .. PRODUCERS, g.producer)
+  end
+end
+
+local function reason(err)
+  return type(err) == 'table' and err.err or tostring(err)
+end
+
+local function reason(err)
+  return type(err) == 'table' and err.err or tostring(err)
+end
+
+-- safely runs f for one message, so that one whose keys are not what they should be fails alone.
+local function safely(f, g, ...)
+  local ok, result = pcall(f, g, ...)
+  if ok then
+    return result
+  end
+  return reason(result)
+end
+
+-- each runs f for the messages that g is about, and puts what it says into out. A message that comes a second time meets what
+-- the first time wrote. When what was gathered cannot be written, all of them have failed: they share those keys.
+local function each(g, f, out)
+  local from, seen, failed = #out + 1, {}, nil
+  local function save()
+    local ok, err = pcall(flush, g)
+    failed = failed or not ok and reason(err)
+  end
+  for i, id in ipairs(g.ids) do
+    if seen[id] then
+      save()
+      g.known, g.alone, g.noted = {}, true, true
+    end
+    seen[id] = true
+    out[#out + 1] = safely(f, g, id, i)
+  end
+  save()
+  for i = from, failed and #out or 0 do
+    out[i] = failed
+  end
+end
+
+local function pass() end
+
+-- groups runs f for the messages in ARGV from at on: of each producer its name, how many they are, and size arguments for
+-- each, the first its id; f is told where they begin. Before and after are run for each producer.
+local function groups(at, size, f, before, after)
+  local out = {}
+  while ARGV[at] do
+    local ids, first = {}, at + 2
+    for i = 1, tonumber(ARGV[at + 1]) do
+      ids[i] = ARGV[first + (i - 1) * size]
+    end
+    local g = open(ARGV[at], ids)
+    before(g)
+    each(g, function(_, id, i) return f(g, id, first + (i - 1) * size) end, out)
+    after(g)
+    at = first + #ids * size
+  end
+  return out
+end
