@@ -41,7 +41,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 	for _, c := range calls {
 		for n, i := range c.items {
 			results[i] = s.result(c, n, messages[i].Name)
-			if results[i].Err == nil && results[i].State == halfmsg.Pending {
+			if c.answer(n) == int64(verdictStored+codeOf[halfmsg.Pending]) {
 				s.recent.keep(&messages[i], digests[i])
 			}
 		}

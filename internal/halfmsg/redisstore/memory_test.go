@@ -68,6 +68,20 @@ func TestWhatWasReplacedIsReadAgain(t *testing.T) {
 	}
 }
 
+// What a digest says nothing of is that of the call that stored the message.
+func TestARepeatedCallIsNotWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	store, _, server := fresh(t, redisstore.Config{})
+	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
+	first, again := half("1"), half("1")
+	first.CallbackTarget, again.CallbackTarget = "dns:///first:9000", "dns:///again:9000"
+	create(t, other, first)
+	create(t, store, again)
+	if claim := submit(t, store, first.Name)[0]; claim.CallbackTarget != first.CallbackTarget {
+		t.Errorf("claimed with the callback target %s", claim.CallbackTarget)
+	}
+}
+
 // Attempts that others have counted are not forgotten.
 func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 	t.Parallel()

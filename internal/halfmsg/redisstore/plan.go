@@ -121,11 +121,12 @@ const (
 	verdictExists  = 30
 	verdictMissing = 40
 	verdictOver    = 50
+	verdictStored  = 60 // and was not there before
 )
 
 var verdicts = map[int64]error{
 	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
-	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota,
+	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil,
 }
 
 // result reads the reply about one message.

@@ -30,7 +30,7 @@ local function create(g, id, at)
     enter(g, FIRST, id, stamp(now), now + after)
     g.stored = true
     g.room = g.room - 1
-    return OK + FIRST
+    return STORED + FIRST
   end
   local _, _, theirs = head(g, id)
   local state = find(g, id)

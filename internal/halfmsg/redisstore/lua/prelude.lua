@@ -14,7 +14,7 @@
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
-local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER = 0, 10, 20, 30, 40, 50
+local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED = 0, 10, 20, 30, 40, 50, 60
 
 local call = redis.call
 local time = call('TIME')
