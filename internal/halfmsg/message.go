@@ -79,6 +79,8 @@ type Claim struct {
 	Message
 	State State
 	Token Token
+	// Fingerprint is the Digest of the content as the store has it, or empty where the store has no use for it.
+	Fingerprint string
 	// ConfirmAttempts counts the UNKNOWN answers so far.
 	ConfirmAttempts int
 	// PublishAttempts counts the broker's refusals so far.

@@ -77,6 +77,8 @@ type Settler interface {
 type Settlement struct {
 	Name  Name
 	Token Token
+	// Fingerprint is that of the claim, where there is one.
+	Fingerprint string
 	// Event must be one that Owned allows.
 	Event Event
 	// After is how long from now the message is due next, where it is not final then.

@@ -95,7 +95,7 @@ func (k *Keeper) ask(ctx context.Context, words []Word) []halfmsg.Result {
 	for i := range words {
 		w := &words[i]
 		settlements[i] = halfmsg.Settlement{
-			Name: w.Name, Token: w.Token, Event: w.Event, After: w.After, Hold: w.Hold, Cause: w.Cause,
+			Name: w.Name, Token: w.Token, Fingerprint: w.Fingerprint, Event: w.Event, After: w.After, Hold: w.Hold, Cause: w.Cause,
 			Backlog: w.Backlog,
 		}
 	}

@@ -378,10 +378,11 @@ func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.
 	claim.SendableAt = timeAt(number(fields[6]))
 	claim.DeleteAttempts = int(number(fields[7]))
 	record, _ := fields[2].(string)
-	var err error
-	if claim.CreatedAt, err = decode([]byte(record), state, &claim.Message); err != nil {
+	t, err := decode([]byte(record), state, &claim.Message)
+	if err != nil {
 		return claim, corrupt(s.keys.record(claim.Name), err.Error())
 	}
+	claim.CreatedAt, claim.Fingerprint = t.at, t.digest
 	return claim, nil
 }
 

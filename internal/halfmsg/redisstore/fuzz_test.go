@@ -51,13 +51,13 @@ func FuzzRecord(f *testing.F) {
 		if first.Delay < 0 || first.ConfirmAfter < 0 {
 			t.Errorf("%q has the delay %s and is confirmed after %s", record, first.Delay, first.ConfirmAfter)
 		}
-		written := write(t, created, &first)
+		written := write(t, created.at, &first)
 		again, err := decode(written, halfmsg.Pending, &second)
 		if err != nil {
 			t.Fatalf("%q, written again as %q: %v", record, written, err)
 		}
-		if diff := same(first, second); diff != "" || !created.Equal(again) {
-			t.Errorf("%q became another one (%s, then %s):\n%s", record, created, again, diff)
+		if diff := same(first, second); diff != "" || !created.at.Equal(again.at) {
+			t.Errorf("%q became another one (%s, then %s):\n%s", record, created.at, again.at, diff)
 		}
 		if !bytes.HasSuffix(record, second.Body) {
 			t.Errorf("%q has the body %q", record, second.Body)
@@ -90,8 +90,8 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", record, err)
 		}
-		if diff := same(m, read); diff != "" || !created.Equal(at) || m.Digest() != read.Digest() {
-			t.Errorf("%q is another message (created %s):\n%s", record, created, diff)
+		if diff := same(m, read); diff != "" || !created.at.Equal(at) || m.Digest() != read.Digest() {
+			t.Errorf("%q is another message (created %s):\n%s", record, created.at, diff)
 		}
 		if line, _, _ := bytes.Cut(record, []byte{'\n'}); bytes.ContainsRune(line, '\n') || !utf8.Valid(line) {
 			t.Errorf("the line %q is none for people", line)

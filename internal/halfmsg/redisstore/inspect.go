@@ -62,11 +62,11 @@ func (s *Store) shown(c *call, n int, name halfmsg.Name) (halfmsg.Record, error)
 	if token != "" {
 		record.LeaseOwner, record.LeaseUntil = ownerOf(token), record.DueAt
 	}
-	var err error
-	if record.CreatedAt, err = decode([]byte(text), record.State, &record.Message); err != nil {
+	t, err := decode([]byte(text), record.State, &record.Message)
+	if err != nil {
 		err = corrupt(s.keys.record(name), err.Error())
 	}
-	record.UpdatedAt = record.CreatedAt
+	record.CreatedAt, record.UpdatedAt = t.at, t.at
 	readNotes(fields[4:], &record)
 	return record, err
 }

@@ -39,10 +39,11 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 	calls := p.calls(s.scripts.create, s.places(len(messages), name))
 	s.runReplicated(ctx, calls)
 	for _, c := range calls {
+		now, _ := c.answer(len(c.items)).(int64)
 		for n, i := range c.items {
 			results[i] = s.result(c, n, messages[i].Name)
 			if c.answer(n) == int64(verdictStored+codeOf[halfmsg.Pending]) {
-				s.recent.keep(&messages[i], digests[i])
+				s.recent.keep(stored{message: messages[i], digest: digests[i], created: now})
 			}
 		}
 	}
@@ -119,7 +120,7 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 	p := plan{
 		store: s, room: 2, looks: true,
 		head: always(leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes/(1+shardsOf(places)+len(places)/maxCallItems)),
-		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].digest) },
+		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].when()) },
 	}
 	calls := p.calls(s.scripts.submit, places)
 	s.pacer.urgent(ctx, s.intake, s.scripts.submit, calls)
@@ -141,16 +142,13 @@ func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Dur
 // submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
 func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known stored) halfmsg.Submitted {
 	if fields, is := c.answer(n).([]any); is && c.err == nil {
-		var claim halfmsg.Claim
-		var err error
-		if len(fields) == claimFields {
-			claim, err = s.claim(fields, halfmsg.Pending, token)
-		} else {
-			claim = known.claim(fields, token)
-		}
+		claim, err := s.claim(fields, halfmsg.Pending, token)
 		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
 	}
 	r := halfmsg.Submitted{Result: s.result(c, n, name)}
+	if c.answer(n) == int64(verdictHeld+codeOf[halfmsg.Pending]) {
+		r.Claim = known.claim(token)
+	}
 	if r.State == halfmsg.RolledBack && r.Err == nil {
 		r.Err = halfmsg.ErrIllegal
 	}

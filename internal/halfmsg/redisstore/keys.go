@@ -21,6 +21,7 @@ const layoutVersion = 1
 //	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
 //	PREFIX:{SHARD}:PRODUCER:STATE:created     sorted set of the same ids by creation time
 //	PREFIX:{SHARD}:PRODUCER:leases            hash of the tokens of claimed messages, by id
+//	PREFIX:{SHARD}:PRODUCER:verdicts          hash of when committed verdicts were stored, by id
 //	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
@@ -31,6 +32,7 @@ const (
 	producersKey  = "producers"
 	createdSuffix = ":created"
 	leasesKey     = "leases"
+	verdictsKey   = "verdicts"
 	recordPrefix  = "m:"
 	notesPrefix   = "x:"
 	metaKey       = "meta"
@@ -96,7 +98,7 @@ const (
 	messageKey // a record or notes
 	dueIndex
 	createdIndex
-	leaseHash
+	idHash // leases or verdicts
 )
 
 // ownKey is a key that parse has understood.
@@ -136,8 +138,8 @@ func parsePart(part string) (kind, string) {
 			return messageKey, id
 		}
 	}
-	if part == leasesKey {
-		return leaseHash, ""
+	if part == leasesKey || part == verdictsKey {
+		return idHash, ""
 	}
 	state, created := strings.CutSuffix(part, createdSuffix)
 	for _, kept := range halfmsg.Kept() {
@@ -177,10 +179,10 @@ func luaNames(retention time.Duration) string {
 	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
 	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
 	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
-	return fmt.Sprintf("local KEPT, FINAL, WHOLE, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, '%s', %d, %d, %d\n",
-		strings.Join(kept, ","), strings.Join(final, ","), whole, codeOf[first], codeOf[committed], codeOf[acknowledged]) +
-		fmt.Sprintf("local CREATED, LEASES, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s'\n",
-			createdSuffix, leasesKey, recordPrefix, notesPrefix, producersKey) +
+	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
+		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
+		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
+			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +
 		fmt.Sprintf("local SUBMITTED, TAKENOVER, NOBODY = '%s', '%s', '%s'\n", halfmsg.EventSubmit, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +

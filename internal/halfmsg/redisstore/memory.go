@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"strconv"
 	"sync"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -16,15 +17,23 @@ const (
 // stored is a message as this store has stored it.
 type stored struct {
 	message halfmsg.Message
-	digest  string // empty for none
+	digest  string
+	created int64 // in milliseconds; 0 for no message
 }
 
-// claim is what a Submit has claimed of it: submit.lua tells when it was created.
-func (s *stored) claim(fields []any, token string) halfmsg.Claim {
-	created, _ := fields[0].(int64)
-	return halfmsg.Claim{
-		Message: s.message, State: halfmsg.Pending, Token: halfmsg.Token(token), CreatedAt: timeAt(created),
+// claim is what a Submit has claimed of it.
+func (s *stored) claim(token string) *halfmsg.Claim {
+	return &halfmsg.Claim{
+		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token), CreatedAt: timeAt(s.created),
 	}
+}
+
+// when is the time of its creation as submit.lua wants it.
+func (s *stored) when() string {
+	if s.created == 0 {
+		return ""
+	}
+	return strconv.FormatInt(s.created, 10)
 }
 
 // memory keeps messages that this store has stored, because most of them are submitted here soon after, and need not be
@@ -37,8 +46,8 @@ type memory struct {
 	newerBytes int
 }
 
-func (m *memory) keep(message *halfmsg.Message, digest string) {
-	size := sizeOf(message)
+func (m *memory) keep(s stored) {
+	size := sizeOf(&s.message)
 	if size > rememberable {
 		return
 	}
@@ -47,7 +56,7 @@ func (m *memory) keep(message *halfmsg.Message, digest string) {
 	if m.newer == nil || m.newerBytes > memoryBytes {
 		m.newer, m.older, m.newerBytes = map[halfmsg.Name]stored{}, m.newer, 0
 	}
-	m.newer[message.Name] = stored{message: *message, digest: digest}
+	m.newer[s.message.Name] = s
 	m.newerBytes += size
 }
 

@@ -122,11 +122,12 @@ const (
 	verdictMissing = 40
 	verdictOver    = 50
 	verdictStored  = 60 // and was not there before
+	verdictHeld    = 70 // and is the caller's now
 )
 
 var verdicts = map[int64]error{
 	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
-	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil,
+	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
 }
 
 // result reads the reply about one message.

@@ -59,7 +59,9 @@ func encode(m *halfmsg.Message, digest string) ([]byte, error) {
 type trace struct {
 	kind string
 	at   time.Time
-	rest []byte // what follows the digest
+	// digest is the fingerprint of the content.
+	digest string
+	rest   []byte // what follows the digest
 }
 
 // decodeTrace reads the first words of a record.
@@ -74,34 +76,34 @@ func decodeTrace(record []byte) (trace, error) {
 	if err != nil {
 		return trace{}, fmt.Errorf("its first line is not one of ours: %w", err)
 	}
-	_, rest, _ := bytes.Cut(line, []byte{' '})
-	return trace{kind: string(kind), at: time.UnixMilli(ms), rest: rest}, nil
+	digest, rest, _ := bytes.Cut(line, []byte{' '})
+	return trace{kind: string(kind), at: time.UnixMilli(ms), digest: string(digest), rest: rest}, nil
 }
 
 // maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
 const maxMS = int64(math.MaxInt64 / time.Millisecond)
 
-// decode fills in what a living record says about a message in that state and returns when it was created. The body is a
-// part of record, not a copy.
-func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (time.Time, error) {
+// decode fills in what a living record says about a message in that state and returns its first words. The body is a part of
+// record, not a copy.
+func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
 	t, err := decodeTrace(record)
 	if err != nil {
-		return time.Time{}, err
+		return trace{}, err
 	}
 	stripped := state == halfmsg.Acknowledged && t.kind == halfmsg.Acknowledged.String()
 	if t.kind != whole && !stripped {
-		return time.Time{}, fmt.Errorf("its first word is not %s", whole)
+		return trace{}, fmt.Errorf("its first word is not %s", whole)
 	}
 	var h header
 	if err := json.Unmarshal(t.rest, &h); err != nil {
-		return time.Time{}, fmt.Errorf("its header is not JSON: %w", err)
+		return trace{}, fmt.Errorf("its header is not JSON: %w", err)
 	}
 	end := bytes.IndexByte(record, '\n')
 	if end < 0 {
-		return time.Time{}, fmt.Errorf("its first line has no end")
+		return trace{}, fmt.Errorf("its first line has no end")
 	}
 	if h.DelayMS < 0 || h.DelayMS > maxMS || h.ConfirmAfter < 0 || h.ConfirmAfter > maxMS {
-		return time.Time{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
+		return trace{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
 			h.DelayMS, h.ConfirmAfter)
 	}
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
@@ -109,5 +111,5 @@ func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (time.Tim
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
 	into.CallbackTarget, into.Trace = h.Target, h.Trace
 	into.Body = record[end+1:]
-	return t.at, nil
+	return t, nil
 }

@@ -210,13 +210,14 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log, logger := logged()
-			store, client, _ := fresh(t, redisstore.Config{Shards: 1, Logger: logger})
+			writer, client, server := fresh(t, redisstore.Config{})
+			store := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Logger: logger}) // it knows none of them
 			ctx := t.Context()
 			for _, id := range []string{"a", "bad", "c"} {
-				bring(t, store, half("p-"+id), halfmsg.Pending)
-				bring(t, store, half("s-"+id), halfmsg.Sendable)
+				bring(t, writer, half("p-"+id), halfmsg.Pending)
+				bring(t, writer, half("s-"+id), halfmsg.Sendable)
 			}
-			bring(t, store, half("sub"), halfmsg.Pending)
+			bring(t, writer, half("sub"), halfmsg.Pending)
 			for _, id := range []string{"p-bad", "s-bad", "sub"} {
 				do(client, t, key(t, client, "m:"+id))
 			}

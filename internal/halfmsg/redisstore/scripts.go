@@ -146,7 +146,7 @@ func answered(sc *script, calls []*call) (messages int) {
 		return 0
 	}
 	for _, c := range calls {
-		messages += len(c.reply)
+		messages += min(len(c.reply), c.messages)
 	}
 	return messages
 }

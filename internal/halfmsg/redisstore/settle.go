@@ -162,7 +162,7 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 	}
 	said := make([]int, len(results))
 	p := plan{
-		store: s, room: 2, most: m.most,
+		store: s, room: 3, most: m.most,
 		head: func(places []place) []any {
 			words := newWords(m.by)
 			for _, at := range places {
@@ -170,7 +170,10 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 			}
 			return words.args()
 		},
-		each: func(args []any, i int) []any { return append(args, m.of(i).Name.ID, said[i]) },
+		each: func(args []any, i int) []any {
+			word := m.of(i)
+			return append(args, word.Name.ID, said[i], word.Fingerprint)
+		},
 	}
 	client := s.loops
 	if !m.of(places[0].index).Event.Owned() {

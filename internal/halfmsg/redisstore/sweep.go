@@ -111,7 +111,7 @@ func (s *Store) sort(key ownKey, found map[group][]string) {
 	switch key.kind {
 	case messageKey:
 		found[at] = append(found[at], key.id)
-	case dueIndex, createdIndex, leaseHash, producerSet:
+	case dueIndex, createdIndex, idHash, producerSet:
 		s.walks = append(s.walks, &walk{key: key})
 	case foreignKey:
 	}
@@ -151,7 +151,7 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	case producerSet:
 		stride = 1
 		members, next, err = s.loops.SScan(ctx, w.key.key, w.next, "", sweepChunk).Result()
-	case leaseHash:
+	case idHash:
 		members, next, err = s.loops.HScan(ctx, w.key.key, w.next, "", sweepChunk).Result()
 	default:
 		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepChunk).Result()

@@ -26,11 +26,11 @@ local function take(g, id, s, due, token, lease, owner)
     call('HSETNX', notes, 'copies', 1)
     g.noted = true
   end
-  local known = noted(g) and call('HMGET', notes, 'confirms', 'publishes', 'copies', 'sendable_at', 'deletes', 'hurry') or {}
-  if known[6] then
+  local known = noted(g) and call('HMGET', notes, 'confirms', 'publishes', 'copies', 'deletes', 'hurry') or {}
+  if known[5] then
     call('HDEL', notes, 'hurry')
   end
   hold(g, id, s, token, lease)
-  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', known[4] or '', known[5] or '',
-    due}
+  return {g.producer, id, record, known[1] or '', known[2] or '', known[3] or '', s ~= FIRST and judged(g, id) or '',
+    known[4] or '', due}
 end

@@ -4,7 +4,7 @@
 -- ARGV: 1 how many messages a producer may keep in this shard, 0 for no limit; then for each producer: name, number of
 --   messages, and for each message: id, digest, milliseconds until it is due, the record without its time:
 --   where that goes there are as many digits
--- Returns: for each message verdict + state
+-- Returns: for each message verdict + state; then the time
 local most = tonumber(ARGV[1])
 local created = string.format('%013.0f', now)
 
@@ -25,7 +25,8 @@ local function create(g, id, at)
   if g.room <= 0 and call('EXISTS', g.record .. id) == 0 then
     return OVER
   end
-  if call('SET', g.record .. id, ARGV[at + 3], 'NX') then
+  if g.written[id] or call('SET', g.record .. id, ARGV[at + 3], 'NX') then
+    g.written[id] = nil
     call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
     enter(g, FIRST, id, stamp(now), now + after)
     g.stored = true
@@ -40,9 +41,27 @@ local function create(g, id, at)
   return OK + state
 end
 
-local function before(g)
-  g.room = room(g)
+-- writeNew writes the records with one command where, as nearly always, none of the messages is there.
+local function writeNew(g, first)
+  local keys, all = {}, {}
+  for i, id in ipairs(g.ids) do
+    keys[i] = g.record .. id
+    if not g.written[id] then -- the first of a name counts
+      g.written[id] = true
+      gather(all, keys[i], ARGV[first + 4 * i - 1])
+    end
+  end
+  if g.room >= #keys and call('EXISTS', unpack(keys)) == 0 then
+    call('MSET', unpack(all))
+  else
+    g.written = {}
+  end
+end
+
+local function before(g, first)
+  g.room, g.written = room(g), {}
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
+  writeNew(g, first)
 end
 
 local function after(g)
@@ -51,4 +70,6 @@ local function after(g)
   end
 end
 
-return groups(2, 4, create, before, after)
+local out = groups(2, 4, create, before, after)
+out[#out + 1] = now
+return out

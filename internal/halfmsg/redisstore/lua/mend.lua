@@ -53,6 +53,9 @@ local function finished(kind)
   if call('HDEL', g.leases, id) == 1 then
     wrong('lease without record')
   end
+  if call('HDEL', g.verdicts, id) == 1 then
+    wrong('verdict without record')
+  end
   if call('DEL', g.notes .. id) == 1 then
     wrong('notes without record')
   end

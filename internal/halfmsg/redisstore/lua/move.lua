@@ -6,7 +6,8 @@
 --   c counts a confirm, p a publish, d a deletion, y a copy, z attempts back at zero, u a change worth a time; then, after a
 --   blank, what a timeline calls it, where it is told there: one that is no change only with a cause; then the number of
 --   words, and for each word, which messages may share: the rule's number, token, milliseconds until due, milliseconds to
---   hold the lease, cause; then for each producer: name, number of messages, and for each message: id, the word's number
+--   hold the lease, cause; then for each producer: name, number of messages, and for each message: id, the word's number,
+--   its digest where it is known
 -- Returns: for each message verdict + state
 local rules = {}
 for i = 1, tonumber(ARGV[1]) do
@@ -61,7 +62,7 @@ local function remember(g, id, rule, s, to, token, cause)
   local notes = g.notes .. id
   local set = {}
   if to == COMMITTED and s == FIRST then
-    set = {'sendable_at', stamp(now)}
+    gather(g.judged, id, stamp(now))
   end
   if rule.u then
     set[#set + 1] = 'updated_at'
@@ -119,6 +120,7 @@ local function strip(g, id)
   local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
   target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
   call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' ' .. target .. '\n')
+  call('HDEL', g.verdicts, id)
   call('DEL', g.notes .. id)
 end
 
@@ -135,16 +137,19 @@ local function move(g, id, at)
   end
   local to = rule.to[s]
   if to > #KEPT then
-    local _, _, digest = head(g, id)
+    local digest = ARGV[at + 2]
+    if digest == '' then
+      digest = select(3, head(g, id))
+    end
     call('SET', g.record .. id, FINAL[to] .. ' ' .. stamp(now) .. ' ' .. (digest or '-'), 'PX', RETENTION)
     drop(g, s, id)
-    g.dropped = true
+    g.left = true
     return OK + to
   end
   if to == 0 then
     call('DEL', g.record .. id)
     drop(g, s, id)
-    g.dropped = true
+    g.left = true
     return OK
   end
   local reset = rule.z
@@ -164,9 +169,9 @@ local function move(g, id, at)
 end
 
 local function after(g)
-  if g.dropped then
+  if g.left then
     tidy(g)
   end
 end
 
-return groups(behind, 2, move, pass, after)
+return groups(behind, 3, move, pass, after)

@@ -4,17 +4,16 @@
 --   the table of states:
 --     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
---     WHOLE      first word of a record that holds the whole message
 --     FIRST      code of the state a new message has
 --     COMMITTED  code of the state a message has once its verdict stands
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
---     CREATED, LEASES, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT   parts of key names
+--     CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT   parts of key names
 --     SUBMITTED, TAKENOVER, NOBODY  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
-local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED = 0, 10, 20, 30, 40, 50, 60
+local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD = 0, 10, 20, 30, 40, 50, 60, 70
 
 local call = redis.call
 local time = call('TIME')
@@ -35,8 +34,9 @@ end
 -- of one of them is asked of all in one command, and what it writes to shared keys is gathered until flush.
 local function open(producer, ids)
   local base = KEYS[1] .. producer .. ':'
-  local g = {producer = producer, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES, ids = ids or {},
-    alone = not ids, known = {}, created = {}, due = {}, gone = {}, held = {}, freed = {}, bare = {}}
+  local g = {producer = producer, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES,
+    verdicts = base .. VERDICTS, ids = ids or {}, alone = not ids, known = {}, created = {}, due = {}, gone = {}, held = {},
+    freed = {}, judged = {}, dropped = {}}
   for s = 1, #KEPT do
     g[s] = base .. KEPT[s]
     g.created[s], g.due[s], g.gone[s] = {}, {}, {}
@@ -74,14 +74,14 @@ end
 
 -- noted says whether a message may have notes. Most have none, and one question for all of them spares each its own.
 local function noted(g)
-  if g.noted == nil then
+  if g.noted == nil and not g.alone then
     local keys = {}
     for i, id in ipairs(g.ids) do
       keys[i] = g.notes .. id
     end
     g.noted = call('EXISTS', unpack(keys)) > 0
   end
-  return g.noted
+  return g.noted or g.alone
 end
 
 -- head reads the first line of a record: what it is, since when, and the digest of its content.
@@ -131,13 +131,18 @@ local function indexed(g, id)
   return nil
 end
 
--- unplaced gives the state of a living record that stands in no index: what its first word and its notes prove. Only a
--- committed verdict leaves its note, so such a message must not be asked about again.
+-- judged says when a message's verdict was stored, or false. Older versions have written that into its notes.
+local function judged(g, id)
+  return ask(g, 'HMGET', g.verdicts, id) or noted(g) and call('HGET', g.notes .. id, 'sendable_at')
+end
+
+-- unplaced gives the state of a living record that stands in no index: what its first word and its verdict prove. A message
+-- that has one must not be asked about again.
 local function unplaced(g, id, kind)
   if kind == KEPT[ACKNOWLEDGED] then
     return ACKNOWLEDGED
   end
-  return call('HEXISTS', g.notes .. id, 'sendable_at') == 1 and COMMITTED or FIRST
+  return judged(g, id) and COMMITTED or FIRST
 end
 
 -- live says whether a lease that ends at due still holds. One that ends too far away is the work of a clock that jumped.

@@ -21,6 +21,10 @@ local function show(g, id)
   end
   local record = whole and (call('GET', key) or '') or line(key)
   local out = {s, due, owned(g, id) or '', record}
+  local verdict = s ~= ACKNOWLEDGED and judged(g, id)
+  if verdict then
+    out[5], out[6] = 'sendable_at', verdict
+  end
   local notes = call('HGETALL', g.notes .. id)
   for i = 1, #notes, 2 do
     if whole or notes[i] ~= 'events' then

@@ -3,18 +3,15 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a Submit leads from each kept state,
 --   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records are claimed at most;
---   then for each producer: name, number of messages, and for each message: id, and its digest where the caller has it whole
+--   then for each producer: name, number of messages, and for each message: id, and when it was
+--   created where the caller has the rest of it
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
---   sendable_at, deletes, due}; or {created}, in milliseconds, when the caller knows all the rest
+--   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- known says when a message was created that has this digest, no notes and nothing to be suspected of; else nothing.
-local function known(g, id, digest)
-  if digest == '' or noted(g) then
-    return nil
-  end
-  local kind, ms, its = head(g, id)
-  return kind == WHOLE and its == digest and ms > suspect and ms
+-- known says whether the message is the one that was created at that time, about which there is no more to say.
+local function known(g, id, s, created)
+  return created ~= '' and score(g, g[s] .. CREATED, id) == created and tonumber(created) > suspect and not noted(g)
 end
 
 local function submit(g, id, at)
@@ -40,10 +37,9 @@ local function submit(g, id, at)
     gather(g.due[to], stamp(now), id)
     return OK + to
   end
-  local created = not owner and known(g, id, ARGV[at + 1])
-  if created then
+  if s == to and not owner and known(g, id, s, ARGV[at + 1]) then
     hold(g, id, to, token, lease)
-    return {created}
+    return HELD + to
   end
   local claim = take(g, id, to, due or now, token, lease, owner)
   if not claim then

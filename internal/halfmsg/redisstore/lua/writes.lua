@@ -12,6 +12,20 @@ local function write(command, key, list)
   end
 end
 
+-- clear removes what is known of messages beside their records and their places.
+local function clear(g, ids)
+  if #ids == 0 then
+    return
+  end
+  call('HDEL', g.leases, unpack(ids))
+  call('HDEL', g.verdicts, unpack(ids))
+  local notes = {}
+  for i, id in ipairs(ids) do
+    notes[i] = g.notes .. id
+  end
+  call('DEL', unpack(notes))
+end
+
 -- flush writes what was gathered, new places first, so that a message always stands in one.
 local function flush(g)
   for s = 1, #KEPT do
@@ -23,12 +37,11 @@ local function flush(g)
     write('ZREM', g[s] .. CREATED, g.gone[s])
     g.created[s], g.due[s], g.gone[s] = {}, {}, {}
   end
+  write('HSET', g.verdicts, g.judged)
   write('HSET', g.leases, g.held)
   write('HDEL', g.leases, g.freed)
-  if #g.bare > 0 then
-    call('DEL', unpack(g.bare))
-  end
-  g.held, g.freed, g.bare = {}, {}, {}
+  clear(g, g.dropped)
+  g.judged, g.held, g.freed, g.dropped = {}, {}, {}, {}
 end
 
 -- enter puts a message into the index of a state, and into that of creation times, whose scores are texts.
@@ -60,8 +73,7 @@ end
 -- drop takes a message out of its index, after its record was dealt with.
 local function drop(g, s, id)
   g.gone[s][#g.gone[s] + 1] = id
-  g.freed[#g.freed + 1] = id
-  g.bare[#g.bare + 1] = g.notes .. id
+  g.dropped[#g.dropped + 1] = id
 end
 
 -- shift moves a message between indexes.
@@ -128,7 +140,8 @@ end
 local function pass() end
 
 -- groups runs f for the messages in ARGV from at on: of each producer its name, how many they are, and size arguments for
--- each, the first its id; f is told where they begin. Before and after are run for each producer.
+-- each, the first its id; f is told where they begin, and so is
+-- before, which is run for each producer, as after is.
 local function groups(at, size, f, before, after)
   local out = {}
   while ARGV[at] do
@@ -137,7 +150,7 @@ local function groups(at, size, f, before, after)
       ids[i] = ARGV[first + (i - 1) * size]
     end
     local g = open(ARGV[at], ids)
-    before(g)
+    before(g, first)
     each(g, function(_, id, i) return f(g, id, first + (i - 1) * size) end, out)
     after(g)
     at = first + #ids * size
