@@ -57,7 +57,8 @@ func finish(b testing.TB, store *redisstore.Store, names []halfmsg.Name) {
 	settlements := make([]halfmsg.Settlement, 0, len(names))
 	for _, submitted := range store.Submit(b.Context(), names, time.Minute) {
 		settlements = append(settlements, halfmsg.Settlement{
-			Name: submitted.Claim.Name, Token: submitted.Claim.Token, Event: halfmsg.EventCommitted, Hold: time.Minute,
+			Name: submitted.Claim.Name, Token: submitted.Claim.Token, Fingerprint: submitted.Claim.Fingerprint,
+			Event: halfmsg.EventCommitted, Hold: time.Minute,
 		})
 	}
 	for _, event := range []halfmsg.Event{halfmsg.EventCommitted, halfmsg.EventAcked} {
