@@ -33,7 +33,7 @@ type Config struct {
 // Conn is a connection to a broker.
 type Conn struct {
 	*amqp.Connection
-	raw net.Conn
+	raw *conn
 }
 
 // Dial connects to one node within Config.DialTimeout, or until the context ends.
@@ -43,7 +43,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	var raw atomic.Pointer[conn]
 	hangUp := func() {
 		if c := raw.Load(); c != nil {
-			_ = c.Close()
+			c.hangUp()
 		}
 	}
 	stop := context.AfterFunc(ctx, hangUp) // the library knows no context for its handshakes
@@ -57,7 +57,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			c := &conn{Conn: dialled, timeout: config.WriteTimeout}
+			c := newConn(dialled, config.WriteTimeout)
 			raw.Store(c)
 			// The library lifts this one when the connection is open.
 			return c, c.SetDeadline(time.Now().Add(config.DialTimeout))
@@ -76,7 +76,7 @@ func (c *Conn) Guard(within time.Duration) (stop func() bool) {
 }
 
 // HangUp ends the connection without a farewell.
-func (c *Conn) HangUp() { _ = c.raw.Close() }
+func (c *Conn) HangUp() { c.raw.hangUp() }
 
 // CloseWithin says farewell and ends the connection, within that time. That the broker did not hear it is no error: it
 // notices.
@@ -84,18 +84,4 @@ func (c *Conn) CloseWithin(within time.Duration) {
 	// CloseDeadline alone can be kept waiting: each heartbeat of a broker that does not answer moves its deadline.
 	defer c.Guard(within)()
 	_ = c.CloseDeadline(time.Now().Add(within))
-}
-
-// conn gives each write a time limit. The library would hang in a write with its locks held, whatever a context says.
-type conn struct {
-	net.Conn
-	timeout time.Duration
-}
-
-// Write implements net.Conn.
-func (c *conn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
 }
