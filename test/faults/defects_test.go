@@ -70,7 +70,7 @@ var defects = []defect{
 	},
 	{
 		name: "send_overwrites", short: true, row: "F20_other", want: Alien,
-		edits: []edit{{lua + "create.lua", "record, 'NX')", "record)"}},
+		edits: []edit{{lua + "create.lua", "ARGV[at + 3], 'NX')", "ARGV[at + 3])"}},
 	},
 	{
 		name: "unknown_at_limit_is_rollback", row: "F09_late", want: Lost,
@@ -91,7 +91,7 @@ var defects = []defect{
 		// that system had none.
 		name: "pending_expires", row: "F09_late", want: Lost,
 		edits: []edit{
-			{lua + "create.lua", "record, 'NX')", "record, 'NX', 'PX', 1500)"},
+			{lua + "create.lua", "5, created)", "5, created) call('PEXPIRE', g.record .. id, 1500)"},
 			{lua + "mend.lua", "if call('PERSIST', key) == 1 then", "if false then"},
 		},
 	},
@@ -131,7 +131,7 @@ var defects = []defect{
 	{
 		name: "no_token_on_writes", row: "F16_write", want: Dup,
 		edits: []edit{{
-			lua + "move.lua", "if rule.o and (call('HGET', g.leases, id) ~= token or not live(due)) then", "if false then",
+			lua + "move.lua", "if rule.o and (owned(g, id) ~= token or not live(due)) then", "if false then",
 		}},
 	},
 	{
@@ -152,7 +152,7 @@ var defects = []defect{
 	},
 	{
 		name: "copy_of_a_dead_owner_forgotten", row: "F03_unheard", want: Dup, drain: slowDrain,
-		edits: []edit{{lua + "prelude.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)", "if false then\n      call('HINCRBY', notes, 'copies', 1)"}},
+		edits: []edit{{lua + "claims.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)", "if false then\n      call('HINCRBY', notes, 'copies', 1)"}},
 	},
 	{
 		name: "markers_in_memory_only", row: "F01_memory", want: Aside,

@@ -22,6 +22,7 @@ func (w *world) compare() {
 		base := shard + name.Producer + ":"
 		w.compareIndexes(name, it)
 		w.compareLease(name, it)
+		w.compareVerdict(name, it)
 		record := base + "m:" + name.ID
 		text, _ := w.server.Get(record)
 		kind, _, _ := strings.Cut(text, " ")
@@ -45,7 +46,7 @@ func (w *world) compare() {
 			}
 		}
 		expected[record] = true
-		expected[base+"leases"] = true
+		expected[base+"leases"], expected[base+"verdicts"] = true, true
 		for _, state := range halfmsg.Kept() {
 			expected[base+state.String()] = true
 			expected[base+state.String()+":created"] = true
@@ -87,5 +88,13 @@ func (w *world) indexed(index, id string) bool {
 func (w *world) compareLease(name halfmsg.Name, it *item) {
 	if got := w.server.HGet(shard+name.Producer+":leases", name.ID); got != string(it.token) {
 		w.model.failf("%s is leased to %q, want %q", name, got, it.token)
+	}
+}
+
+// compareVerdict wants the time of a verdict to stand as long as the message may still be published.
+func (w *world) compareVerdict(name halfmsg.Name, it *item) {
+	have := w.server.HGet(shard+name.Producer+":verdicts", name.ID) != ""
+	if want := it.state == halfmsg.Sendable || it.state == halfmsg.Dead; have != want {
+		w.model.failf("%s is %v, and the time of its verdict stands: %t", name, it.state, have)
 	}
 }

@@ -53,7 +53,7 @@ func (x *respTap) reply(value any) Event {
 	x.asked = x.asked[1:]
 	event.Phase = Reply
 	if event.Name == "claim" || event.Name == "submit" {
-		event.Messages = claimed(value)
+		event.Messages = claimed(event.Messages, value)
 	}
 	return event
 }

@@ -92,20 +92,34 @@ func messagesOf(name string, args []string) []Message {
 	case "create":
 		return listed(args[1:], 4, nil)
 	case "submit":
-		return listed(args[7:], 1, nil)
+		return listed(args[7:], 2, nil)
 	case "move":
-		rules, err := strconv.Atoi(args[0])
-		if err != nil || rules >= len(args) {
-			return nil
+		rules, args := counted(args, 1)
+		words, args := counted(args, 5)
+		said := make([]string, 0, len(words)/5)
+		for i := 0; i < len(words); i += 5 { // each begins with the number of its rule
+			said = append(said, wordOf(rules, words[i]))
 		}
-		return listed(args[1+rules:], 6, args[1:1+rules])
+		return listed(args, 3, said)
 	}
 	return nil
 }
 
+// counted takes a number off the arguments, and so many things of so many arguments each.
+func counted(args []string, each int) (things, rest []string) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 0 || n*each >= len(args) {
+		return nil, nil
+	}
+	return args[1 : 1+n*each], args[1+n*each:]
+}
+
 // listed reads for each producer its name, a count, and for each message so many arguments: the id first, then, where
-// there are rules, the number of its own.
-func listed(args []string, each int, rules []string) (all []Message) {
+// there are words, the number of its own.
+func listed(args []string, each int, words []string) (all []Message) {
 	for len(args) > 2 {
 		producer := args[0]
 		n, err := strconv.Atoi(args[1])
@@ -115,8 +129,8 @@ func listed(args []string, each int, rules []string) (all []Message) {
 		}
 		for i := 0; i < n*each; i += each {
 			m := Message{Key: producer + "/" + args[i]}
-			if rules != nil {
-				m.Word = wordOf(rules, args[i+1])
+			if number, err := strconv.Atoi(args[i+1]); words != nil && err == nil && number >= 1 && number <= len(words) {
+				m.Word = words[number-1]
 			}
 			all = append(all, m)
 		}
@@ -125,10 +139,17 @@ func listed(args []string, each int, rules []string) (all []Message) {
 	return all
 }
 
-// claimed reads what claim.lua and submit.lua reply: of a message that was claimed a list that begins with its name.
-func claimed(reply any) (all []Message) {
+// held is what submit.lua adds to the state of a message that it has claimed for somebody who knows all about it.
+const held = 70
+
+// claimed reads what claim.lua and submit.lua reply: of a message that was claimed a list that begins with its name, or a
+// number where the call has named it.
+func claimed(asked []Message, reply any) (all []Message) {
 	claims, _ := reply.([]any)
-	for _, claim := range claims {
+	for i, claim := range claims {
+		if code, is := claim.(int64); is && code >= held && i < len(asked) {
+			all = append(all, asked[i])
+		}
 		if fields, _ := claim.([]any); len(fields) > 3 {
 			all = append(all, Message{Key: fmt.Sprint(fields[0], "/", fields[1])})
 		}
