@@ -1,7 +1,6 @@
--- Purpose: what all scripts share: how keys are named and how they are read. It stands in front of each of them, and then
---   those of writes.lua, timeline.lua and claims.lua that scripts.go lists for it: what a script does not need costs it time
---   at each call. keys.go puts a line before it that defines, from
---   the table of states:
+-- Purpose: what all scripts share: how keys are named and how they are read. It stands in front of each of them; then come
+--   those of writes.lua, timeline.lua and claims.lua that scripts.go lists for it, as what a script does not need costs it time
+--   at each call. keys.go puts a line before it that defines, from the table of states:
 --     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
 --     FIRST      code of the state a new message has

@@ -102,10 +102,6 @@ local function reason(err)
   return type(err) == 'table' and err.err or tostring(err)
 end
 
-local function reason(err)
-  return type(err) == 'table' and err.err or tostring(err)
-end
-
 -- safely runs f for one message, so that one whose keys are not what they should be fails alone.
 local function safely(f, g, ...)
   local ok, result = pcall(f, g, ...)
@@ -140,8 +136,7 @@ end
 local function pass() end
 
 -- groups runs f for the messages in ARGV from at on: of each producer its name, how many they are, and size arguments for
--- each, the first its id; f is told where they begin, and so is
--- before, which is run for each producer, as after is.
+-- each, the first its id. Before and after are run for each producer; f and before are told where the arguments begin.
 local function groups(at, size, f, before, after)
   local out = {}
   while ARGV[at] do
