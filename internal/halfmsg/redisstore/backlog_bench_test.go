@@ -37,14 +37,10 @@ func BenchmarkBacklog(b *testing.B) {
 func benchmarkBacklog(b *testing.B, state halfmsg.State, waiting int) {
 	server, filling := private(b)
 	for range waiting / 1000 {
-		names := stored(b, filling, 1000)
+		names := stored(b, filling, 1000, time.Millisecond)
 		if state == halfmsg.Sendable {
 			commit(b, filling, names)
 		}
-	}
-	if state == halfmsg.Pending {
-		server.CLI("EVAL", "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id) end", "1",
-			"msghandler:{00}:orders:pending")
 	}
 	// One that has served nobody lately: else the backlog gives way.
 	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()})

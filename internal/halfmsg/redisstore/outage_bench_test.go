@@ -21,7 +21,7 @@ func BenchmarkOutage(b *testing.B) {
 	for _, name := range []string{"alike", "varied"} {
 		b.Run(name, func(b *testing.B) {
 			server, store := private(b)
-			names := stored(b, store, 100)
+			names := stored(b, store, 100, time.Minute)
 			run := 0
 			for ; run < 2*halfmsg.MaxHappenings; run++ {
 				hear(b, store, names, name, run)
@@ -45,7 +45,7 @@ func BenchmarkBytes(b *testing.B) {
 			server, store := private(b)
 			before := usedBy(b, server)
 			for range n / 1000 {
-				names := stored(b, store, 1000)
+				names := stored(b, store, 1000, time.Minute)
 				for run := range lines {
 					hear(b, store, names, "varied", run)
 				}
@@ -68,15 +68,15 @@ func private(b *testing.B) (*servers.RedisServer, *redisstore.Store) {
 // lastID numbers the messages of these benchmarks.
 var lastID int
 
-// stored stores messages.
-func stored(b *testing.B, store *redisstore.Store, n int) (names []halfmsg.Name) {
+// stored stores messages that are asked about after a while.
+func stored(b *testing.B, store *redisstore.Store, n int, after time.Duration) (names []halfmsg.Name) {
 	var messages []halfmsg.Message
 	for range n {
 		lastID++
 		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%08d", lastID)}
 		names = append(names, name)
 		messages = append(messages, halfmsg.Message{
-			Name: name, Exchange: "orders", RoutingKey: "paid", Body: make([]byte, 1024), CallbackTarget: "dns:///orders:9000", ConfirmAfter: time.Minute,
+			Name: name, Exchange: "orders", RoutingKey: "paid", Body: make([]byte, 1024), CallbackTarget: "dns:///orders:9000", ConfirmAfter: after,
 		})
 	}
 	for _, r := range store.Create(b.Context(), messages) {
