@@ -93,3 +93,19 @@ func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 		t.Errorf("claimed with %d attempts", claim.ConfirmAttempts)
 	}
 }
+
+// An owner whose lease has ended is told of, also where the message need not be read.
+func TestATakeoverOfWhatIsKnownIsTold(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{})
+	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Instance: "other"})
+	name := half("1").Name
+	create(t, store, half("1"))
+	submit(t, other, name)
+	client.ZAddXX(t.Context(), "msghandler:{00}:orders:pending", redis.Z{Score: 1, Member: name.ID}) // its lease has ended
+	submit(t, store, name)
+	story := storyOf(t, store, name)
+	if last := story[len(story)-1]; last.What != halfmsg.TakenOver || !strings.Contains(last.Cause, "other") {
+		t.Errorf("the last that is told is %+v", last)
+	}
+}
