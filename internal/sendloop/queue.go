@@ -11,7 +11,7 @@ const (
 	// recent is how long somebody's message makes the backlog give way after it.
 	recent = time.Second
 	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that.
-	patience = 500 * time.Millisecond
+	patience = 2 * time.Second
 )
 
 // queue is what waits for the broker: messages that somebody has just submitted, and the backlog. While there are both,

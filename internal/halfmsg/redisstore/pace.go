@@ -16,11 +16,14 @@ const (
 	slice = 20
 	// recent is how long a call that somebody waits for makes the backlog give way after it.
 	recent = time.Second
-	// longestRest bounds the pause after a slice: one that took longer was not kept waiting by what it did itself.
-	longestRest = 2 * time.Millisecond
+	// backlogRests and glanceRests are how many times as long as a slice took the pause after it is.
+	backlogRests, glanceRests = 3, 1
+	// longestRest bounds that pause: a slice that took longer was not kept waiting by what it did itself.
+	longestRest = 8 * time.Millisecond
 	// patience is how long a call for the backlog gives way at most: Redis, or this process, has too much to do for that
-	// then, and small slices would only make it more.
-	patience = 100 * time.Millisecond
+	// then, and small slices would only make it more. It is longer than what a slow producer's answers need that come at
+	// the same time, a few hundred messages each.
+	patience = time.Second
 	// longestTurn is how long a slice that Redis does not answer keeps the next one waiting.
 	longestTurn = 20 * time.Millisecond
 )
@@ -29,9 +32,9 @@ const (
 type runner func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call)
 
 // pacer lets calls that somebody waits for go before the backlog. While there are any, the backlog is done in small
-// slices, one after another, with a rest after each that is as long as the slice took: half of Redis' time is left to
-// the others, and none of them waits for more than a slice. At other times the backlog has Redis to itself, and a call that
-// has given way for long enough goes on as it is.
+// slices, one after another, with a rest after each that is longer than the slice took: most of Redis' time is left to the
+// others, and none of them waits for more than a slice. At other times the backlog has Redis to itself, and a call that has
+// given way for long enough goes on as it is.
 type pacer struct {
 	turn     chan struct{}
 	urgentAt atomic.Int64 // in nanoseconds of the epoch
@@ -55,7 +58,7 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 			return
 		}
 		n := sliced(calls, slice)
-		p.inTurn(ending, func() { run(ctx, client, sc, calls[:n]) })
+		p.inTurn(ending, backlogRests, func() { run(ctx, client, sc, calls[:n]) })
 		calls = calls[n:]
 	}
 }
@@ -66,7 +69,7 @@ func (p *pacer) glances(most int) runner {
 	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 		for len(calls) > 0 {
 			n := sliced(calls, most)
-			p.inTurn(ctx, func() { run(ctx, client, sc, calls[:n]) })
+			p.inTurn(ctx, glanceRests, func() { run(ctx, client, sc, calls[:n]) })
 			calls = calls[n:]
 		}
 	}
@@ -83,8 +86,9 @@ func sliced(calls []*call, most int) int {
 	return len(calls)
 }
 
-// inTurn does the work when it is its turn, and rests; at once, and without a rest, when the context has ended.
-func (p *pacer) inTurn(ctx context.Context, work func()) {
+// inTurn does the work when it is its turn, and rests so many times as long; at once, and without a rest, when the context
+// has ended.
+func (p *pacer) inTurn(ctx context.Context, rests time.Duration, work func()) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -97,5 +101,5 @@ func (p *pacer) inTurn(ctx context.Context, work func()) {
 	defer late.Stop()
 	begun := time.Now()
 	work()
-	_ = backoff.Sleep(ctx, min(time.Since(begun), longestRest))
+	_ = backoff.Sleep(ctx, min(rests*time.Since(begun), longestRest))
 }

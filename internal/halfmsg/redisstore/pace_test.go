@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Half of the time belongs to others: after a slice comes a rest as long as it took, and no two slices run at once.
+// Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run at once.
 func TestSlicesTakeTurnsAndRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
 		begun := time.Now()
 		var starts []time.Duration
 		for range 3 {
-			go p.inTurn(t.Context(), func() {
+			go p.inTurn(t.Context(), backlogRests, func() {
 				starts = append(starts, time.Since(begun))
 				time.Sleep(time.Millisecond)
 			})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if want := []time.Duration{0, 2 * time.Millisecond, 4 * time.Millisecond}; !slices.Equal(starts, want) {
+		if want := []time.Duration{0, 4 * time.Millisecond, 8 * time.Millisecond}; !slices.Equal(starts, want) {
 			t.Errorf("slices began after %v, want %v", starts, want)
 		}
 	})
@@ -32,10 +32,10 @@ func TestSlicesTakeTurnsAndRest(t *testing.T) {
 func TestASliceThatHangsLetsTheNextGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
-		go p.inTurn(t.Context(), func() { time.Sleep(5 * time.Second) })
+		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(5 * time.Second) })
 		synctest.Wait()
 		begun := time.Now()
-		p.inTurn(t.Context(), func() {
+		p.inTurn(t.Context(), backlogRests, func() {
 			if took := time.Since(begun); took != longestTurn {
 				t.Errorf("the next one began after %v, want %v", took, longestTurn)
 			}
@@ -47,12 +47,12 @@ func TestASliceThatHangsLetsTheNextGo(t *testing.T) {
 func TestWhoseTimeIsOverDoesNotWaitForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
-		go p.inTurn(t.Context(), func() { time.Sleep(10 * time.Millisecond) })
+		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(10 * time.Millisecond) })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		p.inTurn(ctx, func() {})
+		p.inTurn(ctx, backlogRests, func() {})
 		if took := time.Since(begun); took != 3*time.Millisecond {
 			t.Errorf("it waited for %v", took)
 		}
