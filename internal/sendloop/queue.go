@@ -59,13 +59,10 @@ func (q *queue) take(n int) (batch []owner.Held) {
 	return cut(&q.backlog, n)
 }
 
-// freshNext says whether the next batch is not of the backlog. Where that does not give way the two take turns.
+// freshNext says whether the next batch is not of the backlog, as that has to wait, or it is the turn of the others.
 func (q *queue) freshNext() bool {
-	switch {
-	case len(q.backlog) == 0:
+	if len(q.backlog) == 0 || q.givesWay() && (q.unsent > 0 || q.backlogs > 1) {
 		return true
-	case q.givesWay():
-		return q.unsent > 0 || q.backlogs > 1
 	}
 	return len(q.fresh) > 0 && !q.freshLast
 }
