@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/bench"
+)
+
+// stages are what a message passes from its Submit to the broker's acknowledgement: a series of the coordinator and the
+// label that tells it from others. The script that moves messages is passed twice.
+var stages = []struct{ name, metric, label string }{
+	{"script submit", "msghandler_script_seconds", "submit"},
+	{"Confirm", "msghandler_callback_seconds", "Confirm"},
+	{"script move: the verdict", "msghandler_script_seconds", "move"},
+	{"DeleteBusiness", "msghandler_callback_seconds", "DeleteBusiness"},
+	{"publish until the broker's answer", "msghandler_publish_batch_seconds", ""},
+	{"script move: acknowledged", "msghandler_script_seconds", "move"},
+}
+
+// BenchmarkHalf measures how long messages take at half of what is possible, next to what the stages that they pass take by
+// themselves. Each load has a world of its own that is new.
+//
+//	go test ./test/bench -run '^$' -bench Half -benchtime 1x -args -seconds 10
+func BenchmarkHalf(b *testing.B) {
+	for b.Loop() {
+		var table strings.Builder
+		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
+			full, _ := loaded(b, mode, 0)
+			half, took := loaded(b, mode, int(full.Rate/2))
+			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f\n\n| Submit to ack | p50 | p99 |\n|---|---|---|\n", mode, half.Rate, full.Rate)
+			fmt.Fprintf(&table, "| as its caller sees it | %s | %s |\n", milliseconds(half.SubmitToAck.P50), milliseconds(half.SubmitToAck.P99))
+			sum := 0.0
+			for i, stage := range stages {
+				sum += took[i].p50
+				fmt.Fprintf(&table, "| %s | %s | %s |\n", stage.name, milliseconds(took[i].p50), milliseconds(took[i].p99))
+			}
+			fmt.Fprintf(&table, "| sum of the stages' p50 | %s | |\n", milliseconds(sum))
+		}
+		fmt.Println(table.String())
+	}
+}
+
+// loaded puts a load on a new world and tells what its stages took.
+func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, took []figure) {
+	b.Run(fmt.Sprintf("%s-%d", mode, offered), func(b *testing.B) {
+		s := newSetup(b)
+		load := s.load()
+		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
+		var err error
+		report, err = bench.Run(context.Background(), load)
+		s.must(err)
+		if !report.Balance.Even() || report.Failed > 0 {
+			b.Errorf("%s: %d failed, balance %+v", mode, report.Failed, report.Balance)
+		}
+		series := s.scrape()
+		for _, stage := range stages {
+			took = append(took, series.times(stage.metric, stage.label))
+		}
+	})
+	return report, took
+}
