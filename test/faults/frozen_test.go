@@ -59,11 +59,11 @@ func (w *world) demoted() {
 	w.t.Helper()
 	reached := 0
 	servers.Eventually(w.t, patience, "the Sentinel makes the old master a replica", func() bool {
-		if info := w.replica.CLI("INFO", "replication"); strings.Contains(info, "role:master") {
+		info := w.replica.Replication()
+		if strings.Contains(info, "role:master") {
 			reached = w.offset(info, "master_repl_offset:")
-			return false
 		}
-		return strings.Contains(w.replica.CLI("INFO", "replication"), "master_link_status:up")
+		return strings.Contains(info, "master_link_status:up")
 	})
 	forked := w.offset(w.redis.CLI("INFO", "replication"), "second_repl_offset:")
 	w.ledger.Fault(fmt.Sprintf("the old master is a replica, and has thrown away %d bytes of writes", reached-forked))

@@ -223,6 +223,17 @@ func (r *RedisServer) IsMaster() bool {
 	return err == nil && strings.HasPrefix(role, "master")
 }
 
+// Replication is what it says of its replication; nothing when it does not answer, as a Sentinel that makes a replica of a
+// master closes its connections too.
+func (r *RedisServer) Replication() string {
+	r.t.Helper()
+	info, err := tryCLI(r.t, r.port, "INFO", "replication")
+	if err != nil {
+		return ""
+	}
+	return info
+}
+
 func redisCLI(t testing.TB, port int, args ...string) string {
 	t.Helper()
 	out, err := tryCLI(t, port, args...)
