@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/msghandler/msghandler/producer"
 )
@@ -72,7 +73,24 @@ type wire struct {
 	DelayMS     int64             `json:"delay_ms,omitempty"`
 }
 
+// unkeepable says why the table cannot hold a message as it is: JSON would put other characters for what is not UTF-8.
+func unkeepable(m producer.Message) error {
+	texts := []string{m.Exchange, m.RoutingKey, m.ContentType}
+	for name, value := range m.Headers {
+		texts = append(texts, name, value)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("enqueue %s: %q is not valid UTF-8; only a body may be anything", m.ID, text)
+		}
+	}
+	return nil
+}
+
 func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state State, due time.Duration) error {
+	if err := unkeepable(m); err != nil {
+		return err
+	}
 	text, err := json.Marshal(wire{
 		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		DelayMS: m.Delay.Milliseconds(),

@@ -106,6 +106,30 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 	})
 }
 
+// A message is sent as it was given, or its business does not commit.
+func TestWhatTheTableWouldChangeIsRefused(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		const broken = "gr\xf6\xdfe"
+		for field, m := range map[string]producer.Message{
+			"exchange":     {ID: "1", Exchange: broken},
+			"routing key":  {ID: "1", RoutingKey: broken},
+			"content type": {ID: "1", ContentType: broken},
+			"header":       {ID: "1", Headers: map[string]string{"size": broken}},
+			"its name":     {ID: "1", Headers: map[string]string{broken: "L"}},
+		} {
+			if err := s.Commit(t.Context(), m, nothing); !errors.Is(err, producer.ErrNotCommitted) {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		if got := counts(t, s); got != (sqlmarker.Counts{}) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestAClaimIsOneRelaysUntilItsLockEnds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
