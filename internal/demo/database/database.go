@@ -80,6 +80,9 @@ func mysqlDSN(name string) string {
 	}
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
+	if u.RawQuery != "" {
+		return c.FormatDSN() + "?" + u.RawQuery
+	}
 	return c.FormatDSN()
 }
 

@@ -11,7 +11,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, dialect := range map[string]string{
 		"sqlite:orders.db": "sqlite", "postgres://u:p@h/db": "postgresql", "postgresql://h/db": "postgresql",
-		"mariadb://u:p@h/db": "mysql", "mysql://h:3307/db": "mysql",
+		"mariadb://u:p@h/db": "mysql", "mysql://h:3307/db": "mysql", "mariadb://u:p@h/db?timeout=2s&tls=false": "mysql",
 	} {
 		db, err := database.Open(name)
 		if err != nil {
@@ -25,6 +25,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, name := range []string{
 		"", "sqlite:", "orders.db", "oracle://u:secret@h/db", "mariadb://u:secret@h:port/db", "mysql:secret",
+		"mariadb://u:secret@h/db?timeout=soon", // a parameter is the driver's to read
 	} {
 		if _, err := database.Open(name); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", name, err)
