@@ -27,6 +27,10 @@ type Letter struct {
 	FirstFailedAt string
 }
 
+// name is what a letter is asked for by: its Message.Key, or PRODUCER/ where the message has no id, as for all such letters
+// of that producer.
+func (l *Letter) name() string { return l.Producer + "/" + l.ID }
+
 // DeadLetters looks after a dead-letter queue: what a consumer put there, and what the broker did. Its methods connect,
 // walk over the queue and leave what they do not remove; while one walks, others see less. RabbitMQ counts each look as
 // a delivery, so let no dead-letter queue have a delivery limit.
@@ -55,11 +59,12 @@ func (d *DeadLetters) List(ctx context.Context, limit int) ([]Letter, error) {
 	return letters, err
 }
 
-// Show gives the letter with a Message.Key, or ErrNoLetter.
+// Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and in
+// Replay and Discard.
 func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 	var found *Letter
 	err := d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if l.Key() == key {
+		if l.name() == key {
 			found = &l
 		}
 		return walked{last: found != nil}, nil
@@ -82,11 +87,11 @@ func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int,
 	defer to.close()
 	var failed []error
 	err = d.walk(ctx, func(l Letter, delivery *amqp.Delivery) (walked, error) {
-		if len(keys) > 0 && !slices.Contains(keys, l.Key()) {
+		if len(keys) > 0 && !slices.Contains(keys, l.name()) {
 			return walked{}, nil
 		}
 		if err := to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery)); err != nil {
-			failed = append(failed, fmt.Errorf("replay %s: %w", l.Key(), err))
+			failed = append(failed, fmt.Errorf("replay %s: %w", l.name(), err))
 			return walked{}, ctx.Err()
 		}
 		replayed++
@@ -98,7 +103,7 @@ func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int,
 // Discard removes the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if !slices.Contains(keys, l.Key()) {
+		if !slices.Contains(keys, l.name()) {
 			return walked{}, nil
 		}
 		discarded++

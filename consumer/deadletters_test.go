@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
 	"github.com/msghandler/msghandler/test/servers"
@@ -79,6 +81,30 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 	if n := b.depth("payments.dead"); n != 0 || len(handled) != 0 {
 		t.Errorf("%d letters left, %d handled too many", n, len(handled))
 	}
+}
+
+// An inbox rejects a message without an id, so somebody must be able to look at it and to throw it away.
+func TestALetterWithoutAnIDIsFoundByItsProducer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start(b.config(), func(context.Context, *consumer.Message) error { return consumer.Reject(errors.New("no id")) })
+	b.publish(1, 1)
+	err := b.ch.PublishWithContext(t.Context(), "orders", "order.paid", true, false, amqp.Publishing{
+		AppId: "orders", Body: []byte("who am I?"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, patience, "two dead letters", func() bool { return b.depth("payments.dead") == 2 })
+	dead := b.deadLetters()
+	if l, err := dead.Show(t.Context(), "orders/"); err != nil || l.ID != "" || string(l.Body) != "who am I?" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	servers.Eventually(t, patience, "both given back", func() bool { return b.depth("payments.dead") == 2 })
+	if n, err := dead.Discard(t.Context(), "orders/"); n != 1 || err != nil {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	servers.Eventually(t, patience, "the other stays", func() bool { return b.depth("payments.dead") == 1 })
 }
 
 // What the broker gave up has its origin in the broker's own words; what cannot be routed stays.
