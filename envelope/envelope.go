@@ -90,15 +90,20 @@ func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 	})
 }
 
-// Unmarshal reads an event of a message, in the form that its content type says. Every error wraps ErrInvalid: the
-// message will never be readable, or is not about what it was taken for.
+// Unmarshal reads an event of a message, in the form that its content type says. The payload must be there, in JSON; who
+// wants none of it asks for struct{}. Every error wraps ErrInvalid: the message will never be readable, or is not about
+// what it was taken for.
 func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
-	var e Event[Payload]
+	var raw Event[json.RawMessage]
 	var err error
 	if kind, _, _ := mime.ParseMediaType(contentType); kind == CloudEventContentType {
-		e, err = fromCloudEvent[Payload](body)
+		raw, err = fromCloudEvent(body)
 	} else {
-		err = json.Unmarshal(body, &e)
+		err = json.Unmarshal(body, &raw)
+	}
+	var e Event[Payload]
+	if err == nil {
+		e, err = withPayload[Payload](raw)
 	}
 	if err != nil {
 		return Event[Payload]{}, fmt.Errorf("%w: %s: %w", ErrInvalid, messageID, err)
@@ -111,28 +116,40 @@ func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[P
 
 // TypeOf reads only the type of an event, for who decides by it what the payload is. It is empty for what is no event.
 func TypeOf(contentType string, body []byte) string {
-	e, err := Unmarshal[json.RawMessage]("", contentType, body)
+	e, err := Unmarshal[struct{}]("", contentType, body)
 	if err != nil {
 		return ""
 	}
 	return e.Type
 }
 
-func fromCloudEvent[Payload any](body []byte) (Event[Payload], error) {
+func fromCloudEvent(body []byte) (Event[json.RawMessage], error) {
 	var c cloudEvent
 	if err := json.Unmarshal(body, &c); err != nil {
-		return Event[Payload]{}, err
+		return Event[json.RawMessage]{}, err
 	}
 	if c.SpecVersion != "1.0" {
-		return Event[Payload]{}, fmt.Errorf("specversion is %q; 1.0 is understood", c.SpecVersion)
+		return Event[json.RawMessage]{}, fmt.Errorf("specversion is %q; 1.0 is understood", c.SpecVersion)
 	}
-	e := Event[Payload]{
+	return Event[json.RawMessage]{
 		ID: c.ID, Type: c.Type, AggregateType: c.Source, AggregateID: c.Subject, OccurredAt: c.Time, TraceID: c.TraceID,
+		Payload: c.Data,
+	}, nil
+}
+
+// withPayload reads an event's payload. One that is missing is not taken for an empty one.
+func withPayload[Payload any](raw Event[json.RawMessage]) (Event[Payload], error) {
+	e := Event[Payload]{
+		ID: raw.ID, Type: raw.Type, AggregateType: raw.AggregateType, AggregateID: raw.AggregateID,
+		OccurredAt: raw.OccurredAt, TraceID: raw.TraceID,
 	}
-	if len(c.Data) == 0 {
+	if _, none := any(e.Payload).(struct{}); none {
 		return e, nil
 	}
-	return e, json.Unmarshal(c.Data, &e.Payload)
+	if len(raw.Payload) == 0 {
+		return e, errors.New("it has no payload in JSON")
+	}
+	return e, json.Unmarshal(raw.Payload, &e.Payload)
 }
 
 // check holds an event to what it must have. An empty messageID is not compared.
