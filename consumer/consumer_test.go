@@ -316,6 +316,31 @@ func TestPrefetchAndConcurrencyAreBounds(t *testing.T) {
 	}
 }
 
+func TestTwentyMessagesAreInHandByDefault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, goOn := make(chan struct{}, 100), make(chan struct{})
+	b.start(b.config(), func(context.Context, *consumer.Message) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	})
+	b.publish(1, 25)
+	take(t, begun, "the first")
+	deliveries, err := b.ch.Consume("payments", "other", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		take(t, deliveries, "a message for the other consumer")
+	}
+	servers.Eventually(t, patience, "20 are left", func() bool { return b.unsettled("payments") == 20 })
+	if len(deliveries) != 0 || len(begun) != 0 {
+		t.Errorf("the other has %d too many, %d handlers too many", len(deliveries), len(begun))
+	}
+	close(goOn)
+}
+
 func TestAStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -312,6 +312,31 @@ func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
 	})
 }
 
+func TestAMarkerThatWasLetGoIsKeptForAWeek(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		if _, err := s.Put(t.Context(), []string{"1"}, marker.Committed); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context(), []string{"1"}); err != nil {
+			t.Fatal(err)
+		}
+		const hour = 3_600_000
+		for _, later := range []struct{ hours, purged int64 }{{7*24 - 1, 0}, {2, 1}} {
+			_, err := db.ExecContext(t.Context(),
+				fmt.Sprintf("UPDATE msghandler_markers SET cleaned_at = cleaned_at - %d", later.hours*hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.Purge(t.Context()); n != later.purged || err != nil {
+				t.Errorf("%d hours later %d were purged, want %d: %v", later.hours, n, later.purged, err)
+			}
+		}
+	})
+}
+
 func TestCommitIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
