@@ -9,9 +9,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/msghandler/msghandler/consumer"
+	consumermetrics "github.com/msghandler/msghandler/consumer/metrics"
+	"github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	outboxmetrics "github.com/msghandler/msghandler/producer/outbox/metrics"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -96,15 +103,47 @@ func TestEachAlertHasItsPage(t *testing.T) {
 	}
 }
 
-// registered are the metrics of the table in docs/operations.md, which is made from what is registered.
+// registered are the metrics of the table in docs/operations.md, which is made from what is registered, and those of the
+// SDKs.
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
 		names[row[1]] = true
 	}
+	for _, name := range ofTheSDKs(t) {
+		names[name] = true
+	}
 	if len(names) < 30 {
 		t.Fatalf("the table has only %d metrics", len(names))
+	}
+	return names
+}
+
+// ofTheSDKs are the metrics of producers and consumers that have told of everything once.
+func ofTheSDKs(t *testing.T) (names []string) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	table, err := outboxmetrics.New(registry, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Relayed(outbox.Sent, 1)
+	table.Counted(sql.Counts{})
+	queue, err := consumermetrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue.Begun("payments")
+	queue.Ended("payments", consumer.Effect, time.Second)
+	queue.Depth("payments", 0)
+	queue.DeadLetters("payments", 0)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		names = append(names, family.GetName())
 	}
 	return names
 }
