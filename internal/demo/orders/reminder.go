@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,7 +29,11 @@ func (s *Service) consumeReminders() (*consumer.Consumer, error) {
 // no unpaid order. This effect needs no inbox.
 func (s *Service) cancelUnpaid(ctx context.Context, m *consumer.Message) error {
 	var due orderTimeUp
-	if err := json.Unmarshal(m.Body, &due); err != nil || due.OrderID == "" {
+	err := json.Unmarshal(m.Body, &due)
+	if err == nil && due.OrderID == "" {
+		err = errors.New("order_id is missing")
+	}
+	if err != nil {
 		return consumer.Reject(fmt.Errorf("message %s names no order: %w", m.Key(), err))
 	}
 	return s.config.Database.InTx(ctx, func(tx *sql.Tx) error {
