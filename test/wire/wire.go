@@ -2,7 +2,7 @@
 // at an exact point of the protocol, without a hook in anything that is shipped.
 //
 // A proxy understands just enough of what passes to name it: Redis commands and the store's scripts, AMQP methods, gRPC
-// calls. A hook sees each of them before it is passed on, so what it does then, such as killing a process, happens before
+// calls, a database's COMMIT. A hook sees each of them before it is passed on, so what it does then, such as killing a process, happens before
 // the request takes effect or after it has, as its phase says.
 package wire
 
@@ -23,7 +23,7 @@ func (p Phase) String() string { return [...]string{"before", "after"}[p] }
 // Event is one thing that is about to be passed on.
 type Event struct {
 	// Name is a script's name without .lua, such as move; a Redis command in capitals, such as PING; an AMQP method, such
-	// as basic.publish, or its number where it has no name here; a gRPC method, such as Submit.
+	// as basic.publish, or its number where it has no name here; a gRPC method, such as Submit; or commit.
 	Name  string
 	Phase Phase
 	// Messages are those it is about, as far as the protocol tells: of create, submit and move, of basic.publish and of

@@ -6,12 +6,17 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 var errLost = errors.New("the answer to COMMIT was lost")
@@ -129,6 +134,56 @@ func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 			}
 		}
 		t.Logf("%d commits whose answer was lost, and %d that were not done: no contradiction", *rounds, *rounds)
+	})
+}
+
+var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// The connection breaks at COMMIT: before it comes to the server, or with the answer on its way. The server learns of it when
+// it does, and until then the tombstone waits for the transaction.
+func TestACommitThatIsCutOffIsFoundOut(t *testing.T) {
+	t.Parallel()
+	for dialect, open := range map[sqlmarker.Dialect]func(testing.TB) *servers.Database{
+		sqlmarker.PostgreSQL: servers.PostgreSQL, sqlmarker.MySQL: servers.MariaDB,
+	} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			t.Parallel()
+			there := open(t)
+			address := loopback.FindString(there.DSN)
+			proxy := wire.SQL(t, address)
+			d := database{dialect, there.Driver, strings.Replace(there.DSN, address, proxy.Addr, 1)}
+			db := d.open(t)
+			s := d.store(t, db, func(c *sqlmarker.Config) { c.LockTimeout = 4 * time.Second })
+			orders(t, db)
+			for round := range *rounds {
+				for at, want := range map[wire.Phase]marker.Verdict{
+					wire.Request: marker.RolledBack, wire.Reply: marker.Committed,
+				} {
+					id := fmt.Sprint(at, "-", round)
+					cutNextCommit(proxy, at)
+					err := s.InTx(message(id), insertOrder(dialect, id))(t.Context())
+					if undone := errors.Is(err, producer.ErrNotCommitted); err != nil && !undone || undone != (want == marker.RolledBack) {
+						t.Errorf("cut off %v COMMIT was done: %v", at, err)
+					}
+					if got := final(t, s, id)[id]; got != want || orderIDs(t, db)[id] != (want == marker.Committed) {
+						t.Errorf("CONTRADICTION: cut off %v COMMIT was done, and told %v", at, got)
+					}
+				}
+			}
+			t.Logf("%d connections cut off before COMMIT, and %d after it: no contradiction", *rounds, *rounds)
+		})
+	}
+}
+
+// cutNextCommit cuts the connection of the next COMMIT, and of no other.
+func cutNextCommit(proxy *wire.Proxy, at wire.Phase) {
+	var armed atomic.Bool
+	armed.Store(true)
+	proxy.On(func(e wire.Event) wire.Act {
+		if e.Name == "commit" && e.Phase == at && armed.CompareAndSwap(true, false) {
+			return wire.Cut
+		}
+		return wire.Pass
 	})
 }
 
