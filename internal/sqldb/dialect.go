@@ -35,7 +35,8 @@ type Traits struct {
 	Name string
 	// Dollars: parameters are $1, $2, not question marks.
 	Dollars bool
-	// Now is the database's clock in milliseconds.
+	// Now is the database's clock in milliseconds, the same for the whole statement: an index cannot find what is compared
+	// with a time that goes on meanwhile.
 	Now string
 	// KeepOld ends an INSERT that leaves rows alone which are there already. It waits for a transaction that has
 	// written one of them. Every table has a column created_at for it.
@@ -68,7 +69,7 @@ type Traits struct {
 var traits = map[Dialect]*Traits{
 	PostgreSQL: {
 		Name: "postgresql", Dollars: true, Level: sql.LevelReadCommitted,
-		Now:         "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",
+		Now:         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::BIGINT",
 		KeepOld:     " ON CONFLICT DO NOTHING",
 		Busy:        postgreSQLBusy,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },

@@ -63,13 +63,17 @@ type holder struct {
 	lock  time.Duration
 }
 
+// dueIn finds the messages of a state that are due. The index of that name holds all that it asks for.
+func dueIn(state string) string {
+	return `SELECT id FROM {table} WHERE producer = ? AND state = ` + state + ` AND due_at <= {now} ORDER BY due_at LIMIT ?`
+}
+
 // take locks messages of a state.
 func (s *Store) take(ctx context.Context, tx sqldb.Execer, state string, by holder, limit int) (ids []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	due := `SELECT id FROM {table} WHERE producer = ? AND state = ` + state +
-		` AND due_at <= {now} ORDER BY due_at LIMIT ?`
+	due := dueIn(state)
 	lockRows := `UPDATE {table} SET owner = ?, claims = claims + 1, due_at = {now} + ? WHERE producer = ? AND id IN (`
 	if s.table.OneWriter {
 		// Read first and written then, the transaction would fail when another wrote in between.
