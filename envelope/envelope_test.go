@@ -49,14 +49,14 @@ func TestWhatIsNoEventIsInvalid(t *testing.T) {
 	t.Parallel()
 	for body, kind := range map[string]string{
 		`not JSON`: "", `{}`: "", `{"eventId":"1001"}`: "", `{"eventType":"order.paid"}`: "",
-		`{"eventId":"1002","eventType":"order.paid","payload":{"cents":1}}`:        "another id",
-		`{"eventId":"1001","eventType":"order.paid"}`:                              "missing data",
-		`{"eventId":"1001","eventType":"order.paid","payload":{"cents":"a lot"}}`:  "nonsense data",
-		`{"eventId":"1001","eventType":"order.paid","occurredAt":"yesterday"}`:     "nonsense time",
-		`{"specversion":"0.3","id":"1001","type":"order.paid","source":"order"}`:   envelope.CloudEventContentType,
-		`{"specversion":"1.0","id":"1001","type":"a","source":"b","data":"a lot"}`: envelope.CloudEventContentType,
-		`{"specversion":"1.0","id":"1001","type":"a","source":"b"}`:                envelope.CloudEventContentType,
-		`{"specversion":"1.0","id":"1","type":"a","source":"b","data_base64":""}`:  envelope.CloudEventContentType,
+		`{"eventId":"1002","eventType":"order.paid","payload":{"cents":1}}`:          "another id",
+		`{"eventId":"1001","eventType":"order.paid"}`:                                "missing data",
+		`{"eventId":"1001","eventType":"order.paid","payload":{"cents":"a lot"}}`:    "nonsense data",
+		`{"eventId":"1001","eventType":"order.paid","occurredAt":"yesterday"}`:       "nonsense time",
+		`{"specversion":"0.3","id":"1001","type":"order.paid","source":"order"}`:     envelope.CloudEventContentType,
+		`{"specversion":"1.0","id":"1001","type":"a","source":"b","data":"a lot"}`:   envelope.CloudEventContentType,
+		`{"specversion":"1.0","id":"1001","type":"a","source":"b"}`:                  envelope.CloudEventContentType,
+		`{"specversion":"1.0","id":"1001","type":"a","source":"b","data_base64":""}`: envelope.CloudEventContentType,
 	} {
 		if _, err := envelope.Unmarshal[paid]("1001", kind, []byte(body)); !errors.Is(err, envelope.ErrInvalid) {
 			t.Errorf("%s: %v", body, err)
