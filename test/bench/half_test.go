@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +30,11 @@ func BenchmarkHalf(b *testing.B) {
 	for b.Loop() {
 		var table strings.Builder
 		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
-			full, _ := loaded(b, mode, 0)
-			half, took := loaded(b, mode, int(full.Rate/2))
-			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f\n\n| Submit to ack | p50 | p99 |\n|---|---|---|\n", mode, half.Rate, full.Rate)
+			full, _, _ := loaded(b, mode, 0)
+			half, took, written := loaded(b, mode, int(full.Rate/2))
+			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file\n\n", mode, half.Rate,
+				full.Rate, written)
+			fmt.Fprintf(&table, "| Submit to ack | p50 | p99 |\n|---|---|---|\n")
 			fmt.Fprintf(&table, "| as its caller sees it | %s | %s |\n", milliseconds(half.SubmitToAck.P50), milliseconds(half.SubmitToAck.P99))
 			sum := 0.0
 			for i, stage := range stages {
@@ -44,22 +47,34 @@ func BenchmarkHalf(b *testing.B) {
 	}
 }
 
-// loaded puts a load on a new world and tells what its stages took.
-func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, took []figure) {
+// loaded puts a load on a new world and tells what its stages took, and how many bytes a message Redis wrote to its disk.
+func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, took []figure, written float64) {
 	b.Run(fmt.Sprintf("%s-%d", mode, offered), func(b *testing.B) {
 		s := newSetup(b)
 		load := s.load()
 		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
+		load.RedisURL = "" // or more would be stored to see how many bytes that takes
+		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
 		var err error
 		report, err = bench.Run(context.Background(), load)
 		s.must(err)
 		if !report.Balance.Even() || report.Failed > 0 {
 			b.Errorf("%s: %d failed, balance %+v", mode, report.Failed, report.Balance)
 		}
+		written = s.appended() / float64(report.Balance.Delivered)
 		series := s.scrape()
 		for _, stage := range stages {
 			took = append(took, series.times(stage.metric, stage.label))
 		}
 	})
-	return report, took
+	return report, took, written
+}
+
+// appended is how many bytes Redis has written to its append-only file.
+func (s *setup) appended() float64 {
+	_, rest, _ := strings.Cut(s.redis.CLI("INFO", "persistence"), "aof_current_size:")
+	line, _, _ := strings.Cut(rest, "\n")
+	bytes, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	s.must(err)
+	return bytes
 }
