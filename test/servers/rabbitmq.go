@@ -102,20 +102,30 @@ type RabbitServer struct {
 // broker itself is not hurt.
 func PrivateRabbitMQ(t testing.TB) *RabbitServer {
 	t.Helper()
-	node, err := LaunchNode(t.TempDir())
+	return rabbitServers(t, 1)[0]
+}
+
+// rabbitServers starts so many nodes that are one cluster, and stops them when the test ends.
+func rabbitServers(t testing.TB, count int) []*RabbitServer {
+	t.Helper()
+	nodes, err := launchNodes(t.TempDir(), count)
 	if errors.Is(err, ErrNotInstalled) {
 		missing(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("RabbitMQ wrote:\n%s", node.logs())
-		}
-		node.Close()
-	})
-	return &RabbitServer{URL: node.URL(), t: t, node: node}
+	all := make([]*RabbitServer, count)
+	for i, node := range nodes {
+		all[i] = &RabbitServer{URL: node.URL(), t: t, node: node}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("RabbitMQ wrote:\n%s", node.logs())
+			}
+			node.Close()
+		})
+	}
+	return all
 }
 
 // Vhost makes a fresh virtual host on this node.

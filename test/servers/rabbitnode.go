@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -21,32 +23,68 @@ const nodeStartTimeout = 3 * time.Minute
 // ErrNotInstalled is what a machine without RabbitMQ gets.
 var ErrNotInstalled = errors.New("rabbitmq-server is not installed; scripts/install-test-servers.sh installs it")
 
-// Node is a private RabbitMQ node with the management plugin and an Erlang port mapper of its own. Its methods are safe
-// for concurrent use.
+// Node is a private RabbitMQ node with the management plugin. Its methods are safe for concurrent use.
 type Node struct {
-	dir, scripts, name                 string
-	port, distPort, managePort, mapper int
-	epmd, beam                         *process
+	dir, scripts, name         string
+	port, distPort, managePort int
+	together                   *together
+	beam                       *process
+}
+
+// together is what the nodes of a cluster have in common. A node alone has one for itself.
+type together struct {
+	// first is the node that the others join.
+	first string
+	// cookie is what they know each other by.
+	cookie string
+	// epmd is the Erlang port mapper, at the port mapper, by which they find each other.
+	epmd   *process
+	mapper int
 }
 
 // LaunchNode starts a node with its files under dir and returns when clients and the management API are served. The
 // caller stops it with Close. Tests use RabbitMQ and PrivateRabbitMQ instead.
 func LaunchNode(dir string) (*Node, error) {
+	nodes, err := launchNodes(dir, 1)
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
+}
+
+// launchNodes starts so many nodes that are one cluster.
+func launchNodes(dir string, count int) ([]*Node, error) {
 	scripts, err := rabbitScripts()
 	if err != nil {
 		return nil, err
 	}
 	for try := range 3 { // Another process may take a port between the choice and the start.
-		var n *Node
-		if n, err = prepareNode(filepath.Join(dir, fmt.Sprintf("node%d", try)), scripts); err != nil {
+		var nodes []*Node
+		if nodes, err = prepareNodes(filepath.Join(dir, fmt.Sprintf("try%d", try)), scripts, count); err != nil {
 			return nil, err
 		}
-		if err = n.Start(); err == nil {
-			return n, nil
+		if err = startNodes(nodes); err == nil {
+			return nodes, nil
 		}
-		n.Close()
+		for _, n := range nodes {
+			n.Close()
+		}
 	}
 	return nil, err
+}
+
+// startNodes starts the first and then the others, which join it.
+func startNodes(nodes []*Node) error {
+	if err := nodes[0].Start(); err != nil {
+		return err
+	}
+	failed := make([]error, len(nodes))
+	var starting sync.WaitGroup
+	for i, n := range nodes[1:] {
+		starting.Go(func() { failed[i] = n.Start() })
+	}
+	starting.Wait()
+	return errors.Join(failed...)
 }
 
 // rabbitScripts finds the scripts themselves: Debian's wrappers in the PATH change the user.
@@ -63,40 +101,56 @@ func rabbitScripts() (string, error) {
 	return filepath.Dir(path), nil
 }
 
-func prepareNode(dir, scripts string) (*Node, error) {
-	ports, err := freePorts(4)
+func prepareNodes(dir, scripts string, count int) ([]*Node, error) {
+	const portsOfNode = 3
+	ports, err := freePorts(1 + portsOfNode*count)
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{
-		dir: dir, scripts: scripts, name: "test" + strconv.Itoa(ports[0]) + "@localhost",
-		port: ports[0], distPort: ports[1], managePort: ports[2], mapper: ports[3],
+	shared, err := newTogether(dir, ports[0])
+	if err != nil {
+		return nil, err
 	}
-	epmd, err := exec.LookPath("epmd")
+	nodes := make([]*Node, count)
+	for i := range nodes {
+		own := ports[1+portsOfNode*i:]
+		n := &Node{
+			dir: filepath.Join(dir, fmt.Sprintf("node%d", i)), scripts: scripts, name: "test" + strconv.Itoa(own[0]) + "@localhost",
+			port: own[0], distPort: own[1], managePort: own[2], together: shared,
+		}
+		shared.first = cmp.Or(shared.first, n.name)
+		if err := n.writeFiles(); err != nil {
+			return nil, fmt.Errorf("prepare a RabbitMQ node: %w", err)
+		}
+		n.beam = &process{path: filepath.Join(scripts, "rabbitmq-server"), dir: n.dir, env: n.environment()}
+		nodes[i] = n
+	}
+	return nodes, nil
+}
+
+func newTogether(dir string, mapper int) (*together, error) {
+	path, err := exec.LookPath("epmd")
 	if err != nil {
 		return nil, fmt.Errorf("the Erlang port mapper is not installed: %w", err)
 	}
-	if err := n.writeFiles(); err != nil {
-		return nil, fmt.Errorf("prepare a RabbitMQ node: %w", err)
-	}
-	n.epmd = &process{path: epmd, args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(n.mapper)}, dir: dir}
-	n.beam = &process{path: filepath.Join(scripts, "rabbitmq-server"), dir: dir, env: n.environment()}
-	return n, nil
+	cookie := make([]byte, 20)
+	_, _ = rand.Read(cookie)
+	return &together{cookie: hex.EncodeToString(cookie), mapper: mapper, epmd: &process{
+		path: path, args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(mapper)}, dir: dir,
+	}}, nil
 }
 
 func (n *Node) writeFiles() error {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return err
 	}
-	cookie := make([]byte, 20)
-	_, _ = rand.Read(cookie)
 	files := map[string]string{
 		// Erlang refuses a cookie that others may read.
-		".erlang.cookie":    hex.EncodeToString(cookie),
+		".erlang.cookie":    n.together.cookie,
 		"rabbitmq-env.conf": "",
 		"advanced.config":   "[].\n",
 		"enabled_plugins":   "[rabbitmq_management].\n",
-		"rabbitmq.conf":     n.configuration(),
+		"rabbitmq.conf":     n.configuration() + n.discovery(),
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {
@@ -120,12 +174,25 @@ collect_statistics_interval = 500
 `, n.port, n.managePort)
 }
 
+// discovery is what a node is told that is to join the first one when it starts for the first time. It hears of no other:
+// it would try those that are not up yet, for a long time.
+func (n *Node) discovery() string {
+	first := n.together.first
+	if n.name == first {
+		return ""
+	}
+	return fmt.Sprintf(`cluster_formation.peer_discovery_backend = classic_config
+cluster_formation.classic_config.nodes.1 = %s
+cluster_formation.classic_config.nodes.2 = %s
+`, first, n.name)
+}
+
 // environment is all that the scripts see: what the machine's own RabbitMQ is told must not reach this one.
 func (n *Node) environment() []string {
 	file := func(name string) string { return filepath.Join(n.dir, name) }
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + n.dir,
-		"ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_PORT=" + strconv.Itoa(n.mapper),
+		"ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_PORT=" + strconv.Itoa(n.together.mapper),
 		// It makes the script become the node, instead of staying as its parent.
 		"RUNNING_UNDER_SYSTEMD=true",
 		"RABBITMQ_NODENAME=" + n.name, "RABBITMQ_USE_LONGNAME=false", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
@@ -143,13 +210,8 @@ func (n *Node) environment() []string {
 
 // Start runs the node, also again after Stop or Kill with the same ports and data, and returns when it serves.
 func (n *Node) Start() error {
-	if !n.epmd.running() {
-		if err := n.epmd.start(); err != nil {
-			return err
-		}
-		if err := poll(time.Minute, func() (bool, error) { return listening(n.mapper), nil }); err != nil {
-			return fmt.Errorf("the Erlang port mapper on port %d: %w\n%s", n.mapper, err, n.epmd.output())
-		}
+	if err := n.together.start(); err != nil {
+		return err
 	}
 	if err := n.beam.start(); err != nil {
 		return err
@@ -167,6 +229,20 @@ func (n *Node) Start() error {
 	return fmt.Errorf("rabbitmq-server on port %d: %w\n%s", n.port, err, n.logs())
 }
 
+// start runs the port mapper where it does not run.
+func (t *together) start() error {
+	if t.epmd.running() {
+		return nil
+	}
+	if err := t.epmd.start(); err != nil {
+		return err
+	}
+	if err := poll(time.Minute, func() (bool, error) { return listening(t.mapper), nil }); err != nil {
+		return fmt.Errorf("the Erlang port mapper on port %d: %w\n%s", t.mapper, err, t.epmd.output())
+	}
+	return nil
+}
+
 // serves says whether clients are accepted and the management API answers.
 func (n *Node) serves() bool {
 	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/whoami", nil, nil) == nil
@@ -178,10 +254,10 @@ func (n *Node) Stop() error { return n.beam.end(syscall.SIGTERM) }
 // Kill ends it with SIGKILL and returns when it is gone.
 func (n *Node) Kill() error { return n.beam.end(syscall.SIGKILL) }
 
-// Close ends it for good, and its port mapper. Its files stay.
+// Close ends it for good, and the port mapper that it has or shares. Its files stay.
 func (n *Node) Close() {
 	_ = n.beam.end(syscall.SIGKILL)
-	_ = n.epmd.end(syscall.SIGKILL)
+	_ = n.together.epmd.end(syscall.SIGKILL)
 }
 
 // Ctl runs rabbitmqctl against it and returns what it printed.

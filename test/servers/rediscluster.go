@@ -6,9 +6,15 @@ import (
 	"testing"
 )
 
-// RedisCluster starts three masters without replicas and returns their addresses once each of them says
-// cluster_state:ok. They stop when the test ends.
+// RedisCluster starts RedisMasters and returns their addresses.
 func RedisCluster(t testing.TB) []string {
+	t.Helper()
+	return addressesOf(RedisMasters(t))
+}
+
+// RedisMasters starts a cluster of three masters without replicas and returns them once each of them says
+// cluster_state:ok. They stop when the test ends.
+func RedisMasters(t testing.TB) []*RedisServer {
 	t.Helper()
 	cli := Tool(t, "redis-cli")
 	buses, err := freePorts(3)
@@ -16,19 +22,26 @@ func RedisCluster(t testing.TB) []string {
 		t.Fatal(err)
 	}
 	var nodes []*RedisServer
-	var addresses []string
 	for _, bus := range buses {
 		// The bus port is named, because its default of port+10000 may be taken or out of range.
 		node := Redis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 			"--cluster-node-timeout", "5000", "--cluster-port", strconv.Itoa(bus))
-		nodes, addresses = append(nodes, node), append(addresses, node.Addr)
+		nodes = append(nodes, node)
 	}
-	create := append([]string{"--cluster", "create"}, addresses...)
+	create := append([]string{"--cluster", "create"}, addressesOf(nodes)...)
 	run(t, cli, append(create, "--cluster-replicas", "0", "--cluster-yes")...)
 	for _, node := range nodes {
 		Eventually(t, redisStartTimeout, node.Addr+" says cluster_state:ok", func() bool {
 			return strings.Contains(node.CLI("cluster", "info"), "cluster_state:ok")
 		})
+	}
+	return nodes
+}
+
+func addressesOf(nodes []*RedisServer) []string {
+	addresses := make([]string, len(nodes))
+	for i, node := range nodes {
+		addresses[i] = node.Addr
 	}
 	return addresses
 }

@@ -2,6 +2,7 @@ package servers_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,6 +83,23 @@ func TestRedisClusterServesEverySlot(t *testing.T) {
 	}
 }
 
+func TestRabbitClusterKeepsAQuorumQueueOnEveryNode(t *testing.T) {
+	t.Parallel()
+	cluster := servers.RabbitCluster(t)
+	declareDurable(t, cluster[0].URL, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
+	var queue struct {
+		Members []string `json:"members"`
+	}
+	if err := cluster[2].Management().Call(http.MethodGet, "/api/queues/%2F/kept", nil, &queue); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range cluster {
+		if !slices.Contains(queue.Members, node.Name()) {
+			t.Errorf("the queue's members are %q: %s is none of them", queue.Members, node.Name())
+		}
+	}
+}
+
 func TestVhostsAreSeparateAndConnectionsCanBeCut(t *testing.T) {
 	t.Parallel()
 	one, two := servers.RabbitMQ(t), servers.RabbitMQ(t)
@@ -105,7 +123,7 @@ func TestVhostsAreSeparateAndConnectionsCanBeCut(t *testing.T) {
 func TestPrivateNodeComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	r := servers.PrivateRabbitMQ(t)
-	declareDurable(t, r.URL)
+	declareDurable(t, r.URL, nil)
 	r.Stop() // writes down what it has; a kill so soon may take the queue with it
 	r.Start()
 	r.Kill()
@@ -118,7 +136,7 @@ func TestPrivateNodeComesBackWithItsData(t *testing.T) {
 	}
 }
 
-func declareDurable(t *testing.T, url string) {
+func declareDurable(t *testing.T, url string, args amqp.Table) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -129,7 +147,7 @@ func declareDurable(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.QueueDeclare("kept", true, false, false, false, nil); err != nil {
+	if _, err := ch.QueueDeclare("kept", true, false, false, false, args); err != nil {
 		t.Fatal(err)
 	}
 }
