@@ -33,7 +33,7 @@ const (
 type Config struct {
 	// Coordinators are their addresses, host:port. The calls go to all of them in turn.
 	Coordinators []string
-	// AMQPURL is where the coordinators publish to. The queue is made there.
+	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
 	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory. May be empty.
 	RedisURL string
@@ -56,9 +56,12 @@ type Config struct {
 	Warmup, Duration time.Duration
 	// Settle is for how long it waits, while nothing more arrives, for what is still under way in the end. Default 30 s.
 	Settle time.Duration
-	// Classic makes a classic queue instead of a quorum queue.
+	// Queues is how many queues are made; each producer's messages go to them in turn. The leaders of several are spread over
+	// the nodes of the broker. Default 1.
+	Queues int
+	// Classic makes classic queues instead of quorum queues.
 	Classic bool
-	// ConsumeAfter empties the queue only when the load is over, so that consuming costs the load nothing.
+	// ConsumeAfter empties the queues only when the load is over, so that consuming costs the load nothing.
 	ConsumeAfter bool
 	// Unpublished says that what answers publishes nothing: the calls alone are measured, and no delivery is waited for.
 	Unpublished bool
@@ -95,7 +98,7 @@ const maxOpen = 10_000
 
 func (c Config) withDefaults() (Config, error) {
 	c.Mode = cmp.Or(c.Mode, Gathered)
-	c.Producers = cmp.Or(c.Producers, 1)
+	c.Producers, c.Queues = cmp.Or(c.Producers, 1), cmp.Or(c.Queues, 1)
 	if c.Callers == 0 {
 		c.Callers = map[Mode]int{Gathered: 2000, Unary: 256}[c.Mode]
 	}
@@ -114,6 +117,9 @@ func (c Config) withDefaults() (Config, error) {
 // most is the largest number of callers and the highest rate that makes sense on one machine.
 const most = 1_000_000
 
+// mostQueues is far more than spreads a load, and little for a broker.
+const mostQueues = 1000
+
 func (c Config) check() error {
 	switch {
 	case len(c.Coordinators) == 0 || c.AMQPURL == "":
@@ -123,6 +129,8 @@ func (c Config) check() error {
 	case c.Producers < 1 || c.Callers < 1 || c.Rate < 0 || c.Body < 0 || max(c.Producers, c.Callers, c.Rate) > most:
 		return fmt.Errorf("producers %d, callers %d, rate %d, body %d: none may be negative or above a million",
 			c.Producers, c.Callers, c.Rate, c.Body)
+	case c.Queues < 1 || c.Queues > mostQueues:
+		return fmt.Errorf("queues %d: from 1 to %d", c.Queues, mostQueues)
 	case c.Silent < 0 || c.Rollback < 0 || c.Silent+c.Rollback > 1:
 		return fmt.Errorf("shares of silent commits %g and rollbacks %g: from 0 to 1 together", c.Silent, c.Rollback)
 	case c.Producers > 1 && c.Target != "":
@@ -163,7 +171,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	return report, r.discard()
 }
 
-// newName names one run: its queue, its producers and its ids begin with it.
+// newName names one run: its queues, its producers and its ids begin with it.
 func newName() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // crypto/rand never fails
@@ -175,22 +183,22 @@ type run struct {
 	config    Config
 	name      string
 	body      []byte
-	queue     *queue
+	queues    *queues
 	producers []*sender
 	tally     tally
 	latencies latencies
 	window    window
 }
 
-// open makes the queue and the producers.
+// open makes the queues and the producers.
 func (r *run) open(ctx context.Context) error {
 	var err error
-	if r.queue, err = openQueue(r.config.AMQPURL, r.name, r.config.Classic); err != nil {
+	if r.queues, err = openQueues(r.config.AMQPURL, r.name, r.config.Queues, r.config.Classic); err != nil {
 		return err
 	}
 	r.tally.prefix = r.name + "-"
 	if !r.config.ConsumeAfter {
-		if err := r.queue.consume(r.delivered); err != nil {
+		if err := r.queues.consume(r.delivered); err != nil {
 			return err
 		}
 	}
@@ -224,8 +232,8 @@ func (r *run) close() (err error) {
 	for _, s := range r.producers {
 		err = errors.Join(err, s.close())
 	}
-	if r.queue != nil {
-		err = errors.Join(err, r.queue.remove())
+	if r.queues != nil {
+		err = errors.Join(err, r.queues.remove())
 	}
 	return err
 }

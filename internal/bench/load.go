@@ -108,7 +108,7 @@ func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) 
 	return nil
 }
 
-// delivered takes a delivery from the queue.
+// delivered takes a delivery from a queue.
 func (r *run) delivered(id string, at time.Time) {
 	if submitted := r.tally.deliver(id); !submitted.IsZero() {
 		r.latencies.delivered(submitted, at)
@@ -169,8 +169,8 @@ const settlePoll = 20 * time.Millisecond
 // settle waits until everything that committed was delivered, or nothing more was for as long as it is waited.
 func (r *run) settle() {
 	if r.config.ConsumeAfter {
-		if err := r.queue.consume(r.delivered); err != nil {
-			r.config.Logger.Error("the queue cannot be emptied", "error", err)
+		if err := r.queues.consume(r.delivered); err != nil {
+			r.config.Logger.Error("the queues cannot be emptied", "error", err)
 			return
 		}
 	}

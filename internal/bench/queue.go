@@ -3,36 +3,37 @@ package bench
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// queue is the run's own queue, and whoever empties it.
-type queue struct {
-	name       string
+// queues are the run's own queues, and whoever empties them.
+type queues struct {
+	names      []string
 	connection *amqp.Connection
 	channel    *amqp.Channel
 	consuming  sync.WaitGroup
+	// delivered counts the deliveries of each.
+	delivered []atomic.Int64
 }
 
 // unusedFor is when the broker removes a queue that nobody consumes from: of a run that was killed.
 const unusedFor = time.Hour
 
-func openQueue(url, name string, classic bool) (*queue, error) {
+// leaderLocatorArg says on which node of a cluster a queue has its leader; balanced is the one with the fewest.
+const leaderLocatorArg, leaderBalanced = "x-queue-leader-locator", "balanced"
+
+// openQueues makes so many queues.
+func openQueues(url, name string, count int, classic bool) (*queues, error) {
 	connection, err := amqp.Dial(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the broker: %w", err)
 	}
-	q := &queue{name: name, connection: connection}
+	q := &queues{names: queueNames(name, count), connection: connection, delivered: make([]atomic.Int64, count)}
 	if q.channel, err = connection.Channel(); err == nil {
-		kind := amqp.QueueTypeQuorum
-		if classic {
-			kind = amqp.QueueTypeClassic
-		}
-		_, err = q.channel.QueueDeclare(name, true, false, false, false, amqp.Table{
-			amqp.QueueTypeArg: kind, amqp.QueueTTLArg: unusedFor.Milliseconds(),
-		})
+		err = q.declare(classic)
 	}
 	if err != nil {
 		_ = connection.Close()
@@ -41,28 +42,70 @@ func openQueue(url, name string, classic bool) (*queue, error) {
 	return q, nil
 }
 
-// consume hands each delivery on until the queue is removed.
-func (q *queue) consume(delivered func(id string, at time.Time)) error {
-	deliveries, err := q.channel.Consume(q.name, "", true, true, false, false, nil)
-	if err != nil {
-		return fmt.Errorf("consume from the queue %s: %w", q.name, err)
+// queueNames names the queues of a run; one alone has the run's own name.
+func queueNames(name string, count int) []string {
+	if count == 1 {
+		return []string{name}
 	}
-	q.consuming.Go(func() {
-		for d := range deliveries {
-			delivered(d.MessageId, time.Now())
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s.%d", name, i)
+	}
+	return names
+}
+
+func (q *queues) declare(classic bool) error {
+	args := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum, amqp.QueueTTLArg: unusedFor.Milliseconds()}
+	if classic {
+		args[amqp.QueueTypeArg] = amqp.QueueTypeClassic
+	}
+	if len(q.names) > 1 {
+		args[leaderLocatorArg] = leaderBalanced
+	}
+	for _, name := range q.names {
+		if _, err := q.channel.QueueDeclare(name, true, false, false, false, args); err != nil {
+			return err
 		}
-	})
+	}
 	return nil
 }
 
-// remove removes the queue and ends the connection.
-func (q *queue) remove() error {
-	_, err := q.channel.QueueDelete(q.name, false, false, false)
-	_ = q.connection.Close() // the queue is what counts
-	q.consuming.Wait()
-	if err != nil {
-		return fmt.Errorf("the queue %s could not be removed; it goes by itself when it was not used for %s: %w", q.name,
-			unusedFor, err)
+// consume hands each delivery on until the queues are removed.
+func (q *queues) consume(delivered func(id string, at time.Time)) error {
+	for i, name := range q.names {
+		deliveries, err := q.channel.Consume(name, "", true, true, false, false, nil)
+		if err != nil {
+			return fmt.Errorf("consume from the queue %s: %w", name, err)
+		}
+		q.consuming.Go(func() {
+			for d := range deliveries {
+				q.delivered[i].Add(1)
+				delivered(d.MessageId, time.Now())
+			}
+		})
 	}
 	return nil
+}
+
+// deliveries is how many each queue has delivered.
+func (q *queues) deliveries() map[string]int64 {
+	counts := make(map[string]int64, len(q.names))
+	for i, name := range q.names {
+		counts[name] = q.delivered[i].Load()
+	}
+	return counts
+}
+
+// remove removes the queues and ends the connection.
+func (q *queues) remove() error {
+	var err error
+	for _, name := range q.names {
+		if _, failed := q.channel.QueueDelete(name, false, false, false); failed != nil && err == nil {
+			err = fmt.Errorf("the queue %s could not be removed; it goes by itself when it was not used for %s: %w", name,
+				unusedFor, failed)
+		}
+	}
+	_ = q.connection.Close() // the queues are what counts
+	q.consuming.Wait()
+	return err
 }

@@ -33,6 +33,8 @@ type Report struct {
 	// RedisBytes is what one pending message takes in Redis.
 	RedisBytes float64 `json:"redis_bytes_per_pending_message,omitempty"`
 	Balance    Balance `json:"balance"`
+	// Deliveries is what each queue has delivered, where there are several.
+	Deliveries map[string]int64 `json:"deliveries_by_queue,omitempty"`
 }
 
 // Settings are what was measured.
@@ -47,6 +49,7 @@ type Settings struct {
 	Silent       float64 `json:"silent"`
 	Rollback     float64 `json:"rollback"`
 	Queue        string  `json:"queue"`
+	Queues       int     `json:"queues"`
 }
 
 // window is the time in which is measured.
@@ -77,6 +80,9 @@ func (r *run) report() Report {
 		CPU:              map[string]float64{}, Memory: map[string]uint64{}, MostMemory: map[string]uint64{},
 		Balance: r.tally.balance(),
 	}
+	if len(r.queues.names) > 1 {
+		report.Deliveries = r.queues.deliveries()
+	}
 	if report.Messages == 0 {
 		return report
 	}
@@ -94,7 +100,7 @@ func (r *run) settings() Settings {
 	c := r.config
 	s := Settings{
 		Name: r.name, Mode: c.Mode, Coordinators: len(c.Coordinators), Producers: c.Producers, Callers: c.Callers, Rate: c.Rate,
-		Body: c.Body, Silent: c.Silent, Rollback: c.Rollback, Queue: "quorum",
+		Body: c.Body, Silent: c.Silent, Rollback: c.Rollback, Queue: "quorum", Queues: c.Queues,
 	}
 	if c.Rate > 0 {
 		s.Callers = 0

@@ -34,7 +34,7 @@ const (
 type sender struct {
 	name   string
 	mode   Mode
-	queue  string
+	queues []string
 	body   []byte
 	after  time.Duration
 	target string
@@ -44,8 +44,9 @@ type sender struct {
 	server  *grpc.Server
 	serving sync.WaitGroup
 	conns   []*grpc.ClientConn
-	turn    atomic.Uint64
-	submits *batch.Group[string, error]
+	// turn counts calls, which go to the coordinators in turn, and sent half messages, which go to the queues.
+	turn, sent atomic.Uint64
+	submits    *batch.Group[string, error]
 }
 
 func (r *run) newSender(name string) (*sender, error) {
@@ -54,7 +55,7 @@ func (r *run) newSender(name string) (*sender, error) {
 		return nil, fmt.Errorf("serve the callbacks: %w", err)
 	}
 	s := &sender{
-		name: name, mode: r.config.Mode, queue: r.name, body: r.body, after: r.config.ConfirmAfter,
+		name: name, mode: r.config.Mode, queues: r.queues.names, body: r.body, after: r.config.ConfirmAfter,
 		target: listener.Addr().String(), markers: memory.New(), server: grpc.NewServer(),
 	}
 	if r.config.Target != "" {
@@ -95,6 +96,11 @@ func (s *sender) coordinator() pb.MessageHandlerServiceClient {
 	return pb.NewMessageHandlerServiceClient(s.conns[s.turn.Add(1)%uint64(len(s.conns))])
 }
 
+// routingKey is that of the queue that is next in turn.
+func (s *sender) routingKey() string {
+	return s.queues[s.sent.Add(1)%uint64(len(s.queues))]
+}
+
 // half stores a half message.
 func (s *sender) half(ctx context.Context, id string) error {
 	state, err := s.sendHalf(ctx, id)
@@ -111,11 +117,11 @@ func (s *sender) half(ctx context.Context, id string) error {
 
 func (s *sender) sendHalf(ctx context.Context, id string) (producer.State, error) {
 	if s.mode == Gathered {
-		return s.sdk.SendHalf(ctx, producer.Message{ID: id, RoutingKey: s.queue, Body: s.body})
+		return s.sdk.SendHalf(ctx, producer.Message{ID: id, RoutingKey: s.routingKey(), Body: s.body})
 	}
 	response, err := s.coordinator().SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
 		Producer: s.name, CallbackTarget: s.target, ConfirmAfter: durationpb.New(s.after),
-		Message: &pb.Message{Id: id, RoutingKey: s.queue, Body: s.body},
+		Message: &pb.Message{Id: id, RoutingKey: s.routingKey(), Body: s.body},
 	})
 	return response.GetState(), err
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +34,8 @@ type benchCommand struct {
 	Rollback float64       `default:"0" help:"The share of messages that roll back, from 0 to 1."`
 	After    time.Duration `name:"confirm-after" default:"1s" help:"When a coordinator is to ask about a silent message."`
 	Queue    string        `default:"quorum" enum:"quorum,classic" help:"The kind of queue that is made for it."`
-	Consume  string        `default:"during" enum:"during,after" help:"Whether the queue is emptied during the load, or after it at no cost to it."`
+	Queues   int           `default:"1" help:"How many queues; the messages go to them in turn, and their leaders are spread over the nodes of a cluster."`
+	Consume  string        `default:"during" enum:"during,after" help:"Whether the queues are emptied during the load, or after it at no cost to it."`
 	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
 	Target   string        `help:"Where coordinators reach that; default: the address it listens at." placeholder:"HOST:PORT"`
 	Ceilings bool          `help:"Measure what Redis, RabbitMQ and gRPC allow as well, in turn with the coordinators."`
@@ -50,8 +53,8 @@ func newBenchCommand() benchCommand {
 
 // Help says what --help says below the usage.
 func (c *benchCommand) Help() string {
-	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes a queue of its own, and redis.url,
-which it asks how much memory a message takes. Producers, queue and ids have names of their own, and are taken away in the end
+	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes queues of its own, and redis.url,
+which it asks how much memory a message takes. Producers, queues and ids have names of their own, and are taken away in the end
 and on an interrupt. Coordinators must be allowed to call it back: callbacks.allow. Without --rate it takes all that coordinators,
 Redis and RabbitMQ can give, which others who use them will feel; --ceilings puts a load on Redis and RabbitMQ themselves.
 Processor time and memory are told of processes that listen on this machine's loopback. The exit status is 1 when a message
@@ -98,7 +101,7 @@ func (c *benchCommand) config(s *session, settings config.Config) bench.Config {
 	return bench.Config{
 		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], RedisURL: settings.Redis.URL, Mode: bench.Mode(c.Mode),
 		Producers: c.Producer, Callers: c.Callers, Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback,
-		ConfirmAfter: c.After, Warmup: c.Warmup, Duration: c.For, Classic: c.Queue == "classic",
+		ConfirmAfter: c.After, Warmup: c.Warmup, Duration: c.For, Queues: c.Queues, Classic: c.Queue == "classic",
 		ConsumeAfter: c.Consume == "after", Listen: c.Listen, Target: c.Target,
 		Processes: usage.Find(compare.Producer, map[string][]string{
 			compare.Coordinator: servers, compare.Redis: redisHosts(settings.Redis.URL), compare.RabbitMQ: brokerHosts(settings.AMQP.URLs),
@@ -163,6 +166,9 @@ func reportRows(r bench.Report) [][]string {
 	}
 	if r.RedisBytes > 0 {
 		rows = append(rows, []string{"in Redis", fmt.Sprintf("%.0f bytes a pending message", r.RedisBytes)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Deliveries)) {
+		rows = append(rows, []string{name, fmt.Sprintf("%d delivered", r.Deliveries[name])})
 	}
 	b := r.Balance
 	return append(rows,

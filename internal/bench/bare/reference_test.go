@@ -2,7 +2,9 @@ package bare_test
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,26 @@ func TestTheReferenceDoesTheWork(t *testing.T) {
 		stop()
 		if keys := redis.CLI("KEYS", "*"); strings.TrimSpace(keys) != "" {
 			t.Errorf("%s left %s", mode, keys)
+		}
+	}
+}
+
+func TestALoadSpreadsOverItsQueues(t *testing.T) {
+	t.Parallel()
+	rabbit := servers.RabbitMQ(t)
+	address, _ := start(t, bare.Config{RedisURL: servers.Redis(t).URL(), AMQPURL: rabbit.URL, Prefix: "queues-test"})
+	for _, late := range []bool{false, true} {
+		report, err := bench.Run(t.Context(), bench.Config{
+			Coordinators: []string{address}, AMQPURL: rabbit.URL, Mode: bench.Unary, Callers: 10, Queues: 3, ConsumeAfter: late,
+			Warmup: 10 * time.Millisecond, Duration: 300 * time.Millisecond,
+		})
+		counts := slices.Sorted(maps.Values(report.Deliveries))
+		if err != nil || !report.Balance.Even() || len(counts) != 3 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		// The one that was tried out and rolled back had its turn as well.
+		if counts[0] == 0 || counts[2]-counts[0] > 2 {
+			t.Errorf("deliveries: %v", report.Deliveries)
 		}
 	}
 }
