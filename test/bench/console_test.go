@@ -38,7 +38,7 @@ func BenchmarkConsole(b *testing.B) {
 		s.client = redis.NewClient(&redis.Options{Addr: s.redis.Addr, Protocol: 2})
 		b.Cleanup(func() { s.client.Close() })
 		s.serveCallbacks()
-		s.startCoordinator("embedded:")
+		s.startCoordinator(s.redis.URL(), "embedded:")
 		s.stand(*standing)
 		var table strings.Builder
 		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 |\n|---|---|---|---|---|\n",

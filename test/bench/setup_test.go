@@ -54,13 +54,13 @@ func newSetup(b *testing.B) *setup {
 	s := &setup{b: b, redis: servers.Redis(b), rabbit: servers.PrivateRabbitMQ(b), body: make([]byte, *bodySize)}
 	s.serveCallbacks()
 	for range *coordinators {
-		s.startCoordinator(s.rabbit.URL)
+		s.startCoordinator(s.redis.URL(), s.rabbit.URL)
 	}
 	return s
 }
 
-// startCoordinator starts one more coordinator.
-func (s *setup) startCoordinator(broker string) {
+// startCoordinator starts one more coordinator; more is for its environment.
+func (s *setup) startCoordinator(redis, broker string, more ...string) {
 	if s.binary == "" {
 		s.binary = buildCoordinator(s.b)
 	}
@@ -68,8 +68,9 @@ func (s *setup) startCoordinator(broker string) {
 	coordinator := exec.Command(s.binary, "serve")
 	coordinator.Env = append(os.Environ(),
 		"MSGHANDLER_GRPC_ADDR="+addresses[0], "MSGHANDLER_HTTP_ADDR="+addresses[1], "PPROF_ADDR="+addresses[2],
-		"MSGHANDLER_REDIS_URL="+s.redis.URL(), "MSGHANDLER_AMQP_URL="+broker,
+		"MSGHANDLER_REDIS_URL="+redis, "MSGHANDLER_AMQP_URL="+broker,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_DONE_RETENTION=10s")
+	coordinator.Env = append(coordinator.Env, more...)
 	coordinator.Stderr = os.Stderr
 	s.must(coordinator.Start())
 	s.b.Cleanup(func() {
