@@ -1,13 +1,19 @@
 package faults
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
@@ -60,11 +66,20 @@ func stopUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	w.resume(c)
 }
 
+// suspend stops a coordinator, and returns when none of its threads runs any more: the signal only asks for it.
 func (w *world) suspend(c *coordinator) {
+	w.t.Helper()
 	w.ledger.Fault("SIGSTOP to " + c.grpc)
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		w.t.Error(err)
 	}
+	servers.Eventually(w.t, patience, "every thread of "+c.grpc+" stands still", func() bool {
+		states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+		return err == nil && !slices.ContainsFunc(states, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && !bytes.Contains(stat, []byte(") T ")) // a thread that is gone does not run either
+		})
+	})
 }
 
 // resume lets one go on when all its leases have ended.
