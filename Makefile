@@ -86,7 +86,7 @@ fresh: $(BIN)/buf ## Fail when generated files or go.mod are stale
 
 bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow
 	scripts/install-test-servers.sh
-	go test ./test/bench -run "^$$" -bench . -benchtime 1x -timeout 30m
+	go test ./test/bench -run "^$$" -bench . -benchtime 1x -timeout 60m
 
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh

@@ -53,7 +53,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 // load is what the load generator is told of the setup.
 func (s *setup) load() bench.Config {
 	return bench.Config{
-		Coordinators: s.addresses, AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize,
+		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize,
 		Warmup: time.Second, Duration: time.Duration(*seconds * float64(time.Second)), Processes: s.processes(),
 	}
 }

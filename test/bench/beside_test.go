@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 )
 
@@ -65,15 +64,10 @@ func (s *setup) watched(look bool) figure {
 			}
 		}
 	}()
+	defer func() { end(); <-ended }()
 	load := s.load()
 	load.RedisURL = ""
-	report, err := bench.Run(context.Background(), load)
-	end()
-	<-ended
-	s.must(err)
-	if report.Failed > 0 || !report.Balance.Even() {
-		s.b.Errorf("%d failed, balance %+v", report.Failed, report.Balance)
-	}
+	report := s.measure(load)
 	return figure{
 		rate: report.Rate, p99: report.SubmitToAck.P99, cpu: report.CPU[compare.Coordinator] + report.CPU[compare.Redis],
 	}
@@ -94,10 +88,7 @@ func reportBeside(alone, watched []figure) {
 		name string
 		is   func(figure) float64
 	}{{"messages/s", func(f figure) float64 { return f.rate }}, {"CPU of a message", func(f figure) float64 { return f.cpu }}} {
-		ratios := make([]float64, len(alone))
-		for i := range ratios {
-			ratios[i] = of.is(watched[i]) / of.is(alone[i])
-		}
+		ratios := pairs(watched, alone, of.is)
 		slices.Sort(ratios)
 		n := len(ratios)
 		fmt.Printf("%s, pairs of rounds: median ratio %.4f, middle half %.4f to %.4f, all %.4f to %.4f\n",

@@ -99,7 +99,7 @@ func clusterRows(b *testing.B) []*siteRow {
 // newSite starts coordinators on servers that run.
 func newSite(b *testing.B, masters []*servers.RedisServer, nodes []*servers.RabbitServer) *site {
 	b.Helper()
-	s := &site{masters: masters, nodes: nodes, setup: &setup{b: b, redis: masters[0], rabbit: nodes[0]}}
+	s := &site{masters: masters, nodes: nodes, setup: &setup{b: b, redis: masters[0], rabbit: nodes[0], binary: buildCoordinator(b)}}
 	for i := range *coordinators {
 		s.startCoordinator(s.redisURL(), s.brokers(i), s.settings()...)
 	}
@@ -150,7 +150,7 @@ func (s *site) processes() usage.Processes {
 		processes[compare.RabbitMQ] = append(processes[compare.RabbitMQ], node.Pid())
 	}
 	for _, coordinator := range s.all {
-		processes[compare.Coordinator] = append(processes[compare.Coordinator], coordinator.Process.Pid)
+		processes[compare.Coordinator] = append(processes[compare.Coordinator], coordinator.process.Process.Pid)
 	}
 	return processes
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +18,6 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 var standing = flag.Int("standing", 1_000_000, "pending messages that stand while the console is looked at")
@@ -34,10 +31,9 @@ const standingProducers = 4
 //	go test ./test/bench -run '^$' -bench '^BenchmarkConsole' -benchtime 1x -timeout 60m
 func BenchmarkConsole(b *testing.B) {
 	for b.Loop() {
-		s := &setup{b: b, redis: servers.Redis(b), body: make([]byte, *bodySize)}
+		s := newWorld(b, nil, buildCoordinator(b))
 		s.client = redis.NewClient(&redis.Options{Addr: s.redis.Addr, Protocol: 2})
 		b.Cleanup(func() { s.client.Close() })
-		s.serveCallbacks()
 		s.startCoordinator(s.redis.URL(), "embedded:")
 		s.stand(*standing)
 		var table strings.Builder
@@ -196,18 +192,7 @@ func (s *setup) get(path string) string {
 	return body
 }
 
-func (s *setup) visit(path string) (string, error) {
-	answer, err := http.Get(s.console + path)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, answer.Status)
-	}
-	return string(body), err
-}
+func (s *setup) visit(path string) (string, error) { return fetch(s.console + path) }
 
 var nextLink = regexp.MustCompile(`rel="next" href="([^"]+)"`)
 

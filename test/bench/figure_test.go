@@ -1,6 +1,12 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
+)
 
 // figure is what one measurement found.
 type figure struct {
@@ -10,3 +16,44 @@ type figure struct {
 }
 
 func milliseconds(ms float64) string { return fmt.Sprintf("%.1f ms", ms) }
+
+// pairs are the ratios of what was found in the same rounds.
+func pairs[T any](of, to []T, is func(T) float64) []float64 {
+	ratios := make([]float64, len(of))
+	for i := range ratios {
+		ratios[i] = is(of[i]) / is(to[i])
+	}
+	return ratios
+}
+
+// told is the median of ratios, and all of them in the order of the rounds.
+func told(ratios []float64) string {
+	all := make([]string, len(ratios))
+	for i, ratio := range ratios {
+		all[i] = fmt.Sprintf("%.2f", ratio)
+	}
+	return fmt.Sprintf("%.2f (%s)", median(ratios), strings.Join(all, ", "))
+}
+
+func median(values []float64) float64 {
+	return compare.Median(values, func(value float64) float64 { return value })
+}
+
+func rateOf(r bench.Report) float64 { return r.Rate }
+
+// spentOn is the processor time of a message in all processes.
+func spentOn(r bench.Report) (sum float64) {
+	for _, us := range r.CPU {
+		sum += us
+	}
+	return sum
+}
+
+// costs are medians of the processor time of a message, in the order of compare.Processes.
+func costs(reports []bench.Report) string {
+	all := make([]string, len(compare.Processes))
+	for i, name := range compare.Processes {
+		all[i] = fmt.Sprintf("%.0f", compare.Median(reports, func(r bench.Report) float64 { return r.CPU[name] }))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,14 +54,9 @@ func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, to
 		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
 		load.RedisURL = "" // or more would be stored to see how many bytes that takes
 		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
-		var err error
-		report, err = bench.Run(context.Background(), load)
-		s.must(err)
-		if !report.Balance.Even() || report.Failed > 0 {
-			b.Errorf("%s: %d failed, balance %+v", mode, report.Failed, report.Balance)
-		}
+		report = s.measure(load)
 		written = s.appended() / float64(report.Balance.Delivered)
-		series := s.scrape()
+		series := s.all[0].scrape()
 		for _, stage := range stages {
 			took = append(took, series.times(stage.metric, stage.label))
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/bench"
@@ -31,11 +30,7 @@ func BenchmarkMemory(b *testing.B) {
 			remember(b, fmt.Sprintf("full load, %s", mode), func(s *setup) {
 				load := s.load()
 				load.Mode, load.ConsumeAfter = mode, true
-				report, err := bench.Run(context.Background(), load)
-				s.must(err)
-				if !report.Balance.Even() || report.Failed > 0 {
-					s.b.Errorf("%d failed, balance %+v", report.Failed, report.Balance)
-				}
+				s.measure(load)
 			})
 		}
 		remember(b, fmt.Sprintf("blocked broker, %d submitted", *blocked), (*setup).submitToBlocked)
@@ -55,13 +50,7 @@ func remember(b *testing.B, name string, happens func(*setup)) {
 // submitToBlocked stores and submits messages while the broker has an alarm, and lets it go in the end: all of them must be
 // delivered.
 func (s *setup) submitToBlocked() {
-	conn, err := amqp.Dial(s.rabbit.URL)
-	s.must(err)
-	defer conn.Close()
-	channel, err := conn.Channel()
-	s.must(err)
-	_, err = channel.QueueDeclare(queueName, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
-	s.must(err)
+	channel := s.openQueue()
 	s.rabbit.Ctl("set_vm_memory_high_watermark", "0")
 	var callers sync.WaitGroup
 	const parallel, size = 4, 500

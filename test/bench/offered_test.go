@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,12 +34,8 @@ func loadBothModes(b *testing.B, offered int) {
 			if *profiles != "" {
 				load.Progress = s.profileOnce(&profiling, mode, load.Duration)
 			}
-			report, err := bench.Run(context.Background(), load)
+			report := s.measure(load)
 			profiling.Wait()
-			s.must(err)
-			if !report.Balance.Even() || report.Failed > 0 {
-				b.Errorf("%s: %d failed, balance %+v", mode, report.Failed, report.Balance)
-			}
 			fmt.Printf("\n%s: %.0f messages/s, %.0f bytes in Redis a pending message, CPU µs/message %v, memory %v\n", mode,
 				report.Rate, report.RedisBytes, report.CPU, report.MostMemory)
 			fmt.Printf("  half to ack %+v\n  Submit to ack %+v\n", report.HalfToAck, report.SubmitToAck)

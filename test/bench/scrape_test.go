@@ -14,9 +14,10 @@ import (
 // series are the metrics of a coordinator by name.
 type series map[string]*dto.MetricFamily
 
-// scrape reads the first coordinator's metrics in the form that has native histograms, which are within 10 % of the truth.
-func (s *setup) scrape() series {
-	request, err := http.NewRequest(http.MethodGet, s.console+"/metrics", nil)
+// scrape reads a coordinator's metrics in the form that has native histograms, which are within 10 % of the truth.
+func (c *coordinator) scrape() series {
+	s := c.s
+	request, err := http.NewRequest(http.MethodGet, c.console()+"/metrics", nil)
 	s.must(err)
 	request.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
 	response, err := http.DefaultClient.Do(request)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/internal/bench/usage"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -32,17 +32,14 @@ type setup struct {
 	b      *testing.B
 	redis  *servers.RedisServer
 	rabbit *servers.RabbitServer
-	// binary is the coordinator's program, addresses where coordinators serve; coordinator, api, console and pprof are those
-	// of the first.
-	binary      string
-	addresses   []string
-	coordinator *exec.Cmd
-	all         []*exec.Cmd
-	api         pb.MessageHandlerServiceClient
-	admin       pb.AdminServiceClient
-	console     string
-	pprof       string
-	callbacks   string
+	// binary is the coordinator's program, all are the coordinators; api, admin, console and pprof are those of the first.
+	binary    string
+	all       []*coordinator
+	api       pb.MessageHandlerServiceClient
+	admin     pb.AdminServiceClient
+	console   string
+	pprof     string
+	callbacks string
 	// client is what BenchmarkConsole sends PINGs with.
 	client *redis.Client
 	body   []byte
@@ -51,46 +48,32 @@ type setup struct {
 
 func newSetup(b *testing.B) *setup {
 	b.Helper()
-	s := &setup{b: b, redis: servers.Redis(b), rabbit: servers.PrivateRabbitMQ(b), body: make([]byte, *bodySize)}
-	s.serveCallbacks()
+	s := newWorld(b, servers.PrivateRabbitMQ(b), buildCoordinator(b))
 	for range *coordinators {
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL)
 	}
 	return s
 }
 
+// newWorld is a setup without coordinators, with a Redis of its own.
+func newWorld(b *testing.B, rabbit *servers.RabbitServer, binary string) *setup {
+	b.Helper()
+	s := &setup{b: b, redis: servers.Redis(b), rabbit: rabbit, binary: binary, body: make([]byte, *bodySize)}
+	s.callbacks = s.serve(committed{})
+	return s
+}
+
 // startCoordinator starts one more coordinator; more is for its environment.
 func (s *setup) startCoordinator(redis, broker string, more ...string) {
-	if s.binary == "" {
-		s.binary = buildCoordinator(s.b)
-	}
-	addresses := servers.Addresses(s.b, 3)
-	coordinator := exec.Command(s.binary, "serve")
-	coordinator.Env = append(os.Environ(),
-		"MSGHANDLER_GRPC_ADDR="+addresses[0], "MSGHANDLER_HTTP_ADDR="+addresses[1], "PPROF_ADDR="+addresses[2],
-		"MSGHANDLER_REDIS_URL="+redis, "MSGHANDLER_AMQP_URL="+broker,
-		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_DONE_RETENTION=10s")
-	coordinator.Env = append(coordinator.Env, more...)
-	coordinator.Stderr = os.Stderr
-	s.must(coordinator.Start())
-	s.b.Cleanup(func() {
-		_ = coordinator.Process.Kill()
-		_ = coordinator.Wait()
-	})
-	servers.Eventually(s.b, 30*time.Second, "the coordinator is ready", func() bool {
-		response, err := http.Get("http://" + addresses[1] + "/readyz")
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
-	s.addresses, s.all = append(s.addresses, addresses[0]), append(s.all, coordinator)
+	c := newCoordinator(s, append(more, "MSGHANDLER_REDIS_URL="+redis, "MSGHANDLER_AMQP_URL="+broker))
+	c.start()
+	c.await()
+	s.all = append(s.all, c)
 	if len(s.all) > 1 {
 		return
 	}
-	s.coordinator, s.console, s.pprof = coordinator, "http://"+addresses[1], addresses[2]
-	conn, err := grpc.NewClient(addresses[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.console, s.pprof = c.console(), c.pprof
+	conn, err := grpc.NewClient(c.api, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
 	s.b.Cleanup(func() { conn.Close() })
 	s.api, s.admin = pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
@@ -103,13 +86,24 @@ func (s *setup) must(err error) {
 	}
 }
 
+// measure puts a load on the coordinators; whatever does not come out even is an error.
+func (s *setup) measure(load bench.Config) bench.Report {
+	s.b.Helper()
+	report, err := bench.Run(context.Background(), load)
+	s.must(err)
+	if report.Failed > 0 || !report.Balance.Even() {
+		s.b.Errorf("%s: %d failed, balance %+v", report.Settings.Mode, report.Failed, report.Balance)
+	}
+	return report
+}
+
 // processes are those whose costs are told.
 func (s *setup) processes() usage.Processes {
 	processes := usage.Processes{
 		compare.Redis: {s.redis.Pid()}, compare.RabbitMQ: {s.rabbit.Pid()}, compare.Producer: {os.Getpid()},
 	}
-	for _, coordinator := range s.all {
-		processes[compare.Coordinator] = append(processes[compare.Coordinator], coordinator.Process.Pid)
+	for _, c := range s.running() {
+		processes[compare.Coordinator] = append(processes[compare.Coordinator], c.process.Process.Pid)
 	}
 	return processes
 }
@@ -131,15 +125,58 @@ func (committed) DeleteBusiness(context.Context, *pb.DeleteBusinessRequest) (*pb
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-func (s *setup) serveCallbacks() {
+// serve serves a producer's callbacks, and says where.
+func (s *setup) serve(answers pb.ProducerServiceServer) (target string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)
 	server := grpc.NewServer()
-	pb.RegisterProducerServiceServer(server, committed{})
+	pb.RegisterProducerServiceServer(server, answers)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) })
 	s.b.Cleanup(func() { server.Stop(); serving.Wait() })
-	s.callbacks = listener.Addr().String()
+	return listener.Addr().String()
+}
+
+// nobody is a callback target at which nobody listens.
+func (s *setup) nobody() (target string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	s.must(listener.Close())
+	return listener.Addr().String()
+}
+
+const (
+	// part is how many messages one call stores, and storing how many calls are under way at once.
+	part    = 1000
+	storing = 4
+)
+
+// store has a producer store n half messages, each of which is due so long after.
+func (s *setup) store(producer, target string, n int, after func() time.Duration) {
+	var callers sync.WaitGroup
+	var taken atomic.Int64
+	for range storing {
+		callers.Go(func() {
+			for left := n; left > 0; {
+				left = n + part - int(taken.Add(part))
+				s.storePart(&pb.SendHalfMessagesRequest{
+					Producer: producer, CallbackTarget: target, ConfirmAfter: durationpb.New(after()),
+				}, min(left, part))
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func (s *setup) storePart(half *pb.SendHalfMessagesRequest, n int) {
+	if n <= 0 {
+		return
+	}
+	for range n {
+		half.Messages = append(half.Messages, s.message())
+	}
+	stored, err := s.api.SendHalfMessages(context.Background(), half)
+	s.allIn(stored.GetOutcomes(), err, pb.State_STATE_PENDING)
 }
 
 func (s *setup) message() *pb.Message {

@@ -4,13 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
-	"sync"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
@@ -91,45 +86,20 @@ func (s *setup) healthy(long time.Duration) figure {
 	load := s.load()
 	load.Mode, load.Producers, load.Rate, load.Callers = bench.Unary, 3, *offered, 24
 	load.Warmup, load.Duration, load.RedisURL = time.Millisecond, long, ""
-	report, err := bench.Run(context.Background(), load)
-	s.must(err)
-	if report.Failed > 0 || !report.Balance.Even() {
-		s.b.Errorf("%d failed, balance %+v", report.Failed, report.Balance)
-	}
+	report := s.measure(load)
 	return figure{rate: report.Rate, p50: report.HalfToAck.P50, p99: report.HalfToAck.P99}
 }
 
 // fall lets messages wait for a producer where nobody listens, one that never answers, and one that needs two of the
 // three seconds that it has.
 func (s *setup) fall() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	s.must(err)
-	s.must(listener.Close())
 	targets := map[string]string{
-		"dead": listener.Addr().String(), "hanging": s.answerAfter(time.Hour), "slow": s.answerAfter(2 * time.Second),
+		"dead": s.nobody(), "hanging": s.serve(answering{takes: time.Hour}), "slow": s.serve(answering{takes: 2 * time.Second}),
 	}
 	for producer, target := range targets {
-		for left := *waiting; left > 0; left -= 1000 {
-			half := &pb.SendHalfMessagesRequest{
-				Producer: producer, CallbackTarget: target, ConfirmAfter: durationpb.New(time.Millisecond),
-			}
-			for range min(left, 1000) {
-				half.Messages = append(half.Messages, s.message())
-			}
-			stored, err := s.api.SendHalfMessages(context.Background(), half)
-			s.allIn(stored.GetOutcomes(), err, pb.State_STATE_PENDING)
-		}
+		s.store(producer, target, *waiting, atOnce)
 	}
 }
 
-// answerAfter serves a producer that takes so long to answer.
-func (s *setup) answerAfter(takes time.Duration) (target string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	s.must(err)
-	server := grpc.NewServer()
-	pb.RegisterProducerServiceServer(server, answering{takes: takes})
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	s.b.Cleanup(func() { server.Stop(); serving.Wait() })
-	return listener.Addr().String()
-}
+// atOnce is when messages are due that are asked about as soon as they are stored.
+func atOnce() time.Duration { return time.Millisecond }

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var (
+	dead = flag.Int("dead", 1_000_000, "messages that wait for the dead producer of BenchmarkDead")
+	idle = flag.Duration("idle", 20*time.Second, "how long BenchmarkDead looks at what is spent while nobody sends")
+)
+
+// settled is how long a load runs before it is measured where coordinators have just been started.
+const settled = 3 * time.Second
+
+// BenchmarkDead measures a producer's full throughput while a million messages of another one wait that is dead: all of
+// them are due, and it is tried again and again. Rounds with and without them take turns. Each has a Redis and a
+// coordinator of its own, of which only the one that is measured runs, and begins with a time in which nobody sends: it
+// tells what the dead producer costs by itself, just after a start, when it is tried most often. Whatever waits
+// is also swept every ten seconds, so idle and seconds are best whole tens.
+//
+//	go test ./test/bench -run '^$' -bench Dead -benchtime 1x -timeout 60m -args -rounds 7 -seconds 10
+func BenchmarkDead(b *testing.B) {
+	for b.Loop() {
+		alone := newSetup(b)
+		alone.run(0)
+		beside := alone.another()
+		beside.die(*dead)
+		turns := map[bool][]turn{}
+		for round := range *rounds {
+			for _, with := range []bool{round%2 != 0, round%2 == 0} {
+				world := map[bool]*setup{false: alone, true: beside}[with]
+				t := world.turn(len(world.all))
+				if with && t.tried == 0 {
+					b.Error("nobody tried the dead producer")
+				}
+				turns[with] = append(turns[with], t)
+				b.Logf("round %d, a dead producer %t: %s", round+1, with, t)
+			}
+		}
+		reportDead(b, turns[false], turns[true])
+	}
+}
+
+// another is a setup with a Redis and coordinators of its own, which do not run, beside the same broker.
+func (s *setup) another() *setup {
+	other := newWorld(s.b, s.rabbit, s.binary)
+	for range s.all {
+		other.startCoordinator(other.redis.URL(), s.rabbit.URL)
+	}
+	other.run(0)
+	return other
+}
+
+// die has a producer store messages that are due at once, and nobody is there to answer for them.
+func (s *setup) die(n int) {
+	s.run(len(s.all))
+	defer s.run(0)
+	begun := time.Now()
+	s.store("dead", s.nobody(), n, atOnce)
+	s.b.Logf("%d messages of the dead producer were stored in %.0f s", n, time.Since(begun).Seconds())
+	if waiting := s.unfinished(); waiting != int64(n) {
+		s.b.Fatalf("%d messages wait, not %d", waiting, n)
+	}
+	servers.Eventually(s.b, 5*time.Minute, "Redis has written its file anew", func() bool {
+		return strings.Contains(s.redis.CLI("INFO", "persistence"), "aof_rewrite_in_progress:0")
+	})
+}
+
+// unfinished is how many messages are pending or to be published.
+func (s *setup) unfinished() (n int64) {
+	stats, err := s.admin.GetStats(context.Background(), &pb.GetStatsRequest{})
+	if err != nil {
+		s.b.Error(err)
+	}
+	for _, state := range stats.GetStates() {
+		if state.GetState() == pb.State_STATE_PENDING || state.GetState() == pb.State_STATE_SENDABLE {
+			n += state.GetCount()
+		}
+	}
+	return n
+}
+
+// modes are those that are measured, in this order.
+var modes = []bench.Mode{bench.Gathered, bench.Unary}
+
+// turn is what was found of one world in one round.
+type turn struct {
+	loads map[bench.Mode]bench.Report
+	// idle is the processor time of a second in which nobody sends.
+	idle map[string]time.Duration
+	// tried is how many messages were put off because their producer is dead, swept how many were compared with their
+	// indexes: whatever waits is swept as well.
+	tried, swept float64
+}
+
+// String is for the log.
+func (t turn) String() string {
+	text := fmt.Sprintf("idle %v a second, %.0f messages put off, %.0f swept", t.idle, t.tried, t.swept)
+	for _, mode := range modes {
+		text += fmt.Sprintf(", %s %.0f/s", mode, t.loads[mode].Rate)
+	}
+	return text
+}
+
+// turn starts so many coordinators, looks at what they do and at what they can, and stops them.
+func (s *setup) turn(n int) turn {
+	s.run(n)
+	defer s.run(0)
+	t := turn{loads: map[bench.Mode]bench.Report{}, idle: s.used(func() { <-time.After(*idle) })}
+	for name, used := range t.idle {
+		t.idle[name] = time.Duration(float64(used) / idle.Seconds()).Round(10 * time.Microsecond)
+	}
+	for _, mode := range modes {
+		load := s.load()
+		load.Mode, load.Warmup, load.ConsumeAfter, load.RedisURL = mode, settled, true, ""
+		t.loads[mode] = s.measure(load)
+	}
+	t.tried = s.total(counted, "msghandler_moves_total", "unreachable", "stored")
+	t.swept = s.total(counted, "msghandler_sweep_messages_total")
+	return t
+}
+
+// reportDead tells how the rounds with a dead producer compare with those without.
+func reportDead(b *testing.B, alone, beside []turn) {
+	fmt.Printf("\n%d messages of a dead producer, %d bytes each, medians of %d rounds of %.0f s that took turns\n",
+		*dead, *bodySize, *rounds, *seconds)
+	for _, mode := range modes {
+		without, with := loads(alone, mode), loads(beside, mode)
+		fmt.Printf("\n| %s | messages/s | Submit to ack p99 | half to ack p99 | CPU µs/message: %s |\n|---|---|---|---|---|\n", mode,
+			strings.Join(compare.Processes, ", "))
+		reportLoad("nothing waits", without)
+		reportLoad(fmt.Sprintf("%d wait", *dead), with)
+		fmt.Printf("| ratio of pairs: median (all) | %s | %s | %s | %s |\n", told(pairs(with, without, rateOf)),
+			told(pairs(with, without, submitP99)), told(pairs(with, without, halfP99)), told(pairs(with, without, spentOn)))
+		b.ReportMetric(median(pairs(with, without, rateOf)), string(mode)+"-ratio")
+	}
+	fmt.Printf("\n| while nobody sends, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept in a round |\n|---|---|---|---|---|\n")
+	reportIdle("nothing waits", alone)
+	reportIdle(fmt.Sprintf("%d wait", *dead), beside)
+}
+
+func loads(turns []turn, mode bench.Mode) (reports []bench.Report) {
+	for _, t := range turns {
+		reports = append(reports, t.loads[mode])
+	}
+	return reports
+}
+
+func submitP99(r bench.Report) float64 { return r.SubmitToAck.P99 }
+func halfP99(r bench.Report) float64   { return r.HalfToAck.P99 }
+
+func reportLoad(name string, reports []bench.Report) {
+	fmt.Printf("| %s | %.0f | %s | %s | %s |\n", name, compare.Median(reports, rateOf),
+		milliseconds(compare.Median(reports, submitP99)), milliseconds(compare.Median(reports, halfP99)), costs(reports))
+}
+
+func reportIdle(name string, turns []turn) {
+	spent := func(process string) float64 {
+		return compare.Median(turns, func(t turn) float64 { return 1000 * t.idle[process].Seconds() })
+	}
+	fmt.Printf("| %s | %.1f | %.1f | %.0f | %.0f |\n", name, spent(compare.Coordinator), spent(compare.Redis),
+		compare.Median(turns, func(t turn) float64 { return t.tried }), compare.Median(turns, func(t turn) float64 { return t.swept }))
+}

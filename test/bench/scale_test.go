@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var (
+	silent  = flag.Float64("silent", 0.1, "share of BenchmarkScale's new messages that commit and say nothing")
+	backlog = flag.Int("backlog", 60_000, "messages that BenchmarkScale has coordinators drain")
+)
+
+// most is how many coordinators BenchmarkScale starts.
+const most = 3
+
+// BenchmarkScale measures one, two and three coordinators on the same Redis and broker: with new messages, of which the
+// confirm loops must claim those that nobody submits, and with a backlog, all of which they must claim. It tells how often
+// they look and claim in vain. The rounds take turns, and so does who is first in a round.
+//
+//	go test ./test/bench -run '^$' -bench Scale -benchtime 1x -timeout 60m -args -rounds 5 -seconds 6
+func BenchmarkScale(b *testing.B) {
+	for b.Loop() {
+		s := newWorld(b, servers.PrivateRabbitMQ(b), buildCoordinator(b))
+		for range most {
+			s.startCoordinator(s.redis.URL(), s.rabbit.URL)
+		}
+		for _, t := range s.tasks() {
+			reportScale(b, t, s.inTurn(t))
+		}
+	}
+}
+
+// task is what coordinators are measured with.
+type task struct {
+	name, title string
+	measure     func() shared
+}
+
+func (s *setup) tasks() (all []task) {
+	for _, mode := range modes {
+		title := fmt.Sprintf("new messages, %s, %.0f %% of them silent", mode, 100**silent)
+		all = append(all, task{string(mode), title, func() shared { return s.traffic(mode) }})
+	}
+	q := s.openQueue()
+	return append(all, task{"backlog", fmt.Sprintf("a backlog of %d", *backlog), func() shared { return s.drain(q) }})
+}
+
+// shared is what was found of coordinators that share the work.
+type shared struct {
+	bench.Report
+	claims claims
+	// silent is how many messages somebody had to claim because nobody submitted them.
+	silent int64
+	// left is how many messages were unfinished at the end. Callers do not wait for the silent ones; it shows when these
+	// pile up.
+	left int64
+}
+
+// claims are what coordinators have done to find and claim messages: how often they looked what is due, how many calls of
+// the script that claims they made and how many of those brought any, how many messages all brought, and how many words
+// about messages were refused because these had another owner by then.
+type claims struct{ looks, calls, fruitful, messages, lost float64 }
+
+func (s *setup) claims() claims {
+	return claims{
+		looks:    s.total(observed, "msghandler_script_seconds", "due"),
+		calls:    s.total(observed, "msghandler_script_seconds", "claim"),
+		fruitful: s.total(observed, "msghandler_batch_messages", "claim"),
+		messages: s.total(summed, "msghandler_batch_messages", "claim"),
+		lost:     s.total(counted, "msghandler_moves_total", "lease_lost"),
+	}
+}
+
+// plus adds claims so many times.
+func (c claims) plus(more claims, times float64) claims {
+	return claims{
+		c.looks + times*more.looks, c.calls + times*more.calls, c.fruitful + times*more.fruitful,
+		c.messages + times*more.messages, c.lost + times*more.lost,
+	}
+}
+
+func (c claims) since(then claims) claims { return c.plus(then, -1) }
+
+// inTurn measures with one coordinator up to the most, round by round.
+func (s *setup) inTurn(t task) map[int][]shared {
+	found := map[int][]shared{}
+	for round := range *rounds {
+		for i := range most {
+			n := 1 + (round+i)%most
+			s.run(n)
+			f := t.measure()
+			if f.claims.messages < float64(f.silent) {
+				s.b.Errorf("%.0f messages were claimed, and %d were silent", f.claims.messages, f.silent)
+			}
+			found[n] = append(found[n], f)
+			s.b.Logf("%s, round %d: %d | %.0f | %s", t.name, round+1, n, f.Rate, claimsOf([]shared{f}))
+		}
+	}
+	return found
+}
+
+// traffic puts as much of a load on the coordinators as they take. What they claim is counted from its beginning until
+// all has arrived.
+func (s *setup) traffic(mode bench.Mode) shared {
+	var left int64
+	load := s.load()
+	load.Mode, load.Silent, load.Warmup, load.ConsumeAfter, load.RedisURL = mode, *silent, settled, true, ""
+	load.Progress = func(p bench.Progress) {
+		if p.Stage == bench.StageMeasuring {
+			left = s.unfinished()
+		}
+	}
+	before := s.claims()
+	report := s.measure(load)
+	return shared{Report: report, claims: s.claims().since(before), silent: report.Balance.Silent, left: left}
+}
+
+// drain has the coordinators deliver what a producer has stored that stays silent. Its messages are due all at once, when
+// the last of them is stored, as if it could be reached from then on.
+func (s *setup) drain(q *amqp.Channel) shared {
+	due := time.Now().Add(5*time.Second + time.Duration(*backlog)*time.Second/slowest)
+	s.store("silent", s.callbacks, *backlog, func() time.Duration { return time.Until(due) })
+	if !time.Now().Before(due) {
+		s.b.Fatalf("%d messages could not be stored at %d a second", *backlog, slowest)
+	}
+	n := int64(*backlog)
+	before, processes := s.claims(), s.processes()
+	servers.Eventually(s.b, time.Minute+time.Until(due), "the first is delivered", func() bool { return s.unfinished() < n })
+	begun, sample := time.Now(), processes.Sample()
+	left := s.unfinished()
+	servers.Eventually(s.b, 10*time.Minute, "all are delivered", func() bool { return s.unfinished() == 0 })
+	took := time.Since(begun)
+	report := bench.Report{Messages: left, Rate: float64(left) / took.Seconds(), CPU: map[string]float64{}}
+	for name, after := range processes.Sample() {
+		report.CPU[name] = float64((after.CPU - sample[name].CPU).Microseconds()) / float64(left)
+	}
+	delivered, err := q.QueuePurge(queueName, false)
+	s.must(err)
+	if report.Balance.Copies = int64(delivered) - n; report.Balance.Copies < 0 {
+		s.b.Errorf("%d of %d messages were delivered", delivered, n)
+	}
+	return shared{Report: report, claims: s.claims().since(before), silent: n}
+}
+
+// slowest is at how many messages a second a backlog is stored at least.
+const slowest = 3000
+
+// openQueue makes the queue that a backlog is delivered to.
+func (s *setup) openQueue() *amqp.Channel {
+	connection, err := amqp.Dial(s.rabbit.URL)
+	s.must(err)
+	s.b.Cleanup(func() { connection.Close() })
+	q, err := connection.Channel()
+	s.must(err)
+	_, err = q.QueueDeclare(queueName, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
+	s.must(err)
+	return q
+}
+
+// reportScale tells how several coordinators compare with one.
+func reportScale(b *testing.B, t task, found map[int][]shared) {
+	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns; claims of all rounds together\n\n", t.title, *bodySize,
+		*rounds)
+	fmt.Printf("| coordinators | messages/s | to one: median (all) | CPU µs/message: %s | looks | claim calls, of them in vain | "+
+		"claimed in a call | claims for each silent message | leases lost | further copies | unfinished at the end |\n|%s\n",
+		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 11))
+	for n := 1; n <= most; n++ {
+		all := reports(found[n])
+		ratios := pairs(all, reports(found[1]), rateOf)
+		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), told(ratios), costs(all), claimsOf(found[n]))
+		b.ReportMetric(median(ratios), fmt.Sprintf("%s-%d-ratio", t.name, n))
+	}
+}
+
+func reports(found []shared) (all []bench.Report) {
+	for _, f := range found {
+		all = append(all, f.Report)
+	}
+	return all
+}
+
+// claimsOf tells of the claims of all rounds.
+func claimsOf(found []shared) string {
+	all, needed, copies := claims{}, int64(0), int64(0)
+	for _, f := range found {
+		all, needed, copies = all.plus(f.claims, 1), needed+f.silent, copies+f.Balance.Copies
+	}
+	vain := all.calls - all.fruitful
+	left := compare.Median(found, func(f shared) float64 { return float64(f.left) })
+	return fmt.Sprintf("%.0f | %.0f, %.0f (%.1f %%) | %.1f | %.3f | %.0f | %d | %.0f", all.looks, all.calls, vain,
+		100*vain/max(1, all.calls), all.messages/max(1, all.fruitful), all.messages/float64(max(1, needed)), all.lost, copies, left)
+}
