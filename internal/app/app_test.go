@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -276,6 +277,24 @@ func TestItWaitsForRedisAndSaysSo(t *testing.T) {
 		_, err := client.GetStats(t.Context(), &msghandlerv1.GetStatsRequest{}, grpc.WaitForReady(true))
 		return err == nil
 	})
+}
+
+// A connection may be cut at any moment of the start, and that after Redis was reached is no reason to give up either.
+func TestAConnectionThatIsCutWhileSettingsAreReadIsNoReasonToStop(t *testing.T) {
+	redis := servers.Redis(t)
+	proxy := wire.Redis(t, redis.Addr)
+	var cut atomic.Bool
+	proxy.On(func(e wire.Event) wire.Act {
+		if e.Name == "CONFIG" && e.Phase == wire.Request && cut.CompareAndSwap(false, true) {
+			return wire.Cut
+		}
+		return wire.Pass
+	})
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = proxy.URL(redis.URL()) }))
+	r.awaitReady(t)
+	if !cut.Load() {
+		t.Error("nothing was cut: no setting was asked for")
+	}
 }
 
 func TestAnUnsafeRedisIsRefused(t *testing.T) {

@@ -32,9 +32,6 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 		return nil, err
 	}
 	a.closeWith(closer{name: "redis", close: func(context.Context) error { return store.Close() }})
-	if err := a.judgeSettings(ctx, store); err != nil {
-		return nil, err
-	}
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
@@ -67,20 +64,10 @@ func anyPort(addr string) string {
 }
 
 // reachStore opens the store, trying again while Redis cannot be reached. What waiting cannot mend, such as another
-// number of shards, is an error at once.
+// number of shards or settings that break the promises, is an error at once.
 func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, error) {
 	for failures := 0; ; failures++ {
-		store, err := redisstore.New(ctx, redisstore.Config{
-			URL:         url,
-			Prefix:      a.settings.Redis.Prefix,
-			Shards:      a.settings.Redis.Shards,
-			Instance:    a.instance,
-			Retention:   a.settings.Done.Retention,
-			MinReplicas: a.settings.Redis.MinReplicas,
-			Quota:       a.settings.Limits.Unfinished,
-			Ran:         a.metrics.Ran,
-			Logger:      a.logger,
-		})
+		store, err := a.tryStore(ctx, url)
 		if err == nil {
 			if failures > 0 {
 				a.logger.Info("Redis is there")
@@ -88,7 +75,7 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 			return store, nil
 		}
 		if !errors.Is(err, halfmsg.ErrUnavailable) && !errors.Is(err, halfmsg.ErrUncertain) {
-			return nil, fmt.Errorf("redis: %w", err)
+			return nil, err
 		}
 		a.checks.set(checkRedis, func(context.Context) error { return err })
 		pause := redisPauses.Delay(failures)
@@ -98,6 +85,29 @@ func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, er
 			return nil, err
 		}
 	}
+}
+
+// tryStore opens the store and judges the settings of its servers.
+func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, error) {
+	store, err := redisstore.New(ctx, redisstore.Config{
+		URL:         url,
+		Prefix:      a.settings.Redis.Prefix,
+		Shards:      a.settings.Redis.Shards,
+		Instance:    a.instance,
+		Retention:   a.settings.Done.Retention,
+		MinReplicas: a.settings.Redis.MinReplicas,
+		Quota:       a.settings.Limits.Unfinished,
+		Ran:         a.metrics.Ran,
+		Logger:      a.logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	if err := a.judgeSettings(ctx, store); err != nil {
+		_ = store.Close() // why it is of no use is told
+		return nil, err
+	}
+	return store, nil
 }
 
 // UnsafeError says that Redis is set up in a way that breaks the promises.
