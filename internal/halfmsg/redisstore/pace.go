@@ -63,13 +63,13 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 	}
 }
 
-// glances are a runner for the lists of operators, who are in no hurry: its slices are of at most that many messages, and
-// take turns and rests whatever else goes on, as other coordinators may have calls that somebody waits for.
-func (p *pacer) glances(most int) runner {
+// glances are a runner for what is in no hurry, the lists of operators and the sweeper: its slices are of at most that many
+// messages, and take turns and rests whatever else goes on, as other coordinators may have calls that somebody waits for.
+func (p *pacer) glances(most int, rests time.Duration) runner {
 	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 		for len(calls) > 0 {
 			n := sliced(calls, most)
-			p.inTurn(ctx, glanceRests, func() { run(ctx, client, sc, calls[:n]) })
+			p.inTurn(ctx, rests, func() { run(ctx, client, sc, calls[:n]) })
 			calls = calls[n:]
 		}
 	}

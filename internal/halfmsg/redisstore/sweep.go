@@ -10,9 +10,10 @@ import (
 
 // Bounds of one call to Sweep: small enough not to be felt.
 const (
-	sweepScan  = 500 // keys that each master looks at
-	sweepWalks = 8   // steps through large indexes
-	sweepChunk = 200 // messages in one call of mend.lua
+	sweepScan  = 500   // keys that each master looks at
+	sweepWalks = 8     // steps through large indexes
+	sweepStep  = 200   // members in such a step
+	sweepSlice = slice // messages in one call of mend.lua
 )
 
 // Repairs is what a call to Sweep has done.
@@ -150,11 +151,11 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	switch w.key.kind {
 	case producerSet:
 		stride = 1
-		members, next, err = s.loops.SScan(ctx, w.key.key, w.next, "", sweepChunk).Result()
+		members, next, err = s.loops.SScan(ctx, w.key.key, w.next, "", sweepStep).Result()
 	case idHash:
-		members, next, err = s.loops.HScan(ctx, w.key.key, w.next, "", sweepChunk).Result()
+		members, next, err = s.loops.HScan(ctx, w.key.key, w.next, "", sweepStep).Result()
 	default:
-		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepChunk).Result()
+		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepStep).Result()
 	}
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		s.logger.Error("key is not what its name says", "key", w.key.key, "error", err)
@@ -170,29 +171,41 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	return names, next, err
 }
 
-// mend has messages of one producer checked and repaired. The empty id stands for the producer itself.
+// mend has messages of one producer checked and repaired, in slices that leave most of Redis' time to others, as a backlog
+// that waits is looked at like all else. The empty id stands for the producer itself.
 func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, err error) {
-	for chunk := range slices.Chunk(ids, sweepChunk) {
+	var calls []*call
+	for chunk := range slices.Chunk(ids, sweepSlice) {
 		c := newCall(s.scripts.mend, at.shard, 1+len(chunk))
+		c.messages = len(chunk)
 		c.args = append(c.args, at.producer)
 		for _, id := range chunk {
 			if id != "" {
 				c.args = append(c.args, id)
 			}
 		}
-		run(ctx, s.loops, s.scripts.mend, []*call{c})
+		calls = append(calls, c)
+	}
+	s.pacer.glances(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.mend, calls)
+	for _, c := range calls {
 		if c.err != nil {
 			return mended, c.err
 		}
-		for _, reply := range c.reply {
-			fields, _ := reply.([]any)
-			if len(fields) == 2 {
-				mended++
-				s.logger.Warn("repaired: "+fields[1].(string), "producer", at.producer, "id", fields[0])
-			}
-		}
+		mended += s.tellRepairs(at.producer, c.reply)
 	}
 	return mended, nil
+}
+
+// tellRepairs logs what mend.lua has done, and returns how much that is.
+func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
+	for _, reply := range replies {
+		fields, _ := reply.([]any)
+		if len(fields) == 2 {
+			mended++
+			s.logger.Warn("repaired: "+fields[1].(string), "producer", producer, "id", fields[0])
+		}
+	}
+	return mended
 }
 
 // unfinished says whether the sweep has more to look at; if not it begins anew.
