@@ -207,10 +207,8 @@ func unanswered(w *world) (n int) {
 func leases(w *world, client *redis.Client) (n int64) {
 	w.t.Helper()
 	pipe := client.Pipeline()
-	for shard := range 16 {
-		for _, producer := range []string{"pending", "sendable", "forgetful", "kept"} {
-			pipe.HLen(w.t.Context(), fmt.Sprintf("msghandler:{%02d}:%s:leases", shard, producer))
-		}
+	for _, producer := range []string{"pending", "sendable", "forgetful", "kept"} {
+		pipe.HLen(w.t.Context(), "msghandler:{00}:"+producer+":leases")
 	}
 	lengths, err := pipe.Exec(w.t.Context())
 	if err != nil && !errors.Is(err, redis.Nil) {

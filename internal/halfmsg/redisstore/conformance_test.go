@@ -46,12 +46,12 @@ func open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	return store
 }
 
-// expiryOf finds the one record of a message, in whichever shard it is.
+// expiryOf finds the one record of a message, in whichever of so many shards it is.
 func expiryOf(client redis.UniversalClient, prefix string, shards int) func(*testing.T, halfmsg.Name) time.Duration {
 	return func(t *testing.T, name halfmsg.Name) time.Duration {
 		t.Helper()
-		for shard := range shards {
-			key := fmt.Sprintf("%s:{%02d}:%s:m:%s", prefix, shard, name.Producer, name.ID)
+		for _, tag := range redisstore.Tags(shards) {
+			key := fmt.Sprintf("%s:{%s}:%s:m:%s", prefix, tag, name.Producer, name.ID)
 			switch ttl, err := client.PTTL(t.Context(), key).Result(); {
 			case err != nil:
 				t.Fatal(err)

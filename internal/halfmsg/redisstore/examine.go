@@ -51,7 +51,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	case err != nil:
 		return nil, translate(err)
 	}
-	k := newKeys(config.Prefix, config.shardsOf("", where.cluster))
+	k := newKeys(config.Prefix, layout{version: newestLayout, shards: config.shardsOf("", where.cluster)})
 	if well, err := f.writes(ctx, client, k); !well {
 		return f.all, translate(err)
 	}
@@ -137,23 +137,26 @@ func (f *found) memory(info, settings map[string]string) {
 
 // examineData looks at what the coordinators wrote about the data.
 func examineData(ctx context.Context, client redis.UniversalClient, config Config, cluster bool) ([]Finding, error) {
-	meta, err := client.HGetAll(ctx, newKeys(config.Prefix, 0).meta()).Result()
+	meta, err := client.HGetAll(ctx, metaOf(config.Prefix)).Result()
 	if err != nil {
 		return nil, err
 	}
-	k := newKeys(config.Prefix, config.shardsOf(meta["shards"], cluster))
+	l := layout{version: newestLayout, shards: config.shardsOf(meta[shardsField], cluster)}
 	f := found{addr: config.Prefix}
-	if shards := meta["shards"]; shards != "" && shards != strconv.Itoa(len(k.shards)) {
-		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, len(k.shards)),
+	if shards := meta[shardsField]; shards != "" && shards != strconv.Itoa(l.shards) {
+		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, l.shards),
 			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
 		return f.all, nil
 	}
-	if layout := meta["layout"]; layout != "" && layout != strconv.Itoa(layoutVersion) {
-		f.add("layout", Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layout %d", layout, layoutVersion),
-			"the coordinator does not start", "run the version that wrote them")
+	if written := meta[layoutField]; written != "" {
+		l.version = versionOf(written)
+	}
+	if l.version == 0 {
+		f.add("layout", Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layouts up to %d", meta[layoutField], newestLayout),
+			"the coordinator does not start", "run the version that wrote them, or set another redis.prefix for new data")
 		return f.all, nil
 	}
-	return f.all, f.regressions(ctx, client, k)
+	return f.all, f.regressions(ctx, client, newKeys(config.Prefix, l))
 }
 
 // regressions tells when shards were found to have gone back in time.

@@ -333,18 +333,3 @@ func logged() (*bytes.Buffer, *slog.Logger) {
 	var buffer bytes.Buffer
 	return &buffer, slog.New(slog.NewTextHandler(&buffer, nil))
 }
-
-func TestShardsAreThoseOfTheData(t *testing.T) {
-	t.Parallel()
-	store, client, server := fresh(t, redisstore.Config{})
-	create(t, store, half("1"))
-	if got := client.HGet(t.Context(), "msghandler:meta", "shards").Val(); got != "1" {
-		t.Errorf("new data on one server are in %s shards", got)
-	}
-	wide := open(t, redisstore.Config{URL: server.URL(), Prefix: "wide", Shards: 16})
-	messages, names := numbered(50, 10)
-	create(t, wide, messages...)
-	if claims := submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "wide"}), names...); len(claims) != 50 {
-		t.Errorf("found %d of 50 messages", len(claims))
-	}
-}

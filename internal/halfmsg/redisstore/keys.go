@@ -4,18 +4,15 @@ import (
 	"fmt"
 	"hash/fnv"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// layoutVersion is the number of the layout that keys.go describes. It is stored with the data.
-const layoutVersion = 1
-
 // Every key of a message begins with PREFIX:{SHARD}: and the braces make all keys of a shard live on one cluster node.
-// These are the parts that follow. A producer's name holds no colon, so no two of them can be mixed up:
+// SHARD is the shard's tag; layout.go has them. These are the parts that follow. A producer's name holds no colon, so no two
+// of them can be mixed up:
 //
 //	PREFIX:{SHARD}:producers                  set of the producers with kept messages
 //	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
@@ -36,6 +33,8 @@ const (
 	recordPrefix  = "m:"
 	notesPrefix   = "x:"
 	metaKey       = "meta"
+	layoutField   = "layout"
+	shardsField   = "shards"
 	pulseName     = "pulse"
 	suspectName   = "suspect"
 )
@@ -58,16 +57,16 @@ type keys struct {
 	shards []string
 }
 
-func newKeys(prefix string, shards int) keys {
-	width := max(2, len(strconv.Itoa(shards-1)))
-	k := keys{prefix: prefix, shards: make([]string, shards)}
-	for i := range k.shards {
-		k.shards[i] = fmt.Sprintf("%s:{%0*d}:", prefix, width, i)
+func newKeys(prefix string, l layout) keys {
+	k := keys{prefix: prefix}
+	for _, tag := range l.tags() {
+		k.shards = append(k.shards, prefix+":{"+tag+"}:")
 	}
 	return k
 }
 
-func (k keys) meta() string { return k.prefix + ":" + metaKey }
+// metaOf is the key that tells how the data are laid out.
+func metaOf(prefix string) string { return prefix + ":" + metaKey }
 
 func waitKey(shard string) string { return shard + "wait" }
 

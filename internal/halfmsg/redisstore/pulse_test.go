@@ -116,7 +116,7 @@ func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 	if found := pulse(t, store); len(found) > 0 {
 		t.Fatalf("after a restart that lost nothing: %+v", found)
 	}
-	if err := client.Del(t.Context(), "msghandler:{00}:pulse").Err(); err != nil {
+	if err := client.Del(t.Context(), "msghandler:{00b}:pulse").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "were replaced") {

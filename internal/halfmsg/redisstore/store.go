@@ -136,38 +136,39 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
-	shards, err := s.agreeOnLayout(ctx, cluster)
-	s.keys = newKeys(s.config.Prefix, shards)
-	s.pulses.last = make([]pulse, shards)
+	l, err := s.agreeOnLayout(ctx, cluster)
+	s.keys = newKeys(s.config.Prefix, l)
+	s.pulses.last = make([]pulse, l.shards)
 	return err
 }
 
 // agreeOnLayout writes down how the data are laid out when nobody has yet, and compares. Where it is written nothing is
 // changed, so a coordinator can start while Redis is full, and help to empty it.
-func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (shards int, err error) {
-	key := newKeys(s.config.Prefix, 0).meta()
+func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
+	key := metaOf(s.config.Prefix)
 	got, err := s.intake.HGetAll(ctx, key).Result()
-	if err == nil && (got["layout"] == "" || got["shards"] == "") {
+	if err == nil && (got[layoutField] == "" || got[shardsField] == "") {
 		pipe := s.intake.Pipeline()
-		pipe.HSetNX(ctx, key, "layout", layoutVersion)
-		pipe.HSetNX(ctx, key, "shards", s.config.shardsOf("", cluster))
+		pipe.HSetNX(ctx, key, layoutField, newestLayout)
+		pipe.HSetNX(ctx, key, shardsField, s.config.shardsOf("", cluster))
 		written := pipe.HGetAll(ctx, key)
 		_, err = pipe.Exec(ctx)
 		got = written.Val()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading %s: %w", key, translate(err))
+		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}
-	if layout := got["layout"]; layout != strconv.Itoa(layoutVersion) {
-		return 0, fmt.Errorf("the data under %s have layout %s, and this version knows layout %d: run the version that wrote them",
-			s.config.Prefix, layout, layoutVersion)
+	l := layout{version: versionOf(got[layoutField]), shards: s.config.shardsOf(got[shardsField], cluster)}
+	if l.version == 0 {
+		return layout{}, fmt.Errorf("the data under %s have layout %s, and this version knows layouts up to %d: "+
+			"run the version that wrote them, or set another redis.prefix for new data",
+			s.config.Prefix, got[layoutField], newestLayout)
 	}
-	shards = s.config.shardsOf(got["shards"], cluster)
-	if got["shards"] != strconv.Itoa(shards) {
-		return 0, fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
-			s.config.Prefix, got["shards"], shards, got["shards"])
+	if got[shardsField] != strconv.Itoa(l.shards) {
+		return layout{}, fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
+			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
 	}
-	return shards, nil
+	return l, nil
 }
 
 // shardsOf is how many parts the data are in, of which that number is written down, if any.

@@ -1,0 +1,4 @@
+package redisstore
+
+// Tags are those of new data in so many shards.
+func Tags(shards int) []string { return layout{version: newestLayout, shards: shards}.tags() }
