@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -73,44 +72,6 @@ func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
 		if err != nil || slot*shards/slots != int64(i) {
 			t.Errorf("shard %d of %d has slot %d, %v", i, shards, slot, err)
 		}
-	}
-}
-
-// TestAllWhoStartTogetherAgree has some of an older version among them, which write another layout and number of shards.
-func TestAllWhoStartTogetherAgree(t *testing.T) {
-	t.Parallel()
-	_, client, server := fresh(t, redisstore.Config{})
-	for round := range 20 {
-		prefix := fmt.Sprint("round", round)
-		stores := make([]*redisstore.Store, 6)
-		var all sync.WaitGroup
-		all.Go(func() {
-			client.HSetNX(t.Context(), prefix+":meta", "layout", 1)
-			client.HSetNX(t.Context(), prefix+":meta", "shards", 16)
-		})
-		for i := range stores {
-			all.Go(func() {
-				store, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL(), Prefix: prefix})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				stores[i] = store
-			})
-		}
-		all.Wait()
-		if t.Failed() {
-			return
-		}
-		messages, names := numbered(32, 10)
-		create(t, stores[0], messages...)
-		for i, store := range stores[1:] {
-			if found := store.Rollback(t.Context(), names[:1+i]); found[i].Err != nil || found[i].State != halfmsg.RolledBack {
-				t.Errorf("%s: another finds %+v", prefix, found[i])
-			}
-			_ = store.Close()
-		}
-		_ = stores[0].Close()
 	}
 }
 
