@@ -65,7 +65,7 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 
 // glances are a runner for what is in no hurry, the lists of operators and the sweeper: its slices are of at most that many
 // messages, and take turns and rests whatever else goes on, as other coordinators may have calls that somebody waits for.
-func (p *pacer) glances(most int, rests time.Duration) runner {
+func (p *pacer) glances(most, rests int) runner {
 	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 		for len(calls) > 0 {
 			n := sliced(calls, most)
@@ -88,7 +88,7 @@ func sliced(calls []*call, most int) int {
 
 // inTurn does the work when it is its turn, and rests so many times as long; at once, and without a rest, when the context
 // has ended.
-func (p *pacer) inTurn(ctx context.Context, rests time.Duration, work func()) {
+func (p *pacer) inTurn(ctx context.Context, rests int, work func()) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -101,5 +101,5 @@ func (p *pacer) inTurn(ctx context.Context, rests time.Duration, work func()) {
 	defer late.Stop()
 	begun := time.Now()
 	work()
-	_ = backoff.Sleep(ctx, min(rests*time.Since(begun), longestRest))
+	_ = backoff.Sleep(ctx, min(time.Duration(rests)*time.Since(begun), longestRest))
 }
