@@ -2,8 +2,8 @@
 // at an exact point of the protocol, without a hook in anything that is shipped.
 //
 // A proxy understands just enough of what passes to name it: Redis commands and the store's scripts, AMQP methods, gRPC
-// calls, a database's COMMIT. A hook sees each of them before it is passed on, so what it does then, such as killing a process, happens before
-// the request takes effect or after it has, as its phase says.
+// calls, a database's COMMIT. A hook sees each of them before it is passed on, so what it does then, such as killing a
+// process, happens before the request takes effect or after it has, as its phase says.
 package wire
 
 // Phase says which way something goes.
