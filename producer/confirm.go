@@ -19,9 +19,6 @@ import (
 // maxConfirm is how many ids the contract allows in a callback.
 const maxConfirm = 500
 
-// unavailable is the answer about an id of which nothing could be found out: no verdict, and no attempt is used up.
-const unavailable = marker.Verdict(pb.Verdict_VERDICT_UNAVAILABLE)
-
 // callbacks serves the coordinator's questions.
 type callbacks struct {
 	pb.UnimplementedProducerServiceServer
@@ -43,7 +40,7 @@ func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 	}
 	response := &pb.ConfirmResponse{Confirmations: make([]*pb.Confirmation, 0, len(verdicts))}
 	for id, verdict := range verdicts {
-		if !verdict.Definite() && verdict != unavailable {
+		if !verdict.Definite() && verdict != marker.Unavailable {
 			verdict = marker.Unknown
 		}
 		response.Confirmations = append(response.Confirmations, &pb.Confirmation{Id: id, Verdict: pb.Verdict(verdict)})
@@ -133,7 +130,7 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // resolveAll asks Resolve about ids without a marker and writes what it learns to known. Those whose turn does not come
-// in time are unavailable: nobody has looked.
+// in time are unavailable: nobody has looked. So are those whose marker could not be looked for, unless Resolve decides.
 func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, known map[string]marker.Verdict) {
 	if p.config.Resolve == nil || len(ids) == 0 {
 		return
@@ -146,7 +143,9 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 			for id := range next {
 				verdict := p.resolved(ctx, id, final)
 				mu.Lock()
-				known[id] = verdict
+				if verdict.Definite() || known[id] != marker.Unavailable {
+					known[id] = verdict
+				}
 				mu.Unlock()
 			}
 		})
@@ -155,7 +154,7 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 		if ctx.Err() != nil {
 			mu.Lock()
 			for _, late := range ids[i:] {
-				known[late] = unavailable
+				known[late] = marker.Unavailable
 			}
 			mu.Unlock()
 			break
@@ -180,7 +179,7 @@ func (p *Producer) resolved(ctx context.Context, id string, final bool) marker.V
 		return marker.Unknown
 	case err != nil:
 		p.complaints.add(slog.LevelWarn, "a message's fate could not be found out; the answer is UNAVAILABLE", id, err)
-		return unavailable
+		return marker.Unavailable
 	}
 	return verdict
 }

@@ -317,6 +317,41 @@ func TestResolveAnswersWhatHasNoMarker(t *testing.T) {
 	})
 }
 
+// heldUp is a store that cannot look at any message.
+type heldUp struct{ *memory.Store }
+
+func (heldUp) Lookup(_ context.Context, ids []string, _ bool) (map[string]marker.Verdict, error) {
+	answers := map[string]marker.Verdict{}
+	for _, id := range ids {
+		answers[id] = marker.Unavailable
+	}
+	return answers, nil
+}
+
+// What a store could not look at costs no attempt, unless Resolve knows more.
+func TestAStoreThatIsHeldUpIsUnavailable(t *testing.T) {
+	for resolve, want := range map[marker.Verdict]pb.Verdict{
+		0:                 pb.Verdict_VERDICT_UNAVAILABLE, // no Resolve
+		marker.Unknown:    pb.Verdict_VERDICT_UNAVAILABLE,
+		marker.Committed:  pb.Verdict_VERDICT_COMMITTED,
+		marker.RolledBack: pb.Verdict_VERDICT_ROLLED_BACK,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, func(c *producer.Config, _ *coordinator) {
+				c.Markers = heldUp{memory.New()}
+				if resolve != 0 {
+					c.Resolve = func(context.Context, string, bool) (marker.Verdict, error) { return resolve, nil }
+				}
+			})
+			for _, final := range []bool{false, true} {
+				if v := h.verdict(t, "1001", final); v != want {
+					t.Errorf("Resolve says %v, final=%v: %v, want %v", resolve, final, v, want)
+				}
+			}
+		})
+	}
+}
+
 func TestASendWaitsForTheQuestionAboutItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -21,6 +21,9 @@ const (
 	Committed Verdict = 2
 	// RolledBack: the local transaction did not commit and never will, so the message is to be removed.
 	RolledBack Verdict = 3
+	// Unavailable: nobody could look, for a reason that says nothing of this message. Unlike Unknown it uses up none of
+	// the coordinator's questions. It is an answer only and is never marked.
+	Unavailable Verdict = 4
 )
 
 // String gives the verdict's name.
@@ -32,6 +35,8 @@ func (v Verdict) String() string {
 		return "committed"
 	case RolledBack:
 		return "rolled_back"
+	case Unavailable:
+		return "unavailable"
 	}
 	return fmt.Sprintf("verdict(%d)", uint8(v))
 }
@@ -47,9 +52,9 @@ type Store interface {
 	// verdict stands: Put never replaces one, whatever the order of concurrent calls. An id that it leaves out could
 	// not be marked; the others were.
 	Put(ctx context.Context, ids []string, v Verdict) (map[string]Verdict, error)
-	// Lookup returns the verdicts of those ids that have one; what it leaves out is Unknown. A marker that cannot be
-	// read is left out and spoils no other. final says that the coordinator asks for the last time: a store that
-	// DecidesFinal then answers every id, and makes sure that the answer stays true.
+	// Lookup returns the verdicts of those ids that have one; what it leaves out is Unknown, and what it could not look
+	// at may be Unavailable. A marker that cannot be read spoils no other. final says that the coordinator asks for the
+	// last time: a store that DecidesFinal then answers every id, and makes sure that the answer stays true.
 	Lookup(ctx context.Context, ids []string, final bool) (map[string]Verdict, error)
 	// Delete forgets the markers of messages whose fate the coordinator has stored. Ids without one are no error.
 	Delete(ctx context.Context, ids []string) error

@@ -34,8 +34,9 @@ type Config struct {
 	Table string
 	// Retention is how long a marker is kept after the coordinator let it go. Default: DefaultRetention.
 	Retention time.Duration
-	// LockTimeout is how long a last question waits for a transaction that is running; then the answer is UNKNOWN. It
-	// is below the coordinator's confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
+	// LockTimeout is how long a last question waits for a transaction that is running; then the answer is UNKNOWN, and
+	// on SQLite, where it waits for any transaction that writes, UNAVAILABLE. It is below the coordinator's
+	// confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
 	LockTimeout time.Duration
 	// Resend makes Send keep the message in the marker's row, and a relay hands it over once more when the coordinator
 	// has not let the marker go after that time: for a Redis that may forget what it acknowledged. 0: Send keeps none.
@@ -123,16 +124,28 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 }
 
 // Lookup implements marker.Store. A final question plants a tombstone for each id that has no marker; what cannot be
-// decided in time is left out.
+// decided in time is left out, or Unavailable where all writers wait for each other.
 func (s *Store) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
 	if final {
-		return s.Put(ctx, ids, marker.RolledBack)
+		standing, err := s.Put(ctx, ids, marker.RolledBack)
+		return s.heldUp(ids, standing), err
 	}
 	found, err := s.look(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read markers: %w", err)
 	}
 	return found, nil
+}
+
+// heldUp adds an answer for ids that got no tombstone. Where any writer is in the way of all others, that says nothing of
+// the messages, so they are asked about once more; elsewhere it is their own transaction that still runs.
+func (s *Store) heldUp(ids []string, standing map[string]marker.Verdict) map[string]marker.Verdict {
+	if s.table.OneWriter && standing != nil {
+		for _, id := range without(ids, standing) {
+			standing[id] = marker.Unavailable
+		}
+	}
+	return standing
 }
 
 // Delete implements marker.Store. The marker stays until the purge, for an owner of the message that is slow and asks
