@@ -37,6 +37,7 @@ func (c *serveCommand) Run(ctx context.Context, s *session) error {
 		return usageError{err}
 	}
 	logger := newLogger(s.Err, settings.Log)
+	defer letGarbagePileUp()()
 	return untilSignalled(ctx, logger, func(ctx context.Context) error {
 		a, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
 		if err != nil {

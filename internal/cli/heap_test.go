@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+)
+
+// heapGoal is how large the heap gets before garbage is collected again, in bytes.
+func heapGoal() uint64 {
+	runtime.GC()
+	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(goal)
+	return goal[0].Value.Uint64()
+}
+
+func TestGarbageMayPileUpUnlessItIsSaidHowMuch(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := heapGoal()
+	end := letGarbagePileUp()
+	// What is untouched counts as in use, and as much again may pile up; some MiB are there anyway.
+	if goal := heapGoal(); goal < before+3*spareHeap/2 {
+		t.Errorf("garbage is collected at %d bytes, and at %d without", goal, before)
+	}
+	end()
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "100")
+			before := heapGoal()
+			end := letGarbagePileUp()
+			if goal := heapGoal(); goal > before+spareHeap {
+				t.Errorf("garbage is collected at %d bytes, and at %d without", goal, before)
+			}
+			end()
+		})
+	}
+}

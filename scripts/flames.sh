@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Draws what BenchmarkFull has profiled as flame graphs, with Go's own pprof in a browser that nobody sees.
+# usage: scripts/flames.sh PROFILES PICTURES
+set -euo pipefail
+profiles=$1 pictures=$2
+mkdir -p "$pictures"
+pprof=
+trap '[ -z "$pprof" ] || kill "$pprof"' EXIT
+
+draw() { # a profile, a picture
+  local address log
+  log=$(mktemp)
+  # pprof is built once; `go tool` would leave it behind when it is stopped.
+  "$(go tool -n pprof)" -no_browser -http=127.0.0.1:0 "$1" >"$log" 2>&1 &
+  pprof=$!
+  for _ in $(seq 100); do
+    address=$(sed -n 's,.*\(http://[0-9.:]*\).*,\1,p' "$log")
+    [ -z "$address" ] || break
+    sleep 0.1
+  done
+  [ -n "$address" ] || { cat "$log" >&2; exit 1; }
+  chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1600,900 --virtual-time-budget=5000 \
+    --screenshot="$2" "$address/ui/flamegraph" 2>/dev/null
+  kill "$pprof"; wait "$pprof" 2>/dev/null || true
+  pprof=; rm -f "$log"
+}
+
+for mode in gathered unary; do
+  draw "$profiles/$mode-profile.pprof" "$pictures/flames-$mode.png"
+done
