@@ -80,6 +80,7 @@ func consumeAndDie(w *world, orders mortalConsumer) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	w.consumed(queue, 2)
 	for n := range 2 {
 		running.Go(func() {
 			for born := 0; ctx.Err() == nil; born++ {
@@ -133,7 +134,7 @@ func takeNotes(ctx context.Context, w *world) {
 			w.t.Errorf("a consumer's note: %v", err)
 			continue
 		}
-		w.ledger.Got(n.Key, n.Copy)
+		w.got(n.Key, n.Copy)
 	}
 }
 
@@ -251,6 +252,9 @@ func (d doomed) noting(once consumer.Handler) consumer.Handler {
 		}
 		if err := d.business.RPush(ctx, notes, n).Err(); err != nil {
 			return err
+		}
+		if isLast(got.Key()) {
+			return nil
 		}
 		return once.Handle(ctx, got)
 	})

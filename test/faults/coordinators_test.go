@@ -19,21 +19,40 @@ import (
 
 // What happens to coordinators.
 var coordinatorRows = []row{
-	{name: "F04", fault: rollCoordinators},
+	{name: "F04", lasting: true, fault: rollUnderLoad},
 	{name: "F16", copies: true, world: options{wired: true}, fault: stopUnheard, judge: sentAgain},
+}
+
+// rollUnderLoad restarts one coordinator after the other, each of them while messages come.
+func rollUnderLoad(ctx context.Context, w *world, _ *rand.Rand) {
+	for _, c := range w.coordinators {
+		pause(ctx, time.Second)
+		before, _, _ := w.ledger.Totals()
+		w.restart(c)
+		after, _, _ := w.ledger.Totals()
+		if w.t.Logf("%d ids came while a coordinator was restarted", after-before); after == before {
+			w.t.Error("nothing came while a coordinator was restarted: the row proves nothing")
+		}
+	}
 }
 
 func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {
 	for _, c := range w.coordinators {
 		pause(ctx, time.Second)
-		w.ledger.Fault("SIGTERM to " + c.grpc)
-		if err := w.end(c, syscall.SIGTERM); err != nil {
-			w.t.Errorf("a coordinator that was asked to stop: %v", err)
-		}
-		w.start(c)
-		w.ready(c)
-		w.ledger.Fault("ready again: " + c.grpc)
+		w.restart(c)
 	}
+}
+
+// restart asks a coordinator to stop, and starts it again.
+func (w *world) restart(c *coordinator) {
+	w.t.Helper()
+	w.ledger.Fault("SIGTERM to " + c.grpc)
+	if err := w.end(c, syscall.SIGTERM); err != nil {
+		w.t.Errorf("a coordinator that was asked to stop: %v", err)
+	}
+	w.start(c)
+	w.ready(c)
+	w.ledger.Fault("ready again: " + c.grpc)
 }
 
 // stopOwner stops one for more than its leases, which another takes over, and lets it go on.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +66,12 @@ type forgotten struct {
 	messages, unmarked int
 }
 
+// lateAnswer is how long an answer of a Redis that is no more may take to its producer, who notes then what was accepted.
+const lateAnswer = 500 * time.Millisecond
+
+// until says that nothing more is forgotten: the Redis that did is no more.
+func (f *forgotten) until() { f.to = time.Now().Add(lateAnswer) }
+
 // during says whether something acknowledged at that time may be forgotten.
 func (f forgotten) during(at time.Time) bool { return at.After(f.from) && at.Before(f.to) }
 
@@ -88,6 +93,7 @@ func powerCut(routed bool) func(context.Context, *world, *rand.Rand) {
 		wait(time.Second)
 		w.forgot.back = time.Now()
 		w.redis.PutBack(earlier)
+		w.forgot.until()
 		w.ledger.Fault("Redis is back as it was a second ago")
 		w.regressed()
 		w.allReady()
@@ -129,6 +135,7 @@ func failOver(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.cutReplica()
 	w.redis.Kill()
+	w.forgot.until()
 	w.ledger.Fault("the master is dead")
 	w.promoted()
 	w.regressed()
@@ -194,8 +201,6 @@ func (w *world) regressed() {
 				!strings.Contains(metrics, "msghandler_store_regressions_total 0")
 		})
 	}
-	// By now every answer of before has reached its producer, who notes when.
-	w.forgot.to = time.Now()
 }
 
 // sendAgain is what producers do about messages that were forgotten: they compare what they committed in those moments
@@ -208,11 +213,7 @@ func sendAgain(t *testing.T, w *world, l *load) {
 		return ok && len(underway) == 0
 	})
 	for _, c := range w.coordinators {
-		if err := w.end(c, syscall.SIGTERM); err != nil {
-			t.Errorf("a coordinator that was asked to stop: %v", err)
-		}
-		w.start(c)
-		w.ready(c)
+		w.restart(c)
 	}
 	missing := w.ledger.Undelivered()
 	for key, e := range missing {
@@ -266,7 +267,7 @@ func copiesUnmarked(t *testing.T, w *world, l *load, end End) {
 	copiesFlagged(t, w, l, end)
 	servers.Eventually(t, deletion, "no message that was delivered twice has its marker", func() bool {
 		twice := func(key string) bool { return w.ledger.Delivered(key) > 1 }
-		return !slices.ContainsFunc(l.litter(t, 0), twice)
+		return !slices.ContainsFunc(l.litter(t, w, nil, 0), twice)
 	})
 }
 

@@ -23,7 +23,7 @@ var frozenRows = []row{
 func freezeMaster(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.freeze()
-	w.forgot.to = time.Now()
+	w.forgot.until()
 	w.allReady() // nobody waits for the old one any more
 	w.delivers("while the old master stands still", 100)
 	w.thaw()

@@ -20,9 +20,9 @@ import (
 
 // What happens when Redis has no room.
 var fullRows = []row{
-	{name: "F23", copies: true, litters: true, fault: fillMemory},
+	{name: "F23", copies: true, fault: fillMemory},
 	{name: "F23_eviction", fault: evict},
-	{name: "F25", copies: true, litters: true, fault: fillDisk},
+	{name: "F25", copies: true, fault: fillDisk},
 }
 
 // confirmTimeout is how long a publishing that has begun may take: send.confirm_timeout, as world.start sets it.

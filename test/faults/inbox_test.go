@@ -103,7 +103,10 @@ func consumeOne(w *world, queue string, declare *consumer.Declare) {
 	running.Go(func() {
 		_ = c.Run(ctx, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 			content := NewContent(m.Exchange, m.RoutingKey, m.Body)
-			w.ledger.Got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
+			w.got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
+			if isLast(m.Key()) {
+				return nil
+			}
 			return effect.Handle(ctx, m)
 		}))
 	})
@@ -113,4 +116,5 @@ func consumeOne(w *world, queue string, declare *consumer.Declare) {
 	case <-time.After(patience):
 		w.t.Fatal("the consumer does not consume")
 	}
+	w.consumed(queue, 1)
 }

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -149,6 +152,20 @@ func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 		}
 	}
 	return surprises
+}
+
+// marked lists the messages whose markers are still there.
+func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
+	if p.db != nil {
+		return markedTable(ctx, p.db, p.Name)
+	}
+	client := redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true})
+	defer client.Close()
+	markers, err := markerredis.New(markerredis.Config{Client: client, Producer: p.Name})
+	if err != nil {
+		return nil, err
+	}
+	return markedIn(ctx, markers, p.Name, p.ledger.IDs(p.Name))
 }
 
 func (p *producerProcess) key(id string) string { return p.Name + "/" + id }

@@ -263,14 +263,19 @@ func (s *service) expect(key string, got error, wanted ...error) bool {
 	return false
 }
 
-func (s *service) marked(ctx context.Context) (keys []string, err error) {
-	for ids := range slices.Chunk(s.ledger.IDs(s.name), 1000) {
-		found, err := s.markers.Lookup(ctx, ids, false)
+func (s *service) marked(ctx context.Context) ([]string, error) {
+	return markedIn(ctx, s.markers, s.name, s.ledger.IDs(s.name))
+}
+
+// markedIn lists those of a producer's ids that have a marker.
+func markedIn(ctx context.Context, markers marker.Store, producer string, ids []string) (keys []string, err error) {
+	for some := range slices.Chunk(ids, 1000) {
+		found, err := markers.Lookup(ctx, some, false)
 		if err != nil {
 			return nil, err
 		}
 		for id := range found {
-			keys = append(keys, s.key(id))
+			keys = append(keys, producer+"/"+id)
 		}
 	}
 	return keys, nil
@@ -345,18 +350,30 @@ func (l *load) tell(t *testing.T) {
 	}
 }
 
-// litter waits until no marker is left, for as long as deleting them may take, and lists those that are.
-func (l *load) litter(t *testing.T, within time.Duration) (keys []string) {
+// litter waits until no marker is left, for as long as deleting them may take, and lists those that are, but of messages
+// that are set aside.
+func (l *load) litter(t *testing.T, w *world, aside map[string]bool, within time.Duration) (keys []string) {
 	t.Helper()
+	type markedBy interface {
+		marked(ctx context.Context) ([]string, error)
+	}
+	var all []markedBy
+	for _, u := range l.users {
+		all = append(all, u)
+	}
+	for _, p := range w.processes {
+		all = append(all, p)
+	}
 	for deadline := time.Now().Add(within); ; wait(200 * time.Millisecond) {
 		keys = nil
-		for _, u := range l.users {
-			marked, err := u.marked(t.Context())
+		for _, by := range all {
+			marked, err := by.marked(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			keys = append(keys, marked...)
 		}
+		keys = slices.DeleteFunc(keys, func(key string) bool { return aside[key] })
 		if len(keys) == 0 || time.Now().After(deadline) {
 			return keys
 		}

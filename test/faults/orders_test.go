@@ -130,11 +130,13 @@ func (s *shop) tell(ctx context.Context) error {
 }
 
 // marked are the rows that were not let go. A tombstone is nobody's to let go.
-func (s *shop) marked(ctx context.Context) ([]string, error) {
-	found, err := counts(ctx, s.db, `SELECT id, 1 FROM `+sqlmarker.DefaultTable+` WHERE cleaned_at IS NULL`)
-	var keys []string
+func (s *shop) marked(ctx context.Context) ([]string, error) { return markedTable(ctx, s.db, s.name) }
+
+// markedTable lists the markers in a producer's database that nobody has let go.
+func markedTable(ctx context.Context, db *sql.DB, producer string) (keys []string, err error) {
+	found, err := counts(ctx, db, `SELECT id, 1 FROM `+sqlmarker.DefaultTable+` WHERE cleaned_at IS NULL`)
 	for _, id := range slices.Sorted(maps.Keys(found)) {
-		keys = append(keys, s.key(id))
+		keys = append(keys, producer+"/"+id)
 	}
 	return keys, err
 }

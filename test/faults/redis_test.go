@@ -19,8 +19,8 @@ var redisRows = []row{
 	{name: "F13_1s", world: durable, short: true, copies: true, litters: true, fault: killRedis(time.Second)},
 	{name: "F13_5s", world: durable, copies: true, litters: true, fault: killRedis(5 * time.Second)},
 	{name: "F13_20s", world: durable, copies: true, litters: true, fault: killRedis(20 * time.Second)},
-	{name: "F18", copies: true, litters: true, fault: flushScripts},
-	{name: "F18_busy", copies: true, litters: true, fault: busyScripts},
+	{name: "F18", copies: true, fault: flushScripts},
+	{name: "F18_busy", copies: true, fault: busyScripts},
 }
 
 // killRedis is a fault that lasts so long.

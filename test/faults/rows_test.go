@@ -129,8 +129,8 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 		end.Effects = w.effects.had(t, w.ledger)
 	}
 	end.CopiesExplained, end.AsideExplained = r.copies, r.setAside
-	if !r.litters && len(end.Underway)+len(end.SetAside) == 0 {
-		end.Markers = l.litter(t, deletion)
+	if !r.litters && len(end.Underway) == 0 {
+		end.Markers = l.litter(t, w, end.SetAside, deletion)
 	}
 	if r.name == "F00" { // a process that ended takes its counts along
 		end.Counted = w.published("acked")
@@ -182,7 +182,7 @@ func summary(found []Finding, l *Ledger) string {
 		counts[f.Verdict]++
 	}
 	var out strings.Builder
-	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Leftover, Dup, Effect, Account} {
+	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Aside, Leftover, Dup, Effect, Account} {
 		fmt.Fprintf(&out, "%s %d, ", v, counts[v])
 	}
 	fmt.Fprintf(&out, "further copies that say so: %d", l.Further()-counts[Dup])

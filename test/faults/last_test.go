@@ -1,0 +1,105 @@
+package faults
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// lastProducer is the name in the messages after which nothing else comes from a queue.
+const lastProducer = "the-last"
+
+// lastEach is how many of them are published for each consumer of a queue: they take turns.
+const lastEach = 2
+
+// arrivals are what consumers get: the copies, and those that say that there are no more.
+type arrivals struct {
+	mu sync.Mutex
+	// consumers counts them by queue.
+	consumers map[string]int
+	last      map[string]bool
+}
+
+// consumed says that so many more consumers take from a queue.
+func (w *world) consumed(queue string, consumers int) {
+	w.arrivals.mu.Lock()
+	defer w.arrivals.mu.Unlock()
+	if w.arrivals.consumers == nil {
+		w.arrivals.consumers, w.arrivals.last = map[string]int{}, map[string]bool{}
+	}
+	w.arrivals.consumers[queue] += consumers
+}
+
+// got enters a copy in the ledger, unless it is one of the last.
+func (w *world) got(key string, c Copy) {
+	if isLast(key) {
+		w.arrivals.mu.Lock()
+		defer w.arrivals.mu.Unlock()
+		w.arrivals.last[key] = true
+		return
+	}
+	w.ledger.Got(key, c)
+}
+
+func isLast(key string) bool { return strings.HasPrefix(key, lastProducer+"/") }
+
+// emptied waits until the consumers have got all that is in their queues: each gets what it is to have in the order in
+// which it was published, so nothing is before the last messages any more when those are there.
+func (w *world) emptied() {
+	w.t.Helper()
+	w.arrivals.mu.Lock()
+	queues := w.arrivals.consumers
+	w.arrivals.mu.Unlock()
+	conn, err := amqp.Dial(w.broker.URL)
+	w.must(err)
+	defer conn.Close()
+	channel, err := conn.Channel()
+	w.must(err)
+	sent := 0
+	for queue, consumers := range queues {
+		for n := range lastEach * consumers {
+			w.must(channel.PublishWithContext(w.t.Context(), "", queue, false, false, amqp.Publishing{
+				AppId: lastProducer, MessageId: fmt.Sprintf("%s.%d", queue, n), DeliveryMode: amqp.Persistent,
+			}))
+			sent++
+		}
+	}
+	servers.Eventually(w.t, patience, "the last messages have arrived", func() bool {
+		w.arrivals.mu.Lock()
+		defer w.arrivals.mu.Unlock()
+		return len(w.arrivals.last) == sent
+	})
+}
+
+// What comes late is judged too: a queue that still holds copies when the coordinators have nothing more to do.
+func TestTheQueuesAreEmptiedBeforeAnythingIsJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{bare: true, consume: func(w *world) { w.consumed(queue, 1) }})
+	newLoad(w)
+	conn, err := amqp.Dial(w.broker.URL)
+	w.must(err)
+	defer conn.Close()
+	channel, err := conn.Channel()
+	w.must(err)
+	_, err = channel.QueueDeclare(queue, true, false, false, false, nil)
+	w.must(err)
+	w.must(channel.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{AppId: "kept", MessageId: "late"}))
+	deliveries, err := channel.Consume(queue, "", true, false, false, false, nil)
+	w.must(err)
+	go func() {
+		wait(time.Second)
+		for d := range deliveries {
+			w.got(d.AppId+"/"+d.MessageId, Copy{Attempt: 1})
+		}
+	}()
+	end := w.drain(patience)
+	if found := Check(w.ledger, end); len(found) == 0 || found[0].Verdict != Alien {
+		t.Errorf("a message that nobody sent, and that came late: %v", found)
+	}
+}
