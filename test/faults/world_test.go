@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -316,70 +315,6 @@ func (w *world) drain(within time.Duration) (end End) {
 		end.Left = w.left(end.SetAside)
 	}
 	return end
-}
-
-// left lists the keys in Redis that do not expire, but those that describe the store itself and those of messages that are
-// set aside.
-func (w *world) left(aside map[string]bool) (keys []string) {
-	w.t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
-	defer client.Close()
-	const forever = -1
-	all := client.Scan(w.t.Context(), 0, "msghandler*", 1000).Iterator()
-	for all.Next(w.t.Context()) {
-		key := all.Val()
-		ttl, err := client.TTL(w.t.Context(), key).Result()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if ttl == forever && key != "msghandler:meta" && !strings.HasSuffix(key, ":pulse") && !needed(key, aside) {
-			keys = append(keys, key)
-		}
-	}
-	if err := all.Err(); err != nil {
-		w.t.Fatal(err)
-	}
-	return keys
-}
-
-// ofProducer matches a key of a producer in a shard, ofMessage that of a message's own.
-var (
-	ofProducer = regexp.MustCompile(`^msghandler:\{\w+\}:(.+):(?:(?:abandoned|dead)(?::created)?|verdicts)$`)
-	ofMessage  = regexp.MustCompile(`^msghandler:\{\w+\}:(.+):[mx]:(.+)$`)
-)
-
-// needed says whether a key is there because of messages that are set aside.
-func needed(key string, aside map[string]bool) bool {
-	if len(aside) > 0 && strings.HasSuffix(key, "}:producers") {
-		return true
-	}
-	if m := ofMessage.FindStringSubmatch(key); m != nil {
-		return aside[m[1]+"/"+m[2]]
-	}
-	m := ofProducer.FindStringSubmatch(key)
-	for name := range aside {
-		if m != nil && strings.HasPrefix(name, m[1]+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-func TestWhatIsSetAsideNeedsItsKeysAndNoOthers(t *testing.T) {
-	aside := map[string]bool{"kept/7": true}
-	for key, want := range map[string]bool{
-		"msghandler:{00}:producers": true, "msghandler:{00}:kept:m:7": true, "msghandler:{00}:kept:x:7": true,
-		"msghandler:{00}:kept:abandoned": true, "msghandler:{01dc}:kept:dead:created": true,
-		"msghandler:{00}:kept:verdicts": true, "msghandler:{00}:kept:m:8": false, "msghandler:{00}:kept:pending": false,
-		"msghandler:{00}:kept:leases": false, "msghandler:{00}:plain:dead": false,
-	} {
-		if needed(key, aside) != want {
-			t.Errorf("%s is needed: %t", key, !want)
-		}
-	}
-	if needed("msghandler:{00}:producers", nil) {
-		t.Error("producers stand there though nothing is set aside")
-	}
 }
 
 // published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
