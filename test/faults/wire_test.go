@@ -24,6 +24,7 @@ var wireRows = []row{
 	loseRow("Confirm"), loseRow("DeleteBusiness"),
 	cutOffRow("cut", (*wire.Proxy).Cut, judgeCutOff), cutOffRow("silent", (*wire.Proxy).Silence, judgeCutOff),
 	cutOffRow("held", (*wire.Proxy).Hold, judgeHeld),
+	{name: "F35_slow", copies: true, world: options{wired: true, settings: patient}, fault: slowDown},
 }
 
 // patient puts the last question off: a call that gets no word takes its caller five seconds, and must not find that the
@@ -144,6 +145,27 @@ func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
 		w.ready(c)
 		w.goesOn(c)
 	}
+}
+
+// slowBy is how much later each answer of a slow Redis comes, and slowFor how long that goes on: longer than the leases.
+const slowBy, slowFor = 700 * time.Millisecond, 10 * time.Second
+
+// slowDown lets every word between one coordinator and Redis come late, which nobody may take for a reason to say it again.
+func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	c := w.coordinators[0]
+	c.redis.Delay(slowBy)
+	w.ledger.Fault(c.grpc + " and Redis hear of each other late")
+	begun := time.Now()
+	if err := c.direct.insist(w.t.Context(), "slow"); err != nil {
+		w.t.Errorf("a message by way of the slow one: %v", err)
+	}
+	if took := time.Since(begun); took < slowBy {
+		w.t.Errorf("it was delivered after %v: nothing was slow", took)
+	}
+	wait(slowFor - time.Since(begun))
+	c.redis.Mend()
+	w.ledger.Fault("Redis answers at once")
 }
 
 func isVerdict(m wire.Message) bool { return m.Word == "committed" }
