@@ -69,6 +69,9 @@ func (p *peer) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResp
 		p.mu.Unlock()
 		fates := p.answers(id, r.GetFinal())
 		p.w.ledger.Noted(key(id), "producer", fmt.Sprintf("is asked, for the last time %t, and says %v", r.GetFinal(), fates))
+		if len(fates) == 1 && fates[0] != Undecided { // one that says both at once has said nothing
+			p.w.ledger.Said(key(id), fates[0])
+		}
 		for _, fate := range fates {
 			verdict := map[Fate]pb.Verdict{
 				Undecided: pb.Verdict_VERDICT_UNKNOWN, Committed: pb.Verdict_VERDICT_COMMITTED,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,7 +33,7 @@ type point struct {
 	twice bool
 }
 
-// points are all of them, in the order in which a message comes to them.
+// points are those of a committed message, in the order in which it comes to them.
 var points = []point{
 	{name: "create_before", event: "create", phase: wire.Request},
 	{name: "create_after", event: "create", phase: wire.Reply, state: pb.State_STATE_PENDING},
@@ -79,7 +80,7 @@ var pointRows = func() []row {
 			judge: judgeKills,
 		})
 	}
-	return rows
+	return slices.Concat(rows, refusedRows, markedRows)
 }()
 
 // fewest is how many kills a row of points must have made.
@@ -188,7 +189,7 @@ func (k *killer) hear(c *coordinator, e wire.Event) wire.Act {
 // about it to be answered.
 var marked = func() map[string]bool {
 	names := map[string]bool{}
-	for _, p := range points {
+	for _, p := range slices.Concat(points, refusedPoints, markedPoints) {
 		names[p.event] = true
 	}
 	return names

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -36,8 +37,8 @@ type wiring struct {
 	callbacks map[string]string // where coordinators reach a producer, by its name
 }
 
-// hook decides about what passes to or from a coordinator. Of a callback that is the one that holds its first message,
-// or nil where nobody saw who does.
+// hook decides about what passes to or from a coordinator. Of a callback that is the one that claimed its first message
+// last, or nil where nobody saw who did.
 type hook func(c *coordinator, e wire.Event) wire.Act
 
 // wire makes the ways of a coordinator, as far as the world has them.
@@ -66,7 +67,7 @@ func (w *world) callback(producer, addr string) string {
 			if len(e.Messages) == 0 {
 				return wire.Pass
 			}
-			return w.hear(w.wiring.owner(e.Messages[0].Key), e)
+			return w.hear(w.wiring.caller(e.Messages[0].Key), e)
 		})
 		addr = calls.Addr
 	}
@@ -108,7 +109,8 @@ func (w *world) on(decide hook) {
 type custody struct {
 	guard  sync.Mutex
 	owners map[string]*coordinator // who claimed a message last and has not settled it
-	out    map[string]*coordinator // who published a message last and has not written down that it is done
+	last   map[string]*coordinator // who claimed a message last and is there, whether or not it has settled it
+	out    map[string]*coordinator // who published a message last and has not written down that the broker has it
 	// orphans are messages whose owner is gone, and since when; taken is how long they waited for another.
 	orphans map[string]time.Time
 	taken   []time.Duration
@@ -118,34 +120,46 @@ func (b *custody) note(c *coordinator, e wire.Event) {
 	b.guard.Lock()
 	defer b.guard.Unlock()
 	if b.owners == nil {
-		b.owners, b.out, b.orphans = map[string]*coordinator{}, map[string]*coordinator{}, map[string]time.Time{}
+		b.owners, b.last = map[string]*coordinator{}, map[string]*coordinator{}
+		b.out, b.orphans = map[string]*coordinator{}, map[string]time.Time{}
 	}
 	for _, m := range e.Messages {
 		switch {
 		case e.Phase == wire.Reply && (e.Name == "submit" || e.Name == "claim"):
 			b.take(c, m.Key)
-		case e.Phase == wire.Reply && e.Name == "move" && m.Word != "committed" && b.owners[m.Key] == c:
-			delete(b.owners, m.Key)
-			delete(b.out, m.Key)
+		case e.Phase == wire.Reply && e.Name == "move" && b.owners[m.Key] == c:
+			b.settle(m)
 		case e.Phase == wire.Request && e.Name == "basic.publish":
 			b.out[m.Key] = c
 		}
 	}
 }
 
+// settle notes an owner's word; guard is held. Some are words of one that goes on with the message.
+func (b *custody) settle(m wire.Message) {
+	if m.Word == "committed" {
+		return
+	}
+	delete(b.out, m.Key)
+	if m.Word != "acked_marked" {
+		delete(b.owners, m.Key)
+	}
+}
+
 // take notes a claim; guard is held.
 func (b *custody) take(c *coordinator, key string) {
-	b.owners[key] = c
+	b.owners[key], b.last[key] = c, c
 	if since, orphan := b.orphans[key]; orphan {
 		b.taken = append(b.taken, time.Since(since))
 		delete(b.orphans, key)
 	}
 }
 
-func (b *custody) owner(key string) *coordinator {
+// caller is who calls a producer about a message: the one that claimed it last, for it may have settled it already.
+func (b *custody) caller(key string) *coordinator {
 	b.guard.Lock()
 	defer b.guard.Unlock()
-	return b.owners[key]
+	return b.last[key]
 }
 
 // bereave notes that a coordinator is gone, and returns how many messages it held and of how many it had sent copies.
@@ -159,6 +173,7 @@ func (b *custody) bereave(c *coordinator) (held, out int) {
 			delete(b.owners, key)
 		}
 	}
+	maps.DeleteFunc(b.last, func(_ string, owner *coordinator) bool { return owner == c })
 	for key, owner := range b.out {
 		if owner == c {
 			out++

@@ -50,6 +50,30 @@ func TestNothingIsLostInAnyOrder(t *testing.T) {
 	}
 }
 
+// What a store remembers of a message is told from another of that name by the time of its creation, in milliseconds. So
+// messages of two sequences must not have the same.
+func TestSequencesKnowNothingOfEachOther(t *testing.T) {
+	lab := newLab(t, defect{})
+	for i, steps := range [][]step{
+		{{Do: "wait a little"}, {Do: "send", A: 1, B: 1, C: 12}},
+		{
+			{Do: "send", A: 1, B: 2},
+			{Do: "submit", A: 1, B: 2},
+			{Do: "wait a little"},
+			{Do: "send", B: 1},
+			{Do: "roll back", B: 1},
+			{Do: "submit", A: 1, B: 1},
+			{Do: "all go on", C: 34},
+			{Do: "all go on", C: 58},
+			{Do: "send", A: 1, B: 1},
+		},
+	} {
+		if wrong := lab.run(t, steps, false); wrong != "" {
+			t.Errorf("sequence %d: %s", i, wrong)
+		}
+	}
+}
+
 // other says that a move belongs to the other value of delete_business.when.
 func other(move halfmsg.Move, afterAck bool) bool {
 	return afterAck && move.Event == halfmsg.EventAcked ||

@@ -36,6 +36,9 @@ type lab struct {
 	stores [owners]store
 	defect defect
 	made   map[halfmsg.Move]int
+	// played is how many sequences there were. Each begins on a day of its own, for the stores tell messages of one name
+	// apart by when they were created.
+	played int
 }
 
 func newLab(t *testing.T, d defect) *lab {
@@ -83,7 +86,8 @@ func (l *lab) run(t *testing.T, steps []step, afterAck bool) (wrong string) {
 		for _, name := range w.names {
 			w.model.items[name] = &item{attempts: map[int]bool{}}
 		}
-		w.advance(0)
+		w.advance(time.Duration(l.played) * 24 * time.Hour)
+		l.played++
 		for i := range w.instances {
 			w.instances[i] = w.start(i)
 		}

@@ -1,0 +1,88 @@
+package faults
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// refusedPoints are those of a message whose business rolled back, from its verdict on.
+var refusedPoints = []point{
+	{
+		name: "rolled_back_before", event: "move", phase: wire.Request, word: "rolled_back", state: pb.State_STATE_PENDING,
+		leased: true,
+	},
+	{name: "rolled_back_after", event: "move", phase: wire.Reply, word: "rolled_back", state: pb.State_STATE_ROLLED_BACK},
+	{name: "rolled_back_delete_before", event: "DeleteBusiness", phase: wire.Request, state: pb.State_STATE_ROLLED_BACK},
+	{name: "rolled_back_delete_after", event: "DeleteBusiness", phase: wire.Reply, state: pb.State_STATE_ROLLED_BACK},
+}
+
+// markedPoints are those of a committed message whose marker is deleted after the acknowledgement, from that on.
+var markedPoints = []point{
+	{
+		name: "acked_marked_before", event: "move", phase: wire.Request, word: "acked_marked", state: pb.State_STATE_SENDABLE,
+		leased: true, twice: true,
+	},
+	{
+		name: "acked_marked_after", event: "move", phase: wire.Reply, word: "acked_marked",
+		state: pb.State_STATE_ACKNOWLEDGED, leased: true,
+	},
+	{
+		name: "late_delete_before", event: "DeleteBusiness", phase: wire.Request, state: pb.State_STATE_ACKNOWLEDGED,
+		leased: true,
+	},
+	{
+		name: "late_delete_after", event: "DeleteBusiness", phase: wire.Reply, state: pb.State_STATE_ACKNOWLEDGED,
+		leased: true,
+	},
+	{
+		name: "marker_deleted_before", event: "move", phase: wire.Request, word: "marker_deleted",
+		state: pb.State_STATE_ACKNOWLEDGED, leased: true,
+	},
+	{
+		name: "marker_deleted_after", event: "move", phase: wire.Reply, word: "marker_deleted",
+		state: pb.State_STATE_DONE,
+	},
+}
+
+// refusedRows kill where nothing is to be delivered.
+var refusedRows = func() (rows []row) {
+	for _, p := range refusedPoints {
+		rows = append(rows, row{
+			name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true},
+			fault: killAt(enoughKills, p), judge: judgeKills,
+		})
+	}
+	return rows
+}()
+
+// markedRows kill where a marker is the last that is left of a message.
+var markedRows = func() (rows []row) {
+	for _, p := range markedPoints {
+		rows = append(rows, row{
+			name: "F03_" + p.name, copies: true, litters: true, lasting: true,
+			world: options{wired: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
+			fault: killAt(enoughKills, p), judge: judgeDeletions,
+		})
+	}
+	return rows
+}()
+
+// judgeDeletions demands what every kill is judged by, and that no message which was delivered has its marker in the
+// end: that it is to be deleted is in the store, and outlives whoever was about to do it.
+func judgeDeletions(t *testing.T, w *world, l *load, end End) {
+	t.Helper()
+	judgeKills(t, w, l, end)
+	kept := func() []string {
+		return slices.DeleteFunc(l.litter(t, w, nil, 0), func(key string) bool { return w.ledger.Delivered(key) == 0 })
+	}
+	for deadline := time.Now().Add(deletion); len(kept()) > 0 && time.Now().Before(deadline); {
+		wait(200 * time.Millisecond)
+	}
+	for _, key := range kept() {
+		t.Errorf("%s was delivered, and its marker is still there\n%s", key, w.ledger.History(key))
+	}
+}
