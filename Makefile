@@ -10,7 +10,7 @@ PACKAGES ?= ./...
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench demo tools clean
+.PHONY: help build test acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench profiles demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,9 +84,15 @@ generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 fresh: $(BIN)/buf ## Fail when generated files or go.mod are stale
 	scripts/fresh.sh
 
-bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow
+BENCH ?= EndToEnd
+bench: ## Measure a coordinator next to what Redis, RabbitMQ and gRPC allow (BENCH=Drain: another of test/bench)
 	scripts/install-test-servers.sh
-	go test ./test/bench -run "^$$" -bench . -benchtime 1x -timeout 60m
+	go test ./test/bench -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 60m
+
+profiles: ## Profile a coordinator under full load, and draw flame graphs of it in docs/img
+	scripts/install-test-servers.sh
+	go test ./test/bench -run '^$$' -bench Full -benchtime 1x -timeout 20m -args -seconds 15 -profiles $(CURDIR)/.cache/profiles
+	scripts/flames.sh .cache/profiles docs/img
 
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh

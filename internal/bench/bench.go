@@ -93,7 +93,8 @@ const (
 	StageSettling  = "settling"
 )
 
-// maxOpen bounds the messages of an open loop that are under way at once, half of what a coordinator takes.
+// maxOpen bounds the messages of an open loop that are under way at once, half of what a coordinator takes. Those that are
+// due past it wait, and their time runs.
 const maxOpen = 10_000
 
 func (c Config) withDefaults() (Config, error) {
@@ -188,6 +189,8 @@ type run struct {
 	tally     tally
 	latencies latencies
 	window    window
+	// unbegun is how many messages of the window an open loop had no place for.
+	unbegun int64
 }
 
 // open makes the queues and the producers.

@@ -7,10 +7,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// latencies are how long messages took, while it is listened to.
+// latencies are how long messages took.
 type latencies struct {
-	mu        sync.Mutex
-	listening bool
+	mu sync.Mutex
 	// half and submit end with the acknowledgement: from when the half message was due, and from Submit. delivery is from
 	// Submit to the consumer.
 	half, submit, delivery *hdrhistogram.Histogram
@@ -24,27 +23,17 @@ func newLatencies() latencies {
 	return latencies{half: histogram(), submit: histogram(), delivery: histogram()}
 }
 
-func (l *latencies) listen(listening bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.listening = listening
-}
-
 func (l *latencies) acknowledged(due, submitted, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listening {
-		record(l.half, at.Sub(due))
-		record(l.submit, at.Sub(submitted))
-	}
+	record(l.half, at.Sub(due))
+	record(l.submit, at.Sub(submitted))
 }
 
 func (l *latencies) delivered(submitted, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listening {
-		record(l.delivery, at.Sub(submitted))
-	}
+	record(l.delivery, at.Sub(submitted))
 }
 
 func record(h *hdrhistogram.Histogram, took time.Duration) {

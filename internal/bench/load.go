@@ -10,7 +10,9 @@ import (
 
 // load makes messages until the time is over or ctx ends, and returns when their callers have their answers.
 func (r *run) load(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Warmup+r.config.Duration)
+	r.window.opens = time.Now().Add(r.config.Warmup)
+	r.window.closes = r.window.opens.Add(r.config.Duration)
+	ctx, cancel := context.WithDeadline(ctx, r.window.closes)
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch(ctx) })
@@ -42,28 +44,18 @@ func (r *run) closedLoop(ctx context.Context) {
 }
 
 // openLoop begins messages when they are due, whatever became of those before. One that has to wait for its turn is as
-// late as its waiting: its time runs from when it was due.
+// late as its waiting: its time runs from when it was due. Those that still wait when the time is over never begin.
 func (r *run) openLoop(ctx context.Context) {
 	var open sync.WaitGroup
 	defer open.Wait()
 	places := make(chan struct{}, maxOpen)
 	interval := time.Second / time.Duration(r.config.Rate)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	begun := time.Now()
-	for n := 0; ; n++ {
-		due := begun.Add(time.Duration(n) * interval)
+	for due, n := time.Now(), 0; due.Before(r.window.closes); due, n = due.Add(interval), n+1 {
 		if wait := time.Until(due); wait > 0 {
-			timer.Reset(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return
-			}
+			_ = backoff.Sleep(ctx, wait) // its error is the context's: it is not due then
 		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
+		if time.Now().Before(due) || !take(ctx, places) {
+			r.unbegun = r.window.missed(due, interval)
 			return
 		}
 		s := r.producers[n%len(r.producers)]
@@ -71,6 +63,21 @@ func (r *run) openLoop(ctx context.Context) {
 			_ = r.one(ctx, s, due) // it is counted
 			<-places
 		})
+	}
+}
+
+// take takes a place. A context that has ended keeps nobody from one that is free.
+func take(ctx context.Context, places chan<- struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -97,14 +104,19 @@ func (r *run) one(ctx context.Context, s *sender, due time.Time) error {
 	return err
 }
 
-// submit submits a message and notes how long it took until the broker had it.
+// submit submits a message and notes how long it took until the broker had it. Whether it is timed was decided when it was
+// due: one that takes longer than the window is open counts like all others.
 func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) error {
-	submitted := time.Now()
-	r.tally.submit(number, submitted)
+	submitted, timed := time.Now(), r.window.covers(due)
+	if timed && !r.config.ConsumeAfter {
+		r.tally.submit(number, submitted)
+	}
 	if err := s.submit(ctx, r.tally.id(number)); err != nil {
 		return err
 	}
-	r.latencies.acknowledged(due, submitted, time.Now())
+	if timed {
+		r.latencies.acknowledged(due, submitted, time.Now())
+	}
 	return nil
 }
 
@@ -128,12 +140,10 @@ func (r *run) watch(ctx context.Context) {
 		select {
 		case <-warm.C:
 			r.window.begin(r)
-			r.latencies.listen(true)
 			teller.stage = StageMeasuring
 		case <-teller.ticker.C:
 			teller.tell(r)
 		case <-ctx.Done():
-			r.latencies.listen(false)
 			r.window.end(r)
 			return
 		}

@@ -16,13 +16,18 @@ import (
 // Report is what a run found.
 type Report struct {
 	Settings Settings `json:"settings"`
-	// Messages is how many had their answer within Seconds, and Rate how many a second that is. Failed had none.
+	// Messages is how many callers were done with within Seconds, and Rate how many a second that is: those that are
+	// submitted when they are acknowledged, silent ones when they have committed, the others when they have rolled back.
 	Messages int64   `json:"messages"`
 	Seconds  float64 `json:"seconds"`
 	Rate     float64 `json:"messages_per_second"`
-	Failed   int64   `json:"failed"`
+	// Failed is how many callers got no answer, or another one; of all, not only those within Seconds.
+	Failed int64 `json:"failed"`
+	// Unbegun is how many were due within Seconds and never begun, because as many were under way as may be.
+	Unbegun int64 `json:"never_begun"`
 	// HalfToAck is from when a half message was due until the broker's acknowledgement was stored, SubmitToAck from its
-	// Submit, SubmitToDelivery from its Submit to the consumer.
+	// Submit, SubmitToDelivery from its Submit to the consumer. They are those of messages that were due within Seconds,
+	// however long they took. Failed and Unbegun have no time: where there are any, the others' look too good.
 	HalfToAck        *Latency `json:"half_to_ack,omitempty"`
 	SubmitToAck      *Latency `json:"submit_to_ack,omitempty"`
 	SubmitToDelivery *Latency `json:"submit_to_delivery,omitempty"`
@@ -54,9 +59,25 @@ type Settings struct {
 
 // window is the time in which is measured.
 type window struct {
+	// opens and closes say which messages are timed: those that are due in between. from and to are when was counted.
+	opens, closes time.Time
+
 	from, to     time.Time
 	first, last  counts
 	spent, spend map[string]usage.Spent
+}
+
+// covers says whether a message is timed that is due then.
+func (w *window) covers(due time.Time) bool { return !due.Before(w.opens) && due.Before(w.closes) }
+
+// missed is how many messages are timed of those that were due from then on until now.
+func (w *window) missed(due time.Time, interval time.Duration) (n int64) {
+	for now := time.Now(); !due.After(now); due = due.Add(interval) {
+		if w.covers(due) {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *window) begin(r *run) {
@@ -74,7 +95,7 @@ func (r *run) report() Report {
 	w := &r.window
 	report := Report{
 		Settings: r.settings(), Messages: w.last.done - w.first.done, Seconds: w.to.Sub(w.from).Seconds(),
-		Failed:    r.tally.counts().failed,
+		Failed: r.tally.counts().failed, Unbegun: r.unbegun,
 		HalfToAck: latencyOf(r.latencies.half), SubmitToAck: latencyOf(r.latencies.submit),
 		SubmitToDelivery: latencyOf(r.latencies.delivery),
 		CPU:              map[string]float64{}, Memory: map[string]uint64{}, MostMemory: map[string]uint64{},

@@ -43,10 +43,16 @@ type sender struct {
 	markers *memory.Store
 	server  *grpc.Server
 	serving sync.WaitGroup
-	conns   []*grpc.ClientConn
+	conns   []connection
 	// turn counts calls, which go to the coordinators in turn, and sent half messages, which go to the queues.
 	turn, sent atomic.Uint64
 	submits    *batch.Group[string, error]
+}
+
+// connection is one to a coordinator.
+type connection interface {
+	grpc.ClientConnInterface
+	Close() error
 }
 
 func (r *run) newSender(name string) (*sender, error) {

@@ -23,11 +23,11 @@ type tally struct {
 	prefix string
 
 	mu sync.Mutex
-	// fates, copies and ended are by number: what was to become of a message, how often it was delivered, and when its
-	// transaction ended, zero where it has not or where nobody was told.
-	fates  []fate
-	copies []uint8
-	ended  []time.Time
+	// fates, copies and submitted are by number: what was to become of a message, how often it was delivered, and when it
+	// was submitted, zero where it was not or its delivery is not timed.
+	fates     []fate
+	copies    []uint8
+	submitted []time.Time
 
 	done, failed, delivered, further, alien, ghosts, missing int64
 }
@@ -59,7 +59,7 @@ func (t *tally) begin(f fate) int {
 func (t *tally) add(f fate) int {
 	t.fates = append(t.fates, f)
 	t.copies = append(t.copies, 0)
-	t.ended = append(t.ended, time.Time{})
+	t.submitted = append(t.submitted, time.Time{})
 	if f != rolledBack {
 		t.missing++
 	}
@@ -79,11 +79,11 @@ func (t *tally) refused(number int) {
 	t.fates[number] = rolledBack
 }
 
-// submit says that a message's transaction has committed and that it is submitted now.
+// submit says that a message is submitted now, and that its delivery is timed.
 func (t *tally) submit(number int, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended[number] = at
+	t.submitted[number] = at
 }
 
 // end says that a caller is done with its message, and whether it got its answer.
@@ -97,7 +97,7 @@ func (t *tally) end(err error) {
 	t.done++
 }
 
-// deliver counts a delivery. It returns when the message was submitted, zero where it was not or was delivered before.
+// deliver counts a delivery. It returns when the message was submitted, zero where it is not timed or was delivered before.
 func (t *tally) deliver(id string) (submitted time.Time) {
 	text, ours := strings.CutPrefix(id, t.prefix)
 	number, err := strconv.Atoi(text)
@@ -119,7 +119,7 @@ func (t *tally) deliver(id string) (submitted time.Time) {
 	}
 	t.delivered++
 	t.missing--
-	return t.ended[number]
+	return t.submitted[number]
 }
 
 // counts are those of a moment.

@@ -142,8 +142,11 @@ func brokerHosts(urls []string) (hosts []string) {
 // reportRows are a report for people.
 func reportRows(r bench.Report) [][]string {
 	rows := [][]string{
-		{"messages", fmt.Sprintf("%d in %.1f s, %d failed", r.Messages, r.Seconds, r.Failed)},
-		{"throughput", fmt.Sprintf("%.0f messages a second", r.Rate)},
+		{"messages", fmt.Sprintf("%d in %.1f s, %d failed, %d never began", r.Messages, r.Seconds, r.Failed, r.Unbegun)},
+		{"throughput", fmt.Sprintf("%.0f messages a second%s", r.Rate, counting(r.Settings))},
+	}
+	if r.Failed+r.Unbegun > 0 {
+		rows = append(rows, []string{"", "what failed or never began has no time, so the times below are those of the lucky ones"})
 	}
 	for _, l := range []struct {
 		name string
@@ -175,6 +178,14 @@ func reportRows(r bench.Report) [][]string {
 		[]string{"sent", fmt.Sprintf("%d committed (%d in silence), %d rolled back", b.Committed, b.Silent, b.RolledBack)},
 		[]string{"delivered", fmt.Sprintf("%d, and %d copies; lost %d, rolled back all the same %d, of others %d", b.Delivered,
 			b.Copies, b.Lost, b.Ghosts, b.Alien)})
+}
+
+// counting says what is counted as done besides what the broker has acknowledged.
+func counting(load bench.Settings) string {
+	if load.Silent+load.Rollback == 0 {
+		return ""
+	}
+	return ", of which silent ones count when they have committed, and others when they have rolled back"
 }
 
 // compare measures everything in turn and prints the table.

@@ -36,11 +36,15 @@ func TestABenchOfARealCoordinator(t *testing.T) {
 			if report.Messages == 0 || report.Failed > 0 || !b.Even() || b.Copies > 0 || b.Delivered != b.Committed {
 				t.Errorf("got %s", result.out)
 			}
-			if name == "offered" && (b.Silent < 10 || b.RolledBack < 20 || report.Messages < 150 || report.Messages > 250) {
-				t.Errorf("shares or rate are wrong: %s", result.out)
-			}
 			if report.SubmitToAck == nil || report.SubmitToAck.P50 <= 0 || report.HalfToAck.P50 < report.SubmitToAck.P50 {
-				t.Errorf("times are wrong: %s", result.out)
+				t.Fatalf("times are wrong: %s", result.out)
+			}
+			if (report.SubmitToDelivery != nil) != (name != "unary") {
+				t.Errorf("what is consumed afterwards has no time, and the others have: %s", result.out)
+			}
+			// Of the 200 that are due while it is measured seven tenths are submitted, however busy the machine is.
+			if timed := report.SubmitToAck.N; name == "offered" && (b.Silent < 10 || b.RolledBack < 20 || timed < 135 || timed > 145) {
+				t.Errorf("shares or rate are wrong: %s", result.out)
 			}
 			if bytes := report.RedisBytes; bytes < 1024 || bytes > 4096 {
 				t.Errorf("a pending message of 1 KiB is said to take %.0f bytes in Redis", bytes)

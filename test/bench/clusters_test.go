@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,7 +17,8 @@ import (
 
 var (
 	queues = flag.Int("queues", 6, "how many quorum queues BenchmarkClusters publishes to")
-	shards = flag.Int("shards", 0, "redis.shards of BenchmarkClusters on the Redis Cluster; 0: what coordinators take by themselves")
+	shards = flag.Int("shards", 0, "redis.shards of BenchmarkScale and BenchmarkDrain, and of BenchmarkClusters on the Cluster; "+
+		"0: what coordinators take by themselves")
 )
 
 // BenchmarkClusters measures coordinators on a Redis Cluster of three masters and a RabbitMQ cluster of three nodes, in turn
@@ -109,7 +109,7 @@ func (s *site) settings() []string {
 	if len(s.masters) == 1 {
 		return nil
 	}
-	return []string{"MSGHANDLER_REDIS_SHARDS=" + strconv.Itoa(*shards)}
+	return sharding()
 }
 
 // redisURL names all masters.

@@ -71,6 +71,11 @@ func (s *setup) die(n int) {
 	if waiting := s.unfinished(); waiting != int64(n) {
 		s.b.Fatalf("%d messages wait, not %d", waiting, n)
 	}
+	s.written()
+}
+
+// written waits until Redis has written its file anew, where it does, so that this costs no one who is measured.
+func (s *setup) written() {
 	servers.Eventually(s.b, 5*time.Minute, "Redis has written its file anew", func() bool {
 		return strings.Contains(s.redis.CLI("INFO", "persistence"), "aof_rewrite_in_progress:0")
 	})

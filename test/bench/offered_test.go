@@ -2,11 +2,8 @@ package bench
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +16,8 @@ import (
 //	go test ./test/bench -run '^$' -bench Offered -benchtime 1x -args -rate 4000 -seconds 10
 func BenchmarkOffered(b *testing.B) { loadBothModes(b, *rate) }
 
-// BenchmarkFull measures as much as is possible, in both modes; it is there to be profiled.
+// BenchmarkFull measures as much as is possible, in both modes; it is there to be profiled, for half of the time. make
+// profiles draws its profiles as well.
 //
 //	go test ./test/bench -run '^$' -bench Full -benchtime 1x -args -seconds 15 -profiles "$PWD"/profiles
 func BenchmarkFull(b *testing.B) { loadBothModes(b, 0) }
@@ -53,25 +51,35 @@ func (s *setup) profileOnce(profiling *sync.WaitGroup, mode bench.Mode, long tim
 	}
 }
 
-// profile saves what the coordinator's runtime and Redis tell of themselves meanwhile.
+// kinds are the profiles of Go's runtime that are saved: "profile" is that of the processor time.
+var kinds = []string{"profile", "allocs", "mutex", "block"}
+
+// profile saves what the coordinator's runtime and Redis tell of themselves in that time.
 func (s *setup) profile(name string, long time.Duration) {
-	s.save(name+"-commandstats-before.txt", []byte(s.redis.CLI("INFO", "commandstats")))
-	defer func() { s.save(name+"-commandstats-after.txt", []byte(s.redis.CLI("INFO", "commandstats"))) }()
-	for _, kind := range []string{fmt.Sprintf("profile?seconds=%d", max(1, int(long.Seconds()))), "allocs"} {
-		response, err := http.Get("http://" + s.pprof + "/debug/pprof/" + kind)
-		if err != nil {
-			s.b.Errorf("profile: %v", err)
-			return
-		}
-		data, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil {
-			s.b.Errorf("profile: %v", err)
-			return
-		}
-		kind, _, _ = strings.Cut(kind, "?")
-		s.save(name+"-"+kind+".pprof", data)
+	s.redis.CLI("CONFIG", "SET", "latency-monitor-threshold", "1") // milliseconds; by default nothing is monitored
+	s.redis.CLI("CONFIG", "RESETSTAT")
+	s.redis.CLI("LATENCY", "RESET")
+	var profiling sync.WaitGroup
+	for _, kind := range kinds {
+		profiling.Go(func() { s.profileOf(name, kind, long) })
 	}
+	profiling.Wait()
+	for file, command := range map[string][]string{
+		"commandstats": {"INFO", "commandstats"}, "latency-latest": {"--no-raw", "LATENCY", "LATEST"},
+		"latency-histogram": {"--no-raw", "LATENCY", "HISTOGRAM"},
+	} {
+		s.save(name+"-"+file+".txt", []byte(s.redis.CLI(command...)))
+	}
+}
+
+// profileOf saves one profile. All but that of the processor time are differences, so that what was before does not count.
+func (s *setup) profileOf(name, kind string, long time.Duration) {
+	profile, err := fetch(fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", s.pprof, kind, max(1, int(long.Seconds()))))
+	if err != nil {
+		s.b.Errorf("profile: %v", err)
+		return
+	}
+	s.save(name+"-"+kind+".pprof", []byte(profile))
 }
 
 func (s *setup) save(name string, data []byte) {

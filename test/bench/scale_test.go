@@ -3,6 +3,7 @@ package bench
 import (
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 var (
 	silent  = flag.Float64("silent", 0.1, "share of BenchmarkScale's new messages that commit and say nothing")
-	backlog = flag.Int("backlog", 60_000, "messages that BenchmarkScale has coordinators drain")
+	backlog = flag.Int("backlog", 60_000, "messages that BenchmarkScale and BenchmarkDrainBeside have coordinators drain")
 )
 
 // most is how many coordinators BenchmarkScale starts.
@@ -24,20 +25,24 @@ const most = 3
 
 // BenchmarkScale measures one, two and three coordinators on the same Redis and broker: with new messages, of which the
 // confirm loops must claim those that nobody submits, and with a backlog, all of which they must claim. It tells how often
-// they look and claim in vain. The rounds take turns, and so does who is first in a round.
+// they look and claim in vain. The rounds take turns, and so does who is first in a round. With -shards 16 claims go over
+// several shards, as on a Cluster.
 //
 //	go test ./test/bench -run '^$' -bench Scale -benchtime 1x -timeout 60m -args -rounds 5 -seconds 6
 func BenchmarkScale(b *testing.B) {
 	for b.Loop() {
 		s := newWorld(b, servers.PrivateRabbitMQ(b), buildCoordinator(b))
 		for range most {
-			s.startCoordinator(s.redis.URL(), s.rabbit.URL)
+			s.startCoordinator(s.redis.URL(), s.rabbit.URL, sharding()...)
 		}
 		for _, t := range s.tasks() {
 			reportScale(b, t, s.inTurn(t))
 		}
 	}
 }
+
+// sharding is what coordinators are told of shards.
+func sharding() []string { return []string{"MSGHANDLER_REDIS_SHARDS=" + strconv.Itoa(*shards)} }
 
 // task is what coordinators are measured with.
 type task struct {
@@ -47,11 +52,11 @@ type task struct {
 
 func (s *setup) tasks() (all []task) {
 	for _, mode := range modes {
-		title := fmt.Sprintf("new messages, %s, %.0f %% of them silent", mode, 100**silent)
+		title := fmt.Sprintf("new messages, %s, %.0f %% of them silent, which count when they have committed", mode, 100**silent)
 		all = append(all, task{string(mode), title, func() shared { return s.traffic(mode) }})
 	}
 	q := s.openQueue()
-	return append(all, task{"backlog", fmt.Sprintf("a backlog of %d", *backlog), func() shared { return s.drain(q) }})
+	return append(all, task{"backlog", fmt.Sprintf("a backlog of %d", *backlog), func() shared { return s.drain(q, *backlog) }})
 }
 
 // shared is what was found of coordinators that share the work.
@@ -124,31 +129,41 @@ func (s *setup) traffic(mode bench.Mode) shared {
 	return shared{Report: report, claims: s.claims().since(before), silent: report.Balance.Silent, left: left}
 }
 
-// drain has the coordinators deliver what a producer has stored that stays silent. Its messages are due all at once, when
-// the last of them is stored, as if it could be reached from then on.
-func (s *setup) drain(q *amqp.Channel) shared {
-	due := time.Now().Add(5*time.Second + time.Duration(*backlog)*time.Second/slowest)
-	s.store("silent", s.callbacks, *backlog, func() time.Duration { return time.Until(due) })
+// drain has the coordinators deliver n messages that nobody submits.
+func (s *setup) drain(q *amqp.Channel, n int) shared {
+	s.pileUp(n)
+	return s.drained(q, n, s.unfinished)
+}
+
+// pileUp has a producer store messages and stay silent. They are due all at once, a while after the last of them is stored,
+// as if it could be reached from then on.
+func (s *setup) pileUp(n int) (due time.Time) {
+	due = time.Now().Add(5*time.Second + time.Duration(n)*time.Second/slowest)
+	s.store("silent", s.callbacks, n, func() time.Duration { return time.Until(due) })
 	if !time.Now().Before(due) {
-		s.b.Fatalf("%d messages could not be stored at %d a second", *backlog, slowest)
+		s.b.Fatalf("%d messages could not be stored at %d a second", n, slowest)
 	}
-	n := int64(*backlog)
+	s.written()
+	return due
+}
+
+// drained waits until what was piled up is delivered. It is timed from the first one on.
+func (s *setup) drained(q *amqp.Channel, n int, left func() int64) shared {
 	before, processes := s.claims(), s.processes()
-	servers.Eventually(s.b, time.Minute+time.Until(due), "the first is delivered", func() bool { return s.unfinished() < n })
-	begun, sample := time.Now(), processes.Sample()
-	left := s.unfinished()
-	servers.Eventually(s.b, 10*time.Minute, "all are delivered", func() bool { return s.unfinished() == 0 })
+	servers.Eventually(s.b, 10*time.Minute, "the first is delivered", func() bool { return left() < int64(n) })
+	begun, sample, most := time.Now(), processes.Sample(), left()
+	servers.Eventually(s.b, 20*time.Minute, "all are delivered", func() bool { return left() <= 0 })
 	took := time.Since(begun)
-	report := bench.Report{Messages: left, Rate: float64(left) / took.Seconds(), CPU: map[string]float64{}}
+	report := bench.Report{Messages: most, Seconds: took.Seconds(), Rate: float64(most) / took.Seconds(), CPU: map[string]float64{}}
 	for name, after := range processes.Sample() {
-		report.CPU[name] = float64((after.CPU - sample[name].CPU).Microseconds()) / float64(left)
+		report.CPU[name] = float64((after.CPU - sample[name].CPU).Microseconds()) / float64(most)
 	}
 	delivered, err := q.QueuePurge(queueName, false)
 	s.must(err)
-	if report.Balance.Copies = int64(delivered) - n; report.Balance.Copies < 0 {
+	if report.Balance.Copies = int64(delivered - n); report.Balance.Copies < 0 {
 		s.b.Errorf("%d of %d messages were delivered", delivered, n)
 	}
-	return shared{Report: report, claims: s.claims().since(before), silent: n}
+	return shared{Report: report, claims: s.claims().since(before), silent: int64(n)}
 }
 
 // slowest is at how many messages a second a backlog is stored at least.
@@ -170,9 +185,8 @@ func (s *setup) openQueue() *amqp.Channel {
 func reportScale(b *testing.B, t task, found map[int][]shared) {
 	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns; claims of all rounds together\n\n", t.title, *bodySize,
 		*rounds)
-	fmt.Printf("| coordinators | messages/s | to one: median (all) | CPU µs/message: %s | looks | claim calls, of them in vain | "+
-		"claimed in a call | claims for each silent message | leases lost | further copies | unfinished at the end |\n|%s\n",
-		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 11))
+	fmt.Printf("| coordinators | messages/s | to one: median (all) | CPU µs/message: %s | %s |\n|%s\n",
+		strings.Join(compare.Processes, ", "), claimColumns, strings.Repeat("---|", 11))
 	for n := 1; n <= most; n++ {
 		all := reports(found[n])
 		ratios := pairs(all, reports(found[1]), rateOf)
@@ -187,6 +201,10 @@ func reports(found []shared) (all []bench.Report) {
 	}
 	return all
 }
+
+// claimColumns are what claimsOf tells.
+const claimColumns = "looks | claim calls, of them in vain | claimed in a call | claims for each silent message | leases lost | " +
+	"further copies | unfinished at the end"
 
 // claimsOf tells of the claims of all rounds.
 func claimsOf(found []shared) string {

@@ -90,11 +90,16 @@ func (s *setup) must(err error) {
 func (s *setup) measure(load bench.Config) bench.Report {
 	s.b.Helper()
 	report, err := bench.Run(context.Background(), load)
-	s.must(err)
-	if report.Failed > 0 || !report.Balance.Even() {
-		s.b.Errorf("%s: %d failed, balance %+v", report.Settings.Mode, report.Failed, report.Balance)
-	}
+	s.judge(report, err)
 	return report
+}
+
+func (s *setup) judge(report bench.Report, err error) {
+	s.b.Helper()
+	s.must(err)
+	if report.Failed+report.Unbegun > 0 || !report.Balance.Even() {
+		s.b.Errorf("%s: %d failed, %d never began, balance %+v", report.Settings.Mode, report.Failed, report.Unbegun, report.Balance)
+	}
 }
 
 // processes are those whose costs are told.

@@ -14,7 +14,7 @@ import (
 
 var (
 	waiting = flag.Int("waiting", 20_000, "messages that wait for each producer that is not well")
-	offered = flag.Int("offered", 300, "messages a second of three healthy producers together; 0: as many as they can")
+	offered = flag.Int("offered", 300, "messages a second that are new: of three healthy producers together, or beside a drain; 0: as many as they can")
 	phase   = flag.Duration("phase", 10*time.Second, "how long each phase is measured")
 )
 

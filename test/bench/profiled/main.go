@@ -8,12 +8,22 @@ import (
 	"net/http"
 	_ "net/http/pprof" // serves the profiles
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli"
 )
 
+// One in so many waits for a mutex is sampled, and one wait for something else for each so much waiting: often enough to see
+// what counts in seconds of full load, and rare enough not to be seen itself.
+const (
+	mutexes = 20
+	blocked = 100 * time.Microsecond
+)
+
 func main() {
+	runtime.SetMutexProfileFraction(mutexes)
+	runtime.SetBlockProfileRate(int(blocked))
 	if addr := os.Getenv("PPROF_ADDR"); addr != "" {
 		go func() {
 			server := &http.Server{Addr: addr, ReadHeaderTimeout: time.Second}

@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/bench"
+	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var drains = flag.String("drains", "10000,100000,1000000", "how many messages BenchmarkDrain has drained, one size after the other")
+
+// large is a backlog that is drained once, in the first round: storing it takes minutes.
+const large = 500_000
+
+// BenchmarkDrain has one coordinator drain messages that are pending and due, all of them: it claims, asks, publishes and
+// stores the outcome until nothing is left. Each backlog has a Redis of its own that is new.
+//
+//	go test ./test/bench -run '^$' -bench 'Drain$' -benchtime 1x -timeout 60m -args -rounds 5
+func BenchmarkDrain(b *testing.B) {
+	for b.Loop() {
+		anew, sizes, found := worlds(b), drainSizes(b), map[int][]drained{}
+		for round := range *rounds {
+			for _, n := range sizes {
+				if n >= large && round > 0 {
+					continue
+				}
+				anew(strconv.Itoa(n), func(s *setup) {
+					f := drained{shared: s.drain(s.openQueue(), n), claim: s.all[0].scrape().times("msghandler_script_seconds", "claim")}
+					found[n] = append(found[n], f)
+					b.Logf("round %d: %d, %.0f/s in %.1f s, CPU %v", round+1, n, f.Rate, f.Seconds, f.CPU)
+				})
+			}
+		}
+		reportDrains(b, sizes, found)
+	}
+}
+
+// drained is what was found of a backlog, and what a call of the script that claims took.
+type drained struct {
+	shared
+	claim figure
+}
+
+// worlds makes worlds that are new, each with one coordinator, beside the same broker.
+func worlds(b *testing.B) (anew func(name string, measure func(*setup))) {
+	rabbit, binary := servers.PrivateRabbitMQ(b), buildCoordinator(b)
+	return func(name string, measure func(*setup)) {
+		b.Run(name, func(b *testing.B) {
+			s := newWorld(b, rabbit, binary)
+			s.startCoordinator(s.redis.URL(), rabbit.URL, sharding()...)
+			measure(s)
+		})
+	}
+}
+
+func drainSizes(b *testing.B) (sizes []int) {
+	for text := range strings.SplitSeq(*drains, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// reportDrains tells how larger backlogs compare with the first.
+func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
+	fmt.Printf("\nbacklogs drained by one coordinator, %d bytes each, medians of the rounds; claims of all rounds together\n\n", *bodySize)
+	fmt.Printf("| waiting | rounds | messages/s | to %d | CPU µs/message: %s | all of them to %d | a claim call p50, p99 | %s |\n|%s\n",
+		sizes[0], strings.Join(compare.Processes, ", "), sizes[0], claimColumns, strings.Repeat("---|", 14))
+	rate := func(f drained) float64 { return f.Rate }
+	spent := func(f drained) float64 { return spentOn(f.Report) }
+	for _, n := range sizes {
+		to := func(is func(drained) float64) float64 {
+			return compare.Median(found[n], is) / compare.Median(found[sizes[0]], is)
+		}
+		var all []shared
+		for _, f := range found[n] {
+			all = append(all, f.shared)
+		}
+		fmt.Printf("| %d | %d | %.0f | %.2f | %s | %.2f | %s, %s | %s |\n", n, len(all), compare.Median(found[n], rate), to(rate),
+			costs(reports(all)), to(spent), milliseconds(compare.Median(found[n], func(f drained) float64 { return f.claim.p50 })),
+			milliseconds(compare.Median(found[n], func(f drained) float64 { return f.claim.p99 })), claimsOf(all))
+		b.ReportMetric(to(rate), fmt.Sprintf("%d-ratio", n))
+	}
+}
+
+// BenchmarkDrainBeside has one coordinator drain a backlog while new messages come at a rate, one a call, next to each
+// without the other. Each has a Redis of its own that is new, and they take turns. New messages are offered alone for as
+// long as they were beside the drain.
+//
+//	go test ./test/bench -run '^$' -bench DrainBeside -benchtime 1x -timeout 60m -args -rounds 3 -backlog 100000 -offered 300
+func BenchmarkDrainBeside(b *testing.B) {
+	for b.Loop() {
+		anew := worlds(b)
+		var alone, drains, beside, calm []bench.Report
+		for round := range *rounds {
+			var drain, both, fresh, quiet bench.Report
+			anew("drain", func(s *setup) { drain = s.drain(s.openQueue(), *backlog).Report })
+			anew("both", func(s *setup) { both, fresh = s.drainBeside() })
+			long := time.Duration(both.Seconds * float64(time.Second))
+			anew("new", func(s *setup) { quiet = s.measure(s.fresh(settled, long)) })
+			if b.Failed() {
+				return
+			}
+			alone, drains, beside, calm = append(alone, drain), append(drains, both), append(beside, fresh), append(calm, quiet)
+			b.Logf("round %d: %.0f/s drained alone, %.0f/s beside new ones, whose p99 is %.1f ms, and %.1f ms without", round+1,
+				drain.Rate, both.Rate, submitP99(fresh), submitP99(quiet))
+		}
+		reportDrainBeside(b, alone, drains, beside, calm)
+	}
+}
+
+// fresh are new messages at a rate.
+func (s *setup) fresh(warmup, long time.Duration) bench.Config {
+	load := s.load()
+	load.Mode, load.Rate, load.ConsumeAfter, load.RedisURL = bench.Unary, *offered, true, ""
+	load.Warmup, load.Duration = warmup, long
+	return load
+}
+
+// drainBeside drains a backlog while new messages come, which are measured from when it is due until it is drained. What
+// is left of it shows in its queue, because the coordinator counts the new ones as well.
+func (s *setup) drainBeside() (drain, fresh bench.Report) {
+	q := s.openQueue()
+	due := s.pileUp(*backlog)
+	ctx, end := context.WithCancel(context.Background())
+	var err error
+	var offering sync.WaitGroup
+	defer offering.Wait()
+	defer end()
+	offering.Go(func() { fresh, err = bench.Run(ctx, s.fresh(time.Until(due), time.Hour)) })
+	drain = s.drained(q, *backlog, func() int64 { return s.missing(q, *backlog) }).Report
+	end()
+	offering.Wait()
+	s.judge(fresh, err)
+	return drain, fresh
+}
+
+// missing is how many of n messages the queue has not got.
+func (s *setup) missing(q *amqp.Channel, n int) int64 {
+	queue, err := q.QueueDeclarePassive(queueName, true, false, false, false, nil)
+	s.must(err)
+	return int64(n - queue.Messages)
+}
+
+// reportDrainBeside tells how a drain and new messages fare beside each other.
+func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report) {
+	fmt.Printf("\n%d due at once, and %d new messages/s, one a call; %d bytes each, medians of %d rounds that took turns\n\n", *backlog,
+		*offered, *bodySize, *rounds)
+	fmt.Print("| | drained/s | new messages/s | Submit to ack p50, p99 | half message to ack p50, p99 |\n|---|---|---|---|---|\n")
+	of := func(reports []bench.Report, is func(bench.Report) float64) string {
+		return milliseconds(compare.Median(reports, is))
+	}
+	for _, row := range []struct {
+		name         string
+		drain, fresh []bench.Report
+	}{{"the drain alone", alone, nil}, {"the new ones alone", nil, calm}, {"both", drains, beside}} {
+		drained, rate, submit, half := "", "", "", ""
+		if row.drain != nil {
+			drained = fmt.Sprintf("%.0f", compare.Median(row.drain, rateOf))
+		}
+		if row.fresh != nil {
+			rate = fmt.Sprintf("%.0f", compare.Median(row.fresh, rateOf))
+			submit = of(row.fresh, submitP50) + ", " + of(row.fresh, submitP99)
+			half = of(row.fresh, halfP50) + ", " + of(row.fresh, halfP99)
+		}
+		fmt.Printf("| %s | %s | %s | %s | %s |\n", row.name, drained, rate, submit, half)
+	}
+	fmt.Printf("| both to alone: median (all) | %s | %s | p99 %s | p99 %s |\n", told(pairs(drains, alone, rateOf)),
+		told(pairs(beside, calm, rateOf)), told(pairs(beside, calm, submitP99)), told(pairs(beside, calm, halfP99)))
+	b.ReportMetric(median(pairs(drains, alone, rateOf)), "drain-ratio")
+	b.ReportMetric(median(pairs(beside, calm, submitP99)), "p99-ratio")
+}
+
+func submitP50(r bench.Report) float64 { return r.SubmitToAck.P50 }
+func halfP50(r bench.Report) float64   { return r.HalfToAck.P50 }
