@@ -173,7 +173,8 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 	// On a busy machine such a load alone can keep Redis silent for longer than anybody waits. Whom a claim fell to is
 	// then nobody's knowledge until the leases end, and a copy may follow. Nothing else explains one.
 	if further := w.ledger.Further(); further > 0 && lost == 0 {
-		t.Errorf("%d further copies, and Redis answered every call", further)
+		t.Errorf("%d further copies, and Redis answered every call; %d publishings were unsure, and %d words came after their lease",
+			further, w.published("unsure"), w.counted(`msghandler_moves_total{fate="lease_lost"}`))
 	}
 	if peak := b.pending.peak.Load(); peak == 0 || peak > int64(n*calls) {
 		t.Errorf("%d Confirm calls were under way at once; %d may be", peak, n*calls)
