@@ -10,7 +10,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// exists says whether a queue is there, on a channel of its own, as a missing one closes it.
+// exists says whether a queue is there, on a channel of its own, as a missing one closes it. One that only its own
+// connection may use is there: that may have ended a moment ago.
 func (f *fixture) exists(queue string) bool {
 	f.Helper()
 	ch := f.channel()
@@ -19,6 +20,9 @@ func (f *fixture) exists(queue string) bool {
 	var e *amqp.Error
 	if errors.As(err, &e) && e.Code == amqp.NotFound {
 		return false
+	}
+	if errors.As(err, &e) && e.Code == amqp.ResourceLocked {
+		return true
 	}
 	f.must(err)
 	return true
