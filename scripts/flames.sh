@@ -8,19 +8,18 @@ pprof=
 trap '[ -z "$pprof" ] || kill "$pprof"' EXIT
 
 draw() { # a profile, a picture
-  local address log
+  local port log
   log=$(mktemp)
+  port=$(shuf -n 1 -i 20000-30000) # pprof chooses none by itself that it would tell
   # pprof is built once; `go tool` would leave it behind when it is stopped.
-  "$(go tool -n pprof)" -no_browser -http=127.0.0.1:0 "$1" >"$log" 2>&1 &
+  "$(go tool -n pprof)" -no_browser -http="127.0.0.1:$port" "$1" >"$log" 2>&1 &
   pprof=$!
-  for _ in $(seq 100); do
-    address=$(sed -n 's,.*\(http://[0-9.:]*\).*,\1,p' "$log")
-    [ -z "$address" ] || break
+  until (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
+    kill -0 "$pprof" 2>/dev/null || { cat "$log" >&2; exit 1; }
     sleep 0.1
   done
-  [ -n "$address" ] || { cat "$log" >&2; exit 1; }
   chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1600,900 --virtual-time-budget=5000 \
-    --screenshot="$2" "$address/ui/flamegraph" 2>/dev/null
+    --screenshot="$2" "http://127.0.0.1:$port/ui/flamegraph" 2>/dev/null
   kill "$pprof"; wait "$pprof" 2>/dev/null || true
   pprof=; rm -f "$log"
 }
