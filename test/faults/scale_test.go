@@ -171,10 +171,13 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 	t.Logf("at most %d Confirm calls at once, %d claimed at once, %.0f bytes a message in Redis; Redis left %d calls unanswered",
 		b.pending.peak.Load(), b.leases, b.bytes, lost)
 	// On a busy machine such a load alone can keep Redis silent for longer than anybody waits. Whom a claim fell to is
-	// then nobody's knowledge until the leases end, and a copy may follow. Nothing else explains one.
-	if further := w.ledger.Further(); further > 0 && lost == 0 {
-		t.Errorf("%d further copies, and Redis answered every call; %d publishings were unsure, and %d words came after their lease",
-			further, w.published("unsure"), w.counted(`msghandler_moves_total{fate="lease_lost"}`))
+	// then nobody's knowledge until the leases end, and a copy may follow. And the broker may take longer than it is
+	// waited for, which makes one copy of each message that it leaves unanswered. Nothing else explains one.
+	unsure := w.published("unsure")
+	t.Logf("%d further copies; the broker left %d publishings unanswered", w.ledger.Further(), unsure)
+	if further := w.ledger.Further(); further > unsure && lost == 0 {
+		t.Errorf("%d further copies, and Redis answered every call; %d words came after their lease",
+			further, w.counted(`msghandler_moves_total{fate="lease_lost"}`))
 	}
 	if peak := b.pending.peak.Load(); peak == 0 || peak > int64(n*calls) {
 		t.Errorf("%d Confirm calls were under way at once; %d may be", peak, n*calls)
