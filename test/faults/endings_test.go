@@ -51,10 +51,7 @@ var markedPoints = []point{
 // refusedRows kill where nothing is to be delivered.
 var refusedRows = func() (rows []row) {
 	for _, p := range refusedPoints {
-		rows = append(rows, row{
-			name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true},
-			fault: killAt(enoughKills, p), judge: judgeKills,
-		})
+		rows = append(rows, pointRow(p))
 	}
 	return rows
 }()
@@ -62,11 +59,9 @@ var refusedRows = func() (rows []row) {
 // markedRows kill where a marker is the last that is left of a message.
 var markedRows = func() (rows []row) {
 	for _, p := range markedPoints {
-		rows = append(rows, row{
-			name: "F03_" + p.name, copies: true, litters: true, lasting: true,
-			world: options{wired: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
-			fault: killAt(enoughKills, p), judge: judgeDeletions,
-		})
+		r := pointRow(p)
+		r.world.settings, r.judge = []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}, judgeDeletions
+		rows = append(rows, r)
 	}
 	return rows
 }()

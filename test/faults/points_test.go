@@ -75,13 +75,18 @@ var pointRows = func() []row {
 		},
 	}
 	for _, p := range points {
-		rows = append(rows, row{
-			name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killAt(enoughKills, p),
-			judge: judgeKills,
-		})
+		rows = append(rows, pointRow(p))
 	}
 	return slices.Concat(rows, refusedRows, markedRows)
 }()
+
+// pointRow kills whoever comes to a point.
+func pointRow(p point) row {
+	return row{
+		name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true},
+		fault: killAt(enoughKills, p), judge: judgeKills,
+	}
+}
 
 // fewest is how many kills a row of points must have made.
 const fewest = 3
