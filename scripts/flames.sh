@@ -5,7 +5,7 @@ set -euo pipefail
 profiles=$1 pictures=$2
 mkdir -p "$pictures"
 pprof=
-trap '[ -z "$pprof" ] || kill "$pprof"' EXIT
+trap '[ -z "$pprof" ] || kill "$pprof" 2>/dev/null || true' EXIT # it may have ended by itself
 
 draw() { # a profile, a picture
   local port log
