@@ -115,6 +115,8 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 		switch {
 		case !e.Sent:
 			say(Alien, "delivered, and nobody sent it")
+		case c.Headers != e.Content.Headers:
+			say(Alien, "delivered with other headers than were sent first")
 		case c.Content != e.Content:
 			say(Alien, "delivered with other content than was sent first")
 		}

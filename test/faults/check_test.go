@@ -10,18 +10,24 @@ import (
 // Each made-up ledger has one thing wrong, and the checker says exactly that.
 func TestTheCheckerFindsEachVerdict(t *testing.T) {
 	t.Parallel()
-	content := NewContent("orders", "paid", []byte("body"))
+	content := NewContent("orders", "paid", nil, []byte("body"))
 	got := func(attempt int, redelivered bool) func(*Ledger) {
 		return func(l *Ledger) { l.Got("p/1", Copy{content, attempt, redelivered}) }
 	}
 	as := func(key, body string) func(*Ledger) {
-		return func(l *Ledger) { l.Got("p/1", Copy{NewContent("orders", key, []byte(body)), 1, false}) }
+		return func(l *Ledger) { l.Got("p/1", Copy{NewContent("orders", key, nil, []byte(body)), 1, false}) }
+	}
+	headed := func(headers map[string]string) func(*Ledger) {
+		return func(l *Ledger) { l.Got("p/1", Copy{NewContent("orders", "paid", headers, []byte("body")), 1, false}) }
+	}
+	withHeader := func(l *Ledger) {
+		l.Sending("p/1", NewContent("orders", "paid", map[string]string{"a": "1", "b": "2"}, []byte("body")))
 	}
 	sent := func(l *Ledger) { l.Sending("p/1", content) }
 	accepted := func(l *Ledger) { l.Accepted("p/1") }
 	committed := func(l *Ledger) { l.Decide("p/1", Committed) }
 	rolledBack := func(l *Ledger) { l.Decide("p/1", RolledBack) }
-	again := func(l *Ledger) { l.Sending("p/1", NewContent("orders", "paid", []byte("second"))) }
+	again := func(l *Ledger) { l.Sending("p/1", NewContent("orders", "paid", nil, []byte("second"))) }
 	unknown := func(l *Ledger) { l.Got("p/2", Copy{content, 1, false}) }
 	both := func(l *Ledger) { l.Said("p/1", Committed); l.Said("p/1", RolledBack) }
 	type steps []func(*Ledger)
@@ -34,21 +40,32 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		end  End
 		done steps
 	}{
-		"clean":             {"", End{Counted: 1}, delivered},
-		"never committed":   {"", End{}, steps{sent, accepted}},
-		"never accepted":    {"", End{}, steps{sent, committed}},
-		"set aside":         {"", End{SetAside: one, AsideExplained: true}, clean},
-		"flagged copy":      {"", broken, append(delivered[:4:4], got(2, false))},
-		"redelivered copy":  {"", broken, append(delivered[:4:4], got(1, true))},
-		"attempts 2, 1":     {"", broken, append(clean[:3:3], got(2, false), got(1, false))},
-		"attempts 2, 1, 1":  {Dup, broken, append(clean[:3:3], got(2, false), got(1, false), got(1, false))},
-		"attempts 1, 2, 1":  {Dup, broken, append(delivered[:4:4], got(2, true), got(1, false))},
-		"lost":              {Lost, End{}, clean},
-		"rolled back":       {Ghost, End{Counted: 1}, steps{sent, rolledBack, got(1, false)}},
-		"undecided":         {Ghost, End{Counted: 1}, steps{sent, got(1, false)}},
-		"nobody sent it":    {Alien, End{Counted: 1}, steps{unknown}},
-		"other body":        {Alien, End{Counted: 1}, append(clean[:3:3], as("paid", "other"))},
-		"other key":         {Alien, End{Counted: 1}, append(clean[:3:3], as("other", "body"))},
+		"clean":            {"", End{Counted: 1}, delivered},
+		"never committed":  {"", End{}, steps{sent, accepted}},
+		"never accepted":   {"", End{}, steps{sent, committed}},
+		"set aside":        {"", End{SetAside: one, AsideExplained: true}, clean},
+		"flagged copy":     {"", broken, append(delivered[:4:4], got(2, false))},
+		"redelivered copy": {"", broken, append(delivered[:4:4], got(1, true))},
+		"attempts 2, 1":    {"", broken, append(clean[:3:3], got(2, false), got(1, false))},
+		"attempts 2, 1, 1": {Dup, broken, append(clean[:3:3], got(2, false), got(1, false), got(1, false))},
+		"attempts 1, 2, 1": {Dup, broken, append(delivered[:4:4], got(2, true), got(1, false))},
+		"lost":             {Lost, End{}, clean},
+		"rolled back":      {Ghost, End{Counted: 1}, steps{sent, rolledBack, got(1, false)}},
+		"undecided":        {Ghost, End{Counted: 1}, steps{sent, got(1, false)}},
+		"nobody sent it":   {Alien, End{Counted: 1}, steps{unknown}},
+		"other body":       {Alien, End{Counted: 1}, append(clean[:3:3], as("paid", "other"))},
+		"other key":        {Alien, End{Counted: 1}, append(clean[:3:3], as("other", "body"))},
+		"same headers": {
+			"", End{Counted: 1}, steps{withHeader, accepted, committed, headed(map[string]string{"b": "2", "a": "1"})},
+		},
+		"lost header": {
+			Alien, End{Counted: 1}, steps{withHeader, accepted, committed, headed(map[string]string{"a": "1"})},
+		},
+		"changed header": {
+			Alien, End{Counted: 1}, steps{withHeader, accepted, committed, headed(map[string]string{"a": "1", "b": ""})},
+		},
+		"all headers lost":  {Alien, End{Counted: 1}, steps{withHeader, accepted, committed, got(1, false)}},
+		"invented header":   {Alien, End{Counted: 1}, append(clean[:3:3], headed(map[string]string{"a": "1"}))},
 		"overwritten":       {Alien, End{Counted: 1}, append(clean[:3:3], again, as("paid", "second"))},
 		"without a fault":   {Dup, End{Counted: 2}, append(delivered[:4:4], got(2, false))},
 		"not flagged":       {Dup, broken, append(delivered[:4:4], got(1, false))},
@@ -93,7 +110,7 @@ func TestTheFirstEndOfATransactionStays(t *testing.T) {
 
 func TestWhatHasEndedIsFolded(t *testing.T) {
 	t.Parallel()
-	l, content := NewLedger(), NewContent("orders", "paid", []byte("body"))
+	l, content := NewLedger(), NewContent("orders", "paid", nil, []byte("body"))
 	for _, key := range []string{"p/ended", "p/waiting"} {
 		l.Sending(key, content)
 		l.Accepted(key)

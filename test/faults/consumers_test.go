@@ -245,7 +245,7 @@ func (d doomed) handler(in *database) (consumer.Handler, error) {
 // noting notes every copy, also those that are dropped.
 func (d doomed) noting(once consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
-		content := NewContent(got.Exchange, got.RoutingKey, got.Body)
+		content := NewContent(got.Exchange, got.RoutingKey, got.Headers, got.Body)
 		n, err := json.Marshal(note{got.Key(), Copy{content, got.Attempt, got.Redelivered}})
 		if err != nil {
 			return err

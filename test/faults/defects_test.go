@@ -69,6 +69,10 @@ var defects = []defect{
 		edits: []edit{{publisher + "message.go", "headers[attemptHeader] = int64(m.Attempt)\n", ""}},
 	},
 	{
+		name: "headers_lost", row: "F00", want: Alien, drain: patience,
+		edits: []edit{{publisher + "message.go", "\tfor key, value := range m.Headers {\n\t\theaders[key] = value\n\t}\n", ""}},
+	},
+	{
 		name: "send_overwrites", short: true, row: "F20_other", want: Alien,
 		edits: []edit{{lua + "create.lua", "ARGV[at + 3], 'NX')", "ARGV[at + 3])"}},
 	},

@@ -46,10 +46,11 @@ func (d *direct) send(ctx context.Context, id string) codes.Code {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	key, body := d.key(id), []byte("body of "+id)
-	d.w.ledger.Sending(key, NewContent(exchange, d.producer, body))
+	headers := headersOf(id)
+	d.w.ledger.Sending(key, NewContent(exchange, d.producer, headers, body))
 	_, err := d.api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
 		Producer: d.producer, CallbackTarget: d.w.wiring.callbackOf(d.producer),
-		Message: &pb.Message{Id: id, Exchange: exchange, RoutingKey: d.producer, Body: body},
+		Message: &pb.Message{Id: id, Exchange: exchange, RoutingKey: d.producer, Headers: headers, Body: body},
 	})
 	d.w.ledger.Noted(key, "producer", "SendHalfMessage at "+d.at+" returns "+status.Code(err).String())
 	if err == nil {

@@ -242,13 +242,12 @@ type repeater interface {
 // business was run again, and found its own data.
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	t.Helper()
-	key := s.key(id)
-	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: bodyOf(id, e.Content.Size)}
-	err := s.send(t.Context(), m, deed{id: id, key: key})
+	d := deed{id: id, key: s.key(id), headers: headersOf(id), body: bodyOf(id, e.Content.Size)}
+	err := s.send(t.Context(), s.message(d), d)
 	if err != nil && !errors.Is(err, producer.ErrAlreadyCommitted) {
-		t.Errorf("%s sent again: %v", key, err)
+		t.Errorf("%s sent again: %v", d.key, err)
 	}
-	s.ledger.Noted(key, "producer", "has sent it again")
+	s.ledger.Noted(d.key, "producer", "has sent it again")
 	return e.Told && err == nil
 }
 

@@ -102,7 +102,7 @@ func consumeOne(w *world, queue string, declare *consumer.Declare) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = c.Run(ctx, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
-			content := NewContent(m.Exchange, m.RoutingKey, m.Body)
+			content := NewContent(m.Exchange, m.RoutingKey, m.Headers, m.Body)
 			w.got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
 			if isLast(m.Key()) {
 				return nil

@@ -129,7 +129,7 @@ func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 		key := p.key(l.id)
 		switch l.what {
 		case lineSending:
-			p.ledger.Sending(key, NewContent(exchange, p.Name, mortalBody(l.id)))
+			p.ledger.Sending(key, NewContent(exchange, p.Name, headersOf(l.id), mortalBody(l.id)))
 		case lineAccepted:
 			p.ledger.Accepted(key)
 		case lineEnded:

@@ -184,8 +184,8 @@ type lateSDK struct {
 func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 	d := l.draw(id, random)
 	commits := d.way%3 > 0
-	l.ledger.Sending(d.key, NewContent(exchange, l.name, d.body))
-	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: l.name, Body: d.body}
+	l.sending(d)
+	m := l.message(d)
 	err := l.sdk.Send(ctx, m, func(ctx context.Context) error {
 		l.ledger.Accepted(d.key)
 		l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ABANDONED))
@@ -219,8 +219,8 @@ func soonBusy(c *sqlmarker.Config) { c.LockTimeout = 50 * time.Millisecond }
 
 func (l *lateShop) act(ctx context.Context, id string, random *rand.Rand) {
 	d := l.draw(id, random)
-	l.ledger.Sending(d.key, NewContent(exchange, l.name, d.body))
-	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: l.name, Body: d.body}
+	l.sending(d)
+	m := l.message(d)
 	if d.way%2 == 0 {
 		l.isBarred(ctx, m, d)
 	} else {

@@ -27,11 +27,17 @@ type Content struct {
 	Exchange, RoutingKey string
 	Size                 int
 	Digest               [sha256.Size]byte
+	// Headers is the digest of the headers, zero where there are none.
+	Headers [sha256.Size]byte
 }
 
-// NewContent is the content of a message with a body.
-func NewContent(exchange, key string, body []byte) Content {
-	return Content{Exchange: exchange, RoutingKey: key, Size: len(body), Digest: sha256.Sum256(body)}
+// NewContent is the content of a message with headers and a body.
+func NewContent(exchange, key string, headers map[string]string, body []byte) Content {
+	c := Content{Exchange: exchange, RoutingKey: key, Size: len(body), Digest: sha256.Sum256(body)}
+	if len(headers) > 0 {
+		c.Headers = sha256.Sum256(fmt.Appendf(nil, "%q", headers)) // a map is printed in the order of its keys
+	}
+	return c
 }
 
 // Copy is one delivery that a consumer got.
@@ -95,7 +101,7 @@ func (l *Ledger) change(key, who, words string, how func(*Entry)) {
 
 // Sending is noted before a SendHalfMessage. The first content under an id counts.
 func (l *Ledger) Sending(key string, content Content) {
-	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x", content.Digest[:4]), func(e *Entry) {
+	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x, of headers %x", content.Digest[:4], content.Headers[:4]), func(e *Entry) {
 		if !e.Sent {
 			e.Sent, e.Content = true, content
 		}
@@ -157,7 +163,8 @@ func (l *Ledger) Noted(key, who, words string) { l.change(key, who, words, func(
 
 // Got is noted for every copy that a consumer gets.
 func (l *Ledger) Got(key string, c Copy) {
-	words := fmt.Sprintf("gets attempt %d, redelivered %t, digest %x", c.Attempt, c.Redelivered, c.Digest[:4])
+	words := fmt.Sprintf("gets attempt %d, redelivered %t, digest %x, of headers %x", c.Attempt, c.Redelivered,
+		c.Digest[:4], c.Headers[:4])
 	l.change(key, "consumer", words, func(e *Entry) {
 		if len(e.Copies) == 0 {
 			e.came = time.Now()

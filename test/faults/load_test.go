@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,6 +101,7 @@ func (w *witness) surprises() []string {
 // deed is one business, and the way in which it goes.
 type deed struct {
 	id, key string
+	headers map[string]string
 	body    []byte
 	way     int // of a hundred
 	slow    time.Duration
@@ -114,13 +116,34 @@ func (w *witness) draw(id string, random *rand.Rand) deed {
 		ways = repeated
 	}
 	return deed{
-		id: id, key: w.key(id), body: bodyOf(id, size),
+		id: id, key: w.key(id), headers: headersOf(id), body: bodyOf(id, size),
 		way: random.IntN(ways), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
 	}
 }
 
 // bodyOf is the body of an id's message, of that size or a little less.
 func bodyOf(id string, size int) []byte { return bytes.Repeat([]byte(id+" "), size/(len(id)+1)) }
+
+// headersOf are the headers of an id's message: all kinds of text that AMQP carries. Some ids have none.
+func headersOf(id string) map[string]string {
+	if id[len(id)-1]%4 == 0 {
+		return nil
+	}
+	return map[string]string{
+		"order": id, "Größe, 大きさ": "naïve ✓", "empty": "", "lines": "one\r\n\ttwo \\ \"three\" ",
+		"long": strings.Repeat(id, 50), // more than a short string holds
+	}
+}
+
+// message is what a deed sends.
+func (w *witness) message(d deed) producer.Message {
+	return producer.Message{ID: d.id, Exchange: exchange, RoutingKey: w.name, Headers: d.headers, Body: d.body}
+}
+
+// sending notes that the deed's half message is about to be sent.
+func (w *witness) sending(d deed) {
+	w.ledger.Sending(d.key, NewContent(exchange, w.name, d.headers, d.body))
+}
 
 // repeated is the first of the ways that use an id more than once.
 const repeated = 94
@@ -233,8 +256,8 @@ func (s *service) resolve(_ context.Context, id string, final bool) (marker.Verd
 
 func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 	d := s.draw(id, random)
-	m := producer.Message{ID: id, Exchange: exchange, RoutingKey: s.name, Body: d.body}
-	s.ledger.Sending(d.key, NewContent(exchange, s.name, d.body))
+	m := s.message(d)
+	s.sending(d)
 	if !s.expect(d.key, s.send(ctx, m, d), nil, errRefused, producer.ErrOutcomeUnknown) {
 		return // other content would be the first under this id, where this one was never stored
 	}

@@ -264,7 +264,9 @@ func (m *mortal) live() {
 func mortalBody(id string) []byte { return []byte(strings.Repeat("body of "+id+" ", 50)) }
 
 func (m *mortal) send(id string) {
-	message := producer.Message{ID: id, Exchange: exchange, RoutingKey: m.Name, Body: mortalBody(id)}
+	message := producer.Message{
+		ID: id, Exchange: exchange, RoutingKey: m.Name, Headers: headersOf(id), Body: mortalBody(id),
+	}
 	err := m.sdk.Send(context.Background(), message, func(ctx context.Context) error { return m.business(ctx, message) })
 	for _, usual := range []error{
 		nil, errRefused, producer.ErrOutcomeUnknown, producer.ErrAlreadyCommitted, producer.ErrRolledBack,

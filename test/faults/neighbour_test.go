@@ -30,8 +30,8 @@ func (s *sender) run(ctx context.Context, w *world, every time.Duration) {
 	for n := 0; ; n++ {
 		id := fmt.Sprintf("%06d", n)
 		key, body := s.key(id), []byte(s.exchange+" "+id)
-		m := producer.Message{ID: id, Exchange: s.exchange, RoutingKey: s.name, Body: body}
-		s.ledger.Sending(key, NewContent(s.exchange, s.name, body))
+		m := producer.Message{ID: id, Exchange: s.exchange, RoutingKey: s.name, Headers: headersOf(id), Body: body}
+		s.ledger.Sending(key, NewContent(s.exchange, s.name, m.Headers, body))
 		err := s.sdk.Send(w.t.Context(), m, func(context.Context) error {
 			s.ledger.Accepted(key)
 			s.ledger.Decide(key, Committed)

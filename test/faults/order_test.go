@@ -38,7 +38,7 @@ type earlySDK struct{ *service }
 
 func (e *earlySDK) act(ctx context.Context, id string, random *rand.Rand) {
 	d := e.draw(id, random)
-	e.ledger.Sending(d.key, NewContent(exchange, e.name, d.body))
+	e.sending(d)
 	e.ledger.Decide(d.key, Committed)
 	submitted := make(chan error, 1)
 	go func() {
@@ -59,8 +59,7 @@ func (e *earlySDK) act(ctx context.Context, id string, random *rand.Rand) {
 }
 
 func (e *earlySDK) send(ctx context.Context, d deed) {
-	m := producer.Message{ID: d.id, Exchange: exchange, RoutingKey: e.name, Body: d.body}
-	_, err := e.sdk.SendHalf(ctx, m)
+	_, err := e.sdk.SendHalf(ctx, e.message(d))
 	e.expect(d.key, err, nil)
 	e.ledger.Accepted(d.key)
 }
@@ -210,7 +209,7 @@ func (s *stormer) act(ctx context.Context, id string, random *rand.Rand) {
 	first %= len(contents)
 	s.wantOnly(d, first, got)
 	m := contents[first]
-	s.ledger.Sending(d.key, NewContent(m.GetExchange(), m.GetRoutingKey(), m.GetBody()))
+	s.ledger.Sending(d.key, NewContent(m.GetExchange(), m.GetRoutingKey(), m.GetHeaders(), m.GetBody()))
 	if !s.end(d, Committed) {
 		return
 	}
@@ -221,14 +220,14 @@ func (s *stormer) act(ctx context.Context, id string, random *rand.Rand) {
 	s.wantOnly(d, first, together(calls...))
 }
 
-// contents differ in the body, in the routing key, and in a header.
+// contents differ in the body, in the routing key, and in the headers.
 func (s *stormer) contents(d deed) []*pb.Message {
 	message := func(key string, body []byte, headers map[string]string) *pb.Message {
 		return &pb.Message{Id: d.id, Exchange: exchange, RoutingKey: key, Body: body, Headers: headers}
 	}
 	return []*pb.Message{
-		message(s.name, d.body, nil),
-		message(s.name+".other", d.body, nil),
+		message(s.name, d.body, d.headers),
+		message(s.name+".other", d.body, d.headers),
 		message(s.name, []byte("another"), map[string]string{"version": "2"}),
 	}
 }

@@ -102,7 +102,7 @@ func (p *peer) times(id string) int {
 // send stores a half message; body is all that it says.
 func (p *peer) send(ctx context.Context, id, body string) {
 	p.w.t.Helper()
-	p.w.ledger.Sending(key(id), NewContent(exchange, peerName, []byte(body)))
+	p.w.ledger.Sending(key(id), NewContent(exchange, peerName, headersOf(id), []byte(body)))
 	_, err := p.api.SendHalfMessage(ctx, p.half(id, body))
 	p.w.must(err)
 	p.w.ledger.Accepted(key(id))
@@ -111,7 +111,9 @@ func (p *peer) send(ctx context.Context, id, body string) {
 func (p *peer) half(id, body string) *pb.SendHalfMessageRequest {
 	return &pb.SendHalfMessageRequest{
 		Producer: peerName, CallbackTarget: p.target,
-		Message: &pb.Message{Id: id, Exchange: exchange, RoutingKey: peerName, Body: []byte(body)},
+		Message: &pb.Message{
+			Id: id, Exchange: exchange, RoutingKey: peerName, Headers: headersOf(id), Body: []byte(body),
+		},
 	}
 }
 

@@ -148,8 +148,10 @@ func (p *plain) once(
 
 // sendHalf notes what it sends.
 func (p *plain) sendHalf(ctx context.Context, at int, d deed) codes.Code {
-	p.ledger.Sending(d.key, NewContent(exchange, p.name, d.body))
-	return p.send(ctx, at, &pb.Message{Id: d.id, Exchange: exchange, RoutingKey: p.name, Body: d.body})
+	p.sending(d)
+	return p.send(ctx, at, &pb.Message{
+		Id: d.id, Exchange: exchange, RoutingKey: p.name, Headers: d.headers, Body: d.body,
+	})
 }
 
 func (p *plain) send(ctx context.Context, at int, m *pb.Message) codes.Code {
@@ -272,7 +274,7 @@ func (p *plain) submitTwice(ctx context.Context, at int, d deed) {
 
 // submitEarly submits while SendHalfMessage has not returned, and then commits.
 func (p *plain) submitEarly(ctx context.Context, at int, d deed) {
-	p.ledger.Sending(d.key, NewContent(exchange, p.name, d.body))
+	p.sending(d)
 	got := together(
 		func() codes.Code { return p.submit(ctx, at+1, d, pb.Wait_WAIT_UNSPECIFIED) },
 		func() codes.Code { return p.sendHalf(ctx, at, d) },

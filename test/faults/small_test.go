@@ -95,8 +95,8 @@ func forgetfulProducer(looks bool) func(context.Context, *world, *rand.Rand) {
 		w.must(err)
 		way := wire.TCP(w.t, w.coordinators[0].grpc)
 		sdk, stop := serveMemory(w, listener, way.Addr, looks)
-		w.ledger.Sending(key("1"), NewContent(exchange, peerName, []byte("paid")))
-		m := producer.Message{ID: "1", Exchange: exchange, RoutingKey: peerName, Body: []byte("paid")}
+		m := producer.Message{ID: "1", Exchange: exchange, RoutingKey: peerName, Headers: headersOf("1"), Body: []byte("paid")}
+		w.ledger.Sending(key("1"), NewContent(exchange, peerName, m.Headers, m.Body))
 		w.must(sdk.Send(ctx, m, func(context.Context) error {
 			w.ledger.Accepted(key("1"))
 			way.Hold()

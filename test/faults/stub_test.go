@@ -99,7 +99,7 @@ func (s *stub) body(n int) []byte {
 // had notes that the messages from one number up to another have committed.
 func (s *stub) had(from, to int) {
 	for n := from; n < to; n++ {
-		s.w.ledger.Had(s.key(n), NewContent(exchange, s.name, s.body(n)))
+		s.w.ledger.Had(s.key(n), NewContent(exchange, s.name, nil, s.body(n)))
 	}
 }
 
