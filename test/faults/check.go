@@ -49,9 +49,9 @@ type End struct {
 	Markers []string
 	// Effects holds how often each message had its effect; nil where nobody keeps them.
 	Effects map[string]int
-	// Counted is how many messages the coordinators say they published, all copies; -1 where they do not know, as
-	// after a crash.
-	Counted int
+	// Counted is how many publishings the coordinators say the broker acknowledged, and Open of how many they say that it
+	// refused them or left them unanswered, so that a copy may be out. Counted is -1 where they cannot know.
+	Counted, Open int
 	// CopiesExplained says that a fault of the run can make further copies. Without it there must be none.
 	CopiesExplained bool
 	// AsideExplained says that a fault of the run can end messages as ABANDONED or DEAD.
@@ -60,7 +60,7 @@ type End struct {
 
 // Check judges a ledger by how the system ended, ordered by id.
 func Check(l *Ledger, end End) []Finding {
-	_, _, copies := l.Totals()
+	unbalanced := l.unbalanced(end)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []Finding
@@ -80,11 +80,36 @@ func Check(l *Ledger, end End) []Finding {
 	for _, key := range end.Markers {
 		all = append(all, Finding{Leftover, key, "its marker is still there"})
 	}
-	if end.Counted >= 0 && end.Counted != copies {
-		words := fmt.Sprintf("the coordinators count %d published, consumers got %d", end.Counted, copies)
-		all = append(all, Finding{Verdict: Account, Words: words})
+	if unbalanced != "" {
+		all = append(all, Finding{Verdict: Account, Words: unbalanced})
 	}
 	return all
+}
+
+// unbalanced says how the coordinators' counts and the ledger disagree, if they do. All that was acknowledged comes, and
+// each publishing comes once, but for what the broker delivers again.
+func (l *Ledger) unbalanced(end End) string {
+	_, _, copies := l.Totals()
+	again := l.redelivered()
+	if end.Counted < 0 || copies >= end.Counted && copies-again <= end.Counted+end.Open {
+		return ""
+	}
+	return fmt.Sprintf("the coordinators count %d publishings acknowledged and %d refused or unanswered; consumers got %d "+
+		"copies, %d of them redelivered", end.Counted, end.Open, copies, again)
+}
+
+// redelivered counts the copies that the broker had delivered before.
+func (l *Ledger) redelivered() (copies int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		for _, c := range e.Copies {
+			if c.Redelivered {
+				copies++
+			}
+		}
+	}
+	return copies
 }
 
 func judge(e *Entry, end End, key string) (found []Finding) {

@@ -79,7 +79,13 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		"one effect":        {"", End{Counted: 1, Effects: map[string]int{"p/1": 1}}, delivered},
 		"two effects":       {Effect, End{Counted: 1, Effects: map[string]int{"p/1": 2}}, delivered},
 		"effect of nothing": {Effect, End{SetAside: one, AsideExplained: true, Effects: map[string]int{"p/1": 1}}, clean},
-		"miscounted":        {Account, End{Counted: 2}, delivered},
+		"counted twice":     {Account, End{Counted: 2}, delivered},
+		"not counted":       {Account, End{Counted: 0}, delivered},
+		"refused, and came": {"", End{Counted: 0, Open: 1}, delivered},
+		"refused only":      {"", End{Counted: 1, Open: 1}, delivered},
+		"one copy too many": {Account, End{Counted: 0, Open: 1, CopiesExplained: true}, append(delivered[:4:4], got(2, false))},
+		"redelivered":       {"", End{Counted: 1, CopiesExplained: true}, append(delivered[:4:4], got(1, true))},
+		"redelivered alone": {"", End{Counted: 1, CopiesExplained: true}, append(clean[:3:3], got(1, true))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger()

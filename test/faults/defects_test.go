@@ -180,6 +180,13 @@ var defects = []defect{
 		}},
 	},
 	{
+		name: "counted_never", row: "F20_other", want: Account,
+		edits: []edit{{
+			"internal/sendloop/batch.go", "s.config.Metrics.Published(p.exchange, p.outcome, n)",
+			"s.config.Metrics.Published(p.exchange, p.outcome, 0*n)",
+		}},
+	},
+	{
 		name: "markers_in_memory_only", row: "F01_memory", want: Aside,
 		faulty: func(r row) row { r.fault = forgetfulProducer(false); return r },
 	},

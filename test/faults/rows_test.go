@@ -132,8 +132,8 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	if !r.litters && len(end.Underway) == 0 {
 		end.Markers = l.litter(t, w, end.SetAside, deletion)
 	}
-	if r.name == "F00" { // a process that ended takes its counts along
-		end.Counted = w.published("acked")
+	if w.countsAll() {
+		w.account(&end, min(drain, countedWithin))
 	}
 	ids, committed, copies := w.ledger.Totals()
 	flagged, faults := w.ledger.Flagged()

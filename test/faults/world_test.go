@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,6 +122,8 @@ type coordinator struct {
 	cmd             *exec.Cmd
 	done            chan struct{}
 	err             error // how it ended, once done is closed
+	// ended says that a process of it was made to end, and took its counts along.
+	ended bool
 	ways
 }
 
@@ -206,6 +207,7 @@ func (w *world) addresses() (redis, amqp string) {
 // end sends a signal and waits for the process to be gone. It says how it ended.
 func (w *world) end(c *coordinator, signal syscall.Signal) error {
 	w.t.Helper()
+	c.ended = true
 	_ = c.cmd.Process.Signal(signal) // it may have ended by itself, which done says
 	select {
 	case <-c.done:
@@ -315,65 +317,6 @@ func (w *world) drain(within time.Duration) (end End) {
 		end.Left = w.left(end.SetAside)
 	}
 	return end
-}
-
-// published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
-func (w *world) published(outcome string) int {
-	w.t.Helper()
-	return w.counted(fmt.Sprintf("msghandler_publishes_total{outcome=%q}", outcome))
-}
-
-// counted sums up a metric of the coordinators that answer; of those that ended the counts went with them.
-func (w *world) counted(metric string) (n int) {
-	w.t.Helper()
-	for _, c := range w.coordinators {
-		n += w.countedBy(c, metric)
-	}
-	return n
-}
-
-// countedBy sums up what a coordinator has counted since it started, in all series that have these labels and others.
-func (w *world) countedBy(c *coordinator, metric string) (n int) {
-	w.t.Helper()
-	_, text := c.page("/metrics")
-	for line := range strings.Lines(text) {
-		if !isOf(line, metric) {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		n += int(value)
-	}
-	return n
-}
-
-// isOf says whether a line of the metrics is of that name and has the labels that are given with it.
-func isOf(line, metric string) bool {
-	name, labels, _ := strings.Cut(strings.TrimSuffix(metric, "}"), "{")
-	if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {
-		return false
-	}
-	for label := range strings.SplitSeq(labels, ",") {
-		if !strings.Contains(line, label) {
-			return false
-		}
-	}
-	return true
-}
-
-func TestASeriesIsCountedByTheLabelsThatAreAskedFor(t *testing.T) {
-	const line = `msghandler_publishes_total{exchange="orders",outcome="acked"} 7`
-	for metric, want := range map[string]bool{
-		`msghandler_publishes_total{outcome="acked"}`: true, `msghandler_publishes_total{`: true,
-		`msghandler_publishes_total{exchange="orders",`: true, `msghandler_publishes_total{outcome="refused"}`: false,
-		`msghandler_publishes_total{outcome="acked",exchange="stock"}`: false, `msghandler_publishes{`: false,
-	} {
-		if isOf(line, metric) != want {
-			t.Errorf("%s: counted %t", metric, !want)
-		}
-	}
 }
 
 // tails is the end of what each coordinator wrote.
