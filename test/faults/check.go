@@ -30,6 +30,9 @@ const (
 	Account Verdict = "ACCOUNT"
 )
 
+// verdicts are all of them.
+var verdicts = []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Aside, Leftover, Dup, Effect, Account}
+
 // Finding is one thing that went wrong. Key is empty when it is about no single message.
 type Finding struct {
 	Verdict Verdict

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,7 @@ func consumeInProcess(ctx context.Context, w *world, orders mortalConsumer) erro
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(ctx, cmp.Or(w.options.consumers, os.Args[0]))
 	cmd.Env = []string{consumerVariable + "=" + string(text)}
 	if _, err := cmd.StdinPipe(); err != nil {
 		return err

@@ -26,7 +26,9 @@ type defect struct {
 	short bool
 	// edits put it into the coordinator. Without any it is the row itself that has the defect, in its producer.
 	edits []edit
-	row   string
+	// consumes says that the edits put it into the consumers, which are processes in that row.
+	consumes bool
+	row      string
 	// faulty is the row with the defect, where that is not in the coordinator.
 	faulty func(r row) row
 	// want is a verdict that must be among those found; also is another, if there is one.
@@ -42,6 +44,7 @@ const (
 	lua         = "internal/halfmsg/redisstore/lua/"
 	confirmloop = "internal/confirmloop/"
 	publisher   = "internal/rabbitmq/"
+	inboxes     = "consumer/inbox/sql/"
 )
 
 var defects = []defect{
@@ -180,6 +183,20 @@ var defects = []defect{
 		}},
 	},
 	{
+		name: "duplicates_not_dropped", row: "F30_sql", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{inboxes + "inbox.go", "case !taken:", "case !taken && key != m.Key():"}},
+	},
+	{
+		// A consumer that dies in between has the message dropped as a duplicate when it comes again.
+		name: "inbox_before_the_effect", row: "F30_sql", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{
+			inboxes + "inbox.go", "if err := effect(ctx, tx, m); err != nil {",
+			"if err := tx.Commit(); err != nil {\n\t\t\treturn err\n\t\t}\n" +
+				"\t\tif tx, err = i.config.DB.BeginTx(ctx, i.config.TxOptions); err != nil {\n\t\t\treturn err\n\t\t}\n" +
+				"\t\tif err := effect(ctx, tx, m); err != nil {",
+		}},
+	},
+	{
 		name: "counted_never", row: "F20_other", want: Account,
 		edits: []edit{{
 			"internal/sendloop/batch.go", "s.config.Metrics.Published(p.exchange, p.outcome, n)",
@@ -201,11 +218,10 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// A verdict that no defect brings about is one that the rows may be blind to. Those about consumers have no coordinator to
-// blame.
+// A verdict that no defect brings about is one that the rows may be blind to.
 func TestEveryVerdictHasItsDefect(t *testing.T) {
 	t.Parallel()
-	for _, v := range []Verdict{Lost, Ghost, Alien, Dup, Aside, Stuck, Contradiction, Leftover, Account} {
+	for _, v := range verdicts {
 		if !slices.ContainsFunc(defects, func(d defect) bool { return d.want == v || d.also == v }) {
 			t.Errorf("no defect is there to be found as %s", v)
 		}
@@ -241,7 +257,11 @@ func (d defect) run(t *testing.T) {
 	if d.faulty != nil {
 		r = d.faulty(r)
 	}
-	r.world.binary = d.build(t)
+	if d.consumes {
+		r.world.consumers = d.build(t, ".", "test", "-c")
+	} else {
+		r.world.binary = d.build(t, "../../cmd/msghandler", "build")
+	}
 	w, _, end := r.play(t, cmp.Or(d.drain, drainOfDefects))
 	found := Check(w.ledger, end)
 	const some = 10
@@ -256,8 +276,8 @@ func (d defect) run(t *testing.T) {
 	}
 }
 
-// build builds the coordinator with the defect; the sources stay as they are.
-func (d defect) build(t *testing.T) string {
+// build builds a package's program with the defect; the sources stay as they are.
+func (d defect) build(t *testing.T, of string, how ...string) string {
 	t.Helper()
 	if len(d.edits) == 0 {
 		return ""
@@ -278,15 +298,14 @@ func (d defect) build(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, built := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "msghandler")
+	list, built := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "built")
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Without the tables for debuggers it links in half the time.
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-overlay", list, "-o", built,
-		"../../cmd/msghandler")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the coordinator with the defect: %v\n%s", err, out)
+	args := slices.Concat(how, []string{"-ldflags", "-s -w", "-overlay", list, "-o", built, of})
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build %s with the defect: %v\n%s", of, err, out)
 	}
 	return built
 }

@@ -182,7 +182,7 @@ func summary(found []Finding, l *Ledger) string {
 		counts[f.Verdict]++
 	}
 	var out strings.Builder
-	for _, v := range []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Aside, Leftover, Dup, Effect, Account} {
+	for _, v := range verdicts {
 		fmt.Fprintf(&out, "%s %d, ", v, counts[v])
 	}
 	fmt.Fprintf(&out, "further copies that say so: %d", l.Further()-counts[Dup])

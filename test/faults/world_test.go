@@ -85,6 +85,8 @@ type options struct {
 	amqp func(w *world) string
 	// binary is the coordinator; empty is the one that TestMain has built.
 	binary string
+	// consumers is the program of consumers that are processes; empty is this one.
+	consumers string
 	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, that a row may hurt.
 	wired bool
 	// relayed does the same for the producers' ways to each coordinator.
