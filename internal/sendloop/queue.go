@@ -10,8 +10,9 @@ import (
 const (
 	// recent is how long somebody's message makes the backlog give way after it.
 	recent = time.Second
-	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that.
-	patience = 2 * time.Second
+	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that. There is
+	// a lull when nothing of it comes for so long; what comes then is another backlog.
+	patience, lull = 2 * time.Second, 250 * time.Millisecond
 )
 
 // queue is what waits for the broker: messages that somebody has just submitted, and the backlog. While there are both,
@@ -24,22 +25,24 @@ type queue struct {
 	share int
 	// backlogs counts the batches of the backlog that are under way, unsent those that the broker has not answered yet.
 	backlogs, unsent int
-	// freshAt is when a fresh message came last, backlogSince since when there is a backlog.
-	freshAt, backlogSince time.Time
+	// freshAt and backlogAt are when a message of each came last, backlogSince since when there was no lull in the backlog.
+	freshAt, backlogAt, backlogSince time.Time
 	// freshLast says that the last batch was not of the backlog.
 	freshLast bool
 }
 
 func (q *queue) add(held []owner.Held) {
+	now := time.Now()
 	for _, h := range held {
 		if h.Backlog {
-			if len(q.backlog) == 0 {
-				q.backlogSince = time.Now()
-			}
 			q.backlog = append(q.backlog, h)
+			if now.Sub(q.backlogAt) > lull {
+				q.backlogSince = now
+			}
+			q.backlogAt = now
 		} else {
 			q.fresh = append(q.fresh, h)
-			q.freshAt = time.Now()
+			q.freshAt = now
 		}
 	}
 }

@@ -24,6 +24,9 @@ const (
 	// then, and small slices would only make it more. It is longer than what a slow producer's answers need that come at
 	// the same time, a few hundred messages each.
 	patience = time.Second
+	// forbearance is how long a backlog gives way that does not end: what an outage has left, not what a slow producer answers
+	// at a time. There is a lull when nothing of it comes for so long; what comes then is another backlog.
+	forbearance, lull = 10 * time.Second, 250 * time.Millisecond
 	// longestTurn is how long a slice that Redis does not answer keeps the next one waiting.
 	longestTurn = 20 * time.Millisecond
 )
@@ -33,11 +36,13 @@ type runner func(ctx context.Context, client redis.UniversalClient, sc *script, 
 
 // pacer lets calls that somebody waits for go before the backlog. While there are any, the backlog is done in small
 // slices, one after another, with a rest after each that is longer than the slice took: most of Redis' time is left to the
-// others, and none of them waits for more than a slice. At other times the backlog has Redis to itself, and a call that has
-// given way for long enough goes on as it is.
+// others, and none of them waits for more than a slice. At other times the backlog has Redis to itself. A call that has given
+// way for long enough goes on as it is, and so does a backlog that has.
 type pacer struct {
 	turn     chan struct{}
-	urgentAt atomic.Int64 // in nanoseconds of the epoch
+	urgentAt atomic.Int64 // in nanoseconds of the epoch, as the others
+	// backlogAt is when something of the backlog came last, backlogSince since when there was no lull.
+	backlogAt, backlogSince atomic.Int64
 }
 
 func newPacer() *pacer { return &pacer{turn: make(chan struct{}, 1)} }
@@ -53,7 +58,7 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 	ending, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for len(calls) > 0 {
-		if ending.Err() != nil || time.Since(time.Unix(0, p.urgentAt.Load())) > recent {
+		if !p.givesWay() || ending.Err() != nil {
 			run(ctx, client, sc, calls)
 			return
 		}
@@ -61,6 +66,15 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 		p.inTurn(ending, backlogRests, func() { run(ctx, client, sc, calls[:n]) })
 		calls = calls[n:]
 	}
+}
+
+// givesWay says whether the backlog, of which something is to be done, has to leave time to others.
+func (p *pacer) givesWay() bool {
+	now := time.Now().UnixNano()
+	if time.Duration(now-p.backlogAt.Swap(now)) > lull {
+		p.backlogSince.Store(now)
+	}
+	return time.Duration(now-p.urgentAt.Load()) <= recent && time.Duration(now-p.backlogSince.Load()) < forbearance
 }
 
 // glances are a runner for what is in no hurry, the lists of operators and the sweeper: its slices are of at most that many

@@ -75,3 +75,25 @@ func TestASliceIsAtLeastOneCall(t *testing.T) {
 		}
 	}
 }
+
+// What an outage has left must end. What comes a while after it gives way again.
+func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer()
+		wants := func(want bool) {
+			t.Helper()
+			p.urgentAt.Store(time.Now().UnixNano())
+			if got := p.givesWay(); got != want {
+				t.Errorf("gives way: %t, want %t", got, want)
+			}
+		}
+		for begun := time.Now(); time.Since(begun) < forbearance; time.Sleep(lull) {
+			wants(true)
+		}
+		wants(false)
+		time.Sleep(lull)
+		wants(false)
+		time.Sleep(lull + time.Nanosecond)
+		wants(true)
+	})
+}

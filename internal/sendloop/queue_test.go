@@ -1,0 +1,46 @@
+package sendloop
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// What an outage has left comes in portions, each of which is worked off before the next: that is one backlog, not many.
+func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue{share: 10}
+		portion := func() (first int) {
+			q.add(make([]owner.Held, 1))
+			q.take(100)
+			backlog := make([]owner.Held, 100)
+			for i := range backlog {
+				backlog[i].Backlog = true
+			}
+			q.add(backlog)
+			for {
+				batch := q.take(100)
+				if len(batch) == 0 {
+					return first
+				}
+				first = max(first, len(batch))
+				q.sent(batch)
+				q.done(batch)
+			}
+		}
+		for begun := time.Now(); time.Since(begun) < patience; time.Sleep(lull) {
+			if got := portion(); got != 10 {
+				t.Errorf("after %v it fills a batch of %d, want a share of 10", time.Since(begun), got)
+			}
+		}
+		if got := portion(); got != 100 {
+			t.Errorf("after %v it fills a batch of %d, want 100", patience, got)
+		}
+		time.Sleep(lull + time.Nanosecond)
+		if got := portion(); got != 10 {
+			t.Errorf("another one fills a batch of %d, want a share of 10", got)
+		}
+	})
+}
