@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -186,7 +187,8 @@ func (w *world) promoted() {
 	w.ledger.Fault("the replica is the master")
 }
 
-// regressed demands that every coordinator notices that Redis went back, and says so in all the ways it has.
+// regressed demands that every coordinator notices that Redis went back, and says so in all the ways it has, and that the
+// doctor says it too.
 func (w *world) regressed() {
 	w.t.Helper()
 	for _, c := range w.coordinators {
@@ -201,6 +203,21 @@ func (w *world) regressed() {
 				!strings.Contains(metrics, "msghandler_store_regressions_total 0")
 		})
 	}
+	if said := w.doctor(w.coordinators[0]); !strings.Contains(said, "went back in time") {
+		w.t.Errorf("the doctor says nothing of it:\n%s", said)
+	}
+}
+
+// doctor is what the doctor says with a coordinator's settings.
+func (w *world) doctor(c *coordinator) (said string) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), c.cmd.Path, "doctor")
+	cmd.Env = c.cmd.Env
+	out, err := cmd.CombinedOutput()
+	if found := new(exec.ExitError); err != nil && !errors.As(err, &found) {
+		w.t.Fatal("doctor:", err)
+	}
+	return string(out)
 }
 
 // sendAgain is what producers do about messages that were forgotten: they compare what they committed in those moments
