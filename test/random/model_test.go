@@ -72,6 +72,16 @@ func (m *model) failf(format string, args ...any) {
 	}
 }
 
+// has says whether a message is in that state.
+func (m *model) has(state halfmsg.State) bool {
+	for _, it := range m.items {
+		if it.state == state {
+			return true
+		}
+	}
+	return false
+}
+
 // created judges the answer to a SendHalfMessage.
 func (m *model) created(message *halfmsg.Message, r halfmsg.Result) {
 	it := m.items[message.Name]

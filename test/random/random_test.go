@@ -13,12 +13,13 @@ import (
 // few says that somebody chose how many sequences there are, and they may be too few to reach everything.
 var few bool
 
-// TestMain plays more sequences than rapid does by itself, unless -rapid.checks says how many.
+// TestMain plays more sequences than rapid does by itself, unless -rapid.checks says how many. What fails is made smaller
+// and kept in testdata/rapid, and is played first from then on.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { few = few || f.Name == "rapid.checks" })
 	if !few {
-		_ = flag.Set("rapid.checks", "300")
+		_ = flag.Set("rapid.checks", sequencesEach)
 	}
 	os.Exit(m.Run())
 }
