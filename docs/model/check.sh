@@ -80,6 +80,7 @@ large() {
     holds -DMARKER="$marker" -DFAULTS=1 -DNC=3
     holds -DMARKER="$marker" -DFAULTS=1 -DNC=3 -DAFTER_ACK=1
   done
+  holds -DMARKER=1 -DFAULTS=2 -DNC=3 -DAFTER_ACK=1
   holds -DSTEPS=1 -DFAULTS=2
   holds -DTRUST=1 -DFAULTS=2
   holds -DTRACE_ENDS=1 -DFAULTS=2
