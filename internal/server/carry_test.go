@@ -221,6 +221,20 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		})
 		add(fmt.Sprintf("the queue is %.20q", text), func(_ *request, m *message) { m.Exchange, m.RoutingKey = "", text })
 	}
+	add("headers at their most, all empty", func(_ *request, m *message) {
+		m.Headers = map[string]string{}
+		for i := range maxHeaders {
+			m.Headers[fmt.Sprintf("%02d", i)+bytesOf(maxShort-2, "k")] = ""
+		}
+	})
+	add("headers of letters beyond ASCII, of a trace, and of a number", func(_ *request, m *message) {
+		m.Headers = map[string]string{
+			"größe": "très grand", "\U0001f4e6": "\U0001f4e6\u202e", "traceparent": "not one", "n": "-9223372036854775808", "t": "true",
+		}
+	})
+	add("no body, and everything else at its shortest", func(r *request, m *message) {
+		r.Producer, m.Id, m.Exchange, m.RoutingKey, m.Body = "o", "1", "", "q", nil
+	})
 	add("no routing key", func(_ *request, m *message) { m.RoutingKey = "" })
 	add("headers with names of properties and of RabbitMQ", func(_ *request, m *message) {
 		m.Headers = map[string]string{

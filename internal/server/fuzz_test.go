@@ -3,12 +3,15 @@ package server
 import (
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +40,53 @@ func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leastCarried is how many kept requests must be accepted, so that the broker meets some. Those named accepted-... are at
+// the edges of what is accepted, those named refused-... just beyond.
+const leastCarried = 30
+
+// TestWhatTheFuzzerKeptRabbitMQTakes brings the accepted ones among the kept requests through the real broker.
+func TestWhatTheFuzzerKeptRabbitMQTakes(t *testing.T) {
+	t.Parallel()
+	c, codec, carried := newCarrier(t, servers.RabbitMQ(t).URL), newCodec(), 0
+	files, err := filepath.Glob("testdata/fuzz/FuzzRequest/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			m, accepted := admitBytes(t, codec, kept(t, file))
+			if !accepted && strings.HasPrefix(filepath.Base(file), "accepted-") {
+				t.Error("it is refused")
+			}
+			if !accepted || !declarable(&m) {
+				return
+			}
+			carried++
+			for i, kind := range kinds {
+				c.carry(t, &m, kind, 1+i)
+			}
+		})
+	}
+	if carried < leastCarried {
+		t.Errorf("%d of %d kept requests came to the broker, fewer than %d", carried, len(files), leastCarried)
+	}
+}
+
+// kept reads a file of the fuzzer that holds one value of bytes.
+func kept(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, literal, _ := strings.Cut(string(text), "\n[]byte(")
+	data, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(literal), ")"))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return []byte(data)
 }
 
 // embeddedCarrier carries through a broker of this process.
@@ -87,24 +137,28 @@ func FuzzRequest(f *testing.F) {
 	c := embeddedCarrier(f)
 	codec := newCodec()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var r msghandlerv1.SendHalfMessageRequest
-		in := &incoming{request: &r}
-		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, in); err != nil {
-			t.Fatalf("gRPC would answer INTERNAL: %v", err)
-		}
-		if in.err != nil {
-			checkRefusal(t, in.err)
-			return
-		}
-		m, refused := admit(&r)
-		if refused != nil {
-			checkRefusal(t, refused)
-			return
-		}
-		if declarable(&m) {
+		if m, accepted := admitBytes(t, codec, data); accepted && declarable(&m) {
 			c.carry(t, &m, kinds[len(data)%len(kinds)], 1)
 		}
 	})
+}
+
+// admitBytes reads the bytes of a request and judges it.
+func admitBytes(t *testing.T, codec encoding.CodecV2, data []byte) (m halfmsg.Message, accepted bool) {
+	t.Helper()
+	var r msghandlerv1.SendHalfMessageRequest
+	in := &incoming{request: &r}
+	if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, in); err != nil {
+		t.Fatalf("gRPC would answer INTERNAL: %v", err)
+	}
+	refused := in.err
+	if refused == nil {
+		m, refused = admit(&r)
+	}
+	if refused != nil {
+		checkRefusal(t, refused)
+	}
+	return m, refused == nil
 }
 
 // FuzzMessage is as FuzzRequest, past the encoding: texts, numbers and sizes are changed one by one. It also finds out
