@@ -23,9 +23,10 @@ build: ## Build the static binaries into bin/
 test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/...)
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
+	$(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
+		-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
 	$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
 		-race -count=1 -p 2 -timeout $(TEST_TIMEOUT) $(PACKAGES)
-	$(if $(filter ./... ./test/random,$(PACKAGES)),go test -count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
 fuzz: ## Let every fuzz target look for a minute (FUZZTIME=60s)
