@@ -88,6 +88,10 @@ func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	w.node.Ctl("set_disk_free_limit", "100MB")
 	w.ledger.Fault("the alarm is over")
 	w.allReady()
+	// The others may have published all that waited.
+	if err := started.direct.insist(w.t.Context(), "alarmed-last"); err != nil {
+		w.t.Error("the coordinator that started during the alarm does not deliver:", err)
+	}
 	servers.Eventually(w.t, patience, "the coordinator that started during the alarm publishes", func() bool {
 		return w.countedBy(started, `msghandler_publishes_total{outcome="acked"}`) > 0
 	})
