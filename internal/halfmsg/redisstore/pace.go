@@ -68,7 +68,7 @@ func (p *pacer) backlog(ctx context.Context, client redis.UniversalClient, sc *s
 	}
 }
 
-// givesWay says whether the backlog, of which something is to be done, has to leave time to others.
+// givesWay says whether the backlog has to leave time to others. It is asked before each slice, and so learns of lulls.
 func (p *pacer) givesWay() bool {
 	now := time.Now().UnixNano()
 	if time.Duration(now-p.backlogAt.Swap(now)) > lull {
