@@ -34,6 +34,8 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 	if refused != nil {
 		return 0, refused
 	}
+	p.inflight.store(m.ID)
+	defer p.inflight.stored(m.ID)
 	ctx, cancel := context.WithTimeout(ctx, p.config.SendTimeout)
 	defer cancel()
 	return retry(ctx, func(ctx context.Context) (State, *Error) {

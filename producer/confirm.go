@@ -26,8 +26,8 @@ type callbacks struct {
 }
 
 // Confirm answers from what is in flight, then from the markers, then from Resolve. A marker store that fails makes the
-// whole call fail, and a Resolve that fails, or gets no turn in time, is UNAVAILABLE: both cost the messages no attempt.
-// Whatever panics is UNKNOWN.
+// whole call fail; a half message that is still on its way, and a Resolve that fails, or gets no turn in time, are
+// UNAVAILABLE: none of that costs the messages an attempt. Whatever panics is UNKNOWN, but for a message on its way.
 func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
@@ -83,40 +83,65 @@ func (c *callbacks) check(producer string, ids []string) error {
 
 // verdicts finds the verdict of every id; what it leaves out or cannot tell is Unknown.
 func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
-	known, open, running := p.inflight.ask(ids, final && p.can.DecidesFinal)
-	defer p.inflight.asked(open)
-	marked := slices.Concat(open, running)
-	if len(marked) == 0 {
-		return known, nil
-	}
+	q := p.inflight.ask(ids, final && p.can.DecidesFinal)
+	defer p.inflight.asked(q.open)
 	ctx, cancel := answerInTime(ctx)
 	defer cancel()
-	var found map[string]marker.Verdict
-	err := guard(func() (err error) {
-		found, err = p.config.Markers.Lookup(ctx, marked, final)
-		return err
-	})
+	p.onTheirWay(ctx, q)
+	marked := slices.Concat(q.open, q.running)
+	if len(marked) == 0 {
+		return q.known, nil
+	}
+	found, err := p.marked(ctx, marked, final)
 	var panicked *panicError
 	if errors.As(err, &panicked) {
 		p.complaints.add(slog.LevelError, "the marker store panicked; the answer is UNKNOWN", marked[0], err)
-		return known, nil
+		return q.known, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range running {
+	for _, id := range q.running {
 		if found[id] == marker.Committed { // by an earlier run: what the Send of now does cannot undo that
-			known[id] = marker.Committed
+			q.known[id] = marker.Committed
 		}
 	}
 	var unmarked []string
-	for _, id := range open {
-		if known[id] = found[id]; !found[id].Definite() {
+	for _, id := range q.open {
+		if q.known[id] = found[id]; !found[id].Definite() {
 			unmarked = append(unmarked, id)
 		}
 	}
-	p.resolveAll(ctx, unmarked, final, known)
-	return known, nil
+	p.resolveAll(ctx, unmarked, final, q.known)
+	return q.known, nil
+}
+
+// onTheirWay answers for ids whose half message is still on its way: an attempt has stored it, and its answer was lost or
+// is late. Nothing has begun, so there is nothing to be found out yet, and that must cost no attempt: the Send may yet get
+// its OK and run its business. Nor may a last question keep that business from running, so the store is not told of it.
+// What an earlier run committed is told all the same.
+func (p *Producer) onTheirWay(ctx context.Context, q question) {
+	if len(q.storing) == 0 {
+		return
+	}
+	found, err := p.marked(ctx, q.storing, false)
+	if err != nil {
+		p.complaints.add(slog.LevelWarn, "the marker store failed; the coordinator will ask again", q.storing[0], err)
+	}
+	for _, id := range q.storing {
+		if q.known[id] = marker.Unavailable; found[id] == marker.Committed {
+			q.known[id] = marker.Committed
+		}
+	}
+}
+
+// marked looks markers up. A store that panics is one that fails.
+func (p *Producer) marked(ctx context.Context, ids []string, final bool) (found map[string]marker.Verdict, err error) {
+	err = guard(func() (err error) {
+		found, err = p.config.Markers.Lookup(ctx, ids, final)
+		return err
+	})
+	return found, err
 }
 
 // answerInTime leaves the last quarter of the coordinator's patience for the answer's way: what is known then is worth

@@ -104,11 +104,7 @@ type found struct {
 
 // lookupMarkers looks markers up before the business of their ids.
 func (p *Producer) lookupMarkers(ctx context.Context, ids []string) []found {
-	var verdicts map[string]marker.Verdict
-	err := guard(func() (err error) {
-		verdicts, err = p.config.Markers.Lookup(ctx, ids, false)
-		return err
-	})
+	verdicts, err := p.marked(ctx, ids, false)
 	return eachFound(ids, verdicts, err)
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// inflight is what this process knows about ids that no marker can tell yet: whose business is running, and whose
-// business has committed though its marker could not be stored.
+// inflight is what this process knows about ids that no marker can tell yet: whose half message is on its way, whose
+// business is running, and whose business has committed though its marker could not be stored.
 type inflight struct {
 	mu      sync.Mutex
 	ids     map[string]*flight
@@ -18,6 +18,8 @@ type inflight struct {
 
 // flight is one id. It is dropped when nothing holds it any more.
 type flight struct {
+	// storing counts the calls that are handing the half message to the coordinator. Their business has not begun.
+	storing int
 	// running: a Send is between its look at the markers and the marker it leaves.
 	running bool
 	// committed: the business committed and the marker is still to be stored.
@@ -42,7 +44,7 @@ func (in *inflight) get(id string) *flight {
 }
 
 func (in *inflight) drop(id string, f *flight) {
-	if !f.running && !f.committed && f.asking == 0 {
+	if f.storing == 0 && !f.running && !f.committed && f.asking == 0 {
 		delete(in.ids, id)
 	}
 }
@@ -93,6 +95,22 @@ func (in *inflight) end(id string) {
 	}
 }
 
+// store says that the half message of an id is on its way, until stored.
+func (in *inflight) store(id string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.get(id).storing++
+}
+
+// stored says that the call has ended, whatever came of it.
+func (in *inflight) stored(id string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f := in.ids[id]
+	f.storing--
+	in.drop(id, f)
+}
+
 // keep remembers that an id committed until its marker is stored. It says no when it remembers as many as it may.
 func (in *inflight) keep(id string) bool {
 	in.mu.Lock()
@@ -131,30 +149,41 @@ func (in *inflight) forget(ids ...string) {
 	}
 }
 
-// ask splits the ids of a Confirm into those with a verdict known here, those whose verdict is to be found, which must be
-// handed to asked in the end, and those that a Send has now. Of the last only a commit of an earlier run can be told.
-// Where stores can make a running business fail (barrier) they count among those that are to be found.
-func (in *inflight) ask(ids []string, barrier bool) (known map[string]marker.Verdict, open, running []string) {
+// question is how the ids of a Confirm stand in this process. All of them are in known, Unknown until it is told.
+type question struct {
+	known map[string]marker.Verdict
+	// open: the verdict is to be found. They must be handed to asked in the end.
+	open []string
+	// running: a Send has them now, and only a commit of an earlier run can be told.
+	running []string
+	// storing: their half message is on its way. Again only a commit of an earlier run can be told.
+	storing []string
+}
+
+// ask sorts the ids of a Confirm. Where stores can make a running business fail (barrier) its id is open.
+func (in *inflight) ask(ids []string, barrier bool) question {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	known = make(map[string]marker.Verdict, len(ids))
+	q := question{known: make(map[string]marker.Verdict, len(ids))}
 	for _, id := range ids {
-		if _, repeated := known[id]; repeated {
+		if _, repeated := q.known[id]; repeated {
 			continue
 		}
-		f := in.get(id)
-		known[id] = marker.Unknown
+		f := in.ids[id]
+		q.known[id] = marker.Unknown
 		switch {
-		case f.committed:
-			known[id] = marker.Committed
-		case f.running && !barrier:
-			running = append(running, id)
+		case f != nil && f.committed:
+			q.known[id] = marker.Committed
+		case f != nil && f.storing > 0:
+			q.storing = append(q.storing, id)
+		case f != nil && f.running && !barrier:
+			q.running = append(q.running, id)
 		default:
-			f.asking++
-			open = append(open, id)
+			in.get(id).asking++
+			q.open = append(q.open, id)
 		}
 	}
-	return known, open, running
+	return q
 }
 
 func (in *inflight) asked(open []string) {

@@ -103,6 +103,10 @@ var defects = []defect{
 		},
 	},
 	{
+		name: "unavailable_is_unknown", row: "F06_unanswered", want: Aside,
+		edits: []edit{{confirmloop + "batch.go", "case verdict == halfmsg.VerdictUnavailable:", "case false:"}},
+	},
+	{
 		name: "unknown_is_rollback", row: "F09_late", want: Lost,
 		edits: []edit{{
 			"internal/callback/verdicts.go", "case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictUnknown, true",

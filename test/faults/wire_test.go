@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
@@ -24,6 +25,10 @@ var wireRows = []row{
 	loseRow("Confirm"), loseRow("DeleteBusiness"),
 	cutOffRow("cut", (*wire.Proxy).Cut, judgeCutOff), cutOffRow("silent", (*wire.Proxy).Silence, judgeCutOff),
 	cutOffRow("held", (*wire.Proxy).Hold, judgeHeld),
+	{
+		name: "F06_unanswered", alone: true, world: options{relayed: true, settings: oneQuestion}, users: unansweredUsers,
+		fault: answersAreLate, judge: wereAskedForLong,
+	},
 	{name: "F35_slow", copies: true, world: options{wired: true, settings: patient}, fault: slowDown},
 }
 
@@ -107,6 +112,69 @@ func judgeLosses(t *testing.T, w *world, _ *load, _ End) {
 	t.Logf("of %s %d requests and %d replies were lost", l.method, l.lost[wire.Request], l.lost[wire.Reply])
 	if l.lost[wire.Request] == 0 || l.lost[wire.Reply] == 0 {
 		t.Error("nothing was lost in one direction")
+	}
+}
+
+// unansweredSends are users of the SDK who get no answer to their half messages, and how often they were asked meanwhile.
+type unansweredSends struct {
+	services []*service
+	mu       sync.Mutex
+	asked    map[string]int
+}
+
+func unansweredUsers(w *world) []user {
+	kept, shop := newService(w, "unanswered", memory.New()), newShop(w, "unanswered-sql", newSQLite(w.t))
+	w.wiring.unanswered.services = []*service{kept, shop.service}
+	return []user{kept, shop}
+}
+
+// enoughQuestions are the first, the last one, and two more.
+const enoughQuestions = 4
+
+// answersAreLate loses every answer to a half message that is stored until its producer has been asked for longer than the
+// coordinators wait for one that does not know. Its Send is none the wiser, and its business runs.
+func answersAreLate(ctx context.Context, w *world, _ *rand.Rand) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	u := &w.wiring.unanswered
+	u.asked = map[string]int{}
+	w.on(u.hear)
+	var sending sync.WaitGroup
+	for _, s := range u.services {
+		d := deed{id: "1", key: s.key("1"), body: bodyOf("1", 1<<10)}
+		sending.Go(func() {
+			s.sending(d)
+			if s.expect(d.key, s.send(ctx, s.message(d), d), nil) {
+				s.ledger.Decide(d.key, Committed)
+			}
+		})
+	}
+	sending.Wait()
+}
+
+func (u *unansweredSends) hear(_ *coordinator, e wire.Event) wire.Act {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, m := range e.Messages {
+		switch {
+		case e.Name == "Confirm" && e.Phase == wire.Request:
+			u.asked[m.Key]++
+		case e.Name == "SendHalfMessages" && e.Phase == wire.Reply && u.asked[m.Key] < enoughQuestions:
+			return wire.Cut
+		}
+	}
+	return wire.Pass
+}
+
+func wereAskedForLong(t *testing.T, w *world, _ *load, _ End) {
+	t.Helper()
+	u := &w.wiring.unanswered
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, s := range u.services {
+		if n := u.asked[s.key("1")]; n < enoughQuestions {
+			t.Errorf("%s was asked about %d times: the row proves nothing", s.key("1"), n)
+		}
 	}
 }
 

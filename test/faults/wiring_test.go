@@ -26,9 +26,10 @@ func (c *coordinator) address() string {
 // wiring is what the proxies of a world do and see.
 type wiring struct {
 	custody
-	kills   []kill
-	answers answers
-	losses  losses
+	kills      []kill
+	answers    answers
+	losses     losses
+	unanswered unansweredSends
 	// meanwhile is how many copies came while one was cut off.
 	meanwhile int
 

@@ -111,10 +111,11 @@ const (
 	Verdict_VERDICT_COMMITTED Verdict = 2
 	// It has rolled back, and can never commit any more: remove.
 	Verdict_VERDICT_ROLLED_BACK Verdict = 3
-	// Could not be found out just now, because what would tell is away or slow:
-	// ask again, at no cost. Unlike VERDICT_UNKNOWN it uses up no attempt and
-	// never leads to STATE_ABANDONED. Coordinators of before 2026-11-22 take it
-	// for VERDICT_UNKNOWN.
+	// Could not be found out just now, because what would tell is away or slow,
+	// or because the producer still waits for the half message to be accepted
+	// and has not begun: ask again, at no cost. Unlike VERDICT_UNKNOWN it uses
+	// up no attempt and never leads to STATE_ABANDONED. Coordinators of before
+	// 2026-11-22 take it for VERDICT_UNKNOWN.
 	Verdict_VERDICT_UNAVAILABLE Verdict = 4
 )
 
