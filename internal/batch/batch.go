@@ -1,12 +1,13 @@
 // Package batch gathers concurrent calls into one: what arrives while a batch is under way leaves with the next.
 //
 // Nothing ever waits for a timer. A lone call leaves at once as a batch of one; under load batches grow by themselves to
-// what arrives in the time of one round trip.
+// what arrives in the time of one round trip, and to what is ready to run when a batch is taken.
 package batch
 
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -100,9 +101,11 @@ func (g *Group[T, R]) enqueue(items []T) (*call[R], error) {
 	return c, nil
 }
 
-// run does batches until nothing waits.
+// run does batches until nothing waits. Before it takes one it lets those run that are ready to: on a busy machine they
+// bring calls for the same batch, and on an idle one there are none.
 func (g *Group[T, R]) run() {
 	for {
+		runtime.Gosched()
 		entries := g.next()
 		if entries == nil {
 			return

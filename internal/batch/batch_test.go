@@ -3,8 +3,10 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,29 @@ func TestCallsThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
 			t.Fatalf("batches of %v, want one of 1 and one of 9", sizes)
 		}
 	})
+}
+
+// On a busy machine calls are ready to run that bring items for the same batch.
+func TestCallsThatAreReadyToRunShareTheFirstBatch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
+	const rounds, calls = 100, 10
+	var batches atomic.Int64
+	g := batch.New(batch.Config{Max: calls, Parallel: 2, Waiting: calls, Timeout: time.Minute},
+		func(ctx context.Context, items []int) []int {
+			batches.Add(1)
+			return double(ctx, items)
+		})
+	for range rounds {
+		var wg sync.WaitGroup
+		for i := range calls {
+			wg.Go(func() { _, _ = g.Do(t.Context(), i) })
+		}
+		wg.Wait()
+	}
+	// The scheduler takes things out of turn now and then.
+	if n := batches.Load(); n > rounds*3/2 {
+		t.Errorf("%d batches for %d rounds of %d calls", n, rounds, calls)
+	}
 }
 
 func TestRoomIsBounded(t *testing.T) {

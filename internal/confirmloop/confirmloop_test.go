@@ -3,8 +3,11 @@ package confirmloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -632,5 +635,26 @@ func TestAPassTakesOneBatchOfEachProducer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
 		defer cancel()
 		_ = h.Close(ctx) // the producers hang
+	})
+}
+
+// On a busy machine Submits are ready to run that bring messages for the same question.
+func TestWhatIsReadyToRunSharesAQuestion(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		const rounds, submits = 20, 10
+		for round := range rounds {
+			var wg sync.WaitGroup
+			for i := range submits {
+				names := h.have("orders", fmt.Sprintf("%d-%d", round, i))
+				wg.Go(func() { h.submit(names...) })
+			}
+			wg.Wait()
+			synctest.Wait()
+		}
+		// The scheduler takes things out of turn now and then.
+		if n := h.asks(); n > 2*rounds {
+			t.Errorf("%d questions for %d rounds of %d Submits", n, rounds, submits)
+		}
 	})
 }

@@ -117,6 +117,7 @@ func TestACloseThatCannotWaitEndsTheDeletionsToo(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		h.submit(h.have("stock", "2")...)
+		synctest.Wait() // it is asked about
 		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := h.Close(ctx); err == nil {

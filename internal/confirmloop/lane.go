@@ -1,6 +1,7 @@
 package confirmloop
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ type producer struct {
 	lanes map[laneKey]*lane
 	// calls counts the batches under way.
 	calls int
+	// taking says that a batch is about to be taken.
+	taking bool
 	// hungry says that the store may hold more for this producer than the last pass took.
 	hungry bool
 }
@@ -101,23 +104,40 @@ func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
 	c.waiting++
 }
 
-// dispatch sets batches of a producer going while it has any and may have more under way. c.mu is held.
+// dispatch has a batch of a producer taken when it has any and may have more under way. c.mu is held.
 func (c *Confirmer) dispatch(p *producer) {
-	for p.calls < c.config.CallsPerProducer {
-		j, found := c.next(p)
+	if p.taking || p.calls == c.config.CallsPerProducer || p.room.Waiting() == 0 {
+		return
+	}
+	p.taking = true
+	c.work.Go(func() {
+		j, found := c.take(p)
 		if !found {
 			return
 		}
-		p.calls++
-		j.lane.calls++
-		c.work.Go(func() {
-			if failure := owner.Recovered(func() { c.do(j) }); failure != nil {
-				c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
-					"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
-			}
-			c.finished(j)
-		})
+		if failure := owner.Recovered(func() { c.do(j) }); failure != nil {
+			c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
+				"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
+		}
+		c.finished(j)
+	})
+}
+
+// take takes the next batch of a producer and has the one after it taken. It lets those run first that are ready to: on a
+// busy machine they bring messages for the same batch, and a batch costs little more than a message.
+func (c *Confirmer) take(p *producer) (j job, found bool) {
+	runtime.Gosched()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.taking = false
+	if j, found = c.next(p); !found {
+		c.tidy(p)
+		return j, false
 	}
+	p.calls++
+	j.lane.calls++
+	c.dispatch(p)
+	return j, true
 }
 
 // next takes a batch from the lane that has the fewest under way, so that one target of a producer does not take all
@@ -189,7 +209,7 @@ func (c *Confirmer) tidy(p *producer) {
 			delete(p.lanes, key)
 		}
 	}
-	if len(p.lanes) == 0 && p.calls == 0 {
+	if len(p.lanes) == 0 && p.calls == 0 && !p.taking {
 		delete(c.producers, p.name)
 	}
 }

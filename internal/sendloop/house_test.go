@@ -36,6 +36,8 @@ type house struct {
 	out    []halfmsg.Publishing
 	fates  map[string]int
 	wakes  int
+	// batches is how many went to the broker.
+	batches int
 }
 
 // answer is what the broker says of one publishing; nil is Acked.
@@ -106,7 +108,7 @@ func (h *house) Published(string, halfmsg.Outcome, int) {}
 
 func (h *house) Failed(string, error) {}
 
-func (h *house) PublishedBatch(int, time.Duration) {}
+func (h *house) PublishedBatch(int, time.Duration) { h.mu.Lock(); h.batches++; h.mu.Unlock() }
 
 func (h *house) Acked(*halfmsg.Claim) {}
 

@@ -3,8 +3,11 @@ package sendloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -385,6 +388,7 @@ func TestCloseEndsWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 			return halfmsg.PublishResult{Outcome: halfmsg.Acked}
 		}, nil)
 		h.offer(numbered(35)...)
+		synctest.Wait() // the first batch is under way
 		closed := make(chan error, 1)
 		go func() { closed <- h.Close(context.Background()) }()
 		synctest.Wait()
@@ -423,6 +427,27 @@ func TestCloseBreaksBatchesOffWhenItsContextEnds(t *testing.T) {
 		synctest.Wait()
 		if got := h.want("1", halfmsg.Sendable); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
 			t.Errorf("%+v was not handed back", got)
+		}
+	})
+}
+
+// On a busy machine those are ready to run that bring messages for the same batch.
+func TestWhatIsReadyToRunSharesABatch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
+	inHouse(t, sendloop.Config{}, func(h *house) {
+		const rounds, offers = 20, 10
+		for round := range rounds {
+			var wg sync.WaitGroup
+			for i := range offers {
+				claims := h.committed(fmt.Sprintf("%d-%d", round, i))
+				wg.Go(func() { h.Offer(claims, time.Now().Add(lease)) })
+			}
+			wg.Wait()
+			synctest.Wait()
+		}
+		// The scheduler takes things out of turn now and then.
+		if n := look(h, func() int { return h.batches }); n > 2*rounds {
+			t.Errorf("%d batches for %d rounds of %d offers", n, rounds, offers)
 		}
 	})
 }
