@@ -30,10 +30,21 @@ func (l *latencies) acknowledged(due, submitted, at time.Time) {
 	record(l.submit, at.Sub(submitted))
 }
 
-func (l *latencies) delivered(submitted, at time.Time) {
+// delivered times a delivery that is counted by deliver, which returns when the message was submitted, zero where it is not
+// timed. Whoever finds it counted and then calls into finds it timed as well.
+func (l *latencies) delivered(at time.Time, deliver func() (submitted time.Time)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record(l.delivery, at.Sub(submitted))
+	if submitted := deliver(); !submitted.IsZero() {
+		record(l.delivery, at.Sub(submitted))
+	}
+}
+
+// into puts them into a report. Deliveries may still come in.
+func (l *latencies) into(report *Report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	report.HalfToAck, report.SubmitToAck, report.SubmitToDelivery = latencyOf(l.half), latencyOf(l.submit), latencyOf(l.delivery)
 }
 
 func record(h *hdrhistogram.Histogram, took time.Duration) {

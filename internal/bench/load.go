@@ -122,9 +122,7 @@ func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) 
 
 // delivered takes a delivery from a queue.
 func (r *run) delivered(id string, at time.Time) {
-	if submitted := r.tally.deliver(id); !submitted.IsZero() {
-		r.latencies.delivered(submitted, at)
-	}
+	r.latencies.delivered(at, func() time.Time { return r.tally.deliver(id) })
 }
 
 // progressInterval is how often it is told how a run goes.

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,4 +119,27 @@ func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
 			t.Errorf("it took %v, %d never began", took, r.unbegun)
 		}
 	})
+}
+
+// A run that does not come out even is told of while late deliveries still come in.
+func TestAReportIsWrittenBesideDeliveries(t *testing.T) {
+	t.Parallel()
+	r := &run{queues: &queues{names: []string{"none"}}, latencies: newLatencies(), tally: tally{prefix: "b-"}}
+	const messages = 1000
+	for range messages {
+		r.tally.submit(r.tally.begin(committed), time.Now())
+	}
+	var delivering sync.WaitGroup
+	delivering.Go(func() {
+		for n := range messages {
+			r.delivered(r.tally.id(n), time.Now())
+		}
+	})
+	for r.tally.counts().missing > 0 {
+		r.report()
+	}
+	if timed := r.report().SubmitToDelivery.N; timed != messages {
+		t.Errorf("of %d that were counted, %d were timed", messages, timed)
+	}
+	delivering.Wait()
 }

@@ -96,11 +96,10 @@ func (r *run) report() Report {
 	report := Report{
 		Settings: r.settings(), Messages: w.last.done - w.first.done, Seconds: w.to.Sub(w.from).Seconds(),
 		Failed: r.tally.counts().failed, Unbegun: r.unbegun,
-		HalfToAck: latencyOf(r.latencies.half), SubmitToAck: latencyOf(r.latencies.submit),
-		SubmitToDelivery: latencyOf(r.latencies.delivery),
-		CPU:              map[string]float64{}, Memory: map[string]uint64{}, MostMemory: map[string]uint64{},
+		CPU: map[string]float64{}, Memory: map[string]uint64{}, MostMemory: map[string]uint64{},
 		Balance: r.tally.balance(),
 	}
+	r.latencies.into(&report)
 	if len(r.queues.names) > 1 {
 		report.Deliveries = r.queues.deliveries()
 	}
