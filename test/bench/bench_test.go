@@ -27,6 +27,7 @@ var (
 	seconds      = flag.Float64("seconds", 3, "how long each measurement of a round lasts")
 	bodySize     = flag.Int("body", 1024, "bytes of a body")
 	coordinators = flag.Int("coordinators", 1, "how many coordinators share the load")
+	callers      = flag.Int("callers", 0, "messages under way at once in a closed loop; 0: 256 with unary calls and 2,000 gathered")
 	rate         = flag.Int("rate", 4000, "messages a second that BenchmarkOffered offers")
 	profiles     = flag.String("profiles", "", "a directory for profiles of the coordinator under BenchmarkOffered or BenchmarkFull")
 )
@@ -53,7 +54,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 // load is what the load generator is told of the setup.
 func (s *setup) load() bench.Config {
 	return bench.Config{
-		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize,
+		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize, Callers: *callers,
 		Warmup: time.Second, Duration: time.Duration(*seconds * float64(time.Second)), Processes: s.processes(),
 	}
 }

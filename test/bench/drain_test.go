@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
@@ -130,8 +128,7 @@ func (s *setup) fresh(warmup, long time.Duration) bench.Config {
 	return load
 }
 
-// drainBeside drains a backlog while new messages come, which are measured from when it is due until it is drained. What
-// is left of it shows in its queue, because the coordinator counts the new ones as well.
+// drainBeside drains a backlog while new messages come, which are measured from when it is due until it is drained.
 func (s *setup) drainBeside() (drain, fresh bench.Report) {
 	q := s.openQueue()
 	due := s.pileUp(*backlog)
@@ -141,18 +138,11 @@ func (s *setup) drainBeside() (drain, fresh bench.Report) {
 	defer offering.Wait()
 	defer end()
 	offering.Go(func() { fresh, err = bench.Run(ctx, s.fresh(time.Until(due), time.Hour)) })
-	drain = s.drained(q, *backlog, func() int64 { return s.missing(q, *backlog) }).Report
+	drain = s.drained(q, *backlog).Report
 	end()
 	offering.Wait()
 	s.judge(fresh, err)
 	return drain, fresh
-}
-
-// missing is how many of n messages the queue has not got.
-func (s *setup) missing(q *amqp.Channel, n int) int64 {
-	queue, err := q.QueueDeclarePassive(queueName, true, false, false, false, nil)
-	s.must(err)
-	return int64(n - queue.Messages)
 }
 
 // reportDrainBeside tells how a drain and new messages fare beside each other.

@@ -50,7 +50,7 @@ func remember(b *testing.B, name string, happens func(*setup)) {
 // submitToBlocked stores and submits messages while the broker has an alarm, and lets it go in the end: all of them must be
 // delivered.
 func (s *setup) submitToBlocked() {
-	channel := s.openQueue()
+	q := s.openQueue()
 	s.rabbit.Ctl("set_vm_memory_high_watermark", "0")
 	var callers sync.WaitGroup
 	const parallel, size = 4, 500
@@ -63,11 +63,7 @@ func (s *setup) submitToBlocked() {
 	}
 	callers.Wait()
 	s.rabbit.Ctl("set_vm_memory_high_watermark", "0.4")
-	servers.Eventually(s.b, 5*time.Minute, "all are in the queue", func() bool {
-		queue, err := channel.QueueDeclarePassive(queueName, true, false, false, false, nil)
-		s.must(err)
-		return queue.Messages >= *blocked
-	})
+	servers.Eventually(s.b, 5*time.Minute, "all are delivered", func() bool { return q.ids.Load() >= int64(*blocked) })
 }
 
 // submitBatch stores messages and submits them without waiting for their fate.

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/test/servers"
@@ -130,9 +128,11 @@ func (s *setup) traffic(mode bench.Mode) shared {
 }
 
 // drain has the coordinators deliver n messages that nobody submits.
-func (s *setup) drain(q *amqp.Channel, n int) shared {
+func (s *setup) drain(q *consumed, n int) shared {
 	s.pileUp(n)
-	return s.drained(q, n, s.unfinished)
+	f := s.drained(q, n)
+	servers.Eventually(s.b, time.Minute, "all are finished", func() bool { return s.unfinished() == 0 })
+	return f
 }
 
 // pileUp has a producer store messages and stay silent. They are due all at once, a while after the last of them is stored,
@@ -147,9 +147,11 @@ func (s *setup) pileUp(n int) (due time.Time) {
 	return due
 }
 
-// drained waits until what was piled up is delivered. It is timed from the first one on.
-func (s *setup) drained(q *amqp.Channel, n int, left func() int64) shared {
+// drained waits until the n messages that were piled up are delivered. It is timed from the first one on.
+func (s *setup) drained(q *consumed, n int) shared {
 	before, processes := s.claims(), s.processes()
+	all, copies := q.ids.Load()+int64(n), q.copies.Load()
+	left := func() int64 { return all - q.ids.Load() }
 	servers.Eventually(s.b, 10*time.Minute, "the first is delivered", func() bool { return left() < int64(n) })
 	begun, sample, most := time.Now(), processes.Sample(), left()
 	servers.Eventually(s.b, 20*time.Minute, "all are delivered", func() bool { return left() <= 0 })
@@ -158,28 +160,12 @@ func (s *setup) drained(q *amqp.Channel, n int, left func() int64) shared {
 	for name, after := range processes.Sample() {
 		report.CPU[name] = float64((after.CPU - sample[name].CPU).Microseconds()) / float64(most)
 	}
-	delivered, err := q.QueuePurge(queueName, false)
-	s.must(err)
-	if report.Balance.Copies = int64(delivered - n); report.Balance.Copies < 0 {
-		s.b.Errorf("%d of %d messages were delivered", delivered, n)
-	}
+	report.Balance.Copies = q.copies.Load() - copies
 	return shared{Report: report, claims: s.claims().since(before), silent: int64(n)}
 }
 
 // slowest is at how many messages a second a backlog is stored at least.
 const slowest = 3000
-
-// openQueue makes the queue that a backlog is delivered to.
-func (s *setup) openQueue() *amqp.Channel {
-	connection, err := amqp.Dial(s.rabbit.URL)
-	s.must(err)
-	s.b.Cleanup(func() { connection.Close() })
-	q, err := connection.Channel()
-	s.must(err)
-	_, err = q.QueueDeclare(queueName, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
-	s.must(err)
-	return q
-}
 
 // reportScale tells how several coordinators compare with one.
 func reportScale(b *testing.B, t task, found map[int][]shared) {

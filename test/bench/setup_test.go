@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -185,7 +185,7 @@ func (s *setup) storePart(half *pb.SendHalfMessagesRequest, n int) {
 }
 
 func (s *setup) message() *pb.Message {
-	return &pb.Message{Id: fmt.Sprintf("m-%d", s.ids.Add(1)), RoutingKey: queueName, Body: s.body}
+	return &pb.Message{Id: idPrefix + strconv.FormatInt(s.ids.Add(1), 10), RoutingKey: queueName, Body: s.body}
 }
 
 func (s *setup) allIn(outcomes []*pb.Outcome, err error, state pb.State) {
