@@ -17,6 +17,8 @@ import (
 var (
 	dead = flag.Int("dead", 1_000_000, "messages that wait for the dead producer of BenchmarkDead")
 	idle = flag.Duration("idle", 20*time.Second, "how long BenchmarkDead looks at what is spent while nobody sends")
+
+	rewrites = flag.Bool("rewrites", false, "let Redis write its append-only file anew while BenchmarkDead measures, as often as it does")
 )
 
 // settled is how long a load runs before it is measured where coordinators have just been started.
@@ -28,6 +30,9 @@ const settled = 3 * time.Second
 // tells what the dead producer costs by itself, just after a start, when it is tried most often. Whatever waits
 // is also swept every ten seconds, so idle and seconds are best whole tens.
 //
+// Redis writes its append-only file anew whenever it has doubled, with a million messages for seconds of a whole CPU. When
+// that is depends on what was sent before, so it is measured by itself, with -rewrites.
+//
 //	go test ./test/bench -run '^$' -bench Dead -benchtime 1x -timeout 60m -args -rounds 7 -seconds 10
 func BenchmarkDead(b *testing.B) {
 	for b.Loop() {
@@ -35,11 +40,14 @@ func BenchmarkDead(b *testing.B) {
 		alone.run(0)
 		beside := alone.another()
 		beside.die(*dead)
+		worlds := map[bool]*setup{false: alone, true: beside}
+		for _, world := range worlds {
+			world.warmUp()
+		}
 		turns := map[bool][]turn{}
 		for round := range *rounds {
 			for _, with := range []bool{round%2 != 0, round%2 == 0} {
-				world := map[bool]*setup{false: alone, true: beside}[with]
-				t := world.turn(len(world.all))
+				t := worlds[with].turn()
 				if with && t.tried == 0 {
 					b.Error("nobody tried the dead producer")
 				}
@@ -117,9 +125,18 @@ func (t turn) String() string {
 	return text
 }
 
-// turn starts so many coordinators, looks at what they do and at what they can, and stops them.
-func (s *setup) turn(n int) turn {
-	s.run(n)
+// warmUp has a turn that does not count. The pages of a Redis that has just stored a large backlog, and has written it to a
+// file from a fork, are copied one by one when they are next written to.
+func (s *setup) warmUp() {
+	if !*rewrites {
+		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+	}
+	s.turn()
+}
+
+// turn starts the coordinators, looks at what they do and at what they can, and stops them.
+func (s *setup) turn() turn {
+	s.run(len(s.all))
 	defer s.run(0)
 	t := turn{loads: map[bench.Mode]bench.Report{}, idle: s.used(func() { <-time.After(*idle) })}
 	for name, used := range t.idle {
@@ -127,7 +144,7 @@ func (s *setup) turn(n int) turn {
 	}
 	for _, mode := range modes {
 		load := s.load()
-		load.Mode, load.Warmup, load.ConsumeAfter, load.RedisURL = mode, settled, true, ""
+		load.Mode, load.Warmup, load.RedisURL = mode, settled, ""
 		t.loads[mode] = s.measure(load)
 	}
 	t.tried = s.total(counted, "msghandler_moves_total", "unreachable", "stored")
