@@ -285,3 +285,57 @@ func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
 		t.Errorf("%d wait when %d are held: %v", count(0), len(claims), err)
 	}
 }
+
+// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill what a claim may bring, and others' that are
+// small, and due longer.
+func TestLargeBodiesKeepNoOtherProducerWaiting(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		what                    string
+		producers, each         int
+		large, bytesOfALargeOne int
+	}{
+		{"few small ones", 12, 1, 40, 1 << 20},
+		{"as many small ones", 7, 2, 2, 24 << 20},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			store, _, _ := fresh(t, redisstore.Config{Shards: 1})
+			for i := range test.producers {
+				commitAll(t, store, fmt.Sprint("small-", i), test.each, 10)
+			}
+			commitAll(t, store, "large", test.large, test.bytesOfALargeOne)
+			claims, err := store.ClaimSendable(t.Context(), test.producers*test.each+test.large, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]int{}
+			for _, claim := range claims {
+				got[claim.Producer]++
+			}
+			if got["large"] == 0 || got["large"] == test.large {
+				t.Fatalf("%d large messages were claimed: they do not fill a claim", got["large"])
+			}
+			for i := range test.producers {
+				if name := fmt.Sprint("small-", i); got[name] != test.each {
+					t.Errorf("%d messages of %s, which were due first, and %d large ones", got[name], name, got["large"])
+				}
+			}
+		})
+	}
+}
+
+// commitAll has n messages of a producer ready to be sent.
+func commitAll(t *testing.T, store *redisstore.Store, producer string, n, size int) {
+	t.Helper()
+	messages, names := numbered(n, size)
+	for i := range messages {
+		messages[i].Producer, names[i].Producer = producer, producer
+	}
+	for some := range slices.Chunk(messages, max(1, 8<<20/size)) {
+		create(t, store, some...)
+	}
+	for some := range slices.Chunk(names, max(1, 8<<20/size)) {
+		settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, some...)...)
+	}
+}

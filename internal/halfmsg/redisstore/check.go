@@ -61,7 +61,29 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 		all = append(all, found...)
 		return err
 	})
+	if err == nil {
+		var found []Finding
+		found, err = s.checkLayout(ctx)
+		all = append(all, found...)
+	}
 	return all, translate(err)
+}
+
+// checkLayout compares how the data are laid out with what is written down of it. That may have been lost while this store
+// had it in memory, and then it is written down again, unless another coordinator was first.
+func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
+	got, err := s.writtenLayout(ctx, s.layout)
+	if err != nil || versionOf(got[layoutField]) == s.layout.version && got[shardsField] == strconv.Itoa(s.layout.shards) {
+		return nil, err
+	}
+	return []Finding{{
+		Name: "redis-layout", Severity: Refuse,
+		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %d and %d",
+			metaOf(s.config.Prefix), got[layoutField], got[shardsField], s.layout.version, s.layout.shards),
+		Why: "coordinators with different layouts do not see each other's messages",
+		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, then HSET %s layout %d shards %d, or restart this one to use what is written",
+			metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
+	}}, nil
 }
 
 func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {

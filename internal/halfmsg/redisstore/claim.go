@@ -147,131 +147,6 @@ func anyLeft(wanted map[string]int) bool {
 	return false
 }
 
-// dueGroup is what one producer has due in one shard.
-type dueGroup struct {
-	shard    int
-	producer string
-	times    []int64 // oldest first
-	more     bool    // there may be more than times says
-	take     int     // how many to claim
-}
-
-// due asks every shard what is due, for each producer in wanted, or for all. It begins with another shard each time, so
-// that among equals none is always last.
-func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]int) ([]dueGroup, error) {
-	most := 0
-	for _, n := range wanted {
-		most = max(most, n)
-	}
-	shards := len(s.keys.shards)
-	// Messages are spread evenly over the shards: four times a shard's share, and a few, is nearly always enough.
-	most = min(most, 4*most/shards+16)
-	calls := make([]*call, shards)
-	start := int(s.claims.Load() % uint64(shards))
-	for i := range calls {
-		c := newCall(s.scripts.due, s.keys.shards[(start+i)%shards], 2+2*len(wanted))
-		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[state], most)
-		for producer, n := range wanted {
-			if producer != "" && n > 0 {
-				c.args = append(c.args, producer, n)
-			}
-		}
-		calls[i] = c
-	}
-	run(ctx, s.loops, s.scripts.due, calls)
-	return readDue(calls, most)
-}
-
-func readDue(calls []*call, most int) ([]dueGroup, error) {
-	var groups []dueGroup
-	var errs []error
-	for _, c := range calls {
-		errs = append(errs, c.err)
-		for _, reply := range c.reply {
-			fields, _ := reply.([]any)
-			if len(fields) < 2 {
-				continue
-			}
-			producer, _ := fields[0].(string)
-			g := dueGroup{shard: c.items[0], producer: producer, more: len(fields)-1 >= most}
-			for _, field := range fields[1:] {
-				ms, _ := field.(int64)
-				g.times = append(g.times, ms)
-			}
-			groups = append(groups, g)
-		}
-	}
-	return groups, firstOf(errs)
-}
-
-// firstOf is one error for all shards: they tend to fail for one reason.
-func firstOf(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// chooseOldest decides how many messages each group gives, so that of every producer those due longest are taken. It says
-// whether a group may have more to give than it told of.
-func chooseOldest(groups []dueGroup, shares map[string]int) (hidden bool) {
-	type one struct {
-		at    int64
-		group int
-	}
-	byProducer := map[string][]one{}
-	for i, g := range groups {
-		for _, at := range g.times {
-			byProducer[g.producer] = append(byProducer[g.producer], one{at, i})
-		}
-	}
-	for producer, ones := range byProducer {
-		slices.SortStableFunc(ones, func(a, b one) int { return cmp.Compare(a.at, b.at) })
-		for _, o := range ones[:min(len(ones), max(0, shares[producer]))] {
-			groups[o.group].take++
-		}
-	}
-	for _, g := range groups {
-		hidden = hidden || g.more && g.take == len(g.times)
-	}
-	return hidden
-}
-
-// fairShares divides limit among producers: none gets more than its equal part while another wants it. When there are
-// more producers than messages to give, turn says who comes first.
-func fairShares(groups []dueGroup, limit, turn int) map[string]int {
-	due := map[string]int{}
-	for _, g := range groups {
-		due[g.producer] += len(g.times)
-	}
-	waiting := make([]string, 0, len(due))
-	for producer := range due {
-		waiting = append(waiting, producer)
-	}
-	slices.Sort(waiting)
-	if n := len(waiting); n > 0 {
-		waiting = append(waiting[turn%n:], waiting[:turn%n]...)
-	}
-	shares := make(map[string]int, len(due))
-	for limit > 0 && len(waiting) > 0 {
-		part := max(1, limit/len(waiting))
-		var still []string
-		for _, producer := range waiting {
-			n := min(part, due[producer]-shares[producer], limit)
-			shares[producer] += n
-			limit -= n
-			if shares[producer] < due[producer] {
-				still = append(still, producer)
-			}
-		}
-		waiting = still
-	}
-	return shares
-}
-
 // claimChosen claims what chooseOldest decided, and says whether all of it was there to claim.
 func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGroup) ([]dueClaim, bool, error) {
 	token := s.newToken()
@@ -285,11 +160,11 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	parts := cutGroups(groups, portion(chosen))
 	calls := make([]*call, len(parts))
 	for i, part := range parts {
-		c := newCall(s.scripts.claim, s.keys.shards[part.shard], 7+len(part.pairs))
+		c := newCall(s.scripts.claim, s.keys.shards[part.shard], 7+2*len(part.shares))
 		c.messages = part.messages
 		c.args = append(c.args, s.seen(part.shard)...)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts))
-		c.args = append(c.args, part.pairs...)
+		c.args = append(c.args, part.pairs()...)
 		calls[i] = c
 	}
 	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
@@ -297,11 +172,27 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	return claims, len(claims) == chosen, err
 }
 
-// part is what one call claims of a shard: pairs of a producer and how many of its messages.
+// part is what one call claims of a shard.
 type part struct {
 	shard    int
-	pairs    []any
+	shares   []share
 	messages int
+}
+
+// share is how many messages of a producer are claimed.
+type share struct {
+	producer string
+	messages int
+}
+
+// pairs are the shares as claim.lua wants them, small ones first: what those leave of the room for bytes goes to the others.
+func (p *part) pairs() []any {
+	slices.SortStableFunc(p.shares, func(a, b share) int { return cmp.Compare(a.messages, b.messages) })
+	pairs := make([]any, 0, 2*len(p.shares))
+	for _, s := range p.shares {
+		pairs = append(pairs, s.producer, s.messages)
+	}
+	return pairs
 }
 
 // cutGroups makes parts of at most so many messages of what is to be claimed.
@@ -316,7 +207,7 @@ func cutGroups(groups []dueGroup, most int) []*part {
 				open[g.shard], parts = p, append(parts, p)
 			}
 			n := min(left, most-p.messages)
-			p.pairs = append(p.pairs, g.producer, n)
+			p.shares = append(p.shares, share{g.producer, n})
 			p.messages += n
 			left -= n
 		}

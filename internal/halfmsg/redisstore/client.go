@@ -122,9 +122,12 @@ func (a address) connect() redis.UniversalClient {
 	size := cmp.Or(a.options.PoolSize, poolSize)
 	switch {
 	case a.cluster:
+		// No redirects either. The driver would send a script again after any error, so the last error could say that nothing
+		// happened when the first one had been run; and it would follow ASK to where a slot is moving, where a script finds
+		// none of the messages that are still to come. After MOVED it learns the new place all the same.
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: a.addrs, Username: a.options.Username, Password: a.options.Password, TLSConfig: a.options.TLSConfig,
-			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
+			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, DisableIdentity: true,
 			MaintNotificationsConfig: quiet, ClusterStateReloadInterval: clusterReload,
 		})

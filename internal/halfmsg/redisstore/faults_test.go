@@ -333,3 +333,27 @@ func logged() (*bytes.Buffer, *slog.Logger) {
 	var buffer bytes.Buffer
 	return &buffer, slog.New(slog.NewTextHandler(&buffer, nil))
 }
+
+// What is left of a record cannot be published, so it must not be found where messages that are to be published stand.
+func TestARecordIsWholeAsLongAsItsMessageIsToBePublished(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, half("1"))
+	claims := submit(t, store, half("1").Name)
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+	client.Set(t.Context(), "msghandler:{00}:orders:acknowledged", "no index", 0)
+	if r := word(t, store, halfmsg.EventAckedMarked, time.Minute, claims...); r[0].Err == nil {
+		t.Fatal("it was moved to an index that is none")
+	}
+	if n := client.ZScore(t.Context(), "msghandler:{00}:orders:sendable", "1").Val(); n == 0 {
+		t.Fatal("it is not to be published any more")
+	}
+	if record := client.Get(t.Context(), "msghandler:{00}:orders:m:1").Val(); !strings.HasSuffix(record, "body of 1") {
+		t.Errorf("its record: %q", record)
+	}
+	client.Del(t.Context(), "msghandler:{00}:orders:acknowledged")
+	settle(t, store, halfmsg.EventAckedMarked, time.Minute, claims...)
+	if record := client.Get(t.Context(), "msghandler:{00}:orders:m:1").Val(); !strings.HasPrefix(record, "acknowledged ") {
+		t.Errorf("its record, when the broker has acknowledged it: %q", record)
+	}
+}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +85,46 @@ func TestUnknownLayoutsAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) || !strings.Contains(err.Error(), "run the version that wrote them") {
 			t.Errorf("layout %s: got %v, want an error with it and the remedy", unknown, err)
 		}
+	}
+}
+
+// A Redis that lost everything has lost how the data were laid out as well. Coordinators that run go on as before, so those
+// that start now must do as they do.
+func TestTheLayoutOutlivesALoss(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 3})
+	pulse(t, store)
+	client.FlushAll(t.Context())
+	if len(pulse(t, store)) == 0 {
+		t.Fatal("a loss of everything was not noticed")
+	}
+	create(t, store, half("1"))
+	submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}), half("1").Name)
+}
+
+// Somebody who starts before anybody has noticed the loss may choose another layout. Then those that do not see each other's
+// messages say so, and take no more.
+func TestTwoLayoutsAreFound(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 3})
+	layoutOf := func(s *redisstore.Store) (found []redisstore.Finding) {
+		t.Helper()
+		all, err := s.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(all, func(f redisstore.Finding) bool { return f.Name != "redis-layout" })
+	}
+	client.Del(t.Context(), "msghandler:meta")
+	if found := layoutOf(store); len(found) > 0 {
+		t.Errorf("where nobody has written another: %v", found)
+	}
+	client.Del(t.Context(), "msghandler:meta")
+	newer := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
+	if found := layoutOf(newer); len(found) > 0 {
+		t.Errorf("where it stands as one has it: %v", found)
+	}
+	if found := layoutOf(store); len(found) != 1 || found[0].Severity != redisstore.Refuse {
+		t.Errorf("where another has written its own: %v", found)
 	}
 }

@@ -59,6 +59,12 @@ func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 			found = append(found, Regression{Shard: i, What: last.told(now)})
 		}
 	}
+	if len(found) > 0 {
+		// What was written down of the layout may be lost as well, and whoever starts next would choose another.
+		if _, err := s.writtenLayout(ctx, s.layout); err != nil {
+			failed = translate(err)
+		}
+	}
 	return found, failed
 }
 

@@ -60,6 +60,7 @@ const (
 // Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. It is safe for concurrent use.
 type Store struct {
 	config  Config
+	layout  layout
 	keys    keys
 	scripts scripts
 	logger  *slog.Logger
@@ -136,9 +137,9 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
-	l, err := s.agreeOnLayout(ctx, cluster)
-	s.keys = newKeys(s.config.Prefix, l)
-	s.pulses.last = make([]pulse, l.shards)
+	s.layout, err = s.agreeOnLayout(ctx, cluster)
+	s.keys = newKeys(s.config.Prefix, s.layout)
+	s.pulses.last = make([]pulse, s.layout.shards)
 	return err
 }
 
@@ -146,15 +147,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 // changed, so a coordinator can start while Redis is full, and help to empty it.
 func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
 	key := metaOf(s.config.Prefix)
-	got, err := s.intake.HGetAll(ctx, key).Result()
-	if err == nil && (got[layoutField] == "" || got[shardsField] == "") {
-		pipe := s.intake.Pipeline()
-		pipe.HSetNX(ctx, key, layoutField, newestLayout)
-		pipe.HSetNX(ctx, key, shardsField, s.config.shardsOf("", cluster))
-		written := pipe.HGetAll(ctx, key)
-		_, err = pipe.Exec(ctx)
-		got = written.Val()
-	}
+	got, err := s.writtenLayout(ctx, layout{version: newestLayout, shards: s.config.shardsOf("", cluster)})
 	if err != nil {
 		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}
@@ -169,6 +162,21 @@ func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error)
 			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
 	}
 	return l, nil
+}
+
+// writtenLayout reads how the data are laid out. Where it is not written it writes l down.
+func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string, error) {
+	key := metaOf(s.config.Prefix)
+	got, err := s.intake.HGetAll(ctx, key).Result()
+	if err != nil || got[layoutField] != "" && got[shardsField] != "" {
+		return got, err
+	}
+	pipe := s.intake.Pipeline()
+	pipe.HSetNX(ctx, key, layoutField, l.version)
+	pipe.HSetNX(ctx, key, shardsField, l.shards)
+	written := pipe.HGetAll(ctx, key)
+	_, err = pipe.Exec(ctx)
+	return written.Val(), err
 }
 
 // shardsOf is how many parts the data are in, of which that number is written down, if any.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -79,9 +80,11 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 	var mu sync.Mutex
 	found := map[group][]string{}
+	seen := map[string]bool{}
 	err := eachMaster(ctx, s.loops, func(ctx context.Context, master *redis.Client) error {
 		addr := master.Options().Addr
 		mu.Lock()
+		seen[addr] = true
 		at := s.cursors[addr]
 		if at == nil {
 			at = &cursor{}
@@ -104,6 +107,10 @@ func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		// One that is no master any more will never come to its end; the one that took over has a cursor of its own.
+		maps.DeleteFunc(s.cursors, func(addr string, _ *cursor) bool { return !seen[addr] })
+	}
 	return found, err
 }
 

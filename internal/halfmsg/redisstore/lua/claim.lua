@@ -3,7 +3,8 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 code of the state; 5 token; 6 lease in
 --   milliseconds; 7 how many bytes of records are claimed at most, though one message always is; then pairs of a producer
---   and how many of its messages are claimed at most
+--   and how many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those before
+--   it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
 --   id, why}
@@ -26,15 +27,16 @@ local function due(index, limit)
   return ids, since
 end
 
--- claim claims the messages of one producer, as far as there is room, and puts them into out.
-local function claim(g, since, out)
+-- claim claims the messages of one producer, as far as there is room for it, and puts them into out.
+local function claim(g, since, part, out)
   local got, left = {}, false
   each(g, function(_, id, i)
-    if room <= 0 then
+    if part <= 0 then
       return nil
     end
     local claimed = take(g, id, s, since[i], token, lease, owned(g, id))
-    room = room - (claimed and #claimed[3] or 0)
+    local size = claimed and #claimed[3] or 0
+    room, part = room - size, part - size
     left = left or not claimed
     return claimed or {g.producer, id}
   end, got)
@@ -55,6 +57,6 @@ local out = {}
 for i = 8, #ARGV, 2 do
   local producer = ARGV[i]
   local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
-  claim(open(producer, ids), since, out)
+  claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
 end
 return out

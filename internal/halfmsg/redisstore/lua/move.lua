@@ -113,8 +113,7 @@ local function place(g, id, rule, s, to, due, after, hold)
   shift(g, s, to, id, now + after)
 end
 
--- strip leaves of a record what it takes to delete its marker, and to know the message when it is sent again. It comes
--- after the message has left its old index: nobody must find there what cannot be published any more.
+-- strip leaves of a record what it takes to delete its marker, and to know the message when it is sent again.
 local function strip(g, id)
   local ms, digest, header = string.match(line(g.record .. id), '^half (%d+) (%S+) (.*)')
   local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
@@ -163,15 +162,24 @@ local function move(g, id, at)
   end
   place(g, id, rule, s, to, due, after, word.hold)
   if to == ACKNOWLEDGED and s ~= to then
-    strip(g, id)
+    g.stripped[#g.stripped + 1] = id
   end
   return OK + to
 end
 
+local function before(g)
+  g.stripped = {}
+end
+
+-- after strips records once their messages have left their old index: nobody must find there what cannot be published any
+-- more. One that cannot be stripped stays whole.
 local function after(g)
+  for _, id in ipairs(g.failed and {} or g.stripped) do
+    safely(strip, g, id)
+  end
   if g.left then
     tidy(g)
   end
 end
 
-return groups(behind, 3, move, pass, after)
+return groups(behind, 3, move, before, after)

@@ -128,6 +128,7 @@ local function each(g, f, out)
     out[#out + 1] = safely(f, g, id, i)
   end
   save()
+  g.failed = failed
   for i = from, failed and #out or 0 do
     out[i] = failed
   end
