@@ -24,7 +24,8 @@ var (
 	// ErrNotFound: the coordinator knows no message of this id (any more).
 	ErrNotFound = errors.New("the coordinator knows no such message")
 	// ErrAlreadyCommitted: the business of this id has committed before, and its message is delivered without doing
-	// anything more. Who repeats a Send takes this as success.
+	// anything more. Who repeats a Send takes this as success. A Send that is repeated after the coordinator has forgotten
+	// the message (done.retention, ten minutes by default) has it delivered once more, as a first copy.
 	ErrAlreadyCommitted = errors.New("the business of this id has committed before")
 	// ErrRolledBack: the message of this id was rolled back and stays so. A new attempt takes a new id.
 	ErrRolledBack = errors.New("the message of this id was rolled back; use a new id for a new attempt")

@@ -142,7 +142,17 @@ func (p *Producer) rollbackLater(id, reason string, lost error) {
 	started := p.background.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.SubmitTimeout)
 		defer cancel()
-		if err := p.rollback(ctx, id, reason); err != nil {
+		// Not without the marker: another run of the id may hold it, and commit.
+		standing, err := p.giveUp(ctx, id)
+		switch {
+		case err == nil && standing == marker.Committed:
+			_, err = p.submit(ctx, id)
+			p.judgeSubmit(id, err)
+			return
+		case err == nil:
+			err = p.rollback(ctx, id, reason)
+		}
+		if err != nil {
 			p.complaints.add(slog.LevelWarn, textRollbackLost, id, err)
 		}
 	})

@@ -226,6 +226,40 @@ func TestARollbackWhoseAnswersWereLostLeavesNoMarker(t *testing.T) {
 	})
 }
 
+// A run that failed while another run of the same id holds its marker must not take the other's message away.
+func TestARunThatFailedLeavesAnotherItsMessage(t *testing.T) {
+	for name, row := range map[string]struct {
+		held    time.Duration // how long the other run takes
+		submits int
+	}{
+		"which commits after Send has given up": {5 * time.Second, 1},
+		"which is still under way":              {time.Hour, 0},
+	} {
+		inBubble(name, t, func(t *testing.T) {
+			start := time.Now()
+			var h *house
+			h = unrulyHouse(t, func(op string) error {
+				switch {
+				case op != "put "+marker.RolledBack.String():
+					return nil
+				case time.Since(start) < row.held:
+					return errors.New("another transaction holds the marker")
+				}
+				_, err := h.markers.Put(t.Context(), []string{"1001"}, marker.Committed)
+				return err
+			}, nil)
+			runs := 0
+			_ = h.p.Send(t.Context(), message("1001"), ran(&runs, errors.New("card declined")))
+			if err := h.p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if h.count("Rollback") != 0 || h.count("SubmitAll") != row.submits {
+				t.Errorf("%d rollbacks and %d submits; its state is %v", h.count("Rollback"), h.count("SubmitAll"), h.state("1001"))
+			}
+		})
+	}
+}
+
 func TestAnUnknownOutcomeIsLeftToConfirm(t *testing.T) {
 	for name, cause := range map[string]error{
 		"said so":       producer.Unsure(errors.New("connection reset during commit")),
