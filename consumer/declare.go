@@ -25,7 +25,8 @@ type Declare struct {
 	// DeadLetterQueue is made and bound to DeadLetterExchange. Default: the queue's name and ".dead".
 	DeadLetterQueue string
 	// DeliveryLimit is how often a quorum queue delivers a message again before it goes to DeadLetterExchange. 0: the
-	// broker's own default, which is none before RabbitMQ 4.0.
+	// broker's own default, which is none before RabbitMQ 4.0 and 20 since: without a DeadLetterExchange it drops the message
+	// then.
 	DeliveryLimit int
 	// Delays are the retry steps: a message whose handler failed waits in a queue QUEUE.retry.DELAY of the broker, the
 	// first delay after its first failure and so on, and comes back. Nobody's prefetch holds it meanwhile, and it survives

@@ -80,7 +80,8 @@ var traits = map[Dialect]*Traits{
 	},
 	MySQL: {
 		Name: "mysql", Level: sql.LevelReadCommitted, LookInTx: true,
-		Now:          "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+		// Not from NOW(), which is local time: the hour that comes twice in autumn would be the same twice.
+		Now:          "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
 		KeepOld:      " ON DUPLICATE KEY UPDATE created_at = created_at",
 		Duplicate:    mySQLDuplicate,
 		Latest:       " LOCK IN SHARE MODE",

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -48,3 +49,16 @@ func (e stateError) SQLState() string { return string(e.textError) }
 type textError string
 
 func (e textError) Error() string { return string(e) }
+
+func TestATableHasAPlainName(t *testing.T) {
+	t.Parallel()
+	for name, dialects := range map[string][]Dialect{
+		"markers": {PostgreSQL, MySQL, SQLite}, "shop.markers": {PostgreSQL, MySQL}, "a.b.c": nil, "drop table": nil, "": nil,
+	} {
+		for _, dialect := range []Dialect{PostgreSQL, MySQL, SQLite} {
+			if err := CheckName(dialect, name); (err == nil) != slices.Contains(dialects, dialect) {
+				t.Errorf("%q on %v: %v", name, dialect, err)
+			}
+		}
+	}
+}

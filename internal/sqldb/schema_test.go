@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -115,4 +116,29 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// A server whose own time is that of a place with summer time has one hour twice in autumn.
+func TestTheClockOfMariaDBGoesOnInAutumn(t *testing.T) {
+	t.Setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+	d := servers.PrivateMariaDB(t)
+	db := open(t, d.Driver, d.DSN)
+	db.SetMaxOpenConns(1) // as the time is set for a session
+	change := time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)
+	var local string
+	for _, at := range []time.Time{change.Add(-time.Hour), change.Add(-time.Second), change, change.Add(time.Hour)} {
+		if _, err := db.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at.Unix())); err != nil {
+			t.Fatal(err)
+		}
+		var now int64
+		if err := db.QueryRowContext(t.Context(), "SELECT NOW(), "+traits[MySQL].Now).Scan(&local, &now); err != nil {
+			t.Fatal(err)
+		}
+		if now != at.UnixMilli() {
+			t.Errorf("at %v, %s there: %v", at, local, time.UnixMilli(now).UTC())
+		}
+	}
+	if !strings.HasPrefix(local, "2026-10-25 03:00:00") {
+		t.Fatalf("two hours later it is %s: the server has no summer time", local)
+	}
 }

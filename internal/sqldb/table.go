@@ -26,10 +26,14 @@ type Table struct {
 
 var plainName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckName says what is wrong with a table's name, which may begin with a schema.
-func CheckName(name string) error {
-	if !plainName.MatchString(name) {
+// CheckName says what is wrong with a table's name, which may begin with a schema but on SQLite, where an index cannot name
+// that of its table.
+func CheckName(dialect Dialect, name string) error {
+	switch {
+	case !plainName.MatchString(name):
 		return fmt.Errorf("%q is not a plain name", name)
+	case dialect == SQLite && strings.Contains(name, "."):
+		return fmt.Errorf("%q names a schema; on SQLite open the database that has the table, and give its name alone", name)
 	}
 	return nil
 }

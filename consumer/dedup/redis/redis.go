@@ -36,7 +36,8 @@ type Config struct {
 	Consumer string
 	// Prefix begins every key. Default: DefaultPrefix.
 	Prefix string
-	// Retention is how long a handled message is remembered. It must be longer than a copy may be on its way. Default:
+	// Retention is how long a handled message is remembered. It must be longer than a copy may be on its way, and than
+	// anybody repeats a Send: after the coordinator's done.retention that is a new message to it. Default:
 	// DefaultRetention.
 	Retention time.Duration
 	// Lease is how long a message is Busy when its process died. It must be longer than a handler takes: past it another

@@ -49,7 +49,7 @@ type Config struct {
 	// Consumer is the consumer's name, the same for all its instances: two services that both get a message both have to
 	// handle it, also when they share a database.
 	Consumer string
-	// Table is the table's name, with its schema where it has one. Default: DefaultTable.
+	// Table is the table's name, with its schema where it has one, which SQLite's must not. Default: DefaultTable.
 	Table string
 	// Retention is how long a message is remembered. Default: DefaultRetention.
 	Retention time.Duration
@@ -72,7 +72,7 @@ func New(config Config) (*Inbox, error) {
 	if config.Retention == 0 {
 		config.Retention = DefaultRetention
 	}
-	badTable := sqldb.CheckName(config.Table)
+	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
 	case config.DB == nil:
 		return nil, errors.New("sql inbox: DB is missing; give the database of the effect")

@@ -254,3 +254,34 @@ func race(
 	both.Wait()
 	return verdict, err
 }
+
+// Those of a batch that stand are told, though so many others are held that the time is over before all were tried; and of
+// one that could not be looked at any more nothing is said that counts.
+func TestWhatStandsDoesNotWaitForWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		if _, err := s.Put(t.Context(), []string{"stands"}, marker.Committed); err != nil {
+			t.Fatal(err)
+		}
+		slow := begin(t, db)
+		defer func() { _ = slow.Rollback() }()
+		ids := []string{"stands", "gone"}
+		for i := range 20 {
+			ids = append(ids, fmt.Sprint("held-", i))
+			if err := s.Mark(t.Context(), slow, ids[len(ids)-1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		found, err := s.Lookup(ctx, ids, true)
+		if err != nil || found["stands"] != marker.Committed {
+			t.Fatalf("what stands: %v, %v", found["stands"], err)
+		}
+		if v, said := found["gone"]; !said || v == marker.Committed {
+			t.Errorf("what has no transaction: %v, said %v", v, said)
+		}
+	})
+}

@@ -392,3 +392,30 @@ func TestTheDDLMakesWhatMigrateMakes(t *testing.T) {
 		}
 	})
 }
+
+// Nothing takes back what a CREATE did on MySQL and MariaDB, so a process may die with the table made and no note of it.
+func TestAMigrationThatWasCutOffIsTakenUp(t *testing.T) {
+	t.Parallel()
+	server := servers.MariaDB(t)
+	d := database{sqlmarker.MySQL, server.Driver, server.DSN}
+	db := d.open(t)
+	s, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: d.dialect, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements, err := s.DDL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements[:len(statements)-1] { // the last one is the note
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for range 2 {
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue(t, db, s, "1")
+}

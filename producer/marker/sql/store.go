@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ type Config struct {
 	Dialect Dialect
 	// Producer is the producer's name. It keeps the markers of several producers in one table apart.
 	Producer string
-	// Table is the table's name, with its schema where it has one. Default: DefaultTable.
+	// Table is the table's name, with its schema where it has one, which SQLite's must not. Default: DefaultTable.
 	Table string
 	// Retention is how long a marker is kept after the coordinator let it go. Default: DefaultRetention.
 	Retention time.Duration
@@ -63,7 +64,7 @@ func New(config Config) (*Store, error) {
 	config.Table = either(config.Table, DefaultTable)
 	config.Retention = either(config.Retention, DefaultRetention)
 	config.LockTimeout = either(config.LockTimeout, DefaultLockTimeout)
-	badTable := sqldb.CheckName(config.Table)
+	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
 	case config.DB == nil:
 		return nil, missing("DB", "give the database of the business")
@@ -101,33 +102,45 @@ func (s *Store) Capabilities() marker.Capabilities {
 
 // Put implements marker.Store. An id that a running transaction holds for longer than LockTimeout is left out.
 func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
-	standing, err := s.look(ctx, ids)
+	standing, _, err := s.put(ctx, ids, v)
+	return standing, err
+}
+
+// put is Put, and says which ids could not be read any more in the time that there was.
+func (s *Store) put(ctx context.Context, ids []string, v marker.Verdict) (
+	standing map[string]marker.Verdict, unread []string, err error,
+) {
+	standing, err = s.look(ctx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read markers: %w", err)
+		return nil, nil, fmt.Errorf("read markers: %w", err)
 	}
 	missing := without(ids, standing)
 	if len(missing) == 0 {
-		return standing, nil
+		return standing, nil, nil
 	}
 	if err := s.plant(ctx, missing, v); err != nil {
-		return nil, fmt.Errorf("write markers: %w", err)
+		return nil, nil, fmt.Errorf("write markers: %w", err)
 	}
 	// Only what is read in the end is said: it is committed, whoever wrote it.
 	planted, err := s.look(ctx, missing)
-	if err != nil {
-		return nil, fmt.Errorf("read markers: %w", err)
+	switch {
+	case err != nil && ctx.Err() != nil && len(standing) > 0:
+		return standing, missing, nil // many were held, and those that stood before are not to wait for them
+	case err != nil:
+		return nil, nil, fmt.Errorf("read markers: %w", err)
 	}
-	for id, verdict := range planted {
-		standing[id] = verdict
-	}
-	return standing, nil
+	maps.Copy(standing, planted)
+	return standing, nil, nil
 }
 
 // Lookup implements marker.Store. A final question plants a tombstone for each id that has no marker; what cannot be
-// decided in time is left out, or Unavailable where all writers wait for each other.
+// decided in time is left out, or Unavailable where all writers wait for each other or nobody could look any more.
 func (s *Store) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
 	if final {
-		standing, err := s.Put(ctx, ids, marker.RolledBack)
+		standing, unread, err := s.put(ctx, ids, marker.RolledBack)
+		for _, id := range unread {
+			standing[id] = marker.Unavailable
+		}
 		return s.heldUp(ids, standing), err
 	}
 	found, err := s.look(ctx, ids)

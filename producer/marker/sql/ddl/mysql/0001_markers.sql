@@ -1,6 +1,6 @@
 -- Business markers and the local message table of msghandler's producers, for MySQL and MariaDB. Ids are binary: a text
 -- column would take Order:7 and order:7 for the same. All times are milliseconds since 1970, by this database's clock.
-CREATE TABLE {table} (
+CREATE TABLE IF NOT EXISTS {table} (
   producer     VARBINARY(100) NOT NULL,
   id           VARBINARY(255) NOT NULL,
   verdict      SMALLINT NOT NULL COMMENT '2 committed, 3 rolled back: a tombstone',
