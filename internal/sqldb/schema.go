@@ -91,8 +91,8 @@ func (t *Table) runAll(ctx context.Context, conn *sql.Conn, statements ...string
 }
 
 // steps reads the dialect's files in the order of their names; each is one step of statements that end with a semicolon
-// at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, is a single statement, which does no harm when it
-// is made a second time: the process may die before the step is noted.
+// at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, is a single statement, which does no
+// harm when it is made a second time: the process may die before the step is noted.
 func (t *Table) steps() ([][]string, error) {
 	names, err := fs.Glob(t.ddl, "ddl/"+t.Traits.Name+"/*.sql")
 	if err != nil {

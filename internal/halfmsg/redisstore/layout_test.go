@@ -102,8 +102,8 @@ func TestTheLayoutOutlivesALoss(t *testing.T) {
 	submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}), half("1").Name)
 }
 
-// Somebody who starts before anybody has noticed the loss may choose another layout. Then those that do not see each other's
-// messages say so, and take no more.
+// Somebody who starts before anybody has noticed the loss may choose another layout. Then one that does not see the
+// others' messages says so, and is not ready.
 func TestTwoLayoutsAreFound(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 3})
