@@ -81,8 +81,8 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %d and %d",
 			metaOf(s.config.Prefix), got[layoutField], got[shardsField], s.layout.version, s.layout.shards),
 		Why: "coordinators with different layouts do not see each other's messages",
-		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, then HSET %s layout %d shards %d, or restart this one to use what is written",
-			metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
+		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, HSET %s layout %d shards %d, start them again, "+
+			"and have producers send once more what those accepted meanwhile", metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
 	}}, nil
 }
 
