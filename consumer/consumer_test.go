@@ -327,6 +327,8 @@ func TestTwentyMessagesAreInHandByDefault(t *testing.T) {
 	})
 	b.publish(1, 25)
 	take(t, begun, "the first")
+	// Not earlier: a broker that is still handing them out gives the other its part of the 20.
+	servers.Eventually(t, patience, "20 of 25 are in hand", func() bool { return b.depth("payments") == 5 })
 	deliveries, err := b.ch.Consume("payments", "other", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
