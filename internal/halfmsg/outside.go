@@ -104,10 +104,12 @@ type PublishResult struct {
 
 // Publisher brings messages to the broker.
 type Publisher interface {
-	// Publish sends a batch and blocks until each has its outcome, at the latest after the publisher's confirm timeout.
-	// When the context ends, those not sent yet are Unsent and those on their way are still waited for. It may be called
-	// concurrently. The results are in the order of the request.
-	Publish(ctx context.Context, batch []Publishing) []PublishResult
+	// Publish sends a batch and hands the outcomes to answered, in groups as they come: once as a rule, and again for
+	// those that take longer than the others. The first group comes soon, and may be empty. places are those of the
+	// batch; each is handed over once, and answered is not called concurrently. Publish returns when all were handed over, at the latest after the publisher's confirm
+	// timeout if answered does not block. When the context ends, those not sent yet are Unsent and those on their way
+	// are still waited for. It may be called concurrently.
+	Publish(ctx context.Context, batch []Publishing, answered func(places []int, results []PublishResult))
 	// Ready is nil while the broker takes messages; otherwise it says why not, and claiming messages would be in vain.
 	Ready() error
 }

@@ -29,7 +29,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.Run("publisher", func(b *testing.B) {
 		p := publisher(b, rabbitmq.Config{URLs: []string{url}, ConfirmTimeout: time.Minute})
 		perMessage(b, 5, func() {
-			if n := count(p.Publish(context.Background(), batch))[halfmsg.Acked]; n != benchBatch {
+			if n := count(publish(context.Background(), p, batch))[halfmsg.Acked]; n != benchBatch {
 				b.Errorf("%d acknowledged", n)
 			}
 		})

@@ -38,7 +38,7 @@ func recovers(t *testing.T, p *rabbitmq.Publisher) {
 	servers.Eventually(t, 30*time.Second, "messages are acknowledged again", func() bool {
 		return outcome(t, p, message(-1, "e", "k")).Outcome == halfmsg.Acked
 	})
-	expect(t, p.Publish(t.Context(), messages(100, "e", "k")), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, messages(100, "e", "k")), halfmsg.Acked)
 }
 
 // TestBrokerFaults hurts a broker of its own in several ways, one after the other.
@@ -60,6 +60,7 @@ func TestBrokerFaults(t *testing.T) {
 	})
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, broker) })
 	t.Run("a disk alarm with the network's buffers full", func(t *testing.T) { diskAlarm(t, broker) })
+	t.Run("a queue that does not confirm", func(t *testing.T) { silentQueue(t, broker) })
 	t.Run("killed with messages on their way", func(t *testing.T) { killed(t, broker) })
 }
 
@@ -70,7 +71,7 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 	defer broker.Ctl("set_vm_memory_high_watermark", "absolute", "1GB")
 
 	servers.Eventually(t, 20*time.Second, "the publisher knows of the alarm", func() bool {
-		for _, r := range p.Publish(t.Context(), messages(10, "e", "k")) {
+		for _, r := range publish(t.Context(), p, messages(10, "e", "k")) {
 			if r.Outcome == halfmsg.Refused {
 				t.Errorf("refused: %v", r.Cause)
 			}
@@ -78,14 +79,14 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 		return errors.Is(p.Ready(), rabbitmq.ErrBlocked)
 	})
 	began := time.Now()
-	results := p.Publish(t.Context(), messages(1000, "e", "k"))
+	results := publish(t.Context(), p, messages(1000, "e", "k"))
 	expect(t, results, halfmsg.Unsent)
 	if took := time.Since(began); took > 500*time.Millisecond || !errors.Is(results[0].Cause, rabbitmq.ErrBlocked) {
 		t.Errorf("it took %v to hear %v", took, results[0].Cause)
 	}
 
 	answers := make(chan []halfmsg.PublishResult)
-	go func() { answers <- other.Publish(t.Context(), messages(10, "e", "k")) }()
+	go func() { answers <- publish(t.Context(), other, messages(10, "e", "k")) }()
 	servers.Eventually(t, 10*time.Second, "the other one knows, too", func() bool {
 		return errors.Is(other.Ready(), rabbitmq.ErrBlocked)
 	})
@@ -119,7 +120,7 @@ func diskAlarm(t *testing.T, broker *servers.RabbitServer) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	answers := make(chan []halfmsg.PublishResult)
-	go func() { answers <- p.Publish(ctx, big) }()
+	go func() { answers <- publish(ctx, p, big) }()
 	servers.Eventually(t, 20*time.Second, "the publisher is not ready", func() bool { return p.Ready() != nil })
 	broker.Ctl("set_disk_free_limit", "100MB")
 	counts := count(<-answers)
@@ -142,7 +143,7 @@ func killed(t *testing.T, broker *servers.RabbitServer) {
 	broker.Freeze()
 	before := x.sent.Load()
 	answers := make(chan []halfmsg.PublishResult)
-	go func() { answers <- p.Publish(t.Context(), messages(100, "e", "k")) }()
+	go func() { answers <- publish(t.Context(), p, messages(100, "e", "k")) }()
 	servers.Eventually(t, 10*time.Second, "the messages are on their way", func() bool {
 		return x.sent.Load() > before+5000
 	})
@@ -154,7 +155,7 @@ func killed(t *testing.T, broker *servers.RabbitServer) {
 	servers.Eventually(t, 10*time.Second, "the loss is known", func() bool {
 		return errors.Is(p.Ready(), rabbitmq.ErrDisconnected)
 	})
-	expect(t, p.Publish(t.Context(), messages(100, "e", "k")), halfmsg.Unsent)
+	expect(t, publish(t.Context(), p, messages(100, "e", "k")), halfmsg.Unsent)
 
 	broker.Start()
 	recovers(t, p)
@@ -180,7 +181,7 @@ func TestAHalfOpenConnectionIsGivenUp(t *testing.T) {
 
 	x.stall()
 	began := time.Now()
-	results := p.Publish(t.Context(), messages(100, "e", "k"))
+	results := publish(t.Context(), p, messages(100, "e", "k"))
 	expect(t, results, halfmsg.Unsure)
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
@@ -212,7 +213,7 @@ func TestAWriteThatHangsIsFreed(t *testing.T) {
 		batch[i].Body = body
 	}
 	began := time.Now()
-	counts := count(p.Publish(t.Context(), batch))
+	counts := count(publish(t.Context(), p, batch))
 	if took := time.Since(began); took > 8*time.Second || counts[halfmsg.Unsure]+counts[halfmsg.Unsent] != len(batch) {
 		t.Errorf("after %v: %v", took, counts)
 	}
@@ -234,7 +235,7 @@ func TestWhatWasSentIsWaitedForWhenTheContextEnds(t *testing.T) {
 	before := x.sent.Load()
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan []halfmsg.PublishResult)
-	go func() { answers <- p.Publish(ctx, messages(1, "e", "k")) }()
+	go func() { answers <- publish(ctx, p, messages(1, "e", "k")) }()
 	servers.Eventually(t, 10*time.Second, "the message is on its way", func() bool { return x.sent.Load() > before+50 })
 	cancel()
 	x.flow()

@@ -120,6 +120,14 @@ func (g *gate) tried(m *halfmsg.Publishing, result halfmsg.PublishResult) {
 	}
 }
 
+// presume lets others follow a message that travels alone and has no answer for long: the exchange seems to take it.
+func (g *gate) presume(name string) {
+	g.mu.Lock()
+	g.exchange(name).good = true
+	g.mu.Unlock()
+	g.endFirst(name)
+}
+
 // endFirst lets those ask again who wait for the first message to the exchange.
 func (g *gate) endFirst(name string) {
 	g.mu.Lock()

@@ -37,6 +37,9 @@ type lane struct {
 	flights map[flightKey]*flight
 	// confused is set when a return belongs to nothing in flight: no acknowledgement can be believed any more.
 	confused bool
+	// sent counts the flights, answered is the number of the latest one that had an answer, abandoned how many nobody
+	// waits for any more.
+	sent, answered, abandoned int
 }
 
 // flightKey is what a returned message tells about itself.
@@ -48,7 +51,9 @@ type flightKey struct {
 
 // flight is one message on its way.
 type flight struct {
-	key          flightKey
+	key flightKey
+	// number is the how manieth of its lane it is.
+	number       int
 	confirmation *amqp.DeferredConfirmation
 	// returned is set when the broker has sent it back.
 	returned error
@@ -177,6 +182,8 @@ func (l *lane) judgeClosed(alone bool) halfmsg.PublishResult {
 func (l *lane) add(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.sent++
+	f.number = l.sent
 	first := l.flights[f.key]
 	if first == nil {
 		l.flights[f.key] = f
@@ -219,7 +226,17 @@ func (l *lane) settle(f *flight) (confused bool) {
 	for l.takeReturn() {
 	}
 	l.unlink(f)
+	l.answered = max(l.answered, f.number)
 	return l.confused
+}
+
+// abandon takes a flight that nobody waits for any more; it stays in flight, as it may still be returned. The lane
+// serves on if later ones had answers and there is room for the returns of so many.
+func (l *lane) abandon(f *flight) (serves bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.abandoned++
+	return l.answered > f.number && l.abandoned < cap(l.returns)/2
 }
 
 // takeReturn gives one return to its flight, if there is one; l.mu is held.

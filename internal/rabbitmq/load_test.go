@@ -45,7 +45,7 @@ func (l *load) publish(p *rabbitmq.Publisher) {
 	for i := range batch {
 		batch[i].Name.ID = fmt.Sprintf("load %d", l.next.Add(1))
 	}
-	results := p.Publish(context.Background(), batch)
+	results := publish(context.Background(), p, batch)
 	if results[0].Outcome == halfmsg.Unsent {
 		_ = backoff.Sleep(context.Background(), 5*time.Millisecond)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -15,33 +16,40 @@ import (
 // belong to queues that do not answer.
 const trialLanes = 16
 
+// unheard is how long the first message to an exchange may go without an answer before others follow it. A broker that
+// does not take it closes the channel at once; one that is silent has taken it, for a queue that does not confirm.
+const unheard = time.Second
+
 // call is one call of Publish.
 type call struct {
 	publisher *Publisher
 	batch     []halfmsg.Publishing
-	results   []halfmsg.PublishResult
 	// sending ends when nothing more may be sent, answers when nothing more is waited for.
 	sending, answers context.Context
-	// group waits for everything that will set a result.
-	group sync.WaitGroup
+	// group waits for everything that will have an outcome.
+	group    sync.WaitGroup
+	outcomes outcomes
 }
 
-// Publish sends a batch and waits for the broker's answers. See halfmsg.Publisher; messages of one batch may reach the
-// broker in any order.
-func (p *Publisher) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
-	results := make([]halfmsg.PublishResult, len(batch))
+// Publish sends a batch and hands over the broker's answers. See halfmsg.Publisher; messages of one batch may reach the
+// broker in any order. What has no answer within a quarter of a second is handed over apart from the others.
+func (p *Publisher) Publish(
+	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
+) {
+	c := &call{publisher: p, batch: batch, outcomes: newOutcomes(len(batch))}
 	if err := p.enter(); err != nil {
-		for i := range results {
-			results[i] = unsent(err)
+		for i := range batch {
+			c.outcomes.add(i, unsent(err))
 		}
-		return results
+		c.outcomes.handOver(answered)
+		return
 	}
 	defer p.calls.Done()
 	sending, cancel := context.WithTimeout(ctx, p.config.ConfirmTimeout/2)
 	defer cancel()
 	answers, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.ConfirmTimeout)
 	defer cancel()
-	c := &call{publisher: p, batch: batch, results: results, sending: sending, answers: answers}
+	c.sending, c.answers = sending, answers
 	// One exchange that keeps its messages waiting keeps no others waiting.
 	for _, group := range byExchange(batch) {
 		c.group.Go(func() {
@@ -50,8 +58,14 @@ func (p *Publisher) Publish(ctx context.Context, batch []halfmsg.Publishing) []h
 			}
 		})
 	}
+	c.outcomes.handOver(answered)
 	c.group.Wait()
-	return results
+}
+
+// answer takes the outcome of a message.
+func (c *call) answer(i int, result halfmsg.PublishResult) {
+	c.publisher.silences.heard(&c.batch[i], result)
+	c.outcomes.add(i, result)
 }
 
 // byExchange gathers the indexes of messages to the same exchange.
@@ -63,30 +77,33 @@ func byExchange(batch []halfmsg.Publishing) map[string][]int {
 	return groups
 }
 
-// route brings one message on its way, or gives it its result. It returns when the next one to the same exchange may
+// route brings one message on its way, or gives it its outcome. It returns when the next one to the same exchange may
 // follow.
 func (c *call) route(i int) {
 	m := &c.batch[i]
 	if err := check(m); err != nil {
-		c.results[i] = refused(err)
+		c.answer(i, refused(err))
 		return
 	}
 	for {
 		if _, _, err := c.publisher.state(); err != nil {
-			c.results[i] = unsent(err)
+			c.answer(i, unsent(err))
 			return
 		}
-		how, answered, err := c.publisher.gate.ask(m)
+		how, tried, err := c.publisher.gate.ask(m)
 		switch how {
 		case not:
-			c.results[i] = refused(err)
+			c.answer(i, refused(err))
 			return
 		case alone:
-			c.group.Go(func() { c.results[i] = c.try(m) })
+			c.group.Go(func() { c.answer(i, c.try(m)) })
 			return
 		case first:
-			c.results[i] = c.try(m)
-			c.publisher.gate.endFirst(m.Exchange)
+			c.group.Go(func() {
+				result := c.try(m)
+				c.publisher.gate.endFirst(m.Exchange)
+				c.answer(i, result)
+			})
 			return
 		case together:
 			if c.send(i) {
@@ -94,9 +111,9 @@ func (c *call) route(i int) {
 			}
 		case wait:
 			select {
-			case <-answered:
+			case <-tried:
 			case <-c.sending.Done():
-				c.results[i] = unsent(c.late())
+				c.answer(i, unsent(c.late()))
 				return
 			}
 		}
@@ -106,17 +123,23 @@ func (c *call) route(i int) {
 // send sends a message along with others and leaves its answer to a goroutine. When the lane was closed meanwhile it
 // says false: the gate must be asked again, because the message may be under suspicion now.
 func (c *call) send(i int) bool {
-	l, err := c.admit()
-	if err != nil {
-		c.results[i] = unsent(err)
+	m := &c.batch[i]
+	if err := c.publisher.silences.ask(m); err != nil {
+		c.answer(i, unsent(err))
 		return true
 	}
-	f, err := l.publish(&c.batch[i])
+	l, err := c.admit()
+	if err != nil {
+		c.answer(i, unsent(err))
+		return true
+	}
+	f, err := l.publish(m)
 	switch {
 	case err == nil:
 		c.group.Go(func() {
-			c.results[i] = c.await(l, f, false)
+			result := c.await(l, f, false)
 			c.release()
+			c.answer(i, result)
 		})
 		return true
 	case errors.Is(err, amqp.ErrClosed):
@@ -126,7 +149,7 @@ func (c *call) send(i int) bool {
 		return false
 	default:
 		c.release()
-		c.results[i] = unsure(fmt.Errorf("write to the broker: %w", err))
+		c.answer(i, unsure(fmt.Errorf("write to the broker: %w", err)))
 		return true
 	}
 }
@@ -200,6 +223,7 @@ func (c *call) tryOn(l *lane, m *halfmsg.Publishing) (*lane, halfmsg.PublishResu
 	f, err := l.publish(m)
 	switch {
 	case err == nil:
+		defer time.AfterFunc(unheard, func() { c.publisher.gate.presume(m.Exchange) }).Stop()
 		return l, c.await(l, f, true)
 	case errors.Is(err, amqp.ErrClosed):
 		return nil, unsent(err)
@@ -222,7 +246,7 @@ func (p *Publisher) trialLane(l *lane) (*lane, error) {
 	return k.open(1, nil)
 }
 
-// await waits for the answer to a flight. A lane with a flight that nobody waits for any more is retired.
+// await waits for the answer to a flight. A lane that serves no more, as nobody waits for what is on it, is retired.
 func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {
 	select {
 	case <-f.confirmation.Done():
@@ -233,7 +257,10 @@ func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {
 	case <-f.confirmation.Done():
 		return l.judge(f, alone)
 	case <-c.answers.Done():
-		c.publisher.retire(l)
+		if alone || !l.abandon(f) {
+			c.publisher.retire(l)
+		}
+		c.publisher.silences.note(f)
 		return unsure(fmt.Errorf("no answer of the broker within %v", c.publisher.config.ConfirmTimeout))
 	}
 }

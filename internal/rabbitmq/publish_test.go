@@ -30,7 +30,7 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 	sent.ContentType = "application/json"
 	sent.Headers = map[string]string{"traceparent": "00-1-2-03", "msghandler-attempt": "forged"}
 	sent.Attempt, sent.Trace = 3, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" // the header wins
-	expect(t, p.Publish(t.Context(), []halfmsg.Publishing{sent}), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, []halfmsg.Publishing{sent}), halfmsg.Acked)
 
 	got := d.take("q", 1)[0]
 	if got.MessageId != "7" || got.AppId != "orders" || got.ContentType != "application/json" ||
@@ -52,7 +52,7 @@ func TestATraceBecomesAHeader(t *testing.T) {
 	p := publisher(t, rabbitmq.Config{URLs: []string{url}})
 	traced, plain := message(1, "e", "k"), message(2, "e", "k")
 	traced.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	expect(t, p.Publish(t.Context(), []halfmsg.Publishing{traced, plain}), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, []halfmsg.Publishing{traced, plain}), halfmsg.Acked)
 	for _, got := range d.take("q", 2) {
 		trace, has := got.Headers["traceparent"]
 		if got.MessageId == "1" && trace != traced.Trace || got.MessageId == "2" && has {
@@ -85,7 +85,7 @@ func TestReturnsAndConfirmationsAreNotMixedUp(t *testing.T) {
 					routed[caller]++
 				}
 			}
-			for i, r := range p.Publish(t.Context(), batch) {
+			for i, r := range publish(t.Context(), p, batch) {
 				want := halfmsg.Acked
 				if batch[i].RoutingKey == "nowhere" {
 					want = halfmsg.Refused
@@ -118,7 +118,7 @@ func TestANackIsARefusal(t *testing.T) {
 		return r.Outcome == halfmsg.Refused && strings.Contains(r.Cause.Error(), "nack")
 	})
 	batch := append(messages(50, "e", "full"), messages(50, "e", "roomy")...)
-	results := p.Publish(t.Context(), batch)
+	results := publish(t.Context(), p, batch)
 	expect(t, results[:50], halfmsg.Refused)
 	expect(t, results[50:], halfmsg.Acked)
 }
@@ -137,7 +137,7 @@ func TestAMissingExchangeStopsOnlyItsOwn(t *testing.T) {
 			batch[i].Exchange = fmt.Sprintf("missing %d", i%5)
 		}
 	}
-	for i, r := range p.Publish(t.Context(), batch) {
+	for i, r := range publish(t.Context(), p, batch) {
 		want := halfmsg.Acked
 		if i%3 == 0 {
 			want = halfmsg.Refused
@@ -168,13 +168,13 @@ func TestAnExchangeDeletedLaterIsFoundOut(t *testing.T) {
 	for i := range mixed {
 		mixed[i].Name.ID = fmt.Sprint(i)
 	}
-	expect(t, p.Publish(t.Context(), mixed), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, mixed), halfmsg.Acked)
 
 	d.must(d.channel.ExchangeDelete("doomed", false, false))
 	settled := false
 	for round := 0; !settled && round < 5; round++ {
 		began := time.Now()
-		results := p.Publish(t.Context(), mixed)
+		results := publish(t.Context(), p, mixed)
 		settled = count(results[:100])[halfmsg.Acked] == 100 && count(results[100:])[halfmsg.Refused] == 100
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("round %d took %v", round, took)
@@ -200,12 +200,12 @@ func TestAPoisonMessageAmongGoodOnesIsFoundOut(t *testing.T) {
 	user.allowTopics("e", "good.*")
 	p := publisher(t, rabbitmq.Config{URLs: []string{user.url}})
 
-	expect(t, p.Publish(t.Context(), messages(1, "e", "good.first")), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, messages(1, "e", "good.first")), halfmsg.Acked)
 	batch := messages(100, "e", "good.key")
 	batch[50].RoutingKey = "bad.key"
 	var results []halfmsg.PublishResult
 	for range 3 {
-		results = p.Publish(t.Context(), batch)
+		results = publish(t.Context(), p, batch)
 		if results[50].Outcome == halfmsg.Refused {
 			break
 		}
@@ -213,7 +213,7 @@ func TestAPoisonMessageAmongGoodOnesIsFoundOut(t *testing.T) {
 	if counts := count(results); results[50].Outcome != halfmsg.Refused || counts[halfmsg.Acked] != 99 {
 		t.Errorf("got %v; the poison one: %v", counts, results[50])
 	}
-	expect(t, p.Publish(t.Context(), messages(100, "e", "good.key")), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, messages(100, "e", "good.key")), halfmsg.Acked)
 }
 
 func TestAPermissionThatIsRevokedAndGivenBack(t *testing.T) {
@@ -230,17 +230,17 @@ func TestAPermissionThatIsRevokedAndGivenBack(t *testing.T) {
 	for i := range both {
 		both[i].Name.ID = fmt.Sprint(i)
 	}
-	expect(t, p.Publish(t.Context(), both), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, both), halfmsg.Acked)
 
 	user.allow("^good$")
 	vhost.CloseConnections(2) // A channel remembers what it was permitted; a new one does not.
 	servers.Eventually(t, 30*time.Second, "only the guarded ones are refused", func() bool {
-		results := p.Publish(t.Context(), both)
+		results := publish(t.Context(), p, both)
 		return count(results[:20])[halfmsg.Acked] == 20 && count(results[20:])[halfmsg.Refused] == 20
 	})
 	user.allow(".*")
 	servers.Eventually(t, 10*time.Second, "all are taken again", func() bool {
-		return count(p.Publish(t.Context(), both))[halfmsg.Acked] == len(both)
+		return count(publish(t.Context(), p, both))[halfmsg.Acked] == len(both)
 	})
 }
 
@@ -261,7 +261,7 @@ func TestWhatAMQPCannotSayIsRefusedAlone(t *testing.T) {
 	batch[4].Name.Producer = long
 	batch[5].Headers = map[string]string{long: "v"}
 	batch[6].Headers = map[string]string{"h": strings.Repeat("v", 200<<10)}
-	results := p.Publish(t.Context(), append(batch, messages(10, "e", "k")...))
+	results := publish(t.Context(), p, append(batch, messages(10, "e", "k")...))
 	expect(t, results[:7], halfmsg.Refused)
 	expect(t, results[7:], halfmsg.Acked)
 }
@@ -276,7 +276,7 @@ func TestTheDefaultExchangeAndLargeBodies(t *testing.T) {
 	batch := messages(2, "", "q")
 	batch[0].Body = nil
 	batch[1].Body = bytes.Repeat([]byte("large "), 1<<20/6)
-	expect(t, p.Publish(t.Context(), batch), halfmsg.Acked)
+	expect(t, publish(t.Context(), p, batch), halfmsg.Acked)
 	bodies := 0
 	for _, delivery := range d.take("q", 2) {
 		bodies += len(delivery.Body)
@@ -298,7 +298,7 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 	p := publisher(t, rabbitmq.Config{URLs: []string{url}, Window: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	results := p.Publish(ctx, messages(2000, "e", "k"))
+	results := publish(ctx, p, messages(2000, "e", "k"))
 	counts := count(results)
 	if counts[halfmsg.Unsent]+counts[halfmsg.Acked] != 2000 || counts[halfmsg.Unsent] == 0 {
 		t.Errorf("got %v", counts)
@@ -316,7 +316,7 @@ func TestAClosedPublisherSendsNothing(t *testing.T) {
 
 	// What is on its way when Close comes is answered; no message is in doubt.
 	answers := make(chan []halfmsg.PublishResult)
-	go func() { answers <- p.Publish(t.Context(), messages(5000, "e", "k")) }()
+	go func() { answers <- publish(t.Context(), p, messages(5000, "e", "k")) }()
 	closePublisher(t, p, 15*time.Second)
 	counts := count(<-answers)
 	if counts[halfmsg.Acked]+counts[halfmsg.Unsent] != 5000 {

@@ -1,10 +1,11 @@
 // Package rabbitmq publishes messages to RabbitMQ and tells of each what the broker said.
 //
-// A message is done only when the broker has acknowledged it and has not returned it. Four things make that hold:
+// A message is done only when the broker has acknowledged it and has not returned it. These make that hold:
 //   - lane.go: a channel in confirm mode with what is in flight on it. It matches returns and confirmations.
 //   - gate.go: which exchanges the broker is known to take messages for. The first message to an exchange goes through
 //     a channel of its own, so that one the broker will not take closes nobody else's.
 //   - link.go: one connection, from dial to loss. Nothing of a lost one is used again.
+//   - silences.go: the queues that do not confirm, so that their messages take no places from others.
 //   - publisher.go: keeps a link and a lane up, and says so.
 package rabbitmq
 
@@ -63,6 +64,7 @@ type Publisher struct {
 	config    Config
 	endpoints []endpoint
 	gate      *gate
+	silences  silences
 	// slots holds one element for each message on its way.
 	slots chan struct{}
 	// trials holds the idle lanes for first messages; nil is one that is to be opened.
@@ -95,6 +97,7 @@ func New(config Config) (*Publisher, error) {
 		config:    config,
 		endpoints: endpoints,
 		gate:      newGate(),
+		silences:  silences{patience: config.ConfirmTimeout},
 		slots:     make(chan struct{}, config.Window),
 		trials:    make(chan *lane, trialLanes),
 		cancel:    cancel,
@@ -224,6 +227,7 @@ func (p *Publisher) connect(ctx context.Context, end endpoint) error {
 	}
 	defer k.close()
 	p.gate.reset() // Another node, or the same after a restart, may know other exchanges and permissions.
+	p.silences.reset()
 	p.change(func() { p.link = k })
 	defer p.change(func() { p.link, p.lane, p.blocked = nil, nil, nil })
 	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", end.host)

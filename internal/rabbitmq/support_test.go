@@ -156,7 +156,18 @@ func count(results []halfmsg.PublishResult) map[halfmsg.Outcome]int {
 
 func outcome(t testing.TB, p *rabbitmq.Publisher, m halfmsg.Publishing) halfmsg.PublishResult {
 	t.Helper()
-	return p.Publish(t.Context(), []halfmsg.Publishing{m})[0]
+	return publish(t.Context(), p, []halfmsg.Publishing{m})[0]
+}
+
+// publish publishes a batch and returns all outcomes, in its order.
+func publish(ctx context.Context, p *rabbitmq.Publisher, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+	outcomes := make([]halfmsg.PublishResult, len(batch))
+	p.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
+		for n, i := range places {
+			outcomes[i] = results[n]
+		}
+	})
+	return outcomes
 }
 
 // user is a broker's user with limited permissions on one virtual host.

@@ -24,27 +24,15 @@ const (
 )
 
 var (
-	// unsent is how long a message waits that never left: the broker may be back in a moment, and Pass waits for it
-	// anyway.
-	unsent = backoff.Steps{4 * time.Second}
+	// unsent is how long a message waits that never left. While the broker takes none that is the first step: it may be
+	// back in a moment, and Pass waits for it anyway.
+	unsent = backoff.Exponential(4*time.Second, time.Minute)
 	// unsure is how long one waits whose outcome nobody learned. It grows with the copies that may be out.
 	unsure = backoff.Exponential(2*time.Second, time.Minute)
 )
 
 // handBackPatience is for how long handing back is tried.
 const handBackPatience = 2 * time.Second
-
-// send is the way of a batch: publish, copy what is dead, store what the broker said, tell who waits for it. It calls sent
-// when the broker has answered.
-func (s *Sender) send(held []owner.Held, sent func()) {
-	lasting, ending := owner.Lasting(held, s.config.Margin)
-	s.handBack(ending)
-	words := s.publish(lasting)
-	s.copyDead(words)
-	sent()
-	until := time.Now().Add(s.config.Lease)
-	s.keeper.Settle(s.calls, words, func(words []owner.Word, results []halfmsg.Result) { s.stored(words, results, until) })
-}
 
 // stored tells of what the store has taken. Acknowledged messages that are not done yet are held until then.
 func (s *Sender) stored(words []owner.Word, results []halfmsg.Result, until time.Time) {
@@ -81,63 +69,6 @@ func acknowledged(claim halfmsg.Claim) halfmsg.Claim {
 	return claim
 }
 
-// publish publishes messages and turns the outcomes into words for the store, one for each message. When a batch brings
-// the publisher down, its parts are published again, as further copies since the first may be out; the message that
-// does it is set aside by itself.
-func (s *Sender) publish(held []owner.Held) (words []owner.Word) {
-	tries := 0
-	owner.Isolate(held, func(part []owner.Held) {
-		again := min(tries, 1)
-		tries++
-		words = append(words, s.attempt(part, again)...)
-	}, func(h owner.Held, failure *owner.PanicError) {
-		s.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
-			"stack", string(failure.Stack))
-		words = append(words, owner.Word{
-			Held: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: owner.CauseOf(failure),
-		})
-	})
-	return words
-}
-
-// attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
-func (s *Sender) attempt(held []owner.Held, again int) []owner.Word {
-	if err := s.config.Publisher.Ready(); err != nil {
-		return s.unsent(held, owner.CauseOf(err))
-	}
-	batch := make([]halfmsg.Publishing, len(held))
-	for i, h := range held {
-		batch[i] = publishing(h.Claim, again)
-	}
-	begun := time.Now()
-	results := s.config.Publisher.Publish(s.calls, batch)
-	s.config.Metrics.PublishedBatch(len(batch), time.Since(begun))
-
-	words := make([]owner.Word, len(held))
-	counts := map[published]int{}
-	causes := map[string]error{}
-	for i, h := range held {
-		words[i] = s.word(h, results[i])
-		counts[published{h.Exchange, results[i].Outcome}]++
-		if results[i].Outcome != halfmsg.Acked {
-			causes[h.Exchange] = results[i].Cause
-		}
-	}
-	for exchange, cause := range causes {
-		s.config.Metrics.Failed(exchange, cause)
-	}
-	for p, n := range counts {
-		s.config.Metrics.Published(p.exchange, p.outcome, n)
-	}
-	return words
-}
-
-// published are publishings that fared alike.
-type published struct {
-	exchange string
-	outcome  halfmsg.Outcome
-}
-
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 	return halfmsg.Publishing{
 		Name:        claim.Name,
@@ -167,46 +98,11 @@ func (s *Sender) word(h owner.Held, result halfmsg.PublishResult) owner.Word {
 			w.Event, w.After = halfmsg.EventExhausted, 0
 		}
 	case halfmsg.Unsent:
-		w.Event, w.After = halfmsg.EventReleased, s.pauseUnsent()
+		w.Event, w.After = halfmsg.EventReleased, s.pauseUnsent(time.Since(h.SendableAt))
 	default: // whatever else a publisher says, a copy may be out
 		w.Event, w.After = halfmsg.EventUnsure, unsure.Delay(h.Copies)
 	}
 	return w
-}
-
-// copyDead copies the messages that are about to become DEAD to the dead-letter exchange, if there is one. A copy of
-// which nobody knows that it arrived puts its message off instead. One that is refused stops nothing: the message is
-// kept.
-func (s *Sender) copyDead(words []owner.Word) {
-	if s.config.DeadLetterExchange == "" {
-		return
-	}
-	var dead []int
-	var copies []halfmsg.Publishing
-	for i := range words {
-		if words[i].Event == halfmsg.EventExhausted {
-			dead = append(dead, i)
-			copies = append(copies, s.deadCopy(&words[i]))
-		}
-	}
-	if len(copies) == 0 {
-		return
-	}
-	var results []halfmsg.PublishResult
-	if failure := owner.Recovered(func() { results = s.config.Publisher.Publish(s.calls, copies) }); failure != nil {
-		results = make([]halfmsg.PublishResult, len(copies)) // no outcome at all is not an arrival either
-	}
-	for n, i := range dead {
-		w := &words[i]
-		switch results[n].Outcome {
-		case halfmsg.Acked:
-		case halfmsg.Refused:
-			s.config.Logger.Error("the dead-letter exchange refused a message", "message", w.Name,
-				"exchange", s.config.DeadLetterExchange, "error", results[n].Cause)
-		default:
-			w.Event, w.After = halfmsg.EventRefused, s.config.Backoff.Delay(w.PublishAttempts)
-		}
-	}
 }
 
 // deadCopy is the copy of a message for the dead-letter exchange.
@@ -253,17 +149,22 @@ func (s *Sender) giveUp(words []owner.Word) {
 func (s *Sender) unsent(held []owner.Held, cause string) []owner.Word {
 	words := make([]owner.Word, len(held))
 	for i, h := range held {
-		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(), Cause: cause}
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
 	}
 	return words
 }
 
-// pauseUnsent is how long a message waits that never left; not at all while closing, for another instance may send it.
-func (s *Sender) pauseUnsent() time.Duration {
+// pauseUnsent is how long a message waits that never left, the longer the older it is if the broker takes others; not at
+// all while closing, for another instance may send it.
+func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
+	away := s.config.Publisher.Ready() != nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	switch {
+	case s.closing:
 		return 0
+	case away:
+		return unsent.Delay(0)
 	}
-	return unsent.Delay(0)
+	return unsent.DelayAfter(age)
 }

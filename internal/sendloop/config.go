@@ -61,7 +61,7 @@ type Metrics interface {
 	Published(exchange string, outcome halfmsg.Outcome, messages int)
 	// Failed tells why a message to an exchange was not acknowledged, once for each exchange of a batch.
 	Failed(exchange string, cause error)
-	// PublishedBatch tells how many messages went to the broker at once, and how long it took.
+	// PublishedBatch tells how many messages of a batch the broker answered at once, and how long after it was sent.
 	PublishedBatch(messages int, took time.Duration)
 	// Acked tells of a message whose acknowledgement has just been stored. The claim must not be kept.
 	Acked(claim *halfmsg.Claim)

@@ -31,11 +31,13 @@ type house struct {
 
 	mu     sync.Mutex
 	answer answer
-	away   error
-	notes  []string
-	out    []halfmsg.Publishing
-	fates  map[string]int
-	wakes  int
+	// late says which messages the broker answers only after confirmTimeout.
+	late  func(p halfmsg.Publishing) bool
+	away  error
+	notes []string
+	out   []halfmsg.Publishing
+	fates map[string]int
+	wakes int
 	// batches is how many went to the broker.
 	batches int
 }
@@ -75,20 +77,44 @@ func (h *house) note(format string, args ...any) {
 	h.notes = append(h.notes, fmt.Sprintf(format, args...))
 }
 
-func (h *house) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
-	answer := look(h, func() answer { return h.answer })
-	results := make([]halfmsg.PublishResult, len(batch))
+// confirmTimeout is how long those take that are late.
+const confirmTimeout = 10 * time.Second
+
+func (h *house) Publish(ctx context.Context, batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+	late := look(h, func() func(halfmsg.Publishing) bool { return h.late })
+	var first, then []int
 	for i, p := range batch {
-		results[i].Outcome = halfmsg.Acked
-		if answer != nil {
-			results[i] = answer(ctx, p)
+		if late != nil && late(p) {
+			then = append(then, i)
+		} else {
+			first = append(first, i)
 		}
-		h.note("publish %s to %s: %s", p.Name.ID, p.Exchange, results[i].Outcome)
+	}
+	h.publish(ctx, batch, first, answered)
+	if len(then) > 0 {
+		time.Sleep(confirmTimeout)
+		h.publish(ctx, batch, then, answered)
+	}
+}
+
+// publish publishes the messages at some places of a batch.
+func (h *house) publish(
+	ctx context.Context, batch []halfmsg.Publishing, places []int, answered func([]int, []halfmsg.PublishResult),
+) {
+	answer := look(h, func() answer { return h.answer })
+	results := make([]halfmsg.PublishResult, len(places))
+	for n, i := range places {
+		p := batch[i]
+		results[n].Outcome = halfmsg.Acked
+		if answer != nil {
+			results[n] = answer(ctx, p)
+		}
+		h.note("publish %s to %s: %s", p.Name.ID, p.Exchange, results[n].Outcome)
 		h.mu.Lock()
 		h.out = append(h.out, p)
 		h.mu.Unlock()
 	}
-	return results
+	answered(places, results)
 }
 
 func (h *house) Ready() error { return look(h, func() error { return h.away }) }
@@ -124,6 +150,13 @@ func (h *house) answers(answer answer, away error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answer, h.away = answer, away
+}
+
+// isLate says which messages the broker answers late from now on.
+func (h *house) isLate(late func(p halfmsg.Publishing) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.late = late
 }
 
 func (h *house) published() []halfmsg.Publishing {

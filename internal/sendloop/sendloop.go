@@ -30,8 +30,9 @@ type Sender struct {
 	mu    sync.Mutex
 	queue queue
 	room  owner.Room
-	// batches counts the batches under way, which work cannot tell.
-	batches int
+	// batches counts the batches that take a place, stragglers the messages not settled yet of those that take none any
+	// more.
+	batches, stragglers int
 	// taking says that a batch is about to be taken.
 	taking bool
 	// hungry says that the store may hold more than the last pass took.
@@ -171,14 +172,18 @@ func (s *Sender) dispatch() {
 		if len(held) == 0 {
 			return
 		}
-		sent := sync.OnceFunc(func() { s.sent(held) })
-		if failure := owner.Recovered(func() { s.send(held, sent) }); failure != nil {
-			s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
-				"messages", len(held), "error", failure, "stack", string(failure.Stack))
+		f := &flight{Sender: s, held: held, stands: true}
+		if failure := owner.Recovered(f.send); failure != nil {
+			s.brokeOff(len(held), failure)
 		}
-		sent()
-		s.finished(held)
+		s.hear(f)
+		s.settled(f, len(held))
 	})
+}
+
+func (s *Sender) brokeOff(messages int, failure *owner.PanicError) {
+	s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
+		"messages", messages, "error", failure, "stack", string(failure.Stack))
 }
 
 // take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy machine they
@@ -197,23 +202,38 @@ func (s *Sender) take() []owner.Held {
 	return held
 }
 
-// sent lets the next batch follow one that the broker has answered.
-func (s *Sender) sent(held []owner.Held) {
+// hear lets the next batch follow one that the broker has answered.
+func (s *Sender) hear(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue.sent(held)
-	s.dispatch()
+	if !f.heard {
+		f.heard = true
+		s.queue.sent(f.held)
+		s.dispatch()
+	}
 }
 
-// finished ends a batch and lets the next one go.
-func (s *Sender) finished(held []owner.Held) {
+// settled counts messages of a batch that the broker has answered as settled, and lets the next batch have its place.
+// What is left of it then are stragglers; so that all that is under way stays bounded, the batch keeps its place while
+// there would be more of them than fill another.
+func (s *Sender) settled(f *flight, messages int) {
 	s.mu.Lock()
-	s.batches--
-	s.queue.done(held)
-	s.dispatch()
-	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
-	if wake {
-		s.hungry = false
+	messages = min(messages, f.left)
+	f.left -= messages
+	wake := false
+	switch {
+	case !f.stands:
+		s.stragglers -= messages
+	case s.stragglers+f.left <= s.config.Batch:
+		f.stands = false
+		s.stragglers += f.left
+		s.batches--
+		s.queue.done(f.held)
+		s.dispatch()
+		wake = s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
+		if wake {
+			s.hungry = false
+		}
 	}
 	s.mu.Unlock()
 	if wake {

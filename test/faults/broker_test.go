@@ -25,6 +25,10 @@ var brokerRows = []row{
 		fault: closeConnections, judge: felt("unsure"),
 	},
 	{name: "F21_app", copies: true, world: options{ownBroker: true}, fault: stopApplication},
+	{
+		name: "F21_silent", copies: true, lasting: true, world: options{ownBroker: true, consume: consumeClassic},
+		fault: withNeighbour(silenceQueue), judge: othersGoOn("unsure"),
+	},
 }
 
 // felt is a judge that demands an outcome of publishings: without it the fault hit nothing.
@@ -112,4 +116,19 @@ func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
 	w.node.Ctl("start_app")
 	w.ledger.Fault("rabbitmqctl start_app has come back")
 	w.allReady()
+}
+
+// silenceQueue stops the process of the load's queue for several confirm timeouts: it takes what comes and confirms
+// nothing.
+func silenceQueue(ctx context.Context, w *world, _ *rand.Rand) {
+	pause(ctx, time.Second)
+	tell := func(how string) {
+		w.node.Ctl("eval", fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)),
+			sys:%s(amqqueue:get_pid(Q)).`, w.broker.Name, queue, how))
+	}
+	w.ledger.Fault("the queue stops confirming")
+	tell("suspend")
+	wait(12 * time.Second)
+	tell("resume")
+	w.ledger.Fault("the queue confirms again")
 }

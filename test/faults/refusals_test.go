@@ -20,9 +20,9 @@ import (
 
 // What RabbitMQ refuses.
 var refusalRows = []row{
-	{name: "F22_binding", copies: true, fault: withNeighbour(unbind), judge: othersGoOn},
-	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn},
-	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn},
+	{name: "F22_binding", copies: true, fault: withNeighbour(unbind), judge: othersGoOn("refused")},
+	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn("refused")},
+	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn("refused")},
 	{
 		name: "F27", copies: true, setAside: true, fault: sendAstray, judge: deadAndRetried,
 		world: options{settings: []string{

@@ -65,24 +65,28 @@ func TestKnownDefectsAreFound(t *testing.T) {
 // returnsIgnored takes a refusal for an acknowledgement.
 type returnsIgnored struct{ halfmsg.Publisher }
 
-func (p returnsIgnored) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
-	results := p.Publisher.Publish(ctx, batch)
-	for i := range results {
-		if results[i].Outcome == halfmsg.Refused {
-			results[i] = halfmsg.PublishResult{Outcome: halfmsg.Acked}
+func (p returnsIgnored) Publish(ctx context.Context, batch []halfmsg.Publishing, answered answered) {
+	p.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
+		for i := range results {
+			if results[i].Outcome == halfmsg.Refused {
+				results[i] = halfmsg.PublishResult{Outcome: halfmsg.Acked}
+			}
 		}
-	}
-	return results
+		answered(places, results)
+	})
 }
+
+// answered is what a publisher hands outcomes to.
+type answered = func(places []int, results []halfmsg.PublishResult)
 
 // noAttempt publishes every copy as if it were the first.
 type noAttempt struct{ halfmsg.Publisher }
 
-func (p noAttempt) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+func (p noAttempt) Publish(ctx context.Context, batch []halfmsg.Publishing, answered answered) {
 	for i := range batch {
 		batch[i].Attempt = 1
 	}
-	return p.Publisher.Publish(ctx, batch)
+	p.Publisher.Publish(ctx, batch, answered)
 }
 
 // impatient removes what no verdict came for.

@@ -88,24 +88,32 @@ type publisher struct {
 }
 
 // Publish implements halfmsg.Publisher.
-func (p *publisher) Publish(ctx context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+func (p *publisher) Publish(
+	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
+) {
 	batch = slices.Clone(batch)
 	spans := make([]trace.Span, len(batch))
 	for i := range batch {
 		spans[i] = p.begin(&batch[i])
 	}
-	results := p.Publisher.Publish(ctx, batch)
-	for i, span := range spans {
-		if span == nil {
-			continue
+	p.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
+		for n, i := range places {
+			end(spans[i], results[n].Outcome)
 		}
-		span.SetAttributes(attribute.String("msghandler.outcome", results[i].Outcome.String()))
-		if results[i].Outcome != halfmsg.Acked {
-			span.SetStatus(codes.Error, results[i].Outcome.String())
-		}
-		span.End()
+		answered(places, results)
+	})
+}
+
+// end ends the span of a message, if it has one.
+func end(span trace.Span, outcome halfmsg.Outcome) {
+	if span == nil {
+		return
 	}
-	return results
+	span.SetAttributes(attribute.String("msghandler.outcome", outcome.String()))
+	if outcome != halfmsg.Acked {
+		span.SetStatus(codes.Error, outcome.String())
+	}
+	span.End()
 }
 
 // begin begins the span of a message and gives the message its traceparent; nil where its trace is not sampled.

@@ -1,0 +1,109 @@
+package rabbitmq_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// silence stops the process of a queue of the default virtual host: what is sent to it is taken and not confirmed.
+func silence(broker *servers.RabbitServer, queue, how string) {
+	broker.Ctl("eval", fmt.Sprintf(
+		`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), sys:%s(amqqueue:get_pid(Q)).`, queue, how))
+}
+
+// arrival is a group of outcomes with when it came.
+type arrival struct {
+	after   time.Duration
+	places  []int
+	results []halfmsg.PublishResult
+}
+
+// arrivals publishes a batch and returns its outcomes as they came.
+func arrivals(t *testing.T, p *rabbitmq.Publisher, batch []halfmsg.Publishing) (all []arrival) {
+	began := time.Now()
+	p.Publish(t.Context(), batch, func(places []int, results []halfmsg.PublishResult) {
+		all = append(all, arrival{time.Since(began), places, results})
+	})
+	return all
+}
+
+// silentQueue has one queue of an exchange stop confirming while others on the same exchange go on.
+func silentQueue(t *testing.T, broker *servers.RabbitServer) {
+	d := declare(t, broker.URL)
+	d.queue("stuck", "e", "stuck", nil)
+	config := quick(broker.URL)
+	config.ConfirmTimeout = 5 * time.Second
+	p := publisher(t, config)
+	silence(broker, "stuck", "suspend")
+	resume := sync.OnceFunc(func() { silence(broker, "stuck", "resume") })
+	t.Cleanup(resume)
+
+	// The very first message to the exchange has no answer: the others follow it all the same.
+	batch := append([]halfmsg.Publishing{message(-2, "e", "stuck")}, messages(100, "e", "k")...)
+	got := arrivals(t, p, batch)
+	if len(got) < 2 {
+		t.Fatalf("the outcomes came all at once: %v", count(got[0].results))
+	}
+	last := got[len(got)-1]
+	if len(last.places) != 1 || last.places[0] != 0 || last.results[0].Outcome != halfmsg.Unsure {
+		t.Errorf("the last to come was %v with %v", last.places, last.results)
+	}
+	var others []halfmsg.PublishResult
+	for _, a := range got[:len(got)-1] {
+		others = append(others, a.results...)
+		if a.after > config.ConfirmTimeout-time.Second {
+			t.Errorf("outcomes came after %v, with that of the queue that does not confirm", a.after)
+		}
+	}
+	expect(t, others, halfmsg.Acked)
+
+	// From now on one message tries it and the others are not sent. The lane that the rest uses serves on: what is on
+	// its way there is answered, and nothing of it is in doubt.
+	lanes := channels(broker)
+	for range 2 {
+		stuck := messages(50, "e", "stuck")
+		for i := range stuck {
+			stuck[i].Name.Producer = "stuck"
+		}
+		mixed := append(stuck, messages(100, "e", "k")...)
+		results := publish(t.Context(), p, mixed)
+		counts := count(results[:50])
+		if counts[halfmsg.Unsure] != 1 || counts[halfmsg.Unsent] != 49 {
+			t.Errorf("to the queue that does not confirm: %v", counts)
+		}
+		for _, r := range results[:50] {
+			if r.Outcome == halfmsg.Unsent && !errors.Is(r.Cause, rabbitmq.ErrSilent) {
+				t.Errorf("not sent because of: %v", r.Cause)
+			}
+		}
+		expect(t, results[50:], halfmsg.Acked)
+	}
+	if now := channels(broker); now > lanes {
+		t.Errorf("channel %d is open, %d before: an answer that did not come closed one", now, lanes)
+	}
+
+	resume()
+	servers.Eventually(t, 10*time.Second, "it confirms again", func() bool {
+		return outcome(t, p, message(-3, "e", "stuck")).Outcome == halfmsg.Acked
+	})
+	expect(t, publish(t.Context(), p, messages(100, "e", "stuck")), halfmsg.Acked)
+}
+
+// channels is the highest number of a channel that is open: one that is opened anew gets a higher one.
+func channels(broker *servers.RabbitServer) (highest int) {
+	for _, field := range strings.Fields(broker.Ctl("list_channels", "number")) {
+		if n, err := strconv.Atoi(field); err == nil {
+			highest = max(highest, n)
+		}
+	}
+	return highest
+}

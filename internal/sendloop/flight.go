@@ -1,0 +1,179 @@
+package sendloop
+
+import (
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/owner"
+)
+
+// flight is a batch under way. What the broker says of it is stored in groups, as the answers come: a message whose queue
+// does not confirm keeps nobody waiting.
+type flight struct {
+	*Sender
+	held []owner.Held
+
+	// The following are guarded by Sender.mu.
+
+	// left is how many messages the broker was asked to take and that are not settled yet.
+	left int
+	// heard says that the broker has answered, stands that the batch still takes one of the places.
+	heard, stands bool
+}
+
+// send is the way of a batch: publish, store what the broker said, copy what is dead and store that, too.
+func (f *flight) send() {
+	lasting, ending := owner.Lasting(f.held, f.config.Margin)
+	f.handBack(ending)
+	f.left = len(lasting)
+	f.publish(lasting)
+}
+
+// publish publishes messages and has what came of them stored. When a batch brings the publisher down, its parts are
+// published again, as further copies since the first may be out; the message that does it is set aside by itself.
+func (f *flight) publish(held []owner.Held) {
+	tries := 0
+	owner.Isolate(held, func(part []owner.Held) {
+		again := min(tries, 1)
+		tries++
+		f.attempt(part, again)
+	}, func(h owner.Held, failure *owner.PanicError) {
+		f.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
+			"stack", string(failure.Stack))
+		f.answered([]owner.Word{{
+			Held: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: owner.CauseOf(failure),
+		}})
+	})
+}
+
+// attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
+func (f *flight) attempt(held []owner.Held, again int) {
+	if err := f.config.Publisher.Ready(); err != nil {
+		f.guard(held, func() { f.answered(f.unsent(held, owner.CauseOf(err))) })
+		return
+	}
+	batch := make([]halfmsg.Publishing, len(held))
+	for i, h := range held {
+		batch[i] = publishing(h.Claim, again)
+	}
+	begun := time.Now()
+	f.config.Publisher.Publish(f.calls, batch, func(places []int, results []halfmsg.PublishResult) {
+		f.guard(held, func() {
+			if len(places) > 0 {
+				f.config.Metrics.PublishedBatch(len(places), time.Since(begun))
+			}
+			words := make([]owner.Word, len(places))
+			for n, i := range places {
+				words[n] = f.word(held[i], results[n])
+			}
+			f.count(words, results)
+			f.answered(words)
+		})
+	})
+}
+
+// guard keeps a panic in what is done with answers from being taken for the publisher's, which would have messages
+// published again.
+func (f *flight) guard(held []owner.Held, do func()) {
+	if failure := owner.Recovered(do); failure != nil {
+		f.brokeOff(len(held), failure)
+	}
+}
+
+// count tells the metrics how publishings fared.
+func (f *flight) count(words []owner.Word, results []halfmsg.PublishResult) {
+	type published struct {
+		exchange string
+		outcome  halfmsg.Outcome
+	}
+	counts := map[published]int{}
+	causes := map[string]error{}
+	for i := range words {
+		exchange, result := words[i].Exchange, results[i]
+		counts[published{exchange, result.Outcome}]++
+		if result.Outcome != halfmsg.Acked {
+			causes[exchange] = result.Cause
+		}
+	}
+	for exchange, cause := range causes {
+		f.config.Metrics.Failed(exchange, cause)
+	}
+	for p, n := range counts {
+		f.config.Metrics.Published(p.exchange, p.outcome, n)
+	}
+}
+
+// answered stores what became of some messages. Those that are about to become DEAD wait for their copies by themselves.
+func (f *flight) answered(words []owner.Word) {
+	f.hear(f)
+	dying, others := f.dying(words)
+	f.store(others)
+	if len(dying) > 0 {
+		f.copyDead(dying)
+		f.store(dying)
+	}
+}
+
+// store stores words and counts their messages as settled.
+func (f *flight) store(words []owner.Word) {
+	until := time.Now().Add(f.config.Lease)
+	f.keeper.Settle(f.calls, words, func(words []owner.Word, results []halfmsg.Result) { f.stored(words, results, until) })
+	f.settled(f, len(words))
+}
+
+// dying splits words into those whose messages are copied before they become DEAD, and the others.
+func (f *flight) dying(words []owner.Word) (dying, others []owner.Word) {
+	if f.config.DeadLetterExchange == "" {
+		return nil, words
+	}
+	for i := range words {
+		if words[i].Event == halfmsg.EventExhausted {
+			dying = append(dying, words[i])
+		}
+	}
+	if len(dying) == 0 {
+		return nil, words
+	}
+	for i := range words {
+		if words[i].Event != halfmsg.EventExhausted {
+			others = append(others, words[i])
+		}
+	}
+	return dying, others
+}
+
+// copyDead copies the messages that are about to become DEAD to the dead-letter exchange. A copy of which nobody knows
+// that it arrived puts its message off instead, and so does a lease that may end before the answer comes. One that is
+// refused stops nothing: the message is kept.
+func (f *flight) copyDead(words []owner.Word) {
+	copies := make([]halfmsg.Publishing, 0, len(words))
+	var of []int
+	latest := time.Now().Add(f.config.Margin)
+	for i := range words {
+		if words[i].Until.After(latest) {
+			of, copies = append(of, i), append(copies, f.deadCopy(&words[i]))
+		}
+	}
+	outcomes := make([]halfmsg.PublishResult, len(words)) // no outcome at all is not an arrival either
+	if failure := owner.Recovered(func() {
+		f.config.Publisher.Publish(f.calls, copies, func(places []int, results []halfmsg.PublishResult) {
+			for n, i := range places {
+				outcomes[of[i]] = results[n]
+			}
+		})
+	}); failure != nil {
+		f.config.Logger.Error("messages could not be copied to the dead-letter exchange", "messages", len(copies),
+			"error", failure, "stack", string(failure.Stack))
+	}
+	for i := range words {
+		w := &words[i]
+		switch outcomes[i].Outcome {
+		case halfmsg.Acked:
+		case halfmsg.Refused:
+			f.config.Logger.Error("the dead-letter exchange refused a message", "message", w.Name,
+				"exchange", f.config.DeadLetterExchange, "error", outcomes[i].Cause)
+		default:
+			w.Event, w.After = halfmsg.EventRefused, f.config.Backoff.Delay(w.PublishAttempts)
+		}
+	}
+}
