@@ -229,6 +229,20 @@ func (e *UnreachableError) Unwrap() error { return e.err }
 // Code is the gRPC status code of the failure.
 func (e *UnreachableError) Code() codes.Code { return status.Code(e.err) }
 
+// Is says of halfmsg.ErrCallFailed whether the code is one that a producer answers because of a message. The others tell
+// of the way to it, of a deadline, or of who calls.
+func (e *UnreachableError) Is(target error) bool {
+	if target != halfmsg.ErrCallFailed {
+		return false
+	}
+	switch e.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Unimplemented,
+		codes.Unauthenticated, codes.PermissionDenied:
+		return false
+	}
+	return true
+}
+
 // maxSaid is how much of a producer's own words an error repeats.
 const maxSaid = 300
 

@@ -218,12 +218,16 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		confirm func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error)
 		code    codes.Code
+		// failed says that the reason may lie in a message.
+		failed bool
 	}{
-		"hangs":         {hang, codes.DeadlineExceeded},
-		"not found":     {fail(codes.NotFound), codes.NotFound},
-		"unimplemented": {fail(codes.Unimplemented), codes.Unimplemented},
-		"internal":      {fail(codes.Internal), codes.Internal},
-		"oversize":      {huge, codes.ResourceExhausted},
+		"hangs":         {hang, codes.DeadlineExceeded, false},
+		"not found":     {fail(codes.NotFound), codes.NotFound, true},
+		"unimplemented": {fail(codes.Unimplemented), codes.Unimplemented, false},
+		"unavailable":   {fail(codes.Unavailable), codes.Unavailable, false},
+		"internal":      {fail(codes.Internal), codes.Internal, true},
+		"unknown":       {fail(codes.Unknown), codes.Unknown, true},
+		"oversize":      {huge, codes.ResourceExhausted, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,6 +237,9 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 			var unreachable *callback.UnreachableError
 			if verdicts != nil || !errors.As(err, &unreachable) || unreachable.Code() != tc.code {
 				t.Fatalf("got %v, %v; want %v", verdicts, err, tc.code)
+			}
+			if got := errors.Is(err, halfmsg.ErrCallFailed); got != tc.failed {
+				t.Errorf("that a message may be the reason is %t, want %t", got, tc.failed)
 			}
 			if text := err.Error(); !strings.Contains(text, address) || !strings.Contains(text, tc.code.String()) ||
 				strings.ContainsAny(text, "\n\x1b") {

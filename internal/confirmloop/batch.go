@@ -23,24 +23,41 @@ func (c *Confirmer) do(j job) {
 	}
 }
 
-// confirm is the way of a batch: ask the producer, store what it said, delete the markers, send.
+// confirm is the way of a batch: ask the producer, store what it said, delete the markers, send. Final questions come
+// last, as a producer may take long to decide what it has to decide for good.
 func (c *Confirmer) confirm(j job) {
-	lasting, ending := owner.Lasting(j.held, c.config.Margin)
-	c.handBack(ending, j.lane.trusted)
-	words := c.verdicts(j.lane, lasting)
+	usual, final := c.kinds(j.held)
+	(&question{Confirmer: c, lane: j.lane}).ask(usual)
+	(&question{Confirmer: c, lane: j.lane, final: true}).ask(final)
+}
+
+// kinds splits messages into those that are asked about as usual, and those for which that was done often enough.
+func (c *Confirmer) kinds(held []owner.Held) (usual, final []owner.Held) {
+	for _, h := range held {
+		if h.ConfirmAttempts >= c.config.Attempts {
+			final = append(final, h)
+		} else {
+			usual = append(usual, h)
+		}
+	}
+	return usual, final
+}
+
+// settle stores words, deletes the markers of what has its fate by that, and sends what is committed.
+func (c *Confirmer) settle(l *lane, words []owner.Word) {
 	until := time.Now().Add(c.config.SendLease)
 	c.keeper.Settle(c.calls, words, func(words []owner.Word, results []halfmsg.Result) {
 		settled, committed := c.stored(words, results)
 		// Messages wait for a deletion that can be expected to work, but not for one that tries whether it works again.
-		first := c.deletes(j.lane)
+		first := c.deletes(l)
 		if first {
-			c.forget(j.lane, settled)
+			c.forget(l, settled)
 		}
 		if len(committed) > 0 {
 			c.config.Send(committed, until)
 		}
 		if !first {
-			c.forget(j.lane, settled)
+			c.forget(l, settled)
 		}
 	})
 }
@@ -88,111 +105,6 @@ func sendable(claim halfmsg.Claim) halfmsg.Claim {
 	return claim
 }
 
-// verdicts asks the producer and turns its answer into words for the store, one for each message. A message that brings
-// the asking down is set aside by itself: as unreachable, for nobody has said anything about it.
-func (c *Confirmer) verdicts(l *lane, held []owner.Held) (words []owner.Word) {
-	var usual, final []owner.Held
-	for _, h := range held {
-		if h.ConfirmAttempts >= c.config.Attempts {
-			final = append(final, h)
-		} else {
-			usual = append(usual, h)
-		}
-	}
-	aside := func(h owner.Held, failure *owner.PanicError) {
-		c.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
-			"stack", string(failure.Stack))
-		words = append(words, owner.Word{
-			Held: h, Event: halfmsg.EventUnreachable, After: c.config.Backoff.Delay(len(c.config.Backoff)),
-			Cause: owner.CauseOf(failure),
-		})
-	}
-	owner.Isolate(usual, func(part []owner.Held) { words = append(words, c.ask(l, part, false)...) }, aside)
-	owner.Isolate(final, func(part []owner.Held) { words = append(words, c.ask(l, part, true)...) }, aside)
-	return words
-}
-
-// ask makes one Confirm call, or none where the Submit is the verdict.
-func (c *Confirmer) ask(l *lane, held []owner.Held, final bool) []owner.Word {
-	words := make([]owner.Word, len(held))
-	if l.trusted {
-		for i, h := range held {
-			words[i] = c.word(h, halfmsg.VerdictCommitted, final)
-		}
-		return words
-	}
-	verdicts, err := c.call(l, held, final)
-	for i, h := range held {
-		switch {
-		case err == nil:
-			words[i] = c.word(h, verdicts[h.ID], final)
-		case c.calls.Err() != nil:
-			words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
-		default:
-			words[i] = c.unreached(h, l, owner.CauseOf(err))
-		}
-	}
-	return words
-}
-
-// call asks the producer and tells the lane's breaker whether it was reached.
-func (c *Confirmer) call(l *lane, held []owner.Held, final bool) (map[string]halfmsg.Verdict, error) {
-	ids := make([]string, len(held))
-	until := held[0].Until
-	for i, h := range held {
-		ids[i] = h.ID
-		if h.Until.Before(until) {
-			until = h.Until
-		}
-	}
-	ctx, cancel := context.WithDeadline(c.calls, until)
-	defer cancel()
-	ctx, end := c.trace(ctx, l, held)
-	begun := time.Now()
-	verdicts, err := c.config.Callbacks.Confirm(ctx, l.target, ids, final)
-	end(err)
-	c.config.Metrics.Confirmed(l.target.Producer, len(ids), verdicts, time.Since(begun), err)
-	if err == nil || c.calls.Err() == nil {
-		c.reached(l, err)
-	}
-	return verdicts, err
-}
-
-// trace tells the tracer of a call, where there is one.
-func (c *Confirmer) trace(ctx context.Context, l *lane, held []owner.Held) (context.Context, func(error)) {
-	if c.config.Trace == nil {
-		return ctx, func(error) {}
-	}
-	traces := make([]string, len(held))
-	for i := range held {
-		traces[i] = held[i].Trace
-	}
-	return c.config.Trace(ctx, l.target.Producer, traces)
-}
-
-// reached tells a lane's breaker how a call fared, and people when that opened or closed it.
-func (c *Confirmer) reached(l *lane, err error) {
-	c.mu.Lock()
-	var opened, reopened bool
-	if err == nil {
-		reopened = l.confirms.succeed()
-	} else {
-		opened = l.confirms.fail(time.Now())
-		l.cause = owner.CauseOf(err)
-	}
-	c.mu.Unlock()
-	switch {
-	case opened:
-		c.config.Metrics.Paused(l.target.Producer, true)
-		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
-			"producer", l.target.Producer, "target", l.target.Address, "error", err)
-	case reopened:
-		c.config.Metrics.Paused(l.target.Producer, false)
-		c.config.Logger.Info("a producer can be reached again",
-			"producer", l.target.Producer, "target", l.target.Address)
-	}
-}
-
 // word is what a verdict means for a message.
 func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owner.Word {
 	w := owner.Word{Held: h}
@@ -216,23 +128,12 @@ func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owne
 	return w
 }
 
-func (c *Confirmer) unreached(h owner.Held, l *lane, cause string) owner.Word {
-	c.mu.Lock()
-	wait := l.confirms.wait(time.Now())
-	c.mu.Unlock()
-	return owner.Word{Held: h, Event: halfmsg.EventUnreachable, After: wait, Cause: cause}
-}
-
 // postpone puts messages off until their target is tried again.
 func (c *Confirmer) postpone(j job) {
 	c.mu.Lock()
 	cause := j.lane.cause
 	c.mu.Unlock()
-	words := make([]owner.Word, len(j.held))
-	for i, h := range j.held {
-		words[i] = c.unreached(h, j.lane, cause)
-	}
-	c.keeper.Settle(c.calls, words, ignore)
+	c.keeper.Settle(c.calls, c.unreached(j.lane, j.held, cause), ignore)
 }
 
 // handBack gives messages back to the store, due at once. A Submit that is to be trusted is a verdict already and is

@@ -40,6 +40,9 @@ type lane struct {
 	deletes  breaker
 	// cause is why the last Confirm failed.
 	cause string
+	// failsFor is the id of the message for which the producer failed the last call that was about it alone; empty when it
+	// has answered since.
+	failsFor string
 	// usedAt is when work was last taken from the lane.
 	usedAt time.Time
 }
@@ -201,7 +204,8 @@ func (c *Confirmer) finished(j job) {
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
 func (c *Confirmer) tidy(p *producer) {
 	for key, l := range p.lanes {
-		remembers := l.confirms.failures+l.deletes.failures > 0 && time.Since(l.usedAt) < forgotten
+		trouble := l.confirms.failures+l.deletes.failures > 0 || l.failsFor != ""
+		remembers := trouble && time.Since(l.usedAt) < forgotten
 		if len(l.queue) == 0 && l.calls == 0 && !remembers {
 			if l.confirms.failures >= l.confirms.limit {
 				c.config.Metrics.Paused(p.name, false)

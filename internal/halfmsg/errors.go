@@ -34,3 +34,6 @@ var (
 	// ErrForbidden: the configuration does not allow the target.
 	ErrForbidden = errors.New("callback target not allowed")
 )
+
+// ErrCallFailed says that a producer was reached and failed the call. The reason may lie in a single one of the messages.
+var ErrCallFailed = errors.New("the producer failed the call")

@@ -40,8 +40,8 @@ type Target struct {
 }
 
 // Callbacks calls producers. Methods may be called concurrently and block until the producer has answered, the call's
-// own timeout has passed or the context ends. An error means that the producer could not be reached: no verdict, no
-// used attempt, whatever the reason.
+// own timeout has passed or the context ends. An error means that the producer gave no answer: no verdict, no used
+// attempt, whatever the reason. It is ErrCallFailed where asking about fewer messages may bring one.
 type Callbacks interface {
 	// Confirm asks for the fate of messages. The answer holds a verdict for every id that was asked about; those the
 	// producer left out or answered with nonsense are VerdictUnknown.

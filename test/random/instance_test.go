@@ -20,7 +20,10 @@ const (
 	deleteTries = 3
 )
 
-var errAway = errors.New("out of reach")
+var (
+	errAway   = errors.New("out of reach")
+	errFailed = fmt.Errorf("INTERNAL: %w", halfmsg.ErrCallFailed)
+)
 
 // store is all that a store does.
 type store interface {
@@ -209,6 +212,9 @@ func (n *instance) Confirm(
 	case 2:
 		return verdicts, nil
 	case 3:
+		if answer/6%2 == 1 {
+			return nil, errFailed
+		}
 		return nil, errAway
 	case 4:
 		for _, id := range ids {
@@ -262,8 +268,9 @@ func (n *instance) DeleteBusiness(ctx context.Context, target halfmsg.Target, id
 	return nil
 }
 
-// Publish implements halfmsg.Publisher. The answer has two bits for each message.
-func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing) []halfmsg.PublishResult {
+// Publish implements halfmsg.Publisher. The answer has two bits for each message, and one more says that they come in two
+// groups.
+func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing, answered answered) {
 	names := make([]halfmsg.Name, len(batch))
 	n.w.mu.Lock()
 	for i := range batch {
@@ -274,7 +281,22 @@ func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing) []half
 	}
 	n.w.mu.Unlock()
 	answer, goOn := n.gate(context.Background(), "publish "+listing(names))
-	defer n.w.mu.Unlock()
+	results := n.outcomes(batch, answer, goOn)
+	n.w.mu.Unlock()
+	first := len(batch)
+	if answer>>(2*len(batch))&1 == 1 {
+		first = len(batch) / 2
+	}
+	places := make([]int, len(batch))
+	for i := range places {
+		places[i] = i
+	}
+	answered(places[:first], results[:first])
+	answered(places[first:], results[first:])
+}
+
+// outcomes are what the broker says of a batch. n.w.mu is held.
+func (n *instance) outcomes(batch []halfmsg.Publishing, answer int, goOn bool) []halfmsg.PublishResult {
 	results := make([]halfmsg.PublishResult, len(batch))
 	for i := range batch {
 		results[i].Outcome = halfmsg.Acked + halfmsg.Outcome(answer>>(2*i)&3)

@@ -1,0 +1,185 @@
+package confirmloop_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+var errFailed = fmt.Errorf("INTERNAL: no such order: %w", halfmsg.ErrCallFailed)
+
+// failsFor is a producer that fails each call with one of the ids, and commits the rest.
+func failsFor(poison ...string) confirm {
+	return func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+		for _, id := range poison {
+			if slices.Contains(ids, id) {
+				return nil, errFailed
+			}
+		}
+		return all(ids, halfmsg.VerdictCommitted), nil
+	}
+}
+
+// What a producer cannot say of some messages keeps nobody from hearing of the others.
+func TestAMessageThatAProducerFailsForStopsNothing(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor("00000", "00042", "00199"))
+		h.have("orders", numbered(200)...)
+		h.pass()
+		if got := len(h.sentIDs()); got != 197 {
+			t.Errorf("%d of 197 were sent", got)
+		}
+		name := halfmsg.Name{Producer: "orders", ID: "00042"}
+		got := h.wantState(name, halfmsg.Pending)
+		if got.LastError != errFailed.Error() || got.ConfirmAttempts != 0 || time.Until(got.DueAt) > 5*time.Second {
+			t.Errorf("%+v", got)
+		}
+
+		// It is asked less and less.
+		before := h.asks()
+		h.run(time.Hour)
+		if asked := h.asks() - before; asked < 30 || asked > 120 {
+			t.Errorf("asked %d times in an hour about three messages, want each about every five minutes in the end", asked)
+		}
+		h.answers(nil)
+		h.run(5 * time.Minute)
+		h.wantState(name, halfmsg.Sendable)
+	})
+}
+
+// Where nothing else is asked about for long, a message that the producer fails for does not make it one that is away.
+func TestAMessageThatAProducerFailsForHoldsUpNoOrder(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor("poison"))
+		h.have("orders", "poison")
+		h.run(10 * time.Minute)
+		if look(h, func() bool { return h.paused }) {
+			t.Error("the producer is left alone because of one message")
+		}
+		h.submit(h.have("orders", "good")...)
+		synctest.Wait()
+		if got := h.sentIDs(); !slices.Equal(got, []string{"good"}) {
+			t.Errorf("sent at once: %v, want the good one", got)
+		}
+	})
+}
+
+// A producer that fails every call is one that is away: after a few questions it is left alone.
+func TestAProducerThatFailsEveryCallIsLeftAlone(t *testing.T) {
+	inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errFailed })
+		names := h.have("orders", numbered(1000)...)
+		h.pass()
+		if !look(h, func() bool { return h.paused }) || h.asks() > 20 {
+			t.Errorf("left alone: %t, after %d questions", h.paused, h.asks())
+		}
+		before := h.asks()
+		h.run(time.Hour)
+		// A try each minute or somewhat more often, down to one message: eight more calls each.
+		if asked := h.asks() - before; asked > 9*90 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		for _, name := range names {
+			if got := h.wantState(name, halfmsg.Pending); got.ConfirmAttempts != 0 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		h.answers(nil)
+		h.run(6 * time.Minute)
+		if got := h.store.Count(halfmsg.Sendable); got != 1000 {
+			t.Errorf("%d are sendable when it is well again", got)
+		}
+	})
+}
+
+// Nor is a producer that fails every call missed where there is an order only now and then.
+func TestAProducerThatFailsEachOrderIsLeftAlone(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(5)...))
+		for _, id := range numbered(5) {
+			h.submit(h.have("orders", id)...)
+			time.Sleep(time.Minute)
+		}
+		if !look(h, func() bool { return h.paused }) {
+			t.Error("it failed for five orders, one after the other, and is not left alone")
+		}
+	})
+}
+
+// What a producer has answered in between says that it is well.
+func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
+	inHouse(t, confirmloop.Config{BreakerFailures: 1}, func(h *house) {
+		h.answers(failsFor("1", "3"))
+		for _, id := range []string{"1", "2", "3"} {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		if look(h, func() bool { return h.paused }) {
+			t.Error("the producer is left alone, though it has answered between two failures")
+		}
+	})
+}
+
+// A producer may take long over a final question. What is known by then is stored and sent.
+func TestAFinalQuestionHoldsUpNoVerdict(t *testing.T) {
+	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
+			if final {
+				<-gate
+			}
+			if slices.Contains(ids, "old") {
+				return all(ids, halfmsg.VerdictUnknown), nil
+			}
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		old := h.have("orders", "old")
+		h.pass()
+		time.Sleep(time.Second)
+		h.have("orders", "new")
+		if _, err := h.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := h.sentIDs(); !slices.Equal(got, []string{"new"}) {
+			t.Errorf("sent %v while the final question is open, want the one with a verdict", got)
+		}
+		close(gate)
+		synctest.Wait()
+		h.wantState(old[0], halfmsg.Abandoned)
+	})
+}
+
+// The final question is not begun when the lease may end before its answer.
+func TestTheFinalQuestionMindsTheLease(t *testing.T) {
+	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		var finals int
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
+			if final {
+				finals++
+			} else if slices.Contains(ids, "new") {
+				time.Sleep(21 * time.Second) // more than a lease less its margin
+			}
+			return all(ids, halfmsg.VerdictUnknown), nil
+		})
+		old := h.have("orders", "old")
+		h.pass()
+		time.Sleep(time.Second)
+		h.have("orders", "new")
+		if _, err := h.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(22 * time.Second)
+		synctest.Wait()
+		if got := h.wantState(old[0], halfmsg.Pending); finals != 0 || got.LeaseOwner != "" {
+			t.Errorf("asked %d final questions; %+v", finals, got)
+		}
+	})
+}
