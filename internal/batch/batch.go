@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,6 +27,10 @@ type Config struct {
 	// Timeout bounds the context that each batch runs with. It does not depend on the callers' contexts: a caller that
 	// leaves takes nobody else's call with it.
 	Timeout time.Duration
+	// Counting is for whoever counts what the callers hold, such as the bytes of their requests. While it has not ended, the
+	// items of a caller that leaves are dropped if they still wait, and it is let go when those under way were answered.
+	// Nil: it is let go at once, and its items are still done.
+	Counting context.Context
 }
 
 // Group gathers items of type T and hands them in batches to one function, which answers each with an R. It is safe for
@@ -59,7 +64,8 @@ func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *
 }
 
 // Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails with
-// ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be done.
+// ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be done,
+// see Config.Counting.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -72,7 +78,33 @@ func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	case <-c.done:
 		return c.results, nil
 	case <-ctx.Done():
+		if g.config.Counting != nil {
+			g.drop(c)
+			select {
+			case <-c.done:
+			case <-g.config.Counting.Done():
+			}
+		}
 		return nil, ctx.Err()
+	}
+}
+
+// drop takes the items of a call out that no batch has taken yet.
+func (g *Group[T, R]) drop(c *call[R]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := len(g.waiting)
+	g.waiting = slices.DeleteFunc(g.waiting, func(e entry[T, R]) bool { return e.call == c })
+	c.answered(before - len(g.waiting))
+}
+
+// answered counts items that nobody waits for any more. The group's mu is held.
+func (c *call[R]) answered(items int) {
+	if items == 0 {
+		return
+	}
+	if c.missing -= items; c.missing == 0 {
+		close(c.done)
 	}
 }
 
@@ -142,9 +174,6 @@ func (g *Group[T, R]) answer(entries []entry[T, R]) {
 	defer g.mu.Unlock()
 	for i, e := range entries {
 		e.call.results[e.index] = results[i]
-		e.call.missing--
-		if e.call.missing == 0 {
-			close(e.call.done)
-		}
+		e.call.answered(1)
 	}
 }

@@ -122,3 +122,45 @@ func TestACallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 		}
 	})
 }
+
+// Whoever counts for a caller what it holds must be able to rely on nothing being held when it has left.
+func TestWhatACallerLeavesBehindIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var done []int
+		g := batch.New(batch.Config{Max: 2, Parallel: 1, Waiting: 10, Timeout: time.Hour, Counting: t.Context()},
+			func(ctx context.Context, items []int) []int {
+				<-gate
+				done = append(done, items...)
+				return double(ctx, items)
+			})
+		ctx, cancel := context.WithCancel(t.Context())
+		left, waited := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := g.Do(ctx, 1, 2, 3, 4); left <- err }() // two are under way, two wait
+		synctest.Wait()
+		go func() { _, err := g.Do(ctx, 5, 6); waited <- err }()
+		stays := make(chan []int, 1)
+		go func() { got, _ := g.Do(t.Context(), 7); stays <- got }()
+		synctest.Wait()
+		cancel()
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Errorf("whose items all waited got %v", err)
+		}
+		synctest.Wait()
+		if g.Waiting() != 1 {
+			t.Errorf("%d items wait, want the one whose caller is there", g.Waiting())
+		}
+		select {
+		case <-left:
+			t.Error("a caller was let go while its items were under way")
+		default:
+		}
+		close(gate)
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("whose items were under way got %v", err)
+		}
+		if got := <-stays; !slices.Equal(got, []int{14}) || !slices.Equal(done, []int{1, 2, 7}) {
+			t.Errorf("the caller who stayed got %v; done were %v", got, done)
+		}
+	})
+}

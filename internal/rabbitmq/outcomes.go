@@ -22,8 +22,8 @@ type outcomes struct {
 	complete chan struct{}
 }
 
-func newOutcomes(n int) outcomes {
-	o := outcomes{
+func newOutcomes(n int) *outcomes {
+	o := &outcomes{
 		places: make([]int, 0, n), results: make([]halfmsg.PublishResult, 0, n), missing: n,
 		complete: make(chan struct{}),
 	}

@@ -28,7 +28,7 @@ type call struct {
 	sending, answers context.Context
 	// group waits for everything that will have an outcome.
 	group    sync.WaitGroup
-	outcomes outcomes
+	outcomes *outcomes
 }
 
 // Publish sends a batch and hands over the broker's answers. See halfmsg.Publisher; messages of one batch may reach the

@@ -3,6 +3,7 @@ package rabbitmq_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +75,7 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 		for i := range stuck {
 			stuck[i].Name.Producer = "stuck"
 		}
-		mixed := append(stuck, messages(100, "e", "k")...)
+		mixed := slices.Concat(stuck, messages(100, "e", "k"))
 		results := publish(t.Context(), p, mixed)
 		counts := count(results[:50])
 		if counts[halfmsg.Unsure] != 1 || counts[halfmsg.Unsent] != 49 {

@@ -105,7 +105,11 @@ func (c *carrier) carry(t *testing.T, m *halfmsg.Message, kind string, attempt i
 		Name: m.Name, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		Body: m.Body, SendableAt: time.Unix(1_700_000_000, 0), Attempt: attempt,
 	}
-	result := c.publisher.Publish(t.Context(), []halfmsg.Publishing{sent})[0]
+	var result halfmsg.PublishResult
+	c.publisher.Publish(t.Context(), []halfmsg.Publishing{sent}, func(_ []int, results []halfmsg.PublishResult) {
+		for _, result = range results { // none, or one
+		}
+	})
 	trouble := c.trouble.take()
 	if result.Outcome != halfmsg.Acked || trouble != "" {
 		t.Fatalf("%s exchange %q, routing key %q: %s, %v; the publisher says %q; headers %q", kind, m.Exchange, m.RoutingKey,

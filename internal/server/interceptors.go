@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -96,7 +98,7 @@ func (s *Server) endWithStop(
 	return next(server, &endingStream{ServerStream: stream, ctx: ctx})
 }
 
-// endingStream is a stream with a context of its own.
+// endingStream is a stream with a context of its own, with which its receiving ends, too.
 type endingStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -104,3 +106,15 @@ type endingStream struct {
 
 // Context implements grpc.ServerStream.
 func (s *endingStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream. What the client sends too late is received by nobody: its stream has ended.
+func (s *endingStream) RecvMsg(message any) error {
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(message) }()
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return status.Error(codes.Unavailable, "the server is stopping")
+	}
+}

@@ -167,6 +167,7 @@ func (c Config) withDefaults() Config {
 func (s *Server) gather() {
 	config := batch.Config{
 		Max: gatherMax, Parallel: gatherParallel, Waiting: s.config.Limits.Waiting, Timeout: s.config.StoreTimeout,
+		Counting: s.stopping, // as admit does, until the server stops and takes no more in
 	}
 	s.creates = batch.New(config, s.create)
 	s.submits = batch.New(config, s.submit)

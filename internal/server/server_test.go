@@ -359,6 +359,70 @@ func TestAStopFinishesWhatIsInHand(t *testing.T) {
 	wantCode(t, err, codes.Unavailable)
 }
 
+// Tools that look at the API keep their stream of questions.
+func TestAStopWaitsForNoReflection(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(c *server.Config) { c.Reflection = true })
+	stream, err := reflectionv1.NewServerReflectionClient(h.conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectionv1.ServerReflectionRequest{
+		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := h.Stop(ctx); err != nil {
+		t.Errorf("Stop with a stream of reflection: %v", err)
+	}
+	_, err = stream.Recv()
+	wantCode(t, err, codes.Unavailable)
+}
+
+// Requests of callers that have left are not kept, and those under way are counted until they are done: what the limits
+// bound is all that there is.
+func TestWhatCallersLeaveBehindIsNotKept(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	entered, gate := make(chan struct{}, 2), make(chan struct{})
+	h.store.before = func(string) {
+		entered <- struct{}{}
+		<-gate
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	send := func(id string) {
+		calls.Go(func() {
+			_, err := h.producers.SendHalfMessage(ctx, good(id))
+			wantCode(t, err, codes.Canceled)
+		})
+	}
+	for i := range 2 { // as many batches as may be under way
+		send(fmt.Sprint("under-way-", i))
+		<-entered
+	}
+	queues := h.Queues()
+	for i := range 50 {
+		send(fmt.Sprint("waits-", i))
+	}
+	eventually(t, "50 wait", func() bool { return queues["create"]() == 50 })
+	cancel()
+	calls.Wait()
+	eventually(t, "none waits any more", func() bool { return queues["create"]() == 0 })
+	eventually(t, "those under way are counted, and no others", func() bool { return queues["calls"]() == 2 })
+	h.store.before = nil
+	close(gate)
+	eventually(t, "nothing is counted in the end", func() bool { return queues["calls"]() == 0 })
+	if n := h.store.len(); n != 2 {
+		t.Errorf("%d are stored, want the two that were under way", n)
+	}
+}
+
 func TestAStopIsBounded(t *testing.T) {
 	t.Parallel()
 	h := open(t)
