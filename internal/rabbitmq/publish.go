@@ -82,7 +82,7 @@ func byExchange(batch []halfmsg.Publishing) map[string][]int {
 func (c *call) route(i int) {
 	m := &c.batch[i]
 	if err := check(m); err != nil {
-		c.answer(i, refused(err))
+		c.outcomes.add(i, refused(err)) // which says nothing of the broker
 		return
 	}
 	for {
@@ -96,7 +96,9 @@ func (c *call) route(i int) {
 			c.answer(i, refused(err))
 			return
 		case alone:
-			c.group.Go(func() { c.answer(i, c.try(m)) })
+			if c.mayTry(i) {
+				c.group.Go(func() { c.answer(i, c.try(m)) })
+			}
 			return
 		case first:
 			c.group.Go(func() {
@@ -123,11 +125,10 @@ func (c *call) route(i int) {
 // send sends a message along with others and leaves its answer to a goroutine. When the lane was closed meanwhile it
 // says false: the gate must be asked again, because the message may be under suspicion now.
 func (c *call) send(i int) bool {
-	m := &c.batch[i]
-	if err := c.publisher.silences.ask(m); err != nil {
-		c.answer(i, unsent(err))
+	if !c.mayTry(i) {
 		return true
 	}
+	m := &c.batch[i]
 	l, err := c.admit()
 	if err != nil {
 		c.answer(i, unsent(err))
@@ -152,6 +153,15 @@ func (c *call) send(i int) bool {
 		c.answer(i, unsure(fmt.Errorf("write to the broker: %w", err)))
 		return true
 	}
+}
+
+// mayTry says whether a message may be sent; one that must wait for another that tries its route has its outcome.
+func (c *call) mayTry(i int) bool {
+	err := c.publisher.silences.ask(&c.batch[i])
+	if err != nil {
+		c.answer(i, unsent(err))
+	}
+	return err == nil
 }
 
 // admit waits for a slot and a lane to send on. The caller must release the slot.
@@ -218,7 +228,7 @@ func (c *call) tryOn(l *lane, m *halfmsg.Publishing) (*lane, halfmsg.PublishResu
 	defer c.release()
 	l, err := c.publisher.trialLane(l)
 	if err != nil {
-		return nil, unsent(err)
+		return l, unsent(err)
 	}
 	f, err := l.publish(m)
 	switch {
@@ -232,14 +242,14 @@ func (c *call) tryOn(l *lane, m *halfmsg.Publishing) (*lane, halfmsg.PublishResu
 	}
 }
 
-// trialLane returns the lane if it serves on the present link, or a new one.
+// trialLane returns the lane if it serves on the present link, or a new one. While there is an obstacle the lane is kept.
 func (p *Publisher) trialLane(l *lane) (*lane, error) {
 	p.mu.Lock()
 	k, obstacle := p.link, p.obstacle()
 	p.mu.Unlock()
 	switch {
 	case obstacle != nil:
-		return nil, obstacle
+		return l, obstacle
 	case l != nil && l.link == k && l.serves():
 		return l, nil
 	}

@@ -71,6 +71,10 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 	// its way there is answered, and nothing of it is in doubt.
 	lanes := channels(broker)
 	for range 2 {
+		// What cannot be sent at all says nothing of the queue.
+		bad := message(-4, "e", "stuck")
+		bad.Headers = map[string]string{strings.Repeat("x", 256): ""}
+		expect(t, []halfmsg.PublishResult{outcome(t, p, bad)}, halfmsg.Refused)
 		stuck := messages(50, "e", "stuck")
 		for i := range stuck {
 			stuck[i].Name.Producer = "stuck"
