@@ -39,23 +39,28 @@ type Group[T, R any] struct {
 	config Config
 	do     func(ctx context.Context, items []T) []R
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// waiting are the items that wait, and gone is how many of them are of callers that have left.
 	waiting []entry[T, R]
+	gone    int
 	running int
 }
 
 // entry is one item of a call that waits for a batch.
 type entry[T, R any] struct {
-	item  T
-	call  *call[R]
+	call  *call[T, R]
 	index int
 }
 
-// call is what one Do waits for.
-type call[R any] struct {
+// call is what one Do waits for. The group's mu guards it.
+type call[T, R any] struct {
+	items   []T
 	results []R
-	missing int
-	done    chan struct{}
+	// missing is how many items have no result, waiting how many of those are in no batch yet.
+	missing, waiting int
+	// left says that the caller has left, and that what waits is not done any more.
+	left bool
+	done chan struct{}
 }
 
 // New returns a Group that answers items with do. do must return one result for each item, in their order.
@@ -65,7 +70,7 @@ func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *
 
 // Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails with
 // ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be done,
-// see Config.Counting.
+// see Config.Counting. They must not be changed.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -89,17 +94,21 @@ func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	}
 }
 
-// drop takes the items of a call out that no batch has taken yet.
-func (g *Group[T, R]) drop(c *call[R]) {
+// drop lets go of the items of a call that no batch has taken yet.
+func (g *Group[T, R]) drop(c *call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := len(g.waiting)
-	g.waiting = slices.DeleteFunc(g.waiting, func(e entry[T, R]) bool { return e.call == c })
-	c.answered(before - len(g.waiting))
+	c.left, c.items = true, nil
+	g.gone += c.waiting
+	c.answered(c.waiting)
+	if g.gone > len(g.waiting)/2 {
+		g.waiting = slices.DeleteFunc(g.waiting, func(e entry[T, R]) bool { return e.call.left })
+		g.gone = 0
+	}
 }
 
-// answered counts items that nobody waits for any more. The group's mu is held.
-func (c *call[R]) answered(items int) {
+// answered counts items that nobody waits for any more.
+func (c *call[T, R]) answered(items int) {
 	if items == 0 {
 		return
 	}
@@ -112,19 +121,21 @@ func (c *call[R]) answered(items int) {
 func (g *Group[T, R]) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.waiting)
+	return len(g.waiting) - g.gone
 }
 
-func (g *Group[T, R]) enqueue(items []T) (*call[R], error) {
+func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// A call that is larger than the whole room may enter when it is empty, or it never could.
-	if len(g.waiting) > 0 && len(g.waiting)+len(items) > g.config.Waiting {
+	if waiting := len(g.waiting) - g.gone; waiting > 0 && waiting+len(items) > g.config.Waiting {
 		return nil, ErrBusy
 	}
-	c := &call[R]{results: make([]R, len(items)), missing: len(items), done: make(chan struct{})}
-	for i, item := range items {
-		g.waiting = append(g.waiting, entry[T, R]{item: item, call: c, index: i})
+	c := &call[T, R]{
+		items: items, results: make([]R, len(items)), missing: len(items), waiting: len(items), done: make(chan struct{}),
+	}
+	for i := range items {
+		g.waiting = append(g.waiting, entry[T, R]{call: c, index: i})
 	}
 	if g.running < g.config.Parallel {
 		g.running++
@@ -138,34 +149,40 @@ func (g *Group[T, R]) enqueue(items []T) (*call[R], error) {
 func (g *Group[T, R]) run() {
 	for {
 		runtime.Gosched()
-		entries := g.next()
+		entries, items := g.next()
 		if entries == nil {
 			return
 		}
-		g.answer(entries)
+		g.answer(entries, items)
 	}
 }
 
 // next takes the next batch, or ends this runner when there is none.
-func (g *Group[T, R]) next() []entry[T, R] {
+func (g *Group[T, R]) next() (entries []entry[T, R], items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		g.running--
-		g.waiting = nil
-		return nil
-	}
 	n := min(len(g.waiting), g.config.Max)
-	entries := g.waiting[:n:n]
-	g.waiting = g.waiting[n:]
-	return entries
+	entries, items = make([]entry[T, R], 0, n), make([]T, 0, n)
+	for len(g.waiting) > 0 && len(items) < g.config.Max {
+		e := g.waiting[0]
+		g.waiting[0] = entry[T, R]{} // or its call would stay in memory as long as the queue is not empty
+		g.waiting = g.waiting[1:]
+		if e.call.left {
+			g.gone--
+			continue
+		}
+		e.call.waiting--
+		entries, items = append(entries, e), append(items, e.call.items[e.index])
+	}
+	if len(items) > 0 {
+		return entries, items
+	}
+	g.running--
+	g.waiting = nil
+	return nil, nil
 }
 
-func (g *Group[T, R]) answer(entries []entry[T, R]) {
-	items := make([]T, len(entries))
-	for i, e := range entries {
-		items[i] = e.item
-	}
+func (g *Group[T, R]) answer(entries []entry[T, R], items []T) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.Timeout)
 	defer cancel()
 	results := g.do(ctx, items)

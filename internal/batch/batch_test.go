@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/msghandler/msghandler/internal/batch"
 )
@@ -163,4 +164,50 @@ func TestWhatACallerLeavesBehindIsNotKept(t *testing.T) {
 			t.Errorf("the caller who stayed got %v; done were %v", got, done)
 		}
 	})
+}
+
+// One caller that leaves while many wait has nothing of it kept, though the others' items stay where they are.
+func TestOneOfManyThatLeavesIsForgotten(t *testing.T) {
+	gate := make(chan struct{})
+	g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 4, Timeout: time.Hour, Counting: t.Context()},
+		func(_ context.Context, items []*[1 << 16]byte) []int {
+			<-gate
+			return make([]int, len(items))
+		})
+	var calls sync.WaitGroup
+	for range 4 { // one under way, three that wait
+		calls.Go(func() { _, _ = g.Do(t.Context(), new([1 << 16]byte)) })
+	}
+	wait(t, "three wait", func() bool { return g.Waiting() == 3 })
+	ctx, cancel := context.WithCancel(t.Context())
+	item := weak.Pointer[[1 << 16]byte]{}
+	left := make(chan error)
+	func() {
+		body := new([1 << 16]byte)
+		item = weak.Make(body)
+		go func() { _, err := g.Do(ctx, body); left <- err }()
+	}()
+	wait(t, "four wait", func() bool { return g.Waiting() == 4 })
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) || g.Waiting() != 3 {
+		t.Errorf("got %v; %d wait", err, g.Waiting())
+	}
+	wait(t, "its item is let go", func() bool { runtime.GC(); return item.Value() == nil })
+	close(gate)
+	calls.Wait()
+	for range 4 { // there is room for as many as before
+		if _, err := g.Do(t.Context(), new([1 << 16]byte)); err != nil || g.Waiting() != 0 {
+			t.Errorf("got %v; %d wait", err, g.Waiting())
+		}
+	}
+}
+
+// wait waits for a condition.
+func wait(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !cond(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
 }

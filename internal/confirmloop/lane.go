@@ -1,6 +1,7 @@
 package confirmloop
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"time"
@@ -40,11 +41,43 @@ type lane struct {
 	deletes  breaker
 	// cause is why the last Confirm failed.
 	cause string
-	// failsFor is the id of the message for which the producer failed the last call that was about it alone; empty when it
-	// has answered since.
-	failsFor string
+	// most is how many messages a batch may have since the producer failed one; 0 is as many as any.
+	most int
+	// failing are the messages for which the producer fails the call.
+	failing failing
 	// usedAt is when work was last taken from the lane.
 	usedAt time.Time
+}
+
+// answered makes batches larger again, up to full ones, as the producer has answered.
+func (l *lane) answered(full int) {
+	l.failing.inARow = 0
+	if l.most *= 2; l.most >= full {
+		l.most = 0
+	}
+}
+
+// maxFailing is how many messages are remembered for which a producer fails the call.
+const maxFailing = 1000
+
+// failing are messages for which a producer fails the call, by their ids.
+type failing struct {
+	ids map[string]struct{}
+	// inARow counts those that were added since it answered.
+	inARow int
+}
+
+// add takes such a message and says how many new ones came in a row; 0 if this one is not new.
+func (f *failing) add(id string) (inARow int) {
+	if _, known := f.ids[id]; known {
+		return 0
+	}
+	if f.ids == nil || len(f.ids) >= maxFailing {
+		f.ids = make(map[string]struct{})
+	}
+	f.ids[id] = struct{}{}
+	f.inARow++
+	return f.inARow
 }
 
 // forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
@@ -170,7 +203,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 		j.probe = true
 	}
 	best.usedAt = now
-	n := min(len(best.queue), c.config.Batch)
+	n := min(len(best.queue), cmp.Or(best.most, c.config.Batch))
 	j.held = slices.Clone(best.queue[:n])
 	clear(best.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
 	best.queue = best.queue[n:]
@@ -204,7 +237,7 @@ func (c *Confirmer) finished(j job) {
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
 func (c *Confirmer) tidy(p *producer) {
 	for key, l := range p.lanes {
-		trouble := l.confirms.failures+l.deletes.failures > 0 || l.failsFor != ""
+		trouble := l.confirms.failures+l.deletes.failures+l.most+len(l.failing.ids) > 0
 		remembers := trouble && time.Since(l.usedAt) < forgotten
 		if len(l.queue) == 0 && l.calls == 0 && !remembers {
 			if l.confirms.failures >= l.confirms.limit {

@@ -15,20 +15,26 @@ type question struct {
 	*Confirmer
 	lane  *lane
 	final bool
-	// over is why nothing more is asked; nil while it is.
-	over error
+	// failed is why the producer failed the latest call that it failed, over why nothing more is asked; nil while it is.
+	failed, over error
 }
 
 // ask asks the producer, or nobody where the Submit is the verdict, and stores what it said. Where it fails the call the
-// halves are asked, down to the message that it fails for.
+// halves are asked, down to the message that it fails for. When the lease does not last for that, the producer is one that
+// cannot be reached: what is left is put off, and the next batch is smaller.
 func (q *question) ask(held []owner.Held) {
 	held, ending := owner.Lasting(held, q.config.Margin)
-	q.handBack(ending, q.lane.trusted)
+	if len(ending) > 0 && q.failed != nil {
+		q.end(q.failed)
+		q.leave(ending)
+	} else {
+		q.handBack(ending, q.lane.trusted)
+	}
 	if len(held) == 0 {
 		return
 	}
 	if q.over != nil {
-		q.settle(q.lane, q.unreached(q.lane, held, owner.CauseOf(q.over)))
+		q.leave(held)
 		return
 	}
 	words, err := q.verdicts(held)
@@ -39,17 +45,40 @@ func (q *question) ask(held []owner.Held) {
 	case q.calls.Err() != nil:
 		q.handBack(held, false)
 	case !errors.Is(err, halfmsg.ErrCallFailed) && !errors.As(err, &panicked):
-		q.over = err
-		q.reached(q.lane, err)
-		q.settle(q.lane, q.unreached(q.lane, held, owner.CauseOf(err)))
+		q.end(err)
+		q.leave(held)
 	case len(held) > 1:
+		q.failed = err
 		half := len(held) / 2
+		q.atMost(half)
 		q.ask(held[:half])
 		q.ask(held[half:])
 	case panicked != nil:
 		q.setAside(held[0], panicked)
 	default:
 		q.failsFor(held[0], err)
+	}
+}
+
+// end asks nothing more, as the producer cannot be reached.
+func (q *question) end(err error) {
+	if q.over == nil {
+		q.over = err
+		q.reached(q.lane, err)
+	}
+}
+
+// leave puts messages off until the producer is tried again.
+func (q *question) leave(held []owner.Held) {
+	q.settle(q.lane, q.unreached(q.lane, held, owner.CauseOf(q.over)))
+}
+
+// atMost makes the lane's next batches smaller, until the producer answers.
+func (q *question) atMost(messages int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lane.most == 0 || messages < q.lane.most {
+		q.lane.most = messages
 	}
 }
 
@@ -112,8 +141,8 @@ func (q *question) trace(ctx context.Context, held []owner.Held) (context.Contex
 	return q.config.Trace(ctx, q.lane.target.Producer, traces)
 }
 
-// failsFor puts a message off for which the producer fails the call. Only when it fails for one after the other, and
-// answers for none in between, that tells of the producer.
+// failsFor puts a message off for which the producer fails the call. Only when it fails for one after the other for which
+// it did not fail before, and answers for none in between, that tells of the producer.
 func (q *question) failsFor(h owner.Held, err error) {
 	q.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
 		"target", q.lane.target.Address, "error", err)
@@ -122,10 +151,9 @@ func (q *question) failsFor(h owner.Held, err error) {
 		Cause: owner.CauseOf(err),
 	}})
 	q.mu.Lock()
-	another := q.lane.failsFor != "" && q.lane.failsFor != h.ID
-	q.lane.failsFor = h.ID
+	inARow := q.lane.failing.add(h.ID)
 	q.mu.Unlock()
-	if another && !q.reached(q.lane, err) {
+	if inARow > 1 && !q.reached(q.lane, err) {
 		q.over = err
 	}
 }
@@ -147,7 +175,7 @@ func (c *Confirmer) reached(l *lane, err error) (may bool) {
 	var opened, reopened bool
 	if err == nil {
 		reopened = l.confirms.succeed()
-		l.failsFor = ""
+		l.answered(c.config.Batch)
 	} else {
 		opened = l.confirms.fail(time.Now())
 		l.cause = owner.CauseOf(err)

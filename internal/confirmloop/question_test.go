@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,4 +183,107 @@ func TestTheFinalQuestionMindsTheLease(t *testing.T) {
 			t.Errorf("asked %d final questions; %+v", finals, got)
 		}
 	})
+}
+
+// A producer that takes so long to fail a call that a lease does not last for the halves is one that is away; the batches
+// become smaller, so that the others still have their verdicts.
+func TestSlowFailuresEnd(t *testing.T) {
+	const slow, margin = 3500 * time.Millisecond, 6 * time.Second
+	slowly := func(answer confirm) confirm {
+		return func(ctx context.Context, to halfmsg.Target, ids []string, final bool) (verdicts, error) {
+			said, err := answer(ctx, to, ids, final)
+			if err != nil {
+				time.Sleep(slow)
+			}
+			return said, err
+		}
+	}
+	t.Run("for every message", func(t *testing.T) {
+		inHouse(t, confirmloop.Config{Margin: margin}, func(h *house) {
+			h.answers(slowly(failsFor(numbered(500)...)))
+			h.have("orders", numbered(500)...)
+			h.run(10 * time.Minute)
+			if asked := h.asks(); !look(h, func() bool { return h.paused }) || asked > 100 {
+				t.Errorf("left alone: %t, asked %d times in ten minutes", h.paused, asked)
+			}
+		})
+	})
+	t.Run("for one", func(t *testing.T) {
+		inHouse(t, confirmloop.Config{Margin: margin}, func(h *house) {
+			h.answers(slowly(failsFor("00000")))
+			h.have("orders", numbered(200)...)
+			h.run(2 * time.Minute)
+			if got := len(h.sentIDs()); got != 199 {
+				t.Errorf("%d of 199 were sent in two minutes", got)
+			}
+
+			// The batches grow again.
+			h.answers(nil)
+			before := h.asks()
+			h.have("orders", tenThousands(2000)...)
+			h.run(time.Minute)
+			if asked := h.asks() - before; asked > 30 {
+				t.Errorf("%d calls for 2,000 messages", asked)
+			}
+		})
+	})
+}
+
+// When the lease ends among the halves, what is left is put off as out of reach, and the next batch is smaller.
+func TestALeaseThatEndsAmongTheHalves(t *testing.T) {
+	inHouse(t, confirmloop.Config{Margin: 6 * time.Second}, func(h *house) {
+		var largest atomic.Int64
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			largest.Store(max(largest.Load(), int64(len(ids))))
+			time.Sleep(5 * time.Second)
+			return nil, errFailed
+		})
+		names := h.have("orders", numbered(200)...)
+		if _, err := h.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(26 * time.Second) // five calls, and none of them about a single message
+		synctest.Wait()
+		for _, name := range names {
+			if got := h.wantState(name, halfmsg.Pending); got.LastError != errFailed.Error() || got.LeaseOwner != "" {
+				t.Fatalf("%+v was not put off", got)
+			}
+		}
+		largest.Store(0)
+		time.Sleep(2 * time.Second)
+		if _, err := h.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := largest.Load(); n == 0 || n > 12 {
+			t.Errorf("the next batch has %d messages, want what the last call about 25 leaves", n)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The same few messages tell nothing new of their producer, however often it fails for them.
+func TestAFewMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(5)...))
+		h.submit(h.have("orders", "well")...)
+		for _, id := range numbered(5) {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+			h.submit(h.have("orders", "between "+id)...)
+			synctest.Wait()
+		}
+		h.run(10 * time.Minute)
+		if look(h, func() bool { return h.paused }) {
+			t.Error("the producer is left alone because of five messages that are known")
+		}
+	})
+}
+
+// tenThousands are ids that numbered does not have.
+func tenThousands(n int) (ids []string) {
+	for _, id := range numbered(n) {
+		ids = append(ids, "1"+id)
+	}
+	return ids
 }

@@ -106,9 +106,10 @@ type PublishResult struct {
 type Publisher interface {
 	// Publish sends a batch and hands the outcomes to answered, in groups as they come: once as a rule, and again for
 	// those that take longer than the others. The first group comes soon, and may be empty. places are those of the
-	// batch; each is handed over once, and answered is not called concurrently. Publish returns when all were handed over, at the latest after the publisher's confirm
-	// timeout if answered does not block. When the context ends, those not sent yet are Unsent and those on their way
-	// are still waited for. It may be called concurrently.
+	// batch; each is handed over once, and its message is the caller's again. answered is not called concurrently and
+	// must not block. Publish returns when all were handed over, at the latest after the publisher's confirm timeout.
+	// When the context ends, those not sent yet are Unsent and those on their way are still waited for. It may be called
+	// concurrently.
 	Publish(ctx context.Context, batch []Publishing, answered func(places []int, results []PublishResult))
 	// Ready is nil while the broker takes messages; otherwise it says why not, and claiming messages would be in vain.
 	Ready() error

@@ -100,7 +100,8 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 	}
 
 	broker.Ctl("set_vm_memory_high_watermark", "absolute", "1GB")
-	recovers(t, p)
+	ready(t, p)
+	expect(t, publish(t.Context(), p, messages(100, "e", "k")), halfmsg.Acked) // no queue is taken for one that does not confirm
 }
 
 // diskAlarm sends more than the network's buffers hold before the alarm is known: the write hangs, and must be freed.

@@ -291,6 +291,7 @@ func (p *Publisher) unblocked() bool {
 
 func (p *Publisher) setBlocked(active bool, reason string) {
 	if !active {
+		p.silences.reset() // it was not the queues that did not confirm
 		p.change(func() { p.blocked = nil })
 		p.config.Logger.Info("the broker takes messages again")
 		return

@@ -35,11 +35,18 @@ type route struct{ exchange, routingKey string }
 
 func routeOf(m *halfmsg.Publishing) route { return route{m.Exchange, m.RoutingKey} }
 
-// note takes a flight that had no answer in time.
+// note takes a flight that had no answer in time. One that comes later ends the silence as well: there was no lack of a
+// queue, but of a broker that was blocked or stood still.
 func (s *silences) note(f *flight) {
+	r := route{f.key.exchange, f.key.routingKey}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := route{f.key.exchange, f.key.routingKey}
+	go func() {
+		<-f.confirmation.Done() // at the latest when the channel is closed
+		if f.confirmation.Acked() {
+			s.end(r)
+		}
+	}()
 	if _, known := s.tries[r]; known {
 		return
 	}
@@ -48,6 +55,14 @@ func (s *silences) note(f *flight) {
 	}
 	s.tries[r] = halfmsg.Name{}
 	s.some.Store(true)
+}
+
+// end ends the silence of a route.
+func (s *silences) end(r route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tries, r)
+	s.some.Store(len(s.tries) > 0)
 }
 
 // ask says why a message must not be sent now. One that may be sent on a silent route must be heard of afterwards.
@@ -74,16 +89,14 @@ func (s *silences) heard(m *halfmsg.Publishing, result halfmsg.PublishResult) {
 	if !s.some.Load() {
 		return
 	}
+	r := routeOf(m)
+	if result.Outcome == halfmsg.Acked || result.Outcome == halfmsg.Refused {
+		s.end(r)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := routeOf(m)
-	trying, silent := s.tries[r]
-	switch {
-	case !silent:
-	case result.Outcome == halfmsg.Acked || result.Outcome == halfmsg.Refused:
-		delete(s.tries, r)
-		s.some.Store(len(s.tries) > 0)
-	case trying == m.Name:
+	if s.tries[r] == m.Name { // a route without a try, or without a silence, has no name
 		s.tries[r] = halfmsg.Name{}
 	}
 }

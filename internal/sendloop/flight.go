@@ -1,6 +1,7 @@
 package sendloop
 
 import (
+	"sync"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -11,7 +12,9 @@ import (
 // does not confirm keeps nobody waiting.
 type flight struct {
 	*Sender
-	held []owner.Held
+	backlog bool
+	// storing is what stores groups: one that takes long holds up no other.
+	storing sync.WaitGroup
 
 	// The following are guarded by Sender.mu.
 
@@ -22,10 +25,11 @@ type flight struct {
 }
 
 // send is the way of a batch: publish, store what the broker said, copy what is dead and store that, too.
-func (f *flight) send() {
-	lasting, ending := owner.Lasting(f.held, f.config.Margin)
+func (f *flight) send(held []owner.Held) {
+	lasting, ending := owner.Lasting(held, f.config.Margin)
 	f.handBack(ending)
 	f.left = len(lasting)
+	defer f.storing.Wait()
 	f.publish(lasting)
 }
 
@@ -49,39 +53,42 @@ func (f *flight) publish(held []owner.Held) {
 // attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
 func (f *flight) attempt(held []owner.Held, again int) {
 	if err := f.config.Publisher.Ready(); err != nil {
-		f.guard(held, func() { f.answered(f.unsent(held, owner.CauseOf(err))) })
+		f.answered(f.unsent(held, owner.CauseOf(err)))
 		return
 	}
 	batch := make([]halfmsg.Publishing, len(held))
 	for i, h := range held {
 		batch[i] = publishing(h.Claim, again)
 	}
-	begun := time.Now()
-	f.config.Publisher.Publish(f.calls, batch, func(places []int, results []halfmsg.PublishResult) {
-		f.guard(held, func() {
-			if len(places) > 0 {
-				f.config.Metrics.PublishedBatch(len(places), time.Since(begun))
-			}
+	begun, some := time.Now(), false
+	failure := owner.Recovered(func() {
+		f.config.Publisher.Publish(f.calls, batch, func(places []int, results []halfmsg.PublishResult) {
+			some = some || len(places) > 0
 			words := make([]owner.Word, len(places))
 			for n, i := range places {
 				words[n] = f.word(held[i], results[n])
+				held[i].Body, batch[i].Body = nil, nil // or they would stay as long as one of the batch has no answer
 			}
-			f.count(words, results)
+			f.count(words, results, time.Since(begun))
 			f.answered(words)
 		})
 	})
-}
-
-// guard keeps a panic in what is done with answers from being taken for the publisher's, which would have messages
-// published again.
-func (f *flight) guard(held []owner.Held, do func()) {
-	if failure := owner.Recovered(do); failure != nil {
+	switch {
+	case failure == nil:
+	case some: // what is left is done again when its lease ends
 		f.brokeOff(len(held), failure)
+	default:
+		panic(failure)
 	}
 }
 
-// count tells the metrics how publishings fared.
-func (f *flight) count(words []owner.Word, results []halfmsg.PublishResult) {
+// count tells the metrics how publishings fared, what was acknowledged last: whoever looks at an exchange takes the latest
+// for what is.
+func (f *flight) count(words []owner.Word, results []halfmsg.PublishResult, took time.Duration) {
+	if len(words) == 0 {
+		return
+	}
+	f.config.Metrics.PublishedBatch(len(words), took)
 	type published struct {
 		exchange string
 		outcome  halfmsg.Outcome
@@ -98,20 +105,31 @@ func (f *flight) count(words []owner.Word, results []halfmsg.PublishResult) {
 	for exchange, cause := range causes {
 		f.config.Metrics.Failed(exchange, cause)
 	}
-	for p, n := range counts {
-		f.config.Metrics.Published(p.exchange, p.outcome, n)
+	for _, acked := range []bool{false, true} {
+		for p, n := range counts {
+			if (p.outcome == halfmsg.Acked) == acked {
+				f.config.Metrics.Published(p.exchange, p.outcome, n)
+			}
+		}
 	}
 }
 
-// answered stores what became of some messages. Those that are about to become DEAD wait for their copies by themselves.
+// answered has stored what became of some messages. Those that are about to become DEAD wait for their copies by
+// themselves.
 func (f *flight) answered(words []owner.Word) {
 	f.hear(f)
-	dying, others := f.dying(words)
-	f.store(others)
-	if len(dying) > 0 {
-		f.copyDead(dying)
-		f.store(dying)
-	}
+	f.storing.Go(func() {
+		if failure := owner.Recovered(func() {
+			dying, others := f.dying(words)
+			f.store(others)
+			if len(dying) > 0 {
+				f.copyDead(dying)
+				f.store(dying)
+			}
+		}); failure != nil {
+			f.brokeOff(len(words), failure)
+		}
+	})
 }
 
 // store stores words and counts their messages as settled.

@@ -74,16 +74,16 @@ func (q *queue) givesWay() bool {
 	return time.Since(q.freshAt) < recent && time.Since(q.backlogSince) < patience
 }
 
-// sent says that the broker has answered a batch.
-func (q *queue) sent(batch []owner.Held) {
-	if batch[0].Backlog {
+// sent says that the broker has answered a batch, of the backlog or not.
+func (q *queue) sent(backlog bool) {
+	if backlog {
 		q.unsent--
 	}
 }
 
 // done ends a batch.
-func (q *queue) done(batch []owner.Held) {
-	if batch[0].Backlog {
+func (q *queue) done(backlog bool) {
+	if backlog {
 		q.backlogs--
 	}
 }

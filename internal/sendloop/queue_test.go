@@ -26,8 +26,8 @@ func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
 					return first
 				}
 				first = max(first, len(batch))
-				q.sent(batch)
-				q.done(batch)
+				q.sent(batch[0].Backlog)
+				q.done(batch[0].Backlog)
 			}
 		}
 		for begun := time.Now(); time.Since(begun) < patience; time.Sleep(lull) {

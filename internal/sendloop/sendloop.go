@@ -161,9 +161,10 @@ func (s *Sender) fitting(held []owner.Held) (in, rest []owner.Held) {
 	return in, rest
 }
 
-// dispatch has a batch taken when messages wait and more may be under way. s.mu is held.
+// dispatch has a batch taken when messages wait and more may be under way: Parallel batches, and no more stragglers than
+// would fill another. s.mu is held.
 func (s *Sender) dispatch() {
-	if s.taking || s.batches == s.config.Parallel || s.room.Waiting() == 0 {
+	if s.taking || s.batches == s.config.Parallel || s.stragglers > s.config.Batch || s.room.Waiting() == 0 {
 		return
 	}
 	s.taking = true
@@ -172,8 +173,8 @@ func (s *Sender) dispatch() {
 		if len(held) == 0 {
 			return
 		}
-		f := &flight{Sender: s, held: held, stands: true}
-		if failure := owner.Recovered(f.send); failure != nil {
+		f := &flight{Sender: s, backlog: held[0].Backlog, stands: true}
+		if failure := owner.Recovered(func() { f.send(held) }); failure != nil {
 			s.brokeOff(len(held), failure)
 		}
 		s.hear(f)
@@ -208,32 +209,29 @@ func (s *Sender) hear(f *flight) {
 	defer s.mu.Unlock()
 	if !f.heard {
 		f.heard = true
-		s.queue.sent(f.held)
+		s.queue.sent(f.backlog)
 		s.dispatch()
 	}
 }
 
-// settled counts messages of a batch that the broker has answered as settled, and lets the next batch have its place.
-// What is left of it then are stragglers; so that all that is under way stays bounded, the batch keeps its place while
-// there would be more of them than fill another.
+// settled counts messages of a batch as settled. The first time the next batch gets its place; what is left of it then are
+// stragglers.
 func (s *Sender) settled(f *flight, messages int) {
 	s.mu.Lock()
 	messages = min(messages, f.left)
 	f.left -= messages
-	wake := false
-	switch {
-	case !f.stands:
-		s.stragglers -= messages
-	case s.stragglers+f.left <= s.config.Batch:
+	if f.stands {
 		f.stands = false
 		s.stragglers += f.left
 		s.batches--
-		s.queue.done(f.held)
-		s.dispatch()
-		wake = s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
-		if wake {
-			s.hungry = false
-		}
+		s.queue.done(f.backlog)
+	} else {
+		s.stragglers -= messages
+	}
+	s.dispatch()
+	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
+	if wake {
+		s.hungry = false
 	}
 	s.mu.Unlock()
 	if wake {

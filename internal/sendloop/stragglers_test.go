@@ -2,14 +2,20 @@ package sendloop_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/halfmsg/memstore"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 func stuck(p halfmsg.Publishing) bool { return strings.HasPrefix(p.Name.ID, "stuck") }
@@ -134,5 +140,167 @@ func TestWhatIsNotSentIsTriedLessAndLess(t *testing.T) {
 		h.answers(nil, nil)
 		h.run(time.Minute)
 		h.want("1", halfmsg.Done)
+	})
+}
+
+// groups is a publisher that hands outcomes over as the test says.
+type groups func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult))
+
+func (g groups) Publish(_ context.Context, b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+	g(b, answered)
+}
+
+func (groups) Ready() error { return nil }
+
+// hand hands the outcome over for the messages whose ids begin with prefix.
+func hand(
+	batch []halfmsg.Publishing, prefix string, outcome halfmsg.Outcome, answered func([]int, []halfmsg.PublishResult),
+) {
+	var places []int
+	var results []halfmsg.PublishResult
+	for i := range batch {
+		if strings.HasPrefix(batch[i].Name.ID, prefix) {
+			places = append(places, i)
+			results = append(results, halfmsg.PublishResult{Outcome: outcome, Cause: errBroker})
+		}
+	}
+	answered(places, results)
+}
+
+// partly is a store of which the messages whose ids begin with away cannot be reached.
+type partly struct{ *memstore.Store }
+
+func (s partly) Settle(ctx context.Context, all []halfmsg.Settlement) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(all))
+	for i, w := range all {
+		if strings.HasPrefix(w.Name.ID, "away") {
+			results[i].Err = fmt.Errorf("dial: %w", halfmsg.ErrUnavailable)
+		} else {
+			results[i] = s.Store.Settle(ctx, all[i:i+1])[0]
+		}
+	}
+	return results
+}
+
+// with makes a house whose sender has another publisher and store.
+func with(t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore) *house {
+	h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
+	config.Store, config.Publisher, config.Metrics, config.Logger = store(h.store), publisher, h, slog.New(slog.DiscardHandler)
+	h.Sender = sendloop.New(config)
+	t.Cleanup(func() { _ = h.Close(context.Background()) })
+	return h
+}
+
+// What cannot be stored, or waits for its copy, holds up nothing that the broker answers later.
+func TestAGroupThatTakesLongHoldsUpNoOther(t *testing.T) {
+	inOrder := func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+		if batch[0].Exchange == "dlx" {
+			time.Sleep(confirmTimeout)
+			hand(batch, "", halfmsg.Acked, answered)
+			return
+		}
+		hand(batch, "away", halfmsg.Acked, answered)
+		hand(batch, "dying", halfmsg.Refused, answered)
+		time.Sleep(50 * time.Millisecond)
+		hand(batch, "good", halfmsg.Acked, answered)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := with(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, inOrder,
+			func(s *memstore.Store) halfmsg.SendStore { return partly{s} })
+		h.waiting("dying")
+		h.pass()
+		time.Sleep(2 * time.Second) // its last attempt is due
+		dying, err := h.store.ClaimSendable(t.Context(), 10, lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Offer(append(dying, h.committed("away", "good")...), time.Now().Add(lease))
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		h.want("good", halfmsg.Done)
+		time.Sleep(lease)
+		h.want("dying", halfmsg.Dead)
+	})
+}
+
+// A message without an answer keeps no others in memory.
+func TestBodiesOfWhatIsAnsweredAreLetGo(t *testing.T) {
+	hold := make(chan struct{})
+	var kept []halfmsg.Publishing
+	handed := make(chan struct{})
+	h := with(t, sendloop.Config{}, func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+		hand(batch, "good", halfmsg.Acked, answered)
+		kept = batch
+		close(handed)
+		<-hold
+		hand(batch, "stuck", halfmsg.Acked, answered)
+	}, func(s *memstore.Store) halfmsg.SendStore { return nowhere{s} })
+	body := weak.Pointer[byte]{}
+	func() {
+		var claims []halfmsg.Claim
+		for _, id := range []string{"good", "stuck"} {
+			c := halfmsg.Claim{State: halfmsg.Sendable}
+			c.Name, c.Body = halfmsg.Name{Producer: "orders", ID: id}, make([]byte, 1<<20)
+			claims = append(claims, c)
+		}
+		body = weak.Make(&claims[0].Body[0])
+		h.Offer(claims, time.Now().Add(time.Hour))
+	}()
+	<-handed
+	servers.Eventually(t, 10*time.Second, "the body is let go", func() bool {
+		runtime.GC()
+		return body.Value() == nil
+	})
+	if len(kept[0].Body) != 0 || len(kept[1].Body) == 0 {
+		t.Errorf("bodies of %d and %d bytes are left, want that of the message without an answer", len(kept[0].Body), len(kept[1].Body))
+	}
+	close(hold)
+}
+
+// nowhere is a store that takes everything and keeps nothing.
+type nowhere struct{ *memstore.Store }
+
+func (nowhere) Settle(_ context.Context, all []halfmsg.Settlement) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(all))
+	for i := range results {
+		results[i].State = halfmsg.Done
+	}
+	return results
+}
+
+// When stragglers are settled the next batch goes, whichever batch they were of.
+func TestStragglersThatAreSettledGiveTheirRoomBack(t *testing.T) {
+	inHouse(t, sendloop.Config{Parallel: 1, Batch: 2}, func(h *house) {
+		h.isLate(stuck)
+		h.offer("stuck1", "stuck2")
+		time.Sleep(confirmTimeout - time.Second)
+		h.offer("stuck3", "good1")
+		synctest.Wait()
+		h.offer("good2")
+		synctest.Wait()
+		h.want("good2", halfmsg.Sendable)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		h.want("good2", halfmsg.Done)
+		time.Sleep(confirmTimeout)
+	})
+}
+
+// A publisher that breaks down when the broker has answered for some has those not published again.
+func TestAPanicAfterAnswersPublishesNothingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		published := 0
+		h := with(t, sendloop.Config{}, func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+			published += len(batch)
+			hand(batch, "good", halfmsg.Acked, answered)
+			panic("poison")
+		}, func(s *memstore.Store) halfmsg.SendStore { return s })
+		h.offer("good1", "good2", "other")
+		synctest.Wait()
+		h.want("good1", halfmsg.Done)
+		h.want("other", halfmsg.Sendable)
+		if published != 3 {
+			t.Errorf("%d copies were published, want 3", published)
+		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // What happens to RabbitMQ itself and to the connections with it.
@@ -27,7 +28,7 @@ var brokerRows = []row{
 	{name: "F21_app", copies: true, world: options{ownBroker: true}, fault: stopApplication},
 	{
 		name: "F21_silent", copies: true, lasting: true, world: options{ownBroker: true, consume: consumeClassic},
-		fault: withNeighbour(silenceQueue), judge: othersGoOn("unsure"),
+		fault: silenceQueue, judge: othersGoOn("unsure"),
 	},
 }
 
@@ -119,16 +120,20 @@ func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
 }
 
 // silenceQueue stops the process of the load's queue for several confirm timeouts: it takes what comes and confirms
-// nothing.
-func silenceQueue(ctx context.Context, w *world, _ *rand.Rand) {
-	pause(ctx, time.Second)
+// nothing. A neighbour's messages go on meanwhile.
+func silenceQueue(ctx context.Context, w *world, random *rand.Rand) {
 	tell := func(how string) {
 		w.node.Ctl("eval", fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)),
 			sys:%s(amqqueue:get_pid(Q)).`, w.broker.Name, queue, how))
 	}
+	pause(ctx, time.Second)
 	w.ledger.Fault("the queue stops confirming")
 	tell("suspend")
-	wait(12 * time.Second)
+	withNeighbour(func(context.Context, *world, *rand.Rand) { wait(12 * time.Second) })(ctx, w, random)
+	// What the queue holds then comes all at once, and takes the consumers' time.
+	servers.Eventually(w.t, patience, "the neighbour's messages are delivered", func() bool {
+		return w.ledger.UndeliveredOf(neighbours+"/") == 0
+	})
 	tell("resume")
 	w.ledger.Fault("the queue confirms again")
 }

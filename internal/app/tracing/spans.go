@@ -99,6 +99,7 @@ func (p *publisher) Publish(
 	p.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
 		for n, i := range places {
 			end(spans[i], results[n].Outcome)
+			batch[i].Body = nil
 		}
 		answered(places, results)
 	})

@@ -33,10 +33,14 @@ func Isolate[T any](items []T, do func([]T), aside func(T, *PanicError)) {
 	Isolate(items[half:], do, aside)
 }
 
-// Recovered runs do and returns its panic, if it had one.
+// Recovered runs do and returns its panic, if it had one. A *PanicError that goes on as a panic keeps its stack.
 func Recovered(do func()) (failure *PanicError) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case *PanicError:
+			failure = p
+		default:
 			failure = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
