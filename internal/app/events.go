@@ -88,7 +88,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	settings := a.settings.Events
 	thresholds := &events.Thresholds{Teller: a.events, Logger: a.logger}
 	var depths atomic.Pointer[map[string]int]
-	depths.Store(&map[string]int{})
+	depths.Store(new(map[string]int))
 	a.metrics.Watched(func() map[string]int { return *depths.Load() })
 	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
@@ -97,10 +97,9 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 			thresholds.Look("sendable", int(waiting), settings.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)
-		if brokerErr == nil {
-			depths.Store(&found)
-			a.lookAtQueues(thresholds, found)
-		}
+		a.tellMissing(*depths.Load(), found, brokerErr)
+		depths.Store(&found) // none while the broker cannot be asked: what was known is not what is
+		a.lookAtQueues(thresholds, found)
 		return false, errors.Join(err, brokerErr)
 	})
 	if err != nil {
@@ -119,6 +118,17 @@ func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return rabbitmq.Depths(ctx, rabbitmq.Config{URLs: urls}, watched...)
+}
+
+// tellMissing names the queues that are watched and are not there, when it is found out.
+func (a *App) tellMissing(before, now map[string]int, err error) {
+	for _, queue := range slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues) {
+		_, was := before[queue]
+		_, is := now[queue]
+		if err == nil && !is && (was || before == nil) {
+			a.logger.Warn("a queue that is to be watched is not there; check its name and the virtual host", "queue", queue)
+		}
+	}
 }
 
 func (a *App) lookAtQueues(thresholds *events.Thresholds, depths map[string]int) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func TestPeopleAreToldOfTrouble(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Redis.URL = redis.URL()
 		c.Events.Webhook, c.Events.Gather = webhook.URL, 10*time.Millisecond
-		c.Events.DeadLetterQueues = []string{"failed"}
+		c.Events.DeadLetterQueues, c.Events.Queues = []string{"failed"}, []string{"misspelt"}
 		c.Events.Sendable, c.Events.SendableAge = 1, time.Millisecond
 		c.Send.Backoff = []time.Duration{time.Millisecond}
 		c.Confirm.Timeout = 200 * time.Millisecond
@@ -87,6 +88,9 @@ func TestPeopleAreToldOfTrouble(t *testing.T) {
 	hears(events.Dead, "lost")
 	hears(events.BreakerOpen, "away")
 	hears(events.Backlog, "dead-letter queue failed")
+	servers.Eventually(t, 30*time.Second, "the queue that is not there is named", func() bool {
+		return strings.Contains(r.log.String(), "queue=misspelt")
+	})
 	r.holds(t, `msghandler_watched_queue_messages{queue="failed"} 1`, `msghandler_events_total{kind="dead"} 1`,
 		`msghandler_webhook_posts_total{result="ok"} `)
 

@@ -164,12 +164,13 @@ func (t *Teller) Waiting() int {
 	return len(t.waiting)
 }
 
-// take takes all that waits, in the order in which it began; nil when nothing does.
+// take takes all that waits, in the order in which it happened last: whoever goes through it ends with what is. Nil when
+// nothing waits.
 func (t *Teller) take() (taken []Event, dropped int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range slices.SortedFunc(maps.Values(t.waiting), func(a, b *Event) int {
-		return cmp.Or(a.FirstAt.Compare(b.FirstAt), a.LastAt.Compare(b.LastAt))
+		return cmp.Or(a.LastAt.Compare(b.LastAt), a.FirstAt.Compare(b.FirstAt))
 	}) {
 		taken = append(taken, *e)
 	}

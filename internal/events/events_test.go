@@ -121,6 +121,20 @@ func TestEventsThatAreAlikeArriveAsOne(t *testing.T) {
 	}
 }
 
+// Whoever goes through the events in their order ends with what is.
+func TestWhatHappenedLastComesLast(t *testing.T) {
+	h := newWebhook(t, taken)
+	teller, c := start(t, events.Config{URL: h.URL, Gather: 300 * time.Millisecond})
+	for _, kind := range []events.Kind{events.StoreAway, events.StoreBack, events.StoreAway} {
+		teller.Note(kind, "", "")
+	}
+	servers.Eventually(t, 10*time.Second, "they are posted", func() bool { return c.of("posted ok") > 0 })
+	posted := h.got()[0].Events
+	if last := posted[len(posted)-1]; last.Kind != events.StoreAway || last.Count != 2 {
+		t.Errorf("the last of %d events is %s, %d times; want that Redis is away, twice", len(posted), last.Kind, last.Count)
+	}
+}
+
 func TestAWebhookThatFailsGetsThemLater(t *testing.T) {
 	for _, status := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {
 		failing := 1

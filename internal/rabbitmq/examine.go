@@ -37,6 +37,7 @@ func Examine(ctx context.Context, config Config, exchanges ...string) (Health, e
 		return Health{}, err
 	}
 	defer k.close()
+	defer context.AfterFunc(ctx, k.connection.HangUp)()
 	return k.examine(ctx, end, exchanges), nil
 }
 
@@ -57,23 +58,29 @@ func reach(ctx context.Context, config Config) (k *link, end endpoint, err error
 }
 
 // Depths tells how many messages wait in queues, on a connection of its own: an alarm may hold up the one that publishes.
-// Queues that are not there are left out.
+// Queues that are not there are left out. It ends with the context, whether the broker answers or not.
 func Depths(ctx context.Context, config Config, queues ...string) (map[string]int, error) {
 	k, _, err := reach(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	defer k.close()
+	defer context.AfterFunc(ctx, k.connection.HangUp)()
 	depths := map[string]int{}
 	for _, name := range queues {
 		channel, err := k.channel()
 		if err != nil {
 			return nil, err
 		}
-		// The broker closes the channel when there is no such queue; the connection stays.
-		if queue, err := channel.QueueDeclarePassive(name, true, false, false, false, nil); err == nil {
+		queue, err := channel.QueueDeclarePassive(name, true, false, false, false, nil)
+		var refused *amqp.Error
+		switch {
+		case err == nil:
 			depths[name] = queue.Messages
 			_ = channel.Close()
+		case errors.As(err, &refused) && refused.Code == amqp.NotFound: // It closes the channel; the connection stays.
+		default:
+			return nil, fmt.Errorf("look at the queue %s: %w", name, err)
 		}
 	}
 	return depths, nil

@@ -1,6 +1,7 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -94,6 +95,13 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 	}
 	if now := channels(broker); now > lanes {
 		t.Errorf("channel %d is open, %d before: an answer that did not come closed one", now, lanes)
+	}
+
+	// Nor does the question how much waits in it hang.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := rabbitmq.Depths(ctx, config, "q", "stuck"); err == nil {
+		t.Error("the depth of a queue that answers nothing was told")
 	}
 
 	resume()

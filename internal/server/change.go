@@ -190,25 +190,25 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 	return all, nil
 }
 
-// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when a later
-// page cannot be had: the caller then learns how far it came, and that there is more.
+// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when the store
+// fails later: the caller then learns how far it came, and that there is more from the page on that failed.
 func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
-	var all changed
+	all := changed{next: writeToken(query.Cursor, query)}
 	scan := maxChange
 	for left := limit; left > 0 && scan > 0; {
 		query.Limit, query.Scan = min(left, changePage), min(scan, maxScan)
 		page, err := c.list(ctx, query)
-		if err != nil && all.count == 0 {
-			return all, err
+		if err == nil {
+			var count int64
+			count, err = c.applyPage(ctx, page)
+			all.count += count
+		}
+		if err != nil && (all.count == 0 || all.next == "") {
+			return all, err // No token leads to the first page.
 		}
 		if err != nil {
 			c.faults.note(c.call, err)
 			return all, nil
-		}
-		count, err := c.applyPage(ctx, page)
-		all.count += count
-		if err != nil && all.count == 0 {
-			return all, err
 		}
 		left, scan = left-len(page.Records), scan-page.Looked
 		query.Cursor = page.Next
@@ -219,7 +219,8 @@ func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (c
 	return all, nil
 }
 
-// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough.
+// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough. The
+// error is why it is worth trying again for some of them.
 func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error) {
 	if c.dry {
 		return int64(len(page.Records)), nil
@@ -229,7 +230,12 @@ func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error
 		names[i] = page.Records[i].Name
 	}
 	results, count := c.apply(ctx, names)
-	return count, halted(results)
+	for _, r := range results {
+		if r.Err != nil && faultOf(r.Err).retry {
+			return count, r.Err
+		}
+	}
+	return count, nil
 }
 
 func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {

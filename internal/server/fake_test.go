@@ -36,6 +36,8 @@ type store struct {
 	batches []int
 	// fail, where set, is what every item of every call gets.
 	fail error
+	// away, where set, is the id of a message that cannot be reached.
+	away string
 	// before runs at the start of each call, with the method's name.
 	before func(call string)
 }
@@ -101,6 +103,9 @@ func (s *store) Create(_ context.Context, messages []halfmsg.Message) []halfmsg.
 func (s *store) move(name halfmsg.Name, event halfmsg.Event) halfmsg.Result {
 	if s.fail != nil {
 		return halfmsg.Result{Err: s.fail}
+	}
+	if s.away != "" && s.away == name.ID {
+		return halfmsg.Result{Err: halfmsg.ErrUnavailable}
 	}
 	record, known := s.records[name]
 	if !known {

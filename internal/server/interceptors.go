@@ -110,7 +110,14 @@ func (s *endingStream) Context() context.Context { return s.ctx }
 // RecvMsg implements grpc.ServerStream. What the client sends too late is received by nobody: its stream has ended.
 func (s *endingStream) RecvMsg(message any) error {
 	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(message) }()
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				received <- panicked(p) // where recoverStream does not see it
+			}
+		}()
+		received <- s.ServerStream.RecvMsg(message)
+	}()
 	select {
 	case err := <-received:
 		return err

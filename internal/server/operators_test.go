@@ -220,3 +220,59 @@ func TestRetryAndDiscardByState(t *testing.T) {
 		t.Error("another producer's message was changed")
 	}
 }
+
+// When the store fails for a page in the middle, the caller learns that there is more, from that page on.
+func TestAPageThatFailsIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]error{"": nil, "whole": halfmsg.ErrUnavailable} {
+		h := open(t)
+		h.fill(1500, 1_000_000)
+		calls := 0
+		h.store.before = func(call string) {
+			h.store.mu.Lock()
+			defer h.store.mu.Unlock()
+			h.store.fail = nil
+			if call == "Retry" {
+				if calls++; calls == 2 {
+					h.store.fail = fail
+				}
+			}
+		}
+		request := &msghandlerv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 10_000, Reason: "x"}
+		retried := int64(0)
+		for more := true; more; {
+			answer, err := h.operators.RetryMessages(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			retried += answer.GetRetried()
+			more, request.PageToken = answer.GetMore(), answer.GetNextPageToken()
+			if more && request.GetPageToken() == "" {
+				t.Fatal("there is more, and no token leads to it")
+			}
+		}
+		if retried != 1500 {
+			t.Errorf("%q: %d of 1500 were retried when all was said to be done", name, retried)
+		}
+	}
+}
+
+// Nor when it fails for single messages of a page, or for the first one, to which no token leads.
+func TestAFirstPageThatFailsInPartIsAnError(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.fill(10, 1_000_000)
+	h.store.mu.Lock()
+	h.store.away = "00007"
+	h.store.mu.Unlock()
+	request := &msghandlerv1.RetryMessagesRequest{State: msghandlerv1.State_STATE_DEAD, Limit: 100, Reason: "x"}
+	_, err := h.operators.RetryMessages(t.Context(), request)
+	wantCode(t, err, codes.Unavailable)
+	h.store.mu.Lock()
+	h.store.away = ""
+	h.store.mu.Unlock()
+	answer, err := h.operators.RetryMessages(t.Context(), request)
+	if err != nil || answer.GetRetried() != 1 || answer.GetMore() {
+		t.Errorf("once more: %v, %v; want the one that was out of reach", answer, err)
+	}
+}

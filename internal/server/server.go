@@ -243,8 +243,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop()
-		<-drained
+		go s.grpc.Stop() // which waits for connections that have not said a word yet, up to their timeout
 		return ctx.Err()
 	}
 }

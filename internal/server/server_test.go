@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -420,6 +422,40 @@ func TestWhatCallersLeaveBehindIsNotKept(t *testing.T) {
 	eventually(t, "nothing is counted in the end", func() bool { return queues["calls"]() == 0 })
 	if n := h.store.len(); n != 2 {
 		t.Errorf("%d are stored, want the two that were under way", n)
+	}
+}
+
+// A connection that never says a word is in nobody's way.
+func TestAStopWaitsForNoSilentConnection(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.alive(t)
+	silent, err := net.Dial("tcp", h.conn.Target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	later, err := net.Dial("tcp", h.conn.Target()) // whose end tells that the one before it was accepted
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = later.Write([]byte("no preface of HTTP/2, whatever comes"))
+	_, _ = io.ReadAll(later)
+	_ = later.Close()
+
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		stopped <- h.Stop(ctx)
+	}()
+	select {
+	case err := <-stopped:
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Stop: %v", err)
+		}
+	case <-time.After(5 * time.Second): // the connection itself is given twice as long to speak
+		t.Error("a stop waits for a connection that says nothing")
 	}
 }
 
