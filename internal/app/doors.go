@@ -70,6 +70,7 @@ func (a *App) openConsole() {
 		Logger:   a.logger,
 		Checks:   all,
 		Admin:    a.admin,
+		Hosts:    a.settings.HTTP.Names(),
 		ReadOnly: a.settings.HTTP.ReadOnly,
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {

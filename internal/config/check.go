@@ -37,6 +37,16 @@ func checkAddr(s string) error {
 	return nil
 }
 
+// checkHost takes what a browser sends in its Host header, but for the port.
+func checkHost(s string) error {
+	if s == "" || len(s) > 253 || strings.ContainsFunc(s, notHostRune) {
+		return errors.New("is no host name; write one such as console.example.com, without scheme and port")
+	}
+	return nil
+}
+
+func notHostRune(r rune) bool { return r == ':' || notPrefixRune(r) }
+
 func checkSchedule(s string) error {
 	if err := loop.ParseSchedule(s); err != nil {
 		return fmt.Errorf("is not a schedule (%w); write @every 1s or a cron line such as */5 * * * *", err)

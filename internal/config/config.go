@@ -6,6 +6,7 @@
 package config
 
 import (
+	"net"
 	"slices"
 	"time"
 )
@@ -40,6 +41,7 @@ type GRPC struct {
 // HTTP is the door of the console.
 type HTTP struct {
 	Addr     string
+	Hosts    []string
 	ReadOnly bool
 }
 
@@ -159,6 +161,12 @@ func (c *Config) Trusted(producer string) bool {
 		return *p.Trust
 	}
 	return c.Submit.Trust
+}
+
+// Names are those by which a browser may ask for the console, beside localhost.
+func (h HTTP) Names() []string {
+	host, _, _ := net.SplitHostPort(h.Addr) // it was checked
+	return append([]string{host}, h.Hosts...)
 }
 
 // Targets gives the configured callback targets by producer.

@@ -76,6 +76,7 @@ submit:
 		File: path,
 		Env: []string{
 			"MSGHANDLER_CONFIRM_TIMEOUT=2s", "MSGHANDLER_CONFIRM_BATCH=12", "MSGHANDLER_CALLBACKS_NETWORKS=10.0.0.0/8, fd00::/8",
+			"MSGHANDLER_HTTP_HOSTS=console.example.com, shop_1",
 			"MSGHANDLER_CONFIRM_AFTER=", "OTHER=x", "MSGHANDLER_SERVICE_HOST=10.1.1.1", "MSGHANDLER_PORT=tcp://10.1.1.1:9090",
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
@@ -86,6 +87,7 @@ submit:
 		t.Fatal(err)
 	}
 	want := config.Default()
+	want.HTTP.Hosts = []string{"console.example.com", "shop_1"}
 	want.Confirm.After = time.Second
 	want.Confirm.Timeout = 2 * time.Second
 	want.Confirm.Batch = 13
@@ -101,6 +103,9 @@ submit:
 	}
 	if c.Trusted("orders-eu.v2") || c.Trusted("stock") {
 		t.Error("a producer is trusted that nobody trusts")
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
+		t.Error(diff)
 	}
 	c.Submit.Trust = true
 	if c.Trusted("orders-eu.v2") || !c.Trusted("stock") || !c.Trusted("unknown") {
@@ -164,6 +169,8 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"glob with bracket": {file: "callbacks:\n  allow: ['[a:1']\n", want: []string{"FILE:2", "a bracket is not closed"}},
 		"CIDR":              {file: "callbacks:\n  networks: 10.0.0.0\n", want: []string{"FILE:2", "is not a CIDR"}},
 		"address":           {file: "grpc:\n  addr: localhost\n", want: []string{"FILE:2: grpc.addr", "is not host:port"}},
+		"host with a port":  {file: "http:\n  hosts: [a.example:80]\n", want: []string{"FILE:2: http.hosts", "is no host name"}},
+		"host with a glob":  {env: []string{"MSGHANDLER_HTTP_HOSTS=a,*.b"}, want: []string{`holds "*.b"`, "is no host name"}},
 		"port":              {file: "grpc:\n  addr: localhost:99999\n", want: []string{"FILE:2", "no port number"}},
 		"reserved exchange": {file: "send:\n  dead_letter_exchange: amq.topic\n", want: []string{"FILE:2", "amq."}},
 		"prefix":            {file: "redis:\n  prefix: 'a{b}'\n", want: []string{"FILE:2", "holds '{'"}},
@@ -258,6 +265,28 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 				t.Errorf("the error shows the password: %v", err)
 			}
 		}
+	}
+}
+
+func TestOfASecretOnlyAURLIsShown(t *testing.T) {
+	t.Parallel()
+	for variable, want := range map[string]string{
+		"MSGHANDLER_EVENTS_WEBHOOK_TOKEN=geheim tok":                    "WEBHOOK_TOKEN holds what cannot stand in a header",
+		"MSGHANDLER_EVENTS_WEBHOOK=hooks.example.com/services/T/geheim": "WEBHOOK is no URL",
+		"MSGHANDLER_EVENTS_WEBHOOK=ftp://hooks.example.com/geheim":      "WEBHOOK is no URL",
+		"MSGHANDLER_REDIS_URL=geheim":                                   "REDIS_URL is not a URL",
+		"MSGHANDLER_REDIS_URL=redis://u:geheim@h:1#":                    `REDIS_URL = "redis://u:xxxxx@h:1#" has`,
+		"MSGHANDLER_AMQP_URL=amqps://u:geheim@h#":                       `AMQP_URL = "amqps://u:xxxxx@h#" has`,
+		"MSGHANDLER_REDIS_URL=embedded:nonsense":                        `REDIS_URL = "embedded:nonsense" is not host:port`,
+	} {
+		_, err := config.Load(config.Sources{Env: []string{variable}})
+		if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", variable, err)
+		}
+	}
+	_, err := config.Load(config.Sources{File: write(t, "events:\n  webhook_token: [geheim, geheim]\n")})
+	if err == nil || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("a list: got %v", err)
 	}
 }
 

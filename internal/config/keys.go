@@ -88,6 +88,11 @@ func (h *HTTP) keys() []Key {
 			Meaning: "Where the console, /metrics, /healthz and /readyz listen, as host:port.",
 		},
 		{
+			Name: "http.hosts", value: list(&h.Hosts, 0, checkHost),
+			Meaning: "Names by which browsers ask for the console, such as console.example.com, without ports. IP addresses, " +
+				"localhost and the host of http.addr need none; under any other name the console is not shown.",
+		},
+		{
 			Name: "http.read_only", Default: "false", value: flag(&h.ReadOnly),
 			Meaning: "Let nobody retry or discard messages from the console, which has no login of its own.",
 		},

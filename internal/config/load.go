@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,11 +91,11 @@ func (l *loading) set(k Key, g given) {
 		values = splitList(values[0])
 	}
 	if !k.List() && len(values) != 1 {
-		l.problem(g, strings.Join(values, ","), "takes one value, not a list")
+		l.problem(g, k.shown(values), "takes one value, not a list")
 		return
 	}
 	if err := k.value.set(values); err != nil {
-		l.problem(g, strings.Join(g.values, ","), err.Error())
+		l.problem(g, k.shown(g.values), err.Error())
 	}
 }
 
@@ -149,18 +150,31 @@ func (l *loading) problem(g given, value, what string) {
 
 // relation reports a key that does not go with another one.
 func (l *loading) relation(name, format string, args ...any) {
+	k := l.keys[name]
 	g, set := l.given[name]
 	if !set {
-		k := l.keys[name]
 		g = given{values: []string{k.Default}, origin: "default", written: name}
 	}
-	l.problem(g, strings.Join(g.values, ","), fmt.Sprintf(format, args...))
+	l.problem(g, k.shown(g.values), fmt.Sprintf(format, args...))
 }
 
 // says names a key with its value and where that came from.
 func (l *loading) says(name string) string {
+	k := l.keys[name]
 	if g, set := l.given[name]; set {
-		return fmt.Sprintf("%s (%s, from %s)", name, redact(strings.Join(g.values, ",")), g.origin)
+		return fmt.Sprintf("%s (%s, from %s)", name, cmp.Or(redact(k.shown(g.values)), "a secret"), g.origin)
 	}
-	return fmt.Sprintf("%s (%s, the default)", name, l.keys[name].Default)
+	return fmt.Sprintf("%s (%s, the default)", name, k.Default)
+}
+
+// shown is what a problem may show of the values of a key. Of a secret that is only a URL of the form that the key wants,
+// whose password redact finds: anywhere else in the text, and in a path, there may be one.
+func (k Key) shown(values []string) string {
+	text := strings.Join(values, ",")
+	scheme, _, _ := strings.Cut(text, "://")
+	_, here := Embedded(text)
+	if k.Secret && !here && scheme != k.Section() && scheme != k.Section()+"s" {
+		return ""
+	}
+	return text
 }

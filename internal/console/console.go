@@ -34,6 +34,8 @@ type Config struct {
 	StatsInterval time.Duration
 	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
 	Admin func(by string) pages.Admin
+	// Hosts are names under which the pages are served, beside localhost and IP addresses.
+	Hosts []string
 	// ReadOnly leaves out of the pages whatever changes messages.
 	ReadOnly bool
 	// Metrics is what /metrics serves. Default: NewMetrics().
@@ -86,7 +88,7 @@ func New(config Config) *Console {
 	config.Metrics.registry.MustRegister(c.stats)
 	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: config.StatsInterval}
 	c.pages = pages.New(pages.Config{
-		Instance: config.Instance, Version: config.Version, ReadOnly: config.ReadOnly, Admin: config.Admin,
+		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
 		Stats: c.stats.get, Owners: owners.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
 	})

@@ -115,6 +115,28 @@ func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
 	}
 }
 
+// Probes and Prometheus ask by whatever name their network has for us; only the pages hold what a site could steal.
+func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
+	r := start(t)
+	for path, want := range map[string]int{
+		"/": http.StatusMisdirectedRequest, "/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = "msghandler.shop.svc:9091"
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", path, answer.StatusCode, want)
+		}
+	}
+}
+
 func TestACheckThatHangsIsCutOff(t *testing.T) {
 	c := console.New(console.Config{
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },

@@ -62,7 +62,7 @@ type Line struct {
 	Path string
 	// Area is the same, closed along the bottom.
 	Area string
-	// Top is the largest value, Last the newest, and Known whether there is any.
+	// Top is the largest value, Last that of the newest sample (NaN when it has none), and Known whether there is any.
 	Top, Last float64
 	Known     bool
 }
@@ -79,9 +79,10 @@ func Lines(samples []Sample, now time.Time, values ...func(Sample) float64) []Li
 	top := 0.0
 	for i, value := range values {
 		for _, s := range samples {
-			if v := value(s); !math.IsNaN(v) {
-				lines[i].Known, lines[i].Last = true, v
-				lines[i].Top = max(lines[i].Top, v)
+			v := value(s)
+			lines[i].Last = v
+			if !math.IsNaN(v) {
+				lines[i].Known, lines[i].Top = true, max(lines[i].Top, v)
 			}
 		}
 		top = max(top, lines[i].Top)

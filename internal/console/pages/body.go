@@ -38,9 +38,7 @@ func previewOf(body []byte, as string) preview {
 	}
 	switch p.As {
 	case "json":
-		var b bytes.Buffer
-		_ = json.Indent(&b, body, "", "  ") // it was valid
-		p.Text, p.Cut = cut(b.String())
+		p.Text, p.Cut = cut(indented(body))
 	case "hex":
 		// A line of sixteen bytes takes 79 characters of a dump.
 		most := maxPreview / 79 * 16
@@ -51,6 +49,44 @@ func previewOf(body []byte, as string) preview {
 	}
 	p.Text = plain(p.Text)
 	return p
+}
+
+// indented lays valid JSON out as json.Indent does with two spaces, and stops behind what a page shows: the whole of a body
+// takes the square of its depth, which is gigabytes for some tens of kilobytes of brackets.
+func indented(body []byte) string {
+	var b strings.Builder
+	depth := 0
+	turn := func(by int) {
+		depth += by
+		b.WriteString("\n" + strings.Repeat("  ", depth))
+	}
+	var quoted, escaped, opened bool // opened: a bracket was opened, and nothing stands in it yet
+	for i := 0; i < len(body) && b.Len() <= maxPreview; i++ {
+		c := body[i]
+		switch {
+		case quoted:
+			b.WriteByte(c)
+			quoted, escaped = c != '"' || escaped, c == '\\' && !escaped
+			continue
+		case strings.IndexByte(" \t\r\n", c) >= 0:
+			continue
+		}
+		switch closes := c == '}' || c == ']'; {
+		case opened && !closes:
+			turn(+1)
+		case closes && !opened:
+			turn(-1)
+		}
+		b.WriteByte(c)
+		switch c {
+		case ',':
+			turn(0)
+		case ':':
+			b.WriteByte(' ')
+		}
+		quoted, opened = c == '"', c == '{' || c == '['
+	}
+	return b.String()
 }
 
 // looksLikeText says whether a body is text for the most part.

@@ -157,6 +157,11 @@ func (p *Pages) change(r *http.Request) answer {
 	if !p.seals.use(seal, until, time.Now()) {
 		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
 	}
+	if len(s.Names) == 0 && s.After == "" {
+		// What came, or came of age, after the count must not take the place of what was counted and has gone meanwhile. The
+		// age is reckoned once: the tokens of later pages, and that of the next step, are good for no other.
+		s.MinAge = s.Filter.age + time.Since(until.Add(-sealTime))
+	}
 	data := p.do(r.Context(), admin, s, reason)
 	a := answer{page: "changed", title: "Done", data: data}
 	if data.Problem != "" {
@@ -186,7 +191,7 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 		}
 	}
 	if len(s.Names) == 0 && cmp.Or(part.After, data.Problem) != "" {
-		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After}.Query()
+		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After, MinAge: part.MinAge}.Query()
 	}
 	return data
 }

@@ -66,11 +66,12 @@ func (f filter) Narrow() bool {
 	return f.Producer != "" || f.Exchange != "" || f.Error != "" || f.Age != ""
 }
 
-func (f filter) minAge() *durationpb.Duration {
-	if f.age == 0 {
+// minAge is an age as the API takes it; 0 is any.
+func minAge(age time.Duration) *durationpb.Duration {
+	if age == 0 {
 		return nil
 	}
-	return durationpb.New(f.age)
+	return durationpb.New(age)
 }
 
 // messagesData is what a list shows.
@@ -136,7 +137,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	}
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: f.minAge(),
+		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: minAge(f.age),
 		PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {

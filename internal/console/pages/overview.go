@@ -86,12 +86,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	if len(samples) > 0 {
 		data.Since, data.TurnedAway = samples[0].At, samples[len(samples)-1].TurnedAway
 	}
-	for _, line := range p.config.Board.Producers() {
-		data.Producers = append(data.Producers, producerLine{line, line.Paused > 0 || line.FailedAt.After(line.AnsweredAt)})
-	}
-	for _, line := range p.config.Board.Exchanges() {
-		data.Exchanges = append(data.Exchanges, exchangeLine{line, line.FailedAt.After(line.AckedAt)})
-	}
+	data.see(p.config.Board.Producers(), p.config.Board.Exchanges(), now)
 	data.States = stateLines(stats, err == nil, samples, now)
 	data.Flow = flow(samples, now)
 	data.find(err, now)
@@ -100,6 +95,23 @@ func (p *Pages) overview(r *http.Request) answer {
 		title = fmt.Sprintf("%d to look at", len(data.Problems))
 	}
 	return answer{page: "overview", title: title, data: data}
+}
+
+// failsFor is how long a failure speaks for more than itself. What is still down has failed since: by default publishing is
+// tried again within two minutes, and a producer is asked again within five.
+const failsFor = 5 * time.Minute
+
+// see tells which producers and exchanges are down: those that failed last, and lately.
+func (d *overviewData) see(producers []seen.Producer, exchanges []seen.Exchange, now time.Time) {
+	down := func(failed, succeeded time.Time) bool {
+		return failed.After(succeeded) && now.Sub(failed) < failsFor
+	}
+	for _, p := range producers {
+		d.Producers = append(d.Producers, producerLine{p, p.Paused > 0 || down(p.FailedAt, p.AnsweredAt)})
+	}
+	for _, e := range exchanges {
+		d.Exchanges = append(d.Exchanges, exchangeLine{e, down(e.FailedAt, e.AckedAt)})
+	}
 }
 
 func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now time.Time) []stateLine {
@@ -153,7 +165,10 @@ func flow(samples []history.Sample, now time.Time) []chart {
 func named(line history.Line, name, kind string, write func(float64) string) chartLine {
 	c := chartLine{Line: line, Name: name, Kind: kind, Now: "-", Top: "-"}
 	if line.Known {
-		c.Now, c.Top = write(line.Last), write(line.Top)
+		c.Top = write(line.Top)
+		if !math.IsNaN(line.Last) {
+			c.Now = write(line.Last)
+		}
 	}
 	return c
 }

@@ -30,10 +30,12 @@ type Admin interface {
 	DiscardMessages(ctx context.Context, r *msghandlerv1.DiscardMessagesRequest) (*msghandlerv1.DiscardMessagesResponse, error)
 }
 
-// Config says what the pages show. All but Logger is required.
+// Config says what the pages show. All but Hosts and Logger is required.
 type Config struct {
 	// Instance and Version name what runs.
 	Instance, Version string
+	// Hosts are names under which the pages are served, beside localhost and IP addresses.
+	Hosts []string
 	// ReadOnly leaves out whatever changes messages.
 	ReadOnly bool
 	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open yet.
@@ -89,9 +91,9 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
 	} {
-		mux.Handle(pattern, own.Handler(p.serve(page)))
+		mux.Handle(pattern, p.atHome(own.Handler(p.serve(page))))
 	}
-	mux.Handle("GET /static/", http.HandlerFunc(static))
+	mux.Handle("GET /static/", p.atHome(http.HandlerFunc(static)))
 }
 
 // answer is what a page's handler comes to: a template and its data, or where to go instead.

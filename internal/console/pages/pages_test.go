@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/msghandler/msghandler/internal/console/history"
+	"github.com/msghandler/msghandler/internal/console/seen"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -61,6 +63,52 @@ func TestTheOverviewFindsThatCallersAreTurnedAway(t *testing.T) {
 	data.find(nil, time.Now())
 	if found := fmt.Sprint(data.Problems); !data.Bad || !strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
 		t.Errorf("found %s", found)
+	}
+}
+
+// One message that nobody could route is no reason to say for ever that its exchange takes none.
+func TestTheOverviewForgetsOldFailures(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, c := range []struct {
+		failed, succeeded time.Time
+		paused            int
+		want              int
+	}{
+		{failed: ago(2 * time.Minute), succeeded: ago(3 * time.Minute), want: 2},
+		{failed: ago(4 * time.Minute), want: 2},
+		{failed: ago(5 * time.Minute), want: 0},
+		{failed: ago(5 * time.Minute), succeeded: ago(time.Hour), want: 0},
+		{failed: ago(2 * time.Minute), succeeded: ago(time.Minute), want: 0},
+		{failed: ago(time.Hour), paused: 1, want: 1},
+		{},
+	} {
+		var data overviewData
+		data.see([]seen.Producer{{Name: "orders", FailedAt: c.failed, AnsweredAt: c.succeeded, Paused: c.paused}},
+			[]seen.Exchange{{Name: "shop", FailedAt: c.failed, AckedAt: c.succeeded}}, now)
+		if data.find(nil, now); len(data.Problems) != c.want {
+			t.Errorf("%+v: found %v", c, data.Problems)
+		}
+	}
+}
+
+func TestALegendSaysNowOnlyWhatIsKnownNow(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	then := history.Sample{At: now.Add(-50 * time.Minute), P99: 12 * time.Second}
+	for _, c := range []struct {
+		samples   []history.Sample
+		now, most string
+	}{
+		{nil, "-", "-"},
+		{[]history.Sample{then}, "12 s", "12 s"},
+		{[]history.Sample{then, {At: now}}, "-", "12 s"},
+		{[]history.Sample{then, {At: now, P99: time.Second}}, "1.0 s", "12 s"},
+	} {
+		if p99 := flow(c.samples, now)[1].Lines[1]; p99.Now != c.now || p99.Top != c.most {
+			t.Errorf("of %d samples: now %s, most %s; want %s, %s", len(c.samples), p99.Now, p99.Top, c.now, c.most)
+		}
 	}
 }
 
@@ -144,11 +192,11 @@ func TestASelectionIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	until := time.Unix(2e9, 0)
 	for _, want := range []selection{
-		{Action: actRetry, Filter: filter{State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s", age: time.Minute}, After: "t", Count: 7},
+		{Action: actRetry, Filter: filter{State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s", age: time.Minute}, After: "t", MinAge: 1234567 * time.Microsecond, Count: 7},
 		{Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}}, Count: 1},
 	} {
 		got, end, err := parseSelection(want.text(until))
-		if err != nil || !end.Equal(until) || got.Query() != want.Query() || got.Count != want.Count {
+		if err != nil || !end.Equal(until) || got.Query() != want.Query() || got.Count != want.Count || got.MinAge != want.MinAge {
 			t.Errorf("got %+v, %v, %v; want %+v", got, end, err, want)
 		}
 	}

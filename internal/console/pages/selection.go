@@ -25,6 +25,8 @@ type selection struct {
 	Filter filter
 	// After is where to go on, for what one request did not get done.
 	After string
+	// MinAge leaves out what matches only since the count. An After is good only with the MinAge that it was given for.
+	MinAge time.Duration
 	// Count is how many messages were counted; no more than that are changed. AtLeast says that counting was not finished.
 	Count   int64
 	AtLeast bool
@@ -52,6 +54,12 @@ func readSelection(r *http.Request) (selection, error) {
 	if len(s.Names) == 0 && r.FormValue("all") == "" {
 		return s, errors.New("no message was selected")
 	}
+	if text := r.FormValue("min_age"); text != "" {
+		var err error
+		if s.MinAge, err = time.ParseDuration(text); err != nil {
+			return s, errAge
+		}
+	}
 	var err error
 	s.Filter, err = readFilter(r)
 	return s, err
@@ -77,6 +85,7 @@ func (s selection) Query() string {
 	}
 	if s.After != "" {
 		values.Set("after", s.After)
+		values.Set("min_age", s.MinAge.String())
 	}
 	return values.Encode()
 }
@@ -84,7 +93,7 @@ func (s selection) Query() string {
 // text writes the selection down for a form that may be sent once, until a time.
 func (s selection) text(until time.Time) string {
 	return s.Query() + "&" + url.Values{
-		"count": {strconv.FormatInt(s.Count, 10)}, "until": {strconv.FormatInt(until.Unix(), 10)}, "once": {rand.Text()},
+		"count": {strconv.FormatInt(s.Count, 10)}, "until": {strconv.FormatInt(until.UnixMilli(), 10)}, "once": {rand.Text()},
 	}.Encode()
 }
 
@@ -97,12 +106,12 @@ func parseSelection(text string) (s selection, until time.Time, err error) {
 	if s, err = readSelection(&http.Request{Form: values}); err != nil {
 		return s, until, err
 	}
-	seconds, err := strconv.ParseInt(values.Get("until"), 10, 64)
+	millis, err := strconv.ParseInt(values.Get("until"), 10, 64)
 	if err != nil {
 		return s, until, err
 	}
 	s.Count, err = strconv.ParseInt(values.Get("count"), 10, 64)
-	return s, time.Unix(seconds, 0), err
+	return s, time.UnixMilli(millis), err
 }
 
 // request is the selection as the API takes it. Retry and discard have the same fields.
@@ -118,8 +127,8 @@ func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.D
 		return r
 	}
 	f := s.Filter
-	r.State, r.Producer, r.Exchange, r.ErrorContains, r.MinAge = msghandlerv1.State(f.State), f.Producer, f.Exchange, f.Error, f.minAge()
-	r.PageToken = s.After
+	r.State, r.Producer, r.Exchange, r.ErrorContains = msghandlerv1.State(f.State), f.Producer, f.Exchange, f.Error
+	r.MinAge, r.PageToken = minAge(max(f.age, s.MinAge)), s.After
 	r.Limit = int32(min(limit, maxChange)) //nolint:gosec // it is small
 	return r
 }

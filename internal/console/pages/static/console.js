@@ -8,10 +8,13 @@ async function refresh() {
   if (document.hidden || String(getSelection())) return;
   try {
     const answer = await fetch('/', { headers: { Accept: 'text/html' } });
+    if (!answer.ok) throw new Error(`the overview says ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    const [main, footer] = [fresh.querySelector('main'), fresh.querySelector('footer')];
+    if (!main || !footer) throw new Error('this is not the overview'); // a proxy's page, such as one to log in
     const focused = document.activeElement?.getAttribute('href');
-    $('main').replaceWith(fresh.querySelector('main'));
-    $('footer').replaceWith(fresh.querySelector('footer'));
+    $('main').replaceWith(main);
+    $('footer').replaceWith(footer);
     document.title = fresh.title;
     document.body.classList.remove('stale');
     if (focused) [...document.querySelectorAll('main a')].find((a) => a.getAttribute('href') === focused)?.focus();

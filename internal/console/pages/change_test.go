@@ -1,0 +1,100 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what it
+// was asked.
+type recorder struct {
+	Admin
+	fails int
+	asked []*msghandlerv1.DiscardMessagesRequest
+}
+
+func (a *recorder) DiscardMessages(
+	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
+) (*msghandlerv1.DiscardMessagesResponse, error) {
+	a.asked = append(a.asked, r)
+	if len(a.asked) == a.fails {
+		return nil, halfmsg.ErrUnavailable
+	}
+	return &msghandlerv1.DiscardMessagesResponse{Discarded: 3, More: !r.GetDryRun(), NextPageToken: "behind"}, nil
+}
+
+// confirm sends the form of a selection as somebody does who looked at the count for a while.
+func confirm(p *Pages, s selection, looked time.Duration) changedData {
+	hidden := s.text(time.Now().Add(sealTime - looked))
+	form := url.Values{"selection": {hidden}, "seal": {p.seals.seal(hidden)}, "reason": {"test orders"}}
+	r := httptest.NewRequest(http.MethodPost, "/change/do", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	data, _ := p.change(r).data.(changedData)
+	return data
+}
+
+func TestOnlyWhatMatchedWhenCountedIsChanged(t *testing.T) {
+	t.Parallel()
+	dead := filter{State: halfmsg.Dead, Producer: "orders"}
+	older := dead
+	older.Age, older.age = "1h", time.Hour
+	for name, c := range map[string]struct {
+		selection selection
+		want      time.Duration
+	}{
+		"all of a filter": {selection{Filter: dead}, 5 * time.Minute},
+		"all of an age":   {selection{Filter: older}, time.Hour + 5*time.Minute},
+		// The token of the step before is good for its age alone.
+		"a later step": {selection{Filter: dead, After: "before", MinAge: 7 * time.Second}, 7 * time.Second},
+		"by name":      {selection{Filter: dead, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}}, 0},
+	} {
+		api := &recorder{fails: 3}
+		p := New(Config{Admin: func(string) Admin { return api }})
+		c.selection.Action, c.selection.Count = actDiscard, 9
+		began := time.Now()
+		data := confirm(p, c.selection, 5*time.Minute)
+		slack := time.Since(began) + time.Millisecond // the seal holds milliseconds
+		if len(api.asked) != 3 || data.Done != 6 || data.Problem == "" {
+			t.Errorf("%s: asked %d times, did %+v", name, len(api.asked), data)
+		}
+		for _, r := range api.asked {
+			age := r.GetMinAge().AsDuration()
+			if age < c.want || age > c.want+slack || age != api.asked[0].GetMinAge().AsDuration() {
+				t.Errorf("%s: changes what is at least %s old, want %s", name, age, c.want)
+			}
+		}
+		if len(c.selection.Names) > 0 {
+			continue
+		}
+		next, err := readSelection(httptest.NewRequest(http.MethodGet, data.More, nil))
+		if last := api.asked[2]; err != nil || next.After != "behind" || last.GetPageToken() != "behind" ||
+			next.request(true, 1, "").GetMinAge().AsDuration() != last.GetMinAge().AsDuration() {
+			t.Errorf("%s: goes on with %s, which is not for %v: %v", name, data.More, last, err)
+		}
+	}
+}
+
+// The time is that of the count to the millisecond: a whole second would leave out what was counted.
+func TestTheSealHoldsWhenItWasCounted(t *testing.T) {
+	t.Parallel()
+	api := &recorder{}
+	p := New(Config{Admin: func(string) Admin { return api }})
+	began := time.Now().Truncate(time.Millisecond)
+	asked := p.count(httptest.NewRequest(http.MethodGet, "/change?action=discard&all=1&state=dead&producer=orders", nil))
+	data, _ := asked.data.(countData)
+	_, until, err := parseSelection(data.Hidden)
+	if counted := until.Add(-sealTime); err != nil || counted.Before(began) || counted.After(time.Now()) {
+		t.Errorf("counted at %s, not after %s: %v", counted, began, err)
+	}
+	if len(api.asked) != 1 || api.asked[0].GetMinAge() != nil {
+		t.Errorf("asked %v", api.asked)
+	}
+}
