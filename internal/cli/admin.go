@@ -39,7 +39,7 @@ type admin struct {
 }
 
 func (f *serverFlags) connect(s *session) (*admin, error) {
-	server, err := s.server(f.Server)
+	server, err := s.server(f.Server, nil)
 	if err != nil {
 		return nil, usageError{err}
 	}

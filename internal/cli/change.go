@@ -164,54 +164,61 @@ func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 	if err != nil {
 		return err
 	}
+	limit := int64(c.Limit)
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
 	if !c.Yes && !c.DryRun {
-		agreed, err := c.ask(ctx, s, a, state)
-		if err != nil || !agreed {
+		if limit, err = c.ask(ctx, s, a, state, limit); err != nil {
 			return err
 		}
 	}
-	changed, more, err := c.matching(ctx, s, a, state, c.DryRun)
+	changed, more, err := c.matching(ctx, s, a, state, limit)
 	if err != nil && c.DryRun {
 		return err
 	}
 	return errors.Join(c.tell(s, changed, more || err != nil), err)
 }
 
-// matching changes the messages that match, or counts them in a dry run, page after page.
-func (c change) matching(ctx context.Context, s *session, a *admin, state halfmsg.State, dry bool) (int64, bool, error) {
-	limit := int64(c.Limit)
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
+// matching changes up to limit messages that match, or counts them in a dry run, page after page.
+func (c change) matching(
+	ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64,
+) (changed int64, more bool, err error) {
 	done := c.done
-	if dry {
+	if c.DryRun {
 		done = "counted"
 	}
 	request := &msghandlerv1.RetryMessagesRequest{
 		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, MinAge: c.minAge(), ErrorContains: c.Error,
-		Reason: c.Reason, DryRun: dry,
+		Reason: c.Reason, DryRun: c.DryRun,
 	}
 	far := s.progress()
 	defer far.end()
-	for changed := int64(0); ; {
+	for changed < limit {
 		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
-		got, err := c.send(ctx, a, request)
+		var got answer
+		got, err = c.send(ctx, a, request)
 		changed += got.changed
-		if request.PageToken = got.next; err != nil || got.next == "" || changed >= limit {
-			return changed, got.next != "", err
+		more = got.next != ""
+		if request.PageToken = got.next; err != nil || !more {
+			break
 		}
 		far.tell("%s %d %s messages", done, changed, state)
 	}
+	return changed, more, err
 }
 
-// ask shows how many messages match and asks whether to go on.
-func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.State) (bool, error) {
+// ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may be
+// changed: others may match by the time of the answer. Where there are none it does not ask.
+func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64) (agreed int64, err error) {
 	if !isTerminal(s.In) {
-		return false, usageError{errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count")}
+		return 0, usageError{errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count")}
 	}
-	count, more, err := c.matching(ctx, s, a, state, true)
-	if err != nil {
-		return false, err
+	counting := c
+	counting.DryRun = true
+	count, more, err := counting.matching(ctx, s, a, state, limit)
+	if err != nil || count == 0 {
+		return 0, err
 	}
 	of := ""
 	if more {
@@ -220,13 +227,13 @@ func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.Sta
 	fmt.Fprintf(s.Err, "%s %s%d %s messages%s? [y/N] ", c.verb, of, count, state, c.filterFlags.String())
 	answer, err := bufio.NewReader(s.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return 0, err
 	}
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	if answer != "y" && answer != "yes" {
-		return false, errors.New("nothing was changed")
+		return 0, errors.New("nothing was changed")
 	}
-	return true, nil
+	return count, nil
 }
 
 // tell prints what was done, or would be.

@@ -98,7 +98,7 @@ func (p *Process) fail(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	_, _ = fmt.Fprintf(p.Err, "msghandler: %v\n", err)
+	_, _ = fmt.Fprintf(p.Err, "msghandler: %s\n", lines(err.Error()))
 	var usage usageError
 	var missing notFoundError
 	switch {

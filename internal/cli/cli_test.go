@@ -276,7 +276,7 @@ due                in 89m
 confirm attempts   0
 publish attempts   4
 last error         312 NO_ROUTE
-header tenant      a [2Jb
+header tenant      a\x1b[2Jb
 body               12 bytes
 {"total":12}
 `, "")
@@ -294,7 +294,7 @@ body               12 bytes
 
 TIME (UTC)                LAST      TIMES   WHAT HAPPENED                                BY       CAUSE
 `+when+`   2h ago    1       stored                                                `+`
-`+when+`   60m ago   70      not answered: the producer is out of reach   host-1   a [2Jb
+`+when+`   60m ago   70      not answered: the producer is out of reach   host-1   a\x1b[2Jb
 `+when+`   2h ago    1       yet unknown                                           `+`
 
 {"total":12}

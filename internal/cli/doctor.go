@@ -39,11 +39,12 @@ var errTrouble = errors.New("there is trouble; what it is, why it matters and wh
 
 // Run examines everything and fails when there is trouble.
 func (c *doctorCommand) Run(ctx context.Context, s *session) error {
-	settings, err := s.load(c.flags.given())
+	flags := c.flags.given()
+	settings, err := s.load(flags)
 	if err != nil {
 		return usageError{err}
 	}
-	server, err := s.server(c.Server)
+	server, err := s.server(c.Server, flags)
 	if err != nil {
 		return usageError{err}
 	}

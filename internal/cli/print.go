@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -37,13 +40,27 @@ func (s *session) printYAML(v any) error {
 		return err
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
+	if err := yaml.Unmarshal(escaped(data), &document); err != nil {
 		return err
 	}
 	inBlocks(&document)
 	encoder := yaml.NewEncoder(s.Out)
 	encoder.SetIndent(2)
 	return errors.Join(encoder.Encode(&document), encoder.Close())
+}
+
+// escaped writes what YAML does not take as it is, or takes for the end of a line, as YAML's escapes. In JSON such runes stand
+// only in texts, where YAML has these escapes too.
+func escaped(document []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(document) {
+		if r > '~' && !unicode.IsPrint(r) {
+			fmt.Fprintf(&b, `\U%08x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }
 
 func inBlocks(n *yaml.Node) {
@@ -76,13 +93,24 @@ func (s *session) printTable(rows [][]string) error {
 }
 
 // oneLine keeps what a producer or a broker wrote from breaking the table or commanding the terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
+func oneLine(s string) string { return plain(s, "") }
+
+// lines is oneLine for text whose lines stay lines.
+func lines(s string) string { return plain(s, "\n\t") }
+
+// plain writes as Go would what a terminal obeys or hides, such as an escape, a new direction of writing or a byte that is
+// no text, except what may stay.
+func plain(s, mayStay string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r != unicode.ReplacementChar && (unicode.IsPrint(r) || strings.ContainsRune(mayStay, r)) {
+			b.WriteRune(r)
+			continue
 		}
-		return r
-	}, s)
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // age says how long ago a time was, and in how long it will be, in its largest unit.

@@ -1,9 +1,15 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 func TestAges(t *testing.T) {
@@ -22,6 +28,50 @@ func TestAges(t *testing.T) {
 	}
 }
 
+func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"größe 12 €\u3042":          "größe 12 €\u3042",
+		"\x1b[2J\x00\x7f":           `\x1b[2J\x00\x7f`,
+		"\u009b2J\u0080\u0085":      `\u009b2J\u0080\u0085`,
+		"\u202etxt.exe\u200b":       `\u202etxt.exe\u200b`,
+		"a\r\nb\tc\u2028\U000e0001": `a\r\nb\tc\u2028\U000e0001`,
+		"\x9b2J":                    `\ufffd2J`,
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q: got %q instead of %q", text, got, want)
+		}
+	}
+	var out bytes.Buffer
+	s := &session{Process: Process{Out: &out}}
+	if err := (&tailCommand{}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
+		t.Fatal(err)
+	}
+	if told := out.String(); !strings.HasSuffix(told, ` a\u009b/b\u202e`+"\n") {
+		t.Errorf("tail tells %q", told)
+	}
+	out.Reset()
+	if (&Process{Err: &out}).fail(errors.New("no \u009b2J\nnor this")); out.String() != "msghandler: no "+`\u009b2J`+"\nnor this\n" {
+		t.Errorf("an error is told as %q", &out)
+	}
+}
+
+func TestYAMLHoldsEveryText(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\x7f", "\u0080\u0085\u009f", "\u2028\u202e", "\ufeff\ufffe\uffff", `\u0041 \`, "\x00\x1b\r\n", "<é€🙂>"} {
+		var out bytes.Buffer
+		s := &session{Process: Process{Out: &out}}
+		if err := s.printYAML(map[string]string{"body": text}); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		var got map[string]string
+		if err := yaml.Unmarshal(out.Bytes(), &got); err != nil || got["body"] != text {
+			t.Errorf("%q: got %q, %v, of\n%s", text, got["body"], err, &out)
+		}
+	}
+}
+
 func TestPreviewsOfBodies(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", previewText-1) + "äöü"
@@ -34,6 +84,7 @@ func TestPreviewsOfBodies(t *testing.T) {
 		"cut":    {[]byte(long), "a\n... and 6 bytes more; --output json has them all\n"},
 		"binary": {[]byte{0, 1, 0xff}, "00000000  00 01 ff"},
 		"escape": {[]byte("\x1b[2J"), "00000000  1b 5b 32 4a"},
+		"spaces": {[]byte("a\r\n\tb\u0085\v\u2028c"), "a\\r\n\tb\\u0085\\v\\u2028c\n"},
 	}
 	for name, tt := range tests {
 		if got := preview(tt.body); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {

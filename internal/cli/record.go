@@ -130,7 +130,7 @@ func (s *session) printBody(output string, body []byte) error {
 	return err
 }
 
-// preview gives the beginning of a body: as it is when it is text, as a hex dump when it is not.
+// preview gives the beginning of a body: in plain lines when it is text, as a hex dump when it is not.
 func preview(body []byte) string {
 	if len(body) == 0 {
 		return ""
@@ -139,7 +139,7 @@ func preview(body []byte) string {
 	for len(cut) < len(body) && len(cut) > 0 && !utf8.RuneStart(body[len(cut)]) {
 		cut = cut[:len(cut)-1]
 	}
-	shown, what := len(cut), string(cut)
+	shown, what := len(cut), lines(string(cut))
 	if !printable(cut) {
 		shown = min(len(body), previewBytes)
 		what = strings.TrimSuffix(hex.Dump(body[:shown]), "\n")

@@ -71,12 +71,13 @@ func (s *session) env(name string) string {
 	return ""
 }
 
-// server returns the address of the coordinator that the admin commands talk to.
-func (s *session) server(flag string) (string, error) {
-	if addr := cmp.Or(flag, s.env("MSGHANDLER_SERVER")); addr != "" {
+// server returns the address of the coordinator that a command talks to: the one named, or that of the configuration, in
+// which flags win.
+func (s *session) server(named string, flags map[string]string) (string, error) {
+	if addr := cmp.Or(named, s.env("MSGHANDLER_SERVER")); addr != "" {
 		return addr, nil
 	}
-	c, err := s.load(nil)
+	c, err := s.load(flags)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -89,7 +90,8 @@ func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {
 	if c.Output == outputJSON {
 		return json.NewEncoder(s.Out).Encode(line)
 	}
-	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State, line.Producer, line.ID)
+	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State,
+		oneLine(line.Producer), oneLine(line.ID))
 	return err
 }
 
@@ -108,7 +110,7 @@ func (a *admin) tail(
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := listen(ctx, a, request)
+	stream, err := listen(ctx, cancel, a, request)
 	for err == nil {
 		var news *msghandlerv1.TailMessagesResponse
 		if news, err = stream.Recv(); err != nil {
@@ -123,23 +125,18 @@ func (a *admin) tail(
 	return a.explain(err)
 }
 
-// listen opens the stream, which must begin within the timeout of a call.
+// listen opens the stream, which must begin within the timeout of a call: when it does not, its context is cancelled. It
+// cannot have a deadline, for it would end the stream too.
 func listen(
-	ctx context.Context, a *admin, request *msghandlerv1.TailMessagesRequest,
+	ctx context.Context, cancel context.CancelFunc, a *admin, request *msghandlerv1.TailMessagesRequest,
 ) (grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], error) {
+	late := time.AfterFunc(a.timeout, cancel)
 	stream, err := a.client.TailMessages(ctx, request)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = stream.Header()
 	}
-	begun := make(chan error, 1)
-	go func() {
-		_, err := stream.Header()
-		begun <- err
-	}()
-	select {
-	case err = <-begun:
-		return stream, err
-	case <-time.After(a.timeout):
-		return nil, context.DeadlineExceeded
+	if !late.Stop() {
+		return nil, status.FromContextError(context.DeadlineExceeded).Err()
 	}
+	return stream, err
 }

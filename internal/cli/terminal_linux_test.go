@@ -5,11 +5,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // terminal is one at which nobody sits: what is typed into the first file can be read from the second.
@@ -58,6 +62,45 @@ func TestOnATerminalItCountsAndAsks(t *testing.T) {
 			})
 			ran{status, out.String(), errs.String()}.want(t, want.status, want.out,
 				`Discard the first 2 dead messages of orders whose last error holds "route"? [y/N] `)
+			if asked := c.asked(); asked != want.asked {
+				t.Errorf("asked %s", asked)
+			}
+		})
+	}
+}
+
+func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]struct {
+		question string
+		out      string
+		asked    string
+	}{
+		"dead": {
+			"Discard 3 dead messages? [y/N] ", "discarded 3; more match",
+			"would discard STATE_DEAD  1000 ; discard STATE_DEAD  3 ",
+		},
+		"abandoned": {"", "discarded 0\n", "would discard STATE_ABANDONED  1000 "},
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			c := startCoordinator(t)
+			keyboard, program := terminal(t)
+			var out, errs output
+			ended := make(chan int, 1)
+			go func() {
+				ended <- cli.Run(t.Context(), cli.Process{
+					Args: []string{"discard", "--state=" + state, "--limit=0", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
+				})
+			}()
+			if want.question != "" {
+				servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), want.question) })
+				c.add(msghandlerv1.State_STATE_DEAD, "orders", "1004")
+			}
+			if _, err := keyboard.WriteString("y\n"); err != nil {
+				t.Fatal(err)
+			}
+			ran{<-ended, out.String(), errs.String()}.want(t, 0, want.out, want.question)
 			if asked := c.asked(); asked != want.asked {
 				t.Errorf("asked %s", asked)
 			}

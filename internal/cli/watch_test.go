@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,16 @@ func TestTopShowsWhatIsInTrouble(t *testing.T) {
 	}
 	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "one of another version")
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
+}
+
+func TestTailDoesNotWaitForOneThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	run(nil, "tail", "--timeout=200ms", "--server="+mute.Addr().String()).want(t, 1, "", "did not answer within 200ms")
 }
 
 func TestTailTellsWhatHappens(t *testing.T) {

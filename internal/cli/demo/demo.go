@@ -264,8 +264,7 @@ func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
 		s.picture.show(now)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: gave up waiting with %d orders paid, %d shipped, %d unpaid",
-				ErrUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
+			return gaveUp(ctx, now)
 		case err != nil:
 			return err
 		case cond(now):
@@ -281,6 +280,15 @@ func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
 			return fmt.Errorf("the payment service has ended: %w", err)
 		}
 	}
+}
+
+// gaveUp says why nobody waits any longer. The books are blamed only when there was time enough.
+func gaveUp(ctx context.Context, now progress) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("%w: gave up waiting with %d orders paid, %d shipped, %d unpaid",
+		ErrUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
 }
 
 // pause is a condition that holds after a while.
