@@ -160,19 +160,24 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 	return rows
 }
 
-// inTrouble reads what is dead or abandoned, or waits after an error.
+// troubleLook is how many messages of a state that may be healthy are looked at for those that are not.
+const troubleLook = 500
+
+// inTrouble reads what is dead or abandoned, or waits after an error, as far as it is among the oldest troubleLook.
 func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRecord, err error) {
 	quiet := (&session{Process: Process{Err: &bytes.Buffer{}}}).progress()
 	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {
-		if t.Rows == len(records) {
-			break
+		ended := state == halfmsg.Dead || state == halfmsg.Abandoned
+		look := troubleLook
+		if ended {
+			look = t.Rows
 		}
-		found, err := t.admin.list(ctx, state, &filterFlags{}, t.Rows-len(records), quiet)
+		found, err := t.admin.list(ctx, state, &filterFlags{}, look, quiet)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			if r.GetLastError() != "" || state == halfmsg.Dead || state == halfmsg.Abandoned {
+			if len(records) < t.Rows && (ended || r.GetLastError() != "") {
 				records = append(records, r)
 			}
 		}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -60,6 +61,25 @@ func TestTopShowsWhatIsInTrouble(t *testing.T) {
 	}
 	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "one of another version")
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
+}
+
+// Many healthy messages that are older hide none that is in trouble.
+func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	c.mu.Lock()
+	c.records = nil
+	for i := range 20 {
+		c.add(msghandlerv1.State_STATE_PENDING, "orders", fmt.Sprint(100+i))
+		c.records[i].LastError = ""
+	}
+	c.add(msghandlerv1.State_STATE_PENDING, "orders", "troubled")
+	c.mu.Unlock()
+	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
+	servers.Eventually(t, 20*time.Second, "it draws again", func() bool { return strings.Count(out.String(), "IN TROUBLE") > 2 })
+	if status := stop(); status != 0 || !strings.Contains(out.String(), "orders/troubled") || strings.Contains(out.String(), "orders/100") {
+		t.Errorf("it ended with %d:\n%s", status, out)
+	}
 }
 
 func TestTailDoesNotWaitForOneThatNeverAnswers(t *testing.T) {

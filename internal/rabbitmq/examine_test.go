@@ -1,8 +1,10 @@
 package rabbitmq_test
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,26 @@ func TestExamineTellsAnAlarmAndAMissingExchange(t *testing.T) {
 		health, err = rabbitmq.Examine(t.Context(), config)
 		return err == nil && errors.Is(health.Trouble, rabbitmq.ErrBlocked)
 	})
+}
+
+// Who says nothing has not refused anybody.
+func TestABrokerThatSaysNothingTurnsNobodyAway(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = rabbitmq.Examine(ctx, rabbitmq.Config{URLs: []string{"amqp://" + mute.Addr().String() + "/"}})
+	if err == nil || errors.Is(err, rabbitmq.ErrTurnedAway) {
+		t.Errorf("got %v", err)
+	}
+	wrong := strings.Replace(servers.RabbitMQ(t).URL, "guest:guest", "guest:wrong", 1)
+	if _, err = rabbitmq.Examine(t.Context(), rabbitmq.Config{URLs: []string{wrong}}); !errors.Is(err, rabbitmq.ErrTurnedAway) {
+		t.Errorf("with a wrong password: %v", err)
+	}
 }
 
 func TestDepthsCountsQueuesThatAreThere(t *testing.T) {

@@ -39,7 +39,10 @@ func (e *dialError) Unwrap() error { return e.cause }
 // Is says of ErrTurnedAway whether the broker itself refused the handshake.
 func (e *dialError) Is(target error) bool {
 	var refused *amqp.Error
-	return target == ErrTurnedAway && errors.As(e.cause, &refused)
+	if target != ErrTurnedAway || !errors.As(e.cause, &refused) {
+		return false
+	}
+	return refused.Code == amqp.AccessRefused || refused.Code == amqp.NotAllowed // others are the library's own
 }
 
 // ErrTurnedAway says that a broker answers and does not let us in: the user, the password or the virtual host is wrong.
