@@ -2,6 +2,7 @@ package servers
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
@@ -53,8 +54,12 @@ func launchMariaDB(dir string, port int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := filepath.Join(dir, "data")
-	install := exec.Command(mariaDBTool("mariadb-install-db"), "--no-defaults", "--datadir="+data,
+	data, scratch := filepath.Join(dir, "data"), filepath.Join(dir, "tmp")
+	// Servers that share a directory for temporary tables meet each other's.
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, err
+	}
+	install := exec.Command(mariaDBTool("mariadb-install-db"), "--no-defaults", "--datadir="+data, "--tmpdir="+scratch,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--user="+me.Username,
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=8M")
 	install.Dir = dir
@@ -62,7 +67,7 @@ func launchMariaDB(dir string, port int) (*process, error) {
 		return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
 	}
 	args := []string{
-		"--no-defaults", "--datadir=" + data, "--user=" + me.Username, "--port=" + strconv.Itoa(port),
+		"--no-defaults", "--datadir=" + data, "--tmpdir=" + scratch, "--user=" + me.Username, "--port=" + strconv.Itoa(port),
 		"--bind-address=127.0.0.1", "--socket=" + filepath.Join(dir, "s"), "--pid-file=" + filepath.Join(dir, "pid"),
 		"--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=32M", "--skip-log-bin", "--max-connections=200",
 		"--character-set-server=utf8mb4",

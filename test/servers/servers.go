@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 )
@@ -63,23 +64,39 @@ func poll(within time.Duration, cond func() (bool, error)) error {
 // stopped finds its port free when it is started again.
 const lowestPort, highestPort = 12000, 31999
 
-// freePorts returns n different ports of 127.0.0.1 that nobody listens on.
+// freePorts returns n different ports of 127.0.0.1 that nobody listens on, and that no test of this machine is given again
+// while this process lives: one whose server has not started yet, or was stopped, looks free and is not.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for tries := 0; len(ports) < n; tries++ {
 		if tries > 1000 {
 			return nil, fmt.Errorf("no %d free ports between %d and %d", n, lowestPort, highestPort)
 		}
-		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		listener, err := net.Listen("tcp", loopback(port))
-		if err != nil {
-			continue
+		if port := lowestPort + rand.IntN(highestPort-lowestPort+1); take(port) {
+			ports = append(ports, port)
 		}
-		defer listener.Close() // Held until all are picked, so that none is picked twice.
-		ports = append(ports, port)
 	}
 	return ports, nil
 }
+
+// take says whether a port was free, and marks it as taken by holding it for UDP, which no server of the tests uses. The
+// kernel lets go of it with this process, however that ends.
+func take(port int) bool {
+	listener, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	_ = listener.Close()
+	mark, err := net.ListenPacket("udp", loopback(port))
+	if err != nil {
+		return false
+	}
+	taken.Store(port, mark) // or the garbage collector would close it
+	return true
+}
+
+// taken holds the marks of the ports that were given out.
+var taken sync.Map
 
 func loopback(port int) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)

@@ -1,0 +1,15 @@
+package servers
+
+import "testing"
+
+// Between the choice of a port and the start of its server nobody listens there, and it must not be chosen again.
+func TestNoPortIsGivenOutTwice(t *testing.T) {
+	t.Parallel()
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if take(ports[0]) {
+		t.Errorf("port %d was given out twice", ports[0])
+	}
+}
