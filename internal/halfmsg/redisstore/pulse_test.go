@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/test/servers"
@@ -238,5 +240,26 @@ func TestALossThatCouldNotBeWrittenDownIsNotForgotten(t *testing.T) {
 	})
 	if claim := submit(t, store, name)[0]; claim.Copies != 1 {
 		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// Neither the clock nor a count says that something was lost where it all happened within one millisecond.
+func TestALossWithinAMillisecondIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.SetTime(time.UnixMilli(1_800_000_000_000))
+	store := open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler", Shards: 1})
+	other := open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler", Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	pulse(t, other)
+	server.Del("msghandler:{00}:pulse")
+	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+	for _, s := range []*redisstore.Store{store, other} {
+		if found := pulse(t, s); len(found) != 1 {
+			t.Errorf("the shard was emptied, and told is %+v", found)
+		}
 	}
 }

@@ -149,6 +149,11 @@ local function live(due)
   return due > now and due <= now + MAXLEASE
 end
 
+-- renewed is the generation that follows another: the time, but for one that began in this very millisecond.
+local function renewed(generation)
+  return stamp(math.max(now, (tonumber(generation) or 0) + 1))
+end
+
 -- look compares the shard with the generation and the count of its own that the caller saw last, "" where it saw none. A
 -- shard that has another generation, or less of the caller's, has lost something: messages that were created up to now may
 -- have been published already. That is written down before anything is claimed, and a new generation tells everyone else.
@@ -163,7 +168,7 @@ local function look(who, generation, count)
   end
   suspect = now
   call('SET', KEYS[1] .. SUSPECT, now, 'PX', PULSERETENTION)
-  if pulse[1] == generation then
-    call('HSET', KEYS[1] .. PULSE, 'generation', now)
+  if not pulse[1] or pulse[1] == generation then
+    call('HSET', KEYS[1] .. PULSE, 'generation', renewed(generation))
   end
 end
