@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/bench/usage"
 )
 
@@ -147,7 +148,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := &run{config: config, name: newName(), body: make([]byte, config.Body)}
+	r := &run{config: config, name: newName(), bodies: order.New(config.Body)}
 	r.latencies = newLatencies()
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(ctx); err != nil {
@@ -183,7 +184,7 @@ func newName() string {
 type run struct {
 	config    Config
 	name      string
-	body      []byte
+	bodies    order.Bodies
 	queues    *queues
 	producers []*sender
 	tally     tally

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
@@ -35,7 +36,7 @@ type sender struct {
 	name   string
 	mode   Mode
 	queues []string
-	body   []byte
+	bodies order.Bodies
 	after  time.Duration
 	target string
 
@@ -61,7 +62,7 @@ func (r *run) newSender(name string) (*sender, error) {
 		return nil, fmt.Errorf("serve the callbacks: %w", err)
 	}
 	s := &sender{
-		name: name, mode: r.config.Mode, queues: r.queues.names, body: r.body, after: r.config.ConfirmAfter,
+		name: name, mode: r.config.Mode, queues: r.queues.names, bodies: r.bodies, after: r.config.ConfirmAfter,
 		target: listener.Addr().String(), markers: memory.New(), server: grpc.NewServer(),
 	}
 	if r.config.Target != "" {
@@ -102,9 +103,10 @@ func (s *sender) coordinator() pb.MessageHandlerServiceClient {
 	return pb.NewMessageHandlerServiceClient(s.conns[s.turn.Add(1)%uint64(len(s.conns))])
 }
 
-// routingKey is that of the queue that is next in turn.
-func (s *sender) routingKey() string {
-	return s.queues[s.sent.Add(1)%uint64(len(s.queues))]
+// next is what the next half message says: the routing key of the queue that is next in turn, and a body.
+func (s *sender) next() (routingKey string, body []byte) {
+	n := s.sent.Add(1)
+	return s.queues[n%uint64(len(s.queues))], s.bodies.Of(n)
 }
 
 // half stores a half message.
@@ -122,12 +124,13 @@ func (s *sender) half(ctx context.Context, id string) error {
 }
 
 func (s *sender) sendHalf(ctx context.Context, id string) (producer.State, error) {
+	routingKey, body := s.next()
 	if s.mode == Gathered {
-		return s.sdk.SendHalf(ctx, producer.Message{ID: id, RoutingKey: s.routingKey(), Body: s.body})
+		return s.sdk.SendHalf(ctx, producer.Message{ID: id, RoutingKey: routingKey, Body: body})
 	}
 	response, err := s.coordinator().SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
 		Producer: s.name, CallbackTarget: s.target, ConfirmAfter: durationpb.New(s.after),
-		Message: &pb.Message{Id: id, RoutingKey: s.routingKey(), Body: s.body},
+		Message: &pb.Message{Id: id, RoutingKey: routingKey, Body: body},
 	})
 	return response.GetState(), err
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // Key is one key of the configuration.
@@ -270,7 +272,7 @@ func (s *Sweep) keys() []Key {
 func (l *Limits) keys() []Key {
 	return []Key{
 		{
-			Name: "limits.body", Default: "1MiB", value: size(&l.Body, 1, 8<<20),
+			Name: "limits.body", Default: "1MiB", value: size(&l.Body, 1, halfmsg.MaxBody),
 			Meaning: "The largest body a message may have.",
 		},
 		{

@@ -29,6 +29,9 @@ func ParseName(s string) (Name, error) {
 	return Name{Producer: producer, ID: id}, nil
 }
 
+// MaxBody is the largest body, in bytes, that a coordinator can be set up to take.
+const MaxBody = 8 << 20
+
 // Message is what a producer sends with SendHalfMessage. It never changes once it is stored.
 type Message struct {
 	Name

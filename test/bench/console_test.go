@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -126,7 +127,7 @@ func (s *setup) stand(n int) {
 }
 
 func (s *setup) standOf(store *redisstore.Store, producer string, n int) {
-	body := make([]byte, 64)
+	body := order.New(64).Of(0)
 	for sent := 0; sent < n; {
 		var part []halfmsg.Message
 		for range min(1000, n-sent) {

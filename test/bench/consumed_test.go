@@ -44,7 +44,7 @@ func (q *consumed) count(s *setup, deliveries <-chan amqp.Delivery) {
 	for d := range deliveries {
 		text, ours := strings.CutPrefix(d.MessageId, idPrefix)
 		number, err := strconv.Atoi(text)
-		if !ours || err != nil || number < 0 || int64(number) > s.ids.Load() {
+		if !ours || err != nil || number < 0 || uint64(number) > s.ids.Load() {
 			s.b.Errorf("a message %q was delivered that nobody sent", d.MessageId)
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/bench/usage"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -42,8 +43,8 @@ type setup struct {
 	callbacks string
 	// client is what BenchmarkConsole sends PINGs with.
 	client *redis.Client
-	body   []byte
-	ids    atomic.Int64
+	bodies order.Bodies
+	ids    atomic.Uint64
 }
 
 func newSetup(b *testing.B) *setup {
@@ -58,7 +59,7 @@ func newSetup(b *testing.B) *setup {
 // newWorld is a setup without coordinators, with a Redis of its own.
 func newWorld(b *testing.B, rabbit *servers.RabbitServer, binary string) *setup {
 	b.Helper()
-	s := &setup{b: b, redis: servers.Redis(b), rabbit: rabbit, binary: binary, body: make([]byte, *bodySize)}
+	s := &setup{b: b, redis: servers.Redis(b), rabbit: rabbit, binary: binary, bodies: order.New(*bodySize)}
 	s.callbacks = s.serve(committed{})
 	return s
 }
@@ -185,7 +186,8 @@ func (s *setup) storePart(half *pb.SendHalfMessagesRequest, n int) {
 }
 
 func (s *setup) message() *pb.Message {
-	return &pb.Message{Id: idPrefix + strconv.FormatInt(s.ids.Add(1), 10), RoutingKey: queueName, Body: s.body}
+	n := s.ids.Add(1)
+	return &pb.Message{Id: idPrefix + strconv.FormatUint(n, 10), RoutingKey: queueName, Body: s.bodies.Of(n)}
 }
 
 func (s *setup) allIn(outcomes []*pb.Outcome, err error, state pb.State) {

@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,8 +122,16 @@ func (w *witness) draw(id string, random *rand.Rand) deed {
 	}
 }
 
-// bodyOf is the body of an id's message, of that size or a little less.
-func bodyOf(id string, size int) []byte { return bytes.Repeat([]byte(id+" "), size/(len(id)+1)) }
+// bodyOf is the body of an id's message, of that size or a little less: of every other id one that the store can pack.
+func bodyOf(id string, size int) []byte {
+	seed := sha256.Sum256([]byte(id))
+	if seed[0]%2 == 0 {
+		return bytes.Repeat([]byte(id+" "), size/(len(id)+1))
+	}
+	body := make([]byte, size)
+	_, _ = rand.NewChaCha8(seed).Read(body) // it never fails
+	return body
+}
 
 // headersOf are the headers of an id's message: all kinds of text that AMQP carries. Some ids have none.
 func headersOf(id string) map[string]string {

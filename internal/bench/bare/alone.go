@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/bench/order"
 )
 
 const (
@@ -22,13 +24,13 @@ type Alone struct {
 	store     *store
 	publisher *publisher
 	queue     string
-	body      []byte
-	ids       atomic.Int64
+	bodies    order.Bodies
+	ids       atomic.Uint64
 }
 
 // NewAlone connects to Redis and the broker, and makes a queue to publish to; name begins everything that it makes.
 func NewAlone(config Config, body int, classic bool) (*Alone, error) {
-	a := &Alone{queue: config.Prefix + "-alone", body: make([]byte, body)}
+	a := &Alone{queue: config.Prefix + "-alone", bodies: order.New(body)}
 	var err error
 	if a.store, err = openStore(config.RedisURL, config.Prefix+"-alone"); err != nil {
 		return nil, err
@@ -118,7 +120,8 @@ func (a *Alone) repeat(
 func (a *Alone) batch() []*message {
 	batch := make([]*message, aloneBatch)
 	for i := range batch {
-		batch[i] = &message{id: strconv.FormatInt(a.ids.Add(1), 10), routingKey: a.queue, body: a.body}
+		n := a.ids.Add(1)
+		batch[i] = &message{id: strconv.FormatUint(n, 10), routingKey: a.queue, body: a.bodies.Of(n)}
 	}
 	return batch
 }

@@ -18,7 +18,7 @@ func TestWhoStartTogetherAgree(t *testing.T) {
 		other []any
 		want  layout
 	}{
-		"nobody":      {nil, layout{spreadTags, 1}},
+		"nobody":      {nil, layout{packedBodies, 1}},
 		"new":         {[]any{"layout", 2, "shards", 16}, layout{spreadTags, 16}},
 		"old":         {[]any{"layout", 1, "shards", 16}, layout{plainTags, 16}},
 		"interrupted": {[]any{"layout", 1}, layout{plainTags, 1}}, // it is between its two writes

@@ -73,8 +73,12 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 // had it in memory, and then it is written down again, unless another coordinator was first.
 func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 	got, err := s.writtenLayout(ctx, s.layout)
-	if err != nil || versionOf(got[layoutField]) == s.layout.version && got[shardsField] == strconv.Itoa(s.layout.shards) {
+	if err != nil {
 		return nil, err
+	}
+	shards, _ := strconv.Atoi(got[shardsField])
+	if version := versionOf(got[layoutField]); version != 0 && s.layout.hasKeysOf(layout{version: version, shards: shards}) {
+		return nil, nil
 	}
 	return []Finding{{
 		Name: "redis-layout", Severity: Refuse,

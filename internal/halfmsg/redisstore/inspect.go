@@ -29,13 +29,13 @@ func (s *Store) show(
 	way(ctx, s.intake, s.scripts.show, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
-			records[i], errs[i] = s.shown(c, n, names[i])
+			records[i], errs[i] = s.shown(c, n, names[i], whole)
 		}
 	}
 	return records, errs
 }
 
-func (s *Store) shown(c *call, n int, name halfmsg.Name) (halfmsg.Record, error) {
+func (s *Store) shown(c *call, n int, name halfmsg.Name, whole bool) (halfmsg.Record, error) {
 	record := halfmsg.Record{Message: halfmsg.Message{Name: name}}
 	fields, is := c.answer(n).([]any)
 	if !is || len(fields) < 4 {
@@ -62,7 +62,11 @@ func (s *Store) shown(c *call, n int, name halfmsg.Name) (halfmsg.Record, error)
 	if token != "" {
 		record.LeaseOwner, record.LeaseUntil = ownerOf(token), record.DueAt
 	}
-	t, err := decode([]byte(text), record.State, &record.Message)
+	read := decodeLine
+	if whole {
+		read = decode
+	}
+	t, err := read([]byte(text), record.State, &record.Message)
 	if err != nil {
 		err = corrupt(s.keys.record(name), err.Error())
 	}

@@ -22,7 +22,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 	for i := range messages {
 		var err error
 		digests[i] = messages[i].Digest()
-		if records[i], err = encode(&messages[i], digests[i]); err != nil {
+		if records[i], err = encode(&messages[i], digests[i], s.layout.packs()); err != nil {
 			// Only a header that is no UTF-8 could do that, and encoding/json takes even those.
 			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}

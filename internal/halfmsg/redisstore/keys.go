@@ -182,6 +182,7 @@ func luaNames(retention time.Duration) string {
 		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
 		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
+		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
 		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +
 		fmt.Sprintf("local SUBMITTED, TAKENOVER, NOBODY = '%s', '%s', '%s'\n", halfmsg.EventSubmit, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +

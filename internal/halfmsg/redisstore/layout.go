@@ -5,15 +5,16 @@ import (
 	"strconv"
 )
 
-// The layouts that this version knows, as keys.go describes them. They differ in the tags of shards only, so data keep
-// theirs as long as they live; only new data are in the newest.
+// The layouts that this version knows. Data keep theirs; only new data are in the newest.
 const (
 	// plainTags has tags that are numbers. They are too much alike for a Cluster: of 16 shards three masters have 8, 4 and 4,
 	// and of six masters two have none.
 	plainTags = 1
 	// spreadTags has tags that spread the shards evenly over the slots of a Cluster.
-	spreadTags   = 2
-	newestLayout = spreadTags
+	spreadTags = 2
+	// packedBodies has those tags, and records whose bodies are packed, which older versions cannot read.
+	packedBodies = 3
+	newestLayout = packedBodies
 )
 
 // layout is how data are laid out. It is stored with them.
@@ -27,6 +28,14 @@ func versionOf(written string) int {
 		return version
 	}
 	return 0
+}
+
+// packs says whether bodies may be packed.
+func (l layout) packs() bool { return l.version >= packedBodies }
+
+// hasKeysOf says whether messages have the same keys in both layouts.
+func (l layout) hasKeysOf(other layout) bool {
+	return l.shards == other.shards && (l.version == plainTags) == (other.version == plainTags)
 }
 
 // tags are what stands in the braces of each shard's keys.

@@ -223,7 +223,6 @@ func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []lis
 			return errs[i]
 		}
 		if record.State == query.State && query.Matches(&record) {
-			record.Body = nil
 			page.Records = append(page.Records, record)
 		}
 	}

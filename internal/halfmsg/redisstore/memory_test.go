@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ func TestWhatWasStoredHereIsNotReadAgain(t *testing.T) {
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
 	m := half("1")
 	m.Body = make([]byte, 50_000)
+	_, _ = rand.Read(m.Body) // or it would be packed
 	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	m.Delay, m.CallbackTarget, m.ConfirmAfter = time.Second, "dns:///orders:9000", time.Minute
 	create(t, store, m)

@@ -204,6 +204,9 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 		"header": func(c redis.Cmdable, t *testing.T, key string) {
 			c.Set(t.Context(), key, "half 1700000000000 abc {nonsense\nbody", 0)
 		},
+		"packed": func(c redis.Cmdable, t *testing.T, key string) {
+			c.Set(t.Context(), key, "pack 1700000000000 abc 9 {}\nbody", 0)
+		},
 		"empty": func(c redis.Cmdable, t *testing.T, key string) { c.Set(t.Context(), key, " ", 0) },
 	}
 	for name, do := range spoil {

@@ -2,9 +2,9 @@
 -- Purpose: claims due messages of a state, those due longest first.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 code of the state; 5 token; 6 lease in
---   milliseconds; 7 how many bytes of records are claimed at most, though one message always is; then pairs of a producer
---   and how many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those before
---   it have left
+--   milliseconds; 7 how many bytes of records, unpacked, are claimed at most, though one message always is; then pairs of a
+--   producer and how many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those
+--   before it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
 --   id, why}
@@ -35,7 +35,7 @@ local function claim(g, since, part, out)
       return nil
     end
     local claimed = take(g, id, s, since[i], token, lease, owned(g, id))
-    local size = claimed and #claimed[3] or 0
+    local size = claimed and weight(claimed[3]) or 0
     room, part = room - size, part - size
     left = left or not claimed
     return claimed or {g.producer, id}

@@ -1,5 +1,11 @@
 -- Purpose: claims messages.
 
+-- weight is how much memory a claimed record takes, whose body may be packed.
+local function weight(record)
+  local size = string.match(record, '^' .. PACKED .. ' %d+ %S+ (%d+) ')
+  return #record + (size and math.min(tonumber(size), MAXBODY) or 0)
+end
+
 -- hold gives a token a message in state s.
 local function hold(g, id, s, token, lease)
   gather(g.held, id, token)

@@ -115,7 +115,7 @@ end
 
 -- strip leaves of a record what it takes to delete its marker, and to know the message when it is sent again.
 local function strip(g, id)
-  local ms, digest, header = string.match(line(g.record .. id), '^half (%d+) (%S+) (.*)')
+  local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
   local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
   target = string.gsub(target, '\\/', '/') -- cjson's own way of writing it
   call('SET', g.record .. id, KEPT[ACKNOWLEDGED] .. ' ' .. ms .. ' ' .. digest .. ' ' .. target .. '\n')

@@ -2,9 +2,9 @@
 -- Purpose: makes messages due now and claims those that nobody holds.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a Submit leads from each kept state,
---   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records are claimed at most;
---   then for each producer: name, number of messages, and for each message: id, and when it was created, where the caller
---   has the rest of it
+--   one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are claimed at
+--   most; then for each producer: name, number of messages, and for each message: id, and when it was created, where the
+--   caller has the rest of it
 -- Returns: for each message verdict + state; or, when it was claimed, {producer, id, record, confirms, publishes, copies,
 --   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -45,7 +45,7 @@ local function submit(g, id, at)
   if not claim then
     return MISSING
   end
-  room = room - #claim[3]
+  room = room - weight(claim[3])
   return claim
 end
 
