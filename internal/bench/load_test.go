@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -51,7 +52,7 @@ func loaded(t *testing.T, c coordinator, load Config) (report Report) {
 			t.Fatal(err)
 		}
 		queue := []string{"none"}
-		s := &sender{mode: Unary, queues: queue, markers: memory.New(), conns: []connection{c}}
+		s := &sender{mode: Unary, queues: queue, bodies: order.New(0), markers: memory.New(), conns: []connection{c}}
 		r := &run{config: config, queues: &queues{names: queue}, producers: []*sender{s}, latencies: newLatencies()}
 		r.load(t.Context())
 		report = r.report()
@@ -111,7 +112,7 @@ func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
 		defer interrupt()
-		s := &sender{mode: Unary, queues: []string{"none"}, markers: memory.New(), conns: []connection{coordinator{}}}
+		s := &sender{mode: Unary, queues: []string{"none"}, bodies: order.New(0), markers: memory.New(), conns: []connection{coordinator{}}}
 		begun := time.Now()
 		r := &run{config: Config{Rate: 100}, producers: []*sender{s}, window: window{closes: begun.Add(time.Hour)}, latencies: newLatencies()}
 		r.openLoop(ctx)
