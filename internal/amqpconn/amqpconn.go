@@ -51,7 +51,9 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(config.Name)
 	connection, err := amqp.DialConfig(url, amqp.Config{
-		Heartbeat: config.Heartbeat, TLSClientConfig: config.TLS, Properties: properties,
+		Heartbeat: config.Heartbeat, Properties: properties,
+		// A copy, as the library writes the name of the node into it: the next node would be taken for this one.
+		TLSClientConfig: config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
 			dialled, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
