@@ -83,7 +83,7 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have a
 // msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
-	to := poster{connect: func() (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
+	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
 	var failed []error
 	err = d.walk(ctx, func(l Letter, delivery *amqp.Delivery) (walked, error) {

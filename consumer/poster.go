@@ -18,8 +18,8 @@ const postTimeout = 10 * time.Second
 // poster publishes one message after the other and waits for the broker's word on each. Its connection is its own: a
 // broker under an alarm stops reading from those that publish, and acknowledgements must still get through.
 type poster struct {
-	// connect opens a connection to any node.
-	connect func() (*amqpconn.Conn, error)
+	// connect opens a connection to any node, and leaves some of the context's time for the rest.
+	connect func(ctx context.Context) (*amqpconn.Conn, error)
 
 	mu      sync.Mutex
 	conn    *amqpconn.Conn
@@ -37,7 +37,7 @@ func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishi
 		// Those before it had no answer: a broker under an alarm holds up nobody for the sum of all waits.
 		return fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
 	}
-	err := p.open()
+	err := p.open(ctx)
 	if err == nil {
 		err = p.publish(ctx, exchange, key, m)
 	}
@@ -49,17 +49,17 @@ func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishi
 	return nil
 }
 
-func (p *poster) open() error {
+func (p *poster) open(ctx context.Context) error {
 	if p.ch != nil && !p.ch.IsClosed() {
 		return nil
 	}
 	p.shut()
-	conn, err := p.connect()
+	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
 	p.conn = conn
-	defer conn.Guard(postTimeout)()
+	defer context.AfterFunc(ctx, conn.HangUp)()
 	if p.ch, err = conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}

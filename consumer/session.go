@@ -32,7 +32,7 @@ var errCancelled = errors.New("the broker cancelled the consumer: was the queue 
 // session consumes over one connection until that breaks or the run stops; then it waits for what is in hand. served
 // says whether it got as far as consuming.
 func (r *run) session(url string) (served bool, err error) {
-	conn, err := r.dial(r.stopping, url, "consumer")
+	conn, err := r.dial(r.stopping, url, "consumer", dialTimeout)
 	if err != nil {
 		return false, err
 	}
@@ -86,11 +86,11 @@ func (r *run) session(url string) (served bool, err error) {
 }
 
 // dial connects to one node. The connection's name says what it is for.
-func (c Config) dial(ctx context.Context, url, purpose string) (*amqpconn.Conn, error) {
+func (c Config) dial(ctx context.Context, url, purpose string, within time.Duration) (*amqpconn.Conn, error) {
 	host, _ := os.Hostname()
 	conn, err := amqpconn.Dial(ctx, url, amqpconn.Config{
 		Name: purpose + " of " + c.Queue + " on " + host + ", pid " + strconv.Itoa(os.Getpid()), TLS: c.TLS,
-		Heartbeat: heartbeat, DialTimeout: dialTimeout, WriteTimeout: heartbeat,
+		Heartbeat: heartbeat, DialTimeout: within, WriteTimeout: heartbeat,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -98,17 +98,28 @@ func (c Config) dial(ctx context.Context, url, purpose string) (*amqpconn.Conn, 
 	return conn, nil
 }
 
-// dialAny connects to the first node that can be reached.
+// dialAny connects to the first node that answers, in dialTimeout or until the context ends. A node that says nothing
+// leaves time for those behind it, and for what is to be said once there is a connection.
 func (c Config) dialAny(ctx context.Context, purpose string) (*amqpconn.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	until, _ := ctx.Deadline()
+	urls := c.urls()
 	var errs []error
-	for _, url := range c.urls() {
-		conn, err := c.dial(ctx, url, purpose)
+	for i, url := range urls {
+		conn, err := c.dial(ctx, url, purpose, dialShare(time.Until(until), len(urls)-i))
 		if err == nil {
 			return conn, nil
 		}
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// dialShare is how much of the time that is left the next of so many nodes gets: as much as each of those behind it, and
+// as is kept for what follows.
+func dialShare(left time.Duration, nodes int) time.Duration {
+	return left / time.Duration(nodes+1)
 }
 
 // receive begins each delivery as soon as a handler is free. It returns true when the run stops, and false when the

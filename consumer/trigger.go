@@ -31,13 +31,13 @@ func NewTrigger(url string, tls *tls.Config, queue string, delay time.Duration) 
 		return nil, fmt.Errorf("a trigger's delay is one or more whole milliseconds, not %v", delay)
 	}
 	t := &Trigger{waiting: queue + ".after." + delay.String()}
-	t.poster.connect = func() (*amqpconn.Conn, error) {
-		// Once it is there the connection is everybody's, so no caller's context ends it.
-		conn, err := config.dialAny(context.Background(), "triggers")
+	t.poster.connect = func(ctx context.Context) (*amqpconn.Conn, error) {
+		// Once it is there the connection is everybody's, and no caller's context ends it.
+		conn, err := config.dialAny(ctx, "triggers")
 		if err != nil {
 			return nil, err
 		}
-		defer conn.Guard(postTimeout)()
+		defer context.AfterFunc(ctx, conn.HangUp)()
 		if err := t.declare(conn, queue, delay); err != nil {
 			conn.CloseWithin(closeTimeout)
 			return nil, err
