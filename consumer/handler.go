@@ -37,7 +37,7 @@ type RejectError struct {
 }
 
 // Error is the cause's text.
-func (e *RejectError) Error() string { return "rejected: " + e.Cause.Error() }
+func (e *RejectError) Error() string { return fmt.Sprintf("rejected: %v", e.Cause) }
 
 // Unwrap gives the cause.
 func (e *RejectError) Unwrap() error { return e.Cause }
@@ -66,18 +66,45 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Recover turns a panic of the handler into a PanicError. Run puts it around every handler.
+// Recover turns a panic of the handler into a PanicError, and likewise an error that panics when it is asked for its text
+// or its kind, such as a nil pointer of an error's type. Run puts it around every handler.
 func Recover() Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) (err error) {
+			returned := false
 			defer func() {
-				if value := recover(); value != nil {
-					err = &PanicError{Value: value, Stack: debug.Stack()}
+				// The value of a panic may be nil, where the program says GODEBUG=panicnil=1.
+				if value := recover(); value != nil || !returned {
+					err = newPanicError(value)
 				}
 			}()
-			return next.Handle(ctx, m)
+			err = next.Handle(ctx, m)
+			returned = true
+			return sound(err)
 		})
 	}
+}
+
+func newPanicError(value any) *PanicError {
+	if err, is := value.(error); is {
+		value = sound(err)
+	}
+	return &PanicError{Value: value, Stack: debug.Stack()}
+}
+
+// sound gives back an error that can be asked what settle asks, where nobody recovers. For another it gives a PanicError
+// that names its type.
+func sound(err error) (asked error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			asked = newPanicError(fmt.Sprintf("an error of type %T: %v", err, value))
+		}
+	}()
+	_, _, _, _ = err.Error(), isReject(err), errors.Is(err, ErrDuplicate), errors.Is(err, ErrBusy)
+	return err
 }
 
 func isReject(err error) bool {

@@ -84,12 +84,13 @@ func newMessage(d *amqp.Delivery) *Message {
 	return m
 }
 
-// number reads a header that should be an integer, in whichever width it was sent; anything else is 0.
+// number reads a header that counts something, in whichever width it was sent; anything else is 0, and so is less than
+// nothing, which anybody may send.
 func number(header any) int {
 	switch header.(type) {
 	case int8, int16, int32, int64, uint8, uint16, uint32, int, string:
 		n, _ := strconv.Atoi(fmt.Sprint(header))
-		return n
+		return max(n, 0)
 	}
 	return 0
 }
