@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
 )
 
 // Table is a room's table in a database. It is safe for concurrent use.
@@ -89,19 +91,25 @@ func (t *Table) InsertNew(ctx context.Context, tx Execer, insert string, args ..
 	return false, err
 }
 
-// purgeSlice is how many rows one statement of a purge removes: few enough to be in nobody's way.
-const purgeSlice = 1000
+// purgeSlice is how many rows one statement of a purge removes: few enough to be in nobody's way, also with long bodies in
+// them where a database has one writer.
+const purgeSlice = 200
 
-// Purge removes the rows of a condition in slices, with a transaction each, and returns how many they were.
+// Purge removes the rows of a condition in slices, with a transaction each, and returns how many they were. It rests after
+// each slice for as long as that took: half of the time is the others'.
 func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed int64, err error) {
 	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
 	for {
+		begun := time.Now()
 		result, err := t.DB.ExecContext(ctx, t.Query(`DELETE FROM {table} WHERE `+slice), args...)
 		if err != nil {
 			return removed, err
 		}
 		n, err := result.RowsAffected()
 		if removed += n; err != nil || n < purgeSlice {
+			return removed, err
+		}
+		if err := backoff.Sleep(ctx, time.Since(begun)); err != nil {
 			return removed, err
 		}
 	}

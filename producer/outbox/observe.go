@@ -45,15 +45,15 @@ func (f Fate) String() string {
 // shownIDs is how many ids a log line names.
 const shownIDs = 10
 
-// tell tells what became of a batch, once that is written down.
-func (r *Relay) tell(results []Result, outcomes []sql.Outcome) {
+// tell tells what became of messages, once that is written down.
+func (r *Relay) tell(all []judgement) {
 	fates := map[Fate]int{}
 	var failed []string
 	var cause error
-	for i, result := range results {
-		fates[result.Fate]++
-		if outcomes[i].State == sql.StateFailed {
-			failed, cause = append(failed, outcomes[i].ID), result.Err
+	for _, j := range all {
+		fates[j.Fate]++
+		if j.outcome.State == sql.StateFailed {
+			failed, cause = append(failed, j.outcome.ID), j.Err
 		}
 	}
 	for fate, n := range fates {

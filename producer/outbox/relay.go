@@ -1,12 +1,14 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
@@ -96,7 +98,6 @@ var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second}, 
 type Relay struct {
 	config  Config
 	backoff backoff.Steps
-	purgeAt time.Time
 	countAt time.Time
 }
 
@@ -127,7 +128,7 @@ func New(config Config) (*Relay, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Relay{config: config, backoff: config.Backoff, purgeAt: time.Now().Add(config.PurgeInterval)}, nil
+	return &Relay{config: config, backoff: config.Backoff}, nil
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -140,6 +141,9 @@ func setDefault[T comparable](field *T, value T) {
 // Run relays until its context ends, and then gives back what it holds and returns. What it cannot do it logs and tries
 // again at its next turn.
 func (r *Relay) Run(ctx context.Context) {
+	var purging sync.WaitGroup
+	defer purging.Wait()
+	purging.Go(func() { r.purge(ctx) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -157,7 +161,6 @@ func (r *Relay) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			r.config.Logger.Warn("the outbox could not be relayed; it is tried again", "error", err)
 		}
-		r.purge(ctx)
 		timer.Reset(r.config.Interval)
 	}
 }
@@ -169,10 +172,15 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	if err != nil || len(claim.Messages) == 0 {
 		return false, err
 	}
-	results := r.send(ctx, claim.Messages)
-	outcomes := make([]sql.Outcome, len(results))
-	for i, result := range results {
-		outcomes[i] = r.judge(claim.Messages[i], result)
+	// What nobody is to send again comes first: no trouble with the others may hold it up.
+	var over, again []judgement
+	for i, result := range r.send(ctx, claim.Messages) {
+		j := judgement{result, r.judge(claim.Messages[i], result)}
+		if result.Fate == Sent || result.Fate == Handed {
+			over = append(over, j)
+		} else {
+			again = append(again, j)
+		}
 		if result.Fate == Unreached {
 			err = result.Err
 		}
@@ -180,17 +188,38 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	// Not with the relay's context: what was sent is noted even when the relay is told to stop.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()
-	held, failed := r.config.Table.Release(settling, claim.Token, outcomes)
-	if failed != nil {
-		return false, errors.Join(err, failed)
+	err = errors.Join(err, r.note(settling, claim.Token, over), r.note(settling, claim.Token, again))
+	return len(claim.Messages) == r.config.Batch && err == nil, err
+}
+
+// judgement is what became of a message, and where it stands now.
+type judgement struct {
+	Result
+	outcome sql.Outcome
+}
+
+// note writes down what became of messages. A message that cannot be written down, such as one whose row a foreign
+// transaction holds, keeps no other from it: each half is tried by itself.
+func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
+	if len(all) == 0 {
+		return nil
+	}
+	outcomes := make([]sql.Outcome, len(all))
+	for i, j := range all {
+		outcomes[i] = j.outcome
+	}
+	held, err := r.config.Table.Release(ctx, token, outcomes)
+	if err != nil && len(all) > 1 && ctx.Err() == nil {
+		half := len(all) / 2
+		return cmp.Or(r.note(ctx, token, all[:half]), r.note(ctx, token, all[half:]))
 	}
 	if held > 0 { // otherwise its lock has ended, and another relay judges
-		r.tell(results, outcomes)
+		r.tell(all)
 	}
-	if lost := len(outcomes) - int(held); lost > 0 {
+	if lost := len(all) - int(held); lost > 0 && err == nil {
 		r.config.Logger.Debug("messages were let go, or claimed by another, before they were released", "messages", lost)
 	}
-	return len(outcomes) == r.config.Batch && err == nil, err
+	return err
 }
 
 // send calls the sender, for two thirds of the lock, so that what became of the messages is noted within it.
@@ -234,15 +263,15 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 	return o
 }
 
-// purge removes old rows when it is time.
+// purge removes old rows now and then, until the context ends. It goes on beside the relay, as there may be many.
 func (r *Relay) purge(ctx context.Context) {
-	if time.Now().Before(r.purgeAt) || ctx.Err() != nil {
-		return
-	}
-	r.purgeAt = time.Now().Add(r.config.PurgeInterval)
-	if removed, err := r.config.Table.Purge(ctx); err != nil {
-		r.config.Logger.Warn("old rows could not be removed", "error", err)
-	} else if removed > 0 {
-		r.config.Logger.Info("old rows were removed", "rows", removed)
+	for backoff.Sleep(ctx, r.config.PurgeInterval) == nil {
+		removed, err := r.config.Table.Purge(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.config.Logger.Warn("old rows could not be removed", "error", err)
+		case removed > 0:
+			r.config.Logger.Info("old rows were removed", "rows", removed)
+		}
 	}
 }

@@ -1,0 +1,135 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// stubborn is a table that writes nothing down together with one message.
+type stubborn struct {
+	*sqlmarker.Store
+	id string
+}
+
+var errStubborn = errors.New("this one cannot be written down")
+
+func (s *stubborn) Release(ctx context.Context, token string, outcomes []sqlmarker.Outcome) (int64, error) {
+	if slices.ContainsFunc(outcomes, func(o sqlmarker.Outcome) bool { return o.ID == s.id }) {
+		return 0, errStubborn
+	}
+	return s.Store.Release(ctx, token, outcomes)
+}
+
+func TestWhatWasSentIsWrittenDownBesideAMessageThatCannotBe(t *testing.T) {
+	t.Parallel()
+	const all = 30
+	for name, fate := range map[string]outbox.Fate{"sent": outbox.Sent, "refused": outbox.Refused, "unreached": outbox.Unreached} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openDB(t, "sqlite", second(sqlite(t)))
+			s := &stubborn{table(t, db, sqlmarker.SQLite), "order-7"}
+			commit(t, db, s.Store, numbered(all)...)
+			to := &sent{fate: func(q sqlmarker.Queued) outbox.Result {
+				if q.Message.ID == s.id {
+					return outbox.Result{Fate: fate, Err: errors.New("why")}
+				}
+				return outbox.Result{Fate: outbox.Sent}
+			}}
+			watched := &noted{}
+			r := relay(t, s, to, func(c *outbox.Config) { c.Observer = watched })
+			if _, err := r.Pass(t.Context()); !errors.Is(err, errStubborn) {
+				t.Errorf("the relay says %v", err)
+			}
+			if c := counts(t, s.Store); c.Sent != all-1 || c.Waiting != 1 {
+				t.Errorf("%+v", c)
+			}
+			if len(watched.fates) != 1 || watched.fates[outbox.Sent] != all-1 {
+				t.Errorf("it tells what was not written down: %v", watched.fates)
+			}
+		})
+	}
+}
+
+// noted is an observer that adds up.
+type noted struct{ fates map[outbox.Fate]int }
+
+func (n *noted) Relayed(fate outbox.Fate, messages int) {
+	if n.fates == nil {
+		n.fates = map[outbox.Fate]int{}
+	}
+	n.fates[fate] += messages
+}
+func (*noted) Failed([]string)          {}
+func (*noted) Counted(sqlmarker.Counts) {}
+
+// Somebody's transaction holds a row, for longer than a statement waits.
+func TestWhatWasSentIsWrittenDownBesideARowThatIsHeld(t *testing.T) {
+	t.Parallel()
+	const all = 30
+	d := servers.PostgreSQL(t)
+	db := openDB(t, d.Driver, d.DSN)
+	table(t, db, sqlmarker.PostgreSQL) // it makes it
+	s, err := sqlmarker.New(sqlmarker.Config{
+		DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders", LockTimeout: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, db, s, numbered(all)...)
+	holder, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback() }()
+	to := &sent{fate: func(q sqlmarker.Queued) outbox.Result {
+		if q.Message.ID == "order-7" {
+			hold(t, holder, q.Message.ID)
+		}
+		return outbox.Result{Fate: outbox.Sent}
+	}}
+	r := relay(t, s, to, func(c *outbox.Config) { c.Lock = 3 * time.Minute })
+	if _, err := r.Pass(t.Context()); err == nil {
+		t.Error("the relay says nothing of the row that is held")
+	}
+	if c := counts(t, s); c.Sent != all-1 || c.Waiting != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func hold(t *testing.T, tx *sql.Tx, id string) {
+	t.Helper()
+	_, err := tx.ExecContext(context.Background(), "UPDATE msghandler_markers SET owner = owner WHERE id = $1", []byte(id))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// slowPurge is a table with so many old rows that their removal has no end.
+type slowPurge struct {
+	*sqlmarker.Store
+	begun chan struct{}
+}
+
+func (s *slowPurge) Purge(ctx context.Context) (int64, error) {
+	close(s.begun)
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestARelayGoesOnDuringAPurge(t *testing.T) {
+	t.Parallel()
+	db, to := openDB(t, "sqlite", second(sqlite(t))), &sent{}
+	s := &slowPurge{table(t, db, sqlmarker.SQLite), make(chan struct{})}
+	run(t, relay(t, s, to, func(c *outbox.Config) { c.PurgeInterval = time.Millisecond }))
+	<-s.begun
+	commit(t, db, s.Store, "1")
+	servers.Eventually(t, time.Minute, "a message is sent beside the purge", func() bool { return counts(t, s.Store).Sent == 1 })
+}
