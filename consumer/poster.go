@@ -72,7 +72,7 @@ func (p *poster) publish(ctx context.Context, exchange, key string, m amqp.Publi
 	if err != nil {
 		return err
 	}
-	acknowledged, err := confirmation.WaitContext(ctx)
+	acknowledged, err := amqpconn.Answer(ctx, confirmation)
 	if err != nil {
 		return fmt.Errorf("no answer of the broker: %w", err)
 	}

@@ -80,6 +80,22 @@ func (c *Conn) Guard(within time.Duration) (stop func() bool) {
 // HangUp ends the connection without a farewell.
 func (c *Conn) HangUp() { c.raw.hangUp() }
 
+// Answer waits for the broker's answer to a publishing, or until the context ends. An answer that is there already is never
+// passed over: what was acknowledged would be published once more.
+func Answer(ctx context.Context, to *amqp.DeferredConfirmation) (acknowledged bool, err error) {
+	select {
+	case <-to.Done():
+		return to.Acked(), nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-to.Done():
+		return to.Acked(), nil
+	default:
+		return false, ctx.Err()
+	}
+}
+
 // CloseWithin says farewell and ends the connection, within that time. That the broker did not hear it is no error: it
 // notices.
 func (c *Conn) CloseWithin(within time.Duration) {

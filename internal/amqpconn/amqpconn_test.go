@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
@@ -95,4 +96,37 @@ func TestDiallingEndsWithItsContext(t *testing.T) {
 			t.Error("connected to nobody")
 		}
 	})
+}
+
+func TestAnAnswerThatIsThereIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	conn, err := amqpconn.Dial(t.Context(), servers.RabbitMQ(t).URL, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseWithin(patience)
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	answered, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", "nobody's", false, false, amqp.Publishing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if acknowledged, err := amqpconn.Answer(t.Context(), answered); err != nil || !acknowledged {
+		t.Fatal(acknowledged, err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if acknowledged, err := amqpconn.Answer(late, answered); err != nil || !acknowledged {
+			t.Fatalf("what was acknowledged before the end is %v, %v", acknowledged, err)
+		}
+	}
+	if acknowledged, err := amqpconn.Answer(late, &amqp.DeferredConfirmation{}); err == nil || acknowledged {
+		t.Errorf("what has no answer is %v, %v", acknowledged, err)
+	}
 }

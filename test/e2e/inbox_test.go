@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -23,13 +24,15 @@ type paying struct {
 	db *sql.DB
 
 	mu sync.Mutex
+	// inHand is how many handlers run.
+	inHand int
 	// deliveries are the copies that came, by id; each says whether it was flagged as one.
 	deliveries map[string][]bool
 	duplicates int
 }
 
-// startPaying consumes the queue of paid orders until the test ends.
-func startPaying(t *testing.T, url string) *paying {
+// startPaying consumes the queue of paid orders until the test ends, and says there what happens to it.
+func startPaying(t *testing.T, url string, says *slog.Logger) *paying {
 	t.Helper()
 	d := servers.PostgreSQL(t)
 	db, err := sql.Open(d.Driver, d.DSN)
@@ -52,7 +55,8 @@ func startPaying(t *testing.T, url string) *paying {
 		_, err := tx.ExecContext(ctx, "INSERT INTO payments (id) VALUES ($1)", m.ID)
 		return err
 	})
-	p.consume(url, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+	p.consume(url, says, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		p.begin()
 		err := pay.Handle(ctx, m)
 		p.note(m, err)
 		return err
@@ -61,14 +65,14 @@ func startPaying(t *testing.T, url string) *paying {
 }
 
 // consume returns when it has its queue.
-func (p *paying) consume(url string, h consumer.Handler) {
+func (p *paying) consume(url string, says *slog.Logger, h consumer.Handler) {
 	p.t.Helper()
 	consuming := make(chan struct{})
 	c, err := consumer.New(consumer.Config{
 		URL: url, Queue: "paid", Prefetch: 50, Concurrency: 8,
 		// A quorum queue of RabbitMQ 3.10 on one node may stay without a leader after kill -9.
 		Declare: &consumer.Declare{QueueType: amqp.QueueTypeClassic},
-		Logger:  slog.New(slog.DiscardHandler), Consuming: sync.OnceFunc(func() { close(consuming) }),
+		Logger:  says, Consuming: sync.OnceFunc(func() { close(consuming) }),
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -87,9 +91,16 @@ func (p *paying) consume(url string, h consumer.Handler) {
 	<-consuming
 }
 
+func (p *paying) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inHand++
+}
+
 func (p *paying) note(m *consumer.Message, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.inHand--
 	p.deliveries[m.ID] = append(p.deliveries[m.ID], m.Attempt > 1 || m.Redelivered)
 	if errors.Is(err, consumer.ErrDuplicate) {
 		p.duplicates++
@@ -132,17 +143,23 @@ func (p *paying) paidOnce(orders int) {
 // The plain outbox, from a transaction in one database to a transaction in another, while the broker is killed twice.
 func TestTheOutboxNeedsNoCoordinator(t *testing.T) {
 	broker := servers.PrivateRabbitMQ(t)
-	payments := startPaying(t, broker.URL)
+	said := &lastLines{}
+	payments := startPaying(t, broker.URL, said.logger("consumer"))
 	d := servers.MariaDB(t)
 	stores := database(t, sqlmarker.MySQL, d.Driver, d.DSN, 2)
-	for _, s := range stores {
+	for i, s := range stores {
 		to, err := outboxrabbitmq.New(outboxrabbitmq.Config{URL: broker.URL, Producer: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(to.Close)
-		relay(t, s, to)
+		relay(t, s, to, said.logger(fmt.Sprint("relay ", i)))
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			tellWhereTheyAre(t, d, broker, payments, said)
+		}
+	})
 	var committing sync.WaitGroup
 	committing.Go(func() { commitOrders(t, stores, *orders) })
 	for _, share := range []int64{4, 2} {

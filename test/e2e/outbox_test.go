@@ -89,11 +89,11 @@ func serveProducer(w *world, listen string, markers *sqlmarker.Store) (p *produc
 	return p, stop
 }
 
-// relay runs a relay until the test ends.
-func relay(t *testing.T, table *sqlmarker.Store, to outbox.Sender) {
+// relay runs a relay until the test ends, and says there what happens to it.
+func relay(t *testing.T, table *sqlmarker.Store, to outbox.Sender, says *slog.Logger) {
 	t.Helper()
 	r, err := outbox.New(outbox.Config{
-		Table: table, Sender: to, Interval: 500 * time.Millisecond, Lock: 6 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Table: table, Sender: to, Interval: 500 * time.Millisecond, Lock: 6 * time.Second, Logger: says,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestOrdersCommitWhileTheCoordinatorIsAway(t *testing.T) {
 	p, _ := serveProducer(w, "127.0.0.1:0", stores[0])
 	w.coordinators[0].kill()
 	for _, s := range stores {
-		relay(t, s, outbox.ToCoordinator(p))
+		relay(t, s, outbox.ToCoordinator(p), slog.New(slog.DiscardHandler))
 	}
 	begun := time.Now()
 	commitOrders(t, stores, *orders)

@@ -78,6 +78,9 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 		if results[i].Fate != outbox.Unreached {
 			continue
 		}
+		if ctx.Err() != nil {
+			break // the claim ends soon, and what others were told must be written down before
+		}
 		again := messages[i]
 		again.Claims++ // the broker may have it from the first time
 		alone, _ := s.batch(ctx, []sql.Queued{again})
@@ -89,7 +92,7 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 // batch sends messages on one channel. The refusal is why the broker closed it, where it did.
 func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []outbox.Result, refusal error) {
 	results = make([]outbox.Result, len(messages))
-	if err := s.connect(len(messages)); err != nil {
+	if err := s.connect(ctx, len(messages)); err != nil {
 		for i := range results {
 			results[i].Err = err
 		}
@@ -104,7 +107,7 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 		if confirmation == nil {
 			continue
 		}
-		acknowledged, err := confirmation.WaitContext(ctx)
+		acknowledged, err := amqpconn.Answer(ctx, confirmation)
 		// The broker returns a message before it acknowledges it, so what was returned is here by now.
 		s.drain(returned)
 		results[i] = s.judge(messages[i], acknowledged, err, returned)
@@ -113,7 +116,8 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 		return results, nil
 	}
 	refusal = s.whyClosed()
-	s.Close() // what is late on the old channel is nobody's any more
+	defer context.AfterFunc(ctx, s.conn.HangUp)() // the farewell has no more time than the rest
+	s.Close()                                     // what is late on the old channel is nobody's any more
 	if refusal != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
 		results[0] = outbox.Result{
 			Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", messages[0].Message.ID, refusal),
@@ -136,18 +140,19 @@ func (s *Sender) whyClosed() error {
 
 // connect opens a connection, and a channel that confirms and returns, unless they are open. The channel of returns
 // holds a whole batch, because a listener that blocks loses them.
-func (s *Sender) connect(batch int) error {
+func (s *Sender) connect(ctx context.Context, batch int) error {
 	if s.channel != nil && !s.channel.IsClosed() && cap(s.returns) >= batch {
 		return nil
 	}
 	s.Close()
-	conn, err := amqpconn.Dial(context.Background(), s.config.URL, amqpconn.Config{
+	conn, err := amqpconn.Dial(ctx, s.config.URL, amqpconn.Config{
 		Name: "outbox " + s.config.Producer, TLS: s.config.TLS, Heartbeat: ioTimeout, DialTimeout: ioTimeout, WriteTimeout: ioTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("connect to RabbitMQ: %w", err)
 	}
 	s.conn = conn
+	defer context.AfterFunc(ctx, conn.HangUp)()
 	defer conn.Guard(ioTimeout)()
 	if s.channel, err = conn.Channel(); err == nil {
 		err = s.channel.Confirm(false)

@@ -1,0 +1,85 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// silence stops the process of a queue: what is sent to it is taken and not confirmed.
+func silence(broker *servers.RabbitServer, queue string) {
+	broker.Ctl("eval", fmt.Sprintf(
+		`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), sys:suspend(amqqueue:get_pid(Q)).`, queue))
+}
+
+// The first of a batch is never confirmed, and so the others are looked at when the time is over.
+func TestWhatWasConfirmedIsSentThoughTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	broker := servers.PrivateRabbitMQ(t)
+	ch, s := channel(t, broker.URL), sender(t, broker.URL)
+	declare(t, ch, "stuck")
+	declare(t, ch, "paid")
+	silence(broker, "stuck")
+	batch := []sqlmarker.Queued{queued("0", "stuck")}
+	want := []outbox.Fate{outbox.Unreached}
+	for i := range 50 {
+		batch, want = append(batch, queued(fmt.Sprint(i+1), "paid")), append(want, outbox.Sent)
+	}
+	// A busy broker may need longer for all the others than the time that they have.
+	within := 500 * time.Millisecond
+	servers.Eventually(t, 2*time.Minute, "all but the first are sent", func() bool {
+		within *= 2
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return slices.Equal(fates(s.Send(ctx, batch)), want)
+	})
+}
+
+// A broker closes the channel for one message, and then says nothing any more: the others are to be sent one by one.
+func TestSendReturnsWithItsContext(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	declare(t, channel(t, url), "paid")
+	proxy := wire.RabbitMQ(t, wire.Host(t, url))
+	var closed atomic.Bool
+	proxy.On(func(e wire.Event) wire.Act {
+		if closed.Load() {
+			return wire.Silence
+		}
+		if e.Name == "channel.close" {
+			closed.Store(true)
+		}
+		return wire.Pass
+	})
+	bad := queued("bad", "x")
+	bad.Message.Exchange = "no such exchange"
+	batch := []sqlmarker.Queued{bad}
+	for i := range 100 {
+		batch = append(batch, queued(fmt.Sprint(i), "paid"))
+	}
+	s := sender(t, proxy.URL(url))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	done := make(chan []outbox.Result, 1)
+	go func() { done <- s.Send(ctx, batch) }()
+	select {
+	case results := <-done:
+		for i, r := range results {
+			if r.Fate == outbox.Unreached && r.Err == nil {
+				t.Errorf("message %d does not say why", i)
+			}
+		}
+	case <-time.After(time.Minute):
+		t.Error("it does not return")
+		proxy.On(nil)
+		<-done
+	}
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// lastLines keeps the last of what several say, for a test that fails.
+type lastLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// kept is how many lines are kept.
+const kept = 60
+
+// Write implements io.Writer. A handler of slog calls it once for each line.
+func (l *lastLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines[max(0, len(l.lines)-kept+1):], string(line))
+	return len(line), nil
+}
+
+func (l *lastLines) logger(who string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, nil)).With("who", who)
+}
+
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "")
+}
+
+// tellWhereTheyAre says in whose hands the orders of a failed test are: the table's, the broker's or the consumer's.
+func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitServer, p *paying, said *lastLines) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	db, err := sql.Open(d.Driver, d.DSN)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer db.Close()
+	t.Logf("the table, by state (1 waiting, 3 sent, 4 failed) and owner:\n%s", rows(ctx, db,
+		`SELECT state, COALESCE(owner, 'nobody'), COUNT(*), MAX(claims), MAX(attempts),
+			COALESCE(MAX(due_at) - UNIX_TIMESTAMP() * 1000, 0), COALESCE(MAX(last_error), '') FROM msghandler_markers GROUP BY 1, 2`))
+	var queues []struct {
+		Name           string `json:"name"`
+		State          string `json:"state"`
+		Ready          int    `json:"messages_ready"`
+		Unacknowledged int    `json:"messages_unacknowledged"`
+		Consumers      int    `json:"consumers"`
+	}
+	err = broker.Management().Call(http.MethodGet, "/api/queues", nil, &queues)
+	t.Logf("the broker's queues: %+v, %v", queues, err)
+	p.mu.Lock()
+	t.Logf("the consumer: %d orders were delivered, %d handlers run, %d copies dropped", len(p.deliveries), p.inHand, p.duplicates)
+	p.mu.Unlock()
+	t.Logf("payments, distinct:\n%s", rows(ctx, p.db, "SELECT COUNT(*), COUNT(DISTINCT id) FROM payments"))
+	t.Logf("never delivered:\n%s", strings.Join(p.missing(ctx, db), "\n"))
+	t.Logf("what was said last:\n%s", said)
+	var stacks strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+	t.Logf("what runs:\n%s", &stacks)
+}
+
+// missing is what the table knows of orders that never came, up to ten of them.
+func (p *paying) missing(ctx context.Context, db *sql.DB) (told []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, row := range strings.Split(rows(ctx, db,
+		"SELECT id, state, claims, attempts, created_at, cleaned_at, COALESCE(last_error, '') FROM msghandler_markers"), "\n") {
+		id, _, _ := strings.Cut(row, " | ")
+		if _, came := p.deliveries[id]; !came && len(told) < 10 {
+			told = append(told, row)
+		}
+	}
+	return told
+}
+
+// rows are what a query finds, for people: a line for each, or why there are none.
+func rows(ctx context.Context, db *sql.DB, query string) string {
+	found, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return err.Error()
+	}
+	defer found.Close()
+	columns, err := found.Columns()
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for found.Next() {
+		values, fields := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+		for i := range values {
+			fields[i] = &values[i]
+		}
+		if err := found.Scan(fields...); err != nil {
+			return err.Error()
+		}
+		lines = append(lines, strings.Join(texts(values), " | "))
+	}
+	if err := found.Err(); err != nil {
+		lines = append(lines, err.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func texts(values []sql.RawBytes) []string {
+	all := make([]string, len(values))
+	for i, value := range values {
+		all[i] = fmt.Sprintf("%s", value)
+	}
+	return all
+}
