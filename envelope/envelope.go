@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"reflect"
 	"time"
 )
 
@@ -61,7 +62,7 @@ type cloudEvent struct {
 
 // Marshal writes an event in our own form, of ContentType.
 func Marshal[Payload any](e Event[Payload]) ([]byte, error) {
-	if err := check(e.ID, e.ID, e.Type); err != nil {
+	if err := writable(e); err != nil {
 		return nil, err
 	}
 	body, err := json.Marshal(e)
@@ -74,7 +75,7 @@ func Marshal[Payload any](e Event[Payload]) ([]byte, error) {
 // MarshalCloudEvent writes an event as a CloudEvent, of CloudEventContentType. AggregateType must be given: a CloudEvent
 // has a source.
 func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
-	if err := check(e.ID, e.ID, e.Type); err != nil {
+	if err := writable(e); err != nil {
 		return nil, err
 	}
 	if e.AggregateType == "" {
@@ -90,8 +91,8 @@ func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 	})
 }
 
-// Unmarshal reads an event of a message, in the form that its content type says. The payload must be there, in JSON; who
-// wants none of it asks for struct{}. Every error wraps ErrInvalid: the message will never be readable, or is not about
+// Unmarshal reads an event of a message, in the form that its content type says. The payload must be there, in JSON, and
+// null is none but for a slice, a map, an interface or a type that reads itself; who wants none asks for struct{}. Every error wraps ErrInvalid: the message will never be readable, or is not about
 // what it was taken for.
 func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
 	var raw Event[json.RawMessage]
@@ -149,7 +150,29 @@ func withPayload[Payload any](raw Event[json.RawMessage]) (Event[Payload], error
 	if len(raw.Payload) == 0 {
 		return e, errors.New("it has no payload in JSON")
 	}
+	if string(raw.Payload) == "null" && !nullable[Payload]() {
+		return e, fmt.Errorf("its payload is null, and %v is wanted", reflect.TypeFor[Payload]())
+	}
 	return e, json.Unmarshal(raw.Payload, &e.Payload)
+}
+
+// nullable says whether null in JSON is a payload of that type. The decoder would leave another as it is, as if the event
+// had said nothing but zeros.
+func nullable[Payload any]() bool {
+	switch reflect.TypeFor[Payload]().Kind() {
+	case reflect.Slice, reflect.Map, reflect.Interface:
+		return true
+	}
+	_, readsItself := any(new(Payload)).(json.Unmarshaler)
+	return readsItself
+}
+
+// writable holds an event to what Unmarshal demands.
+func writable[Payload any](e Event[Payload]) error {
+	if payload := reflect.ValueOf(e.Payload); payload.Kind() == reflect.Pointer && payload.IsNil() && !nullable[Payload]() {
+		return fmt.Errorf("%w: %q has a nil pointer for its payload; give one that points to something", ErrInvalid, e.ID)
+	}
+	return check(e.ID, e.ID, e.Type)
 }
 
 // check holds an event to what it must have. An empty messageID is not compared.

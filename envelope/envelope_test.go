@@ -79,3 +79,64 @@ func TestWhatIsNoEventIsInvalid(t *testing.T) {
 		t.Errorf("without a type: %v", err)
 	}
 }
+
+// own reads null as a value of its own.
+type own struct{ none bool }
+
+func (o *own) UnmarshalJSON(text []byte) error {
+	o.none = string(text) == "null"
+	return nil
+}
+
+func TestNullIsNoPayloadWhereAValueIsWanted(t *testing.T) {
+	t.Parallel()
+	for kind, body := range map[string]string{
+		envelope.ContentType:           `{"eventId":"1001","eventType":"order.paid","payload": null }`,
+		envelope.CloudEventContentType: `{"specversion":"1.0","id":"1001","type":"order.paid","source":"order","data": null }`,
+	} {
+		refused := map[string]error{}
+		_, refused["a struct"] = envelope.Unmarshal[paid]("1001", kind, []byte(body))
+		_, refused["a pointer"] = envelope.Unmarshal[*paid]("1001", kind, []byte(body))
+		_, refused["a number"] = envelope.Unmarshal[int]("1001", kind, []byte(body))
+		_, refused["a text"] = envelope.Unmarshal[string]("1001", kind, []byte(body))
+		for what, err := range refused {
+			if !errors.Is(err, envelope.ErrInvalid) || !strings.Contains(err.Error(), "null") {
+				t.Errorf("%s, where %s is wanted: %v", kind, what, err)
+			}
+		}
+		taken := map[string]error{}
+		_, taken["a list"] = envelope.Unmarshal[[]paid]("1001", kind, []byte(body))
+		_, taken["a map"] = envelope.Unmarshal[map[string]int]("1001", kind, []byte(body))
+		_, taken["anything"] = envelope.Unmarshal[any]("1001", kind, []byte(body))
+		_, taken["nothing"] = envelope.Unmarshal[struct{}]("1001", kind, []byte(body))
+		for what, err := range taken {
+			if err != nil {
+				t.Errorf("%s, where %s is wanted: %v", kind, what, err)
+			}
+		}
+		if e, err := envelope.Unmarshal[own]("1001", kind, []byte(body)); err != nil || !e.Payload.none {
+			t.Errorf("%s, where a type reads itself: %+v, %v", kind, e, err)
+		}
+	}
+	for _, body := range []string{`null`, `[null]`, `{"eventId":null,"eventType":null,"payload":{"cents":1}}`} {
+		if _, err := envelope.Unmarshal[paid]("1001", "", []byte(body)); !errors.Is(err, envelope.ErrInvalid) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestNoEventIsWrittenThatNobodyCouldRead(t *testing.T) {
+	t.Parallel()
+	nothing := envelope.Event[*paid]{ID: "1001", Type: "order.paid", AggregateType: "order"}
+	if body, err := envelope.Marshal(nothing); !errors.Is(err, envelope.ErrInvalid) {
+		t.Errorf("%s, %v", body, err)
+	}
+	if body, err := envelope.MarshalCloudEvent(nothing); !errors.Is(err, envelope.ErrInvalid) {
+		t.Errorf("%s, %v", body, err)
+	}
+	for _, marshal := range []func(envelope.Event[[]paid]) ([]byte, error){envelope.Marshal[[]paid], envelope.MarshalCloudEvent[[]paid]} {
+		if _, err := marshal(envelope.Event[[]paid]{ID: "1001", Type: "order.paid", AggregateType: "order"}); err != nil {
+			t.Errorf("an empty list: %v", err)
+		}
+	}
+}
