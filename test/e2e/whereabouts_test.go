@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/pprof"
@@ -120,7 +119,7 @@ func rows(ctx context.Context, db *sql.DB, query string) string {
 func texts(values []sql.RawBytes) []string {
 	all := make([]string, len(values))
 	for i, value := range values {
-		all[i] = fmt.Sprintf("%s", value)
+		all[i] = string(value)
 	}
 	return all
 }
