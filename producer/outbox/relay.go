@@ -168,13 +168,14 @@ func (r *Relay) Run(ctx context.Context) {
 // Pass claims a batch, sends it and writes down what became of it. There may be more when it was a full one and all of
 // it was taken or refused.
 func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
+	begun := time.Now() // the lock counts from some time after
 	claim, err := r.config.Table.Claim(ctx, r.config.Owner, r.config.Batch, r.config.Lock)
 	if err != nil || len(claim.Messages) == 0 {
 		return false, err
 	}
 	// What nobody is to send again comes first: no trouble with the others may hold it up.
 	var over, again []judgement
-	for i, result := range r.send(ctx, claim.Messages) {
+	for i, result := range r.send(ctx, claim.Messages, begun) {
 		j := judgement{result, r.judge(claim.Messages[i], result)}
 		if result.Fate == Sent || result.Fate == Handed {
 			over = append(over, j)
@@ -222,9 +223,10 @@ func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 	return err
 }
 
-// send calls the sender, for two thirds of the lock, so that what became of the messages is noted within it.
-func (r *Relay) send(ctx context.Context, messages []sql.Queued) (results []Result) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.Lock*2/3)
+// send calls the sender, for two thirds of the lock, so that what became of the messages is noted within it, also where
+// the database took its time for the claim.
+func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Time) (results []Result) {
+	ctx, cancel := context.WithDeadline(ctx, claimed.Add(r.config.Lock*2/3))
 	defer cancel()
 	defer func() {
 		if value := recover(); value != nil { // one that panics does not take the producer with it

@@ -133,3 +133,34 @@ func TestARelayGoesOnDuringAPurge(t *testing.T) {
 	commit(t, db, s.Store, "1")
 	servers.Eventually(t, time.Minute, "a message is sent beside the purge", func() bool { return counts(t, s.Store).Sent == 1 })
 }
+
+// timed is a table that notes when it is asked for a claim, and a sender that notes until when it has time.
+type timed struct {
+	*sqlmarker.Store
+	asked, until time.Time
+}
+
+func (s *timed) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sqlmarker.Claim, error) {
+	s.asked = time.Now()
+	return s.Store.Claim(ctx, owner, limit, lock)
+}
+
+func (s *timed) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.Result {
+	s.until, _ = ctx.Deadline()
+	return make([]outbox.Result, len(messages))
+}
+
+func TestASlowClaimLeavesTheTimeToWriteDown(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, "sqlite", second(sqlite(t)))
+	s := &timed{Store: table(t, db, sqlmarker.SQLite)}
+	commit(t, db, s.Store, "1")
+	const lock = time.Minute
+	r := relay(t, s, s, func(c *outbox.Config) { c.Lock = lock })
+	if _, err := r.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if given := s.until.Sub(s.asked); given > lock*2/3 {
+		t.Errorf("from the claim on the sender has %v of a lock of %v", given, lock)
+	}
+}
