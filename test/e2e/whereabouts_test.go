@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"net/http"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -14,31 +13,49 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// lastLines keeps the last of what several say, for a test that fails.
+// lastLines keeps the last of what each of several says, for a test that fails.
 type lastLines struct {
+	mu       sync.Mutex
+	speakers []*speaker
+}
+
+type speaker struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// kept is how many lines are kept.
-const kept = 60
+// kept is how many lines are kept of each.
+const kept = 20
 
 // Write implements io.Writer. A handler of slog calls it once for each line.
-func (l *lastLines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines[max(0, len(l.lines)-kept+1):], string(line))
+func (s *speaker) Write(line []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines[max(0, len(s.lines)-kept+1):], string(line))
 	return len(line), nil
 }
 
-func (l *lastLines) logger(who string) *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, nil)).With("who", who)
+func (s *speaker) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "")
 }
 
-func (l *lastLines) String() string {
+func (l *lastLines) logger(who string) *slog.Logger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Join(l.lines, "")
+	s := &speaker{}
+	l.speakers = append(l.speakers, s)
+	return slog.New(slog.NewTextHandler(s, nil)).With("who", who)
+}
+
+func (l *lastLines) String() (all string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.speakers {
+		all += s.String()
+	}
+	return all
 }
 
 // tellWhereTheyAre says in whose hands the orders of a failed test are: the table's, the broker's or the consumer's.
@@ -54,15 +71,6 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	t.Logf("the table, by state (1 waiting, 3 sent, 4 failed) and owner:\n%s", rows(ctx, db,
 		`SELECT state, COALESCE(owner, 'nobody'), COUNT(*), MAX(claims), MAX(attempts),
 			COALESCE(MAX(due_at) - UNIX_TIMESTAMP() * 1000, 0), COALESCE(MAX(last_error), '') FROM msghandler_markers GROUP BY 1, 2`))
-	var queues []struct {
-		Name           string `json:"name"`
-		State          string `json:"state"`
-		Ready          int    `json:"messages_ready"`
-		Unacknowledged int    `json:"messages_unacknowledged"`
-		Consumers      int    `json:"consumers"`
-	}
-	err = broker.Management().Call(http.MethodGet, "/api/queues", nil, &queues)
-	t.Logf("the broker's queues: %+v, %v", queues, err)
 	p.mu.Lock()
 	t.Logf("the consumer: %d orders were delivered, %d handlers run, %d copies dropped", len(p.deliveries), p.inHand, p.duplicates)
 	p.mu.Unlock()
@@ -72,6 +80,8 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
 	t.Logf("what runs:\n%s", &stacks)
+	// Last, as it ends the test where the broker is away.
+	t.Logf("the broker's queues:\n%s", broker.Ctl("list_queues", "name", "state", "messages_ready", "messages_unacknowledged", "consumers"))
 }
 
 // missing is what the table knows of orders that never came, up to ten of them.
