@@ -38,6 +38,8 @@ type Result struct {
 	Err error
 	// In is when the message is to be offered again, for Early.
 	In time.Duration
+	// Unsent says of an Unreached message that it certainly did not leave, so that the next copy is none that repeats it.
+	Unsent bool
 }
 
 // Fate is what a sender says of a message.
@@ -260,7 +262,7 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 			o.State = sql.StateFailed
 		}
 	default:
-		o.In = r.config.Interval
+		o.In, o.Unsent = r.config.Interval, result.Unsent
 	}
 	return o
 }

@@ -270,7 +270,7 @@ func TestOutOfReachCostsNothing(t *testing.T) {
 	to := &sent{}
 	to.fate = func(sqlmarker.Queued) outbox.Result {
 		if away {
-			return outbox.Result{Fate: outbox.Unreached, Err: errors.New("connection refused")}
+			return outbox.Result{Fate: outbox.Unreached, Err: errors.New("connection refused"), Unsent: true}
 		}
 		return outbox.Result{Fate: outbox.Sent}
 	}
@@ -284,6 +284,9 @@ func TestOutOfReachCostsNothing(t *testing.T) {
 	away = false
 	if _, err := r.Pass(t.Context()); err != nil || counts(t, s).Sent != 1 {
 		t.Errorf("%v, %+v", err, counts(t, s))
+	}
+	if claims := to.of("1"); claims[len(claims)-1] != 1 {
+		t.Errorf("the first copy that leaves is taken for one that repeats another: claims %v", claims)
 	}
 }
 

@@ -85,6 +85,7 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 		again.Claims++ // the broker may have it from the first time
 		alone, _ := s.batch(ctx, []sql.Queued{again})
 		results[i] = alone[0]
+		results[i].Unsent = false
 	}
 	return results
 }
@@ -94,7 +95,7 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 	results = make([]outbox.Result, len(messages))
 	if err := s.connect(ctx, len(messages)); err != nil {
 		for i := range results {
-			results[i].Err = err
+			results[i].Err, results[i].Unsent = err, true
 		}
 		return results, nil
 	}

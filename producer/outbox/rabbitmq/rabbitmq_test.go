@@ -193,7 +193,7 @@ func TestABrokerThatIsAwayCostsNothing(t *testing.T) {
 	s := sender(t, "amqp://guest:guest@"+servers.Addresses(t, 1)[0]+"/")
 	got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), queued("2", "paid")})
 	for _, r := range got {
-		if r.Fate != outbox.Unreached || r.Err == nil {
+		if r.Fate != outbox.Unreached || r.Err == nil || !r.Unsent {
 			t.Errorf("%+v", r)
 		}
 	}
