@@ -43,7 +43,7 @@ type Config struct {
 	Attempts int
 	// Batch is how many messages go into one call. Default 200, at most 500.
 	Batch int
-	// Lease is for how long Pass claims messages, and whoever calls Offer claimed his. Default 30s.
+	// Lease is for how long Pass claims messages. Default 30s.
 	Lease time.Duration
 	// SendLease is for how long a message that became SENDABLE is held for Send. Default 30s.
 	SendLease time.Duration

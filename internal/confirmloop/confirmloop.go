@@ -79,10 +79,9 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	return c.wantsMore(claims, quota), nil
 }
 
-// Offer takes messages that a Submit has just claimed for Config.Lease, and sets them going at once. What there is no
-// room for is handed back to the store, where the next Pass finds it; only then Offer waits for the store.
-func (c *Confirmer) Offer(claims []halfmsg.Claim) {
-	until := time.Now().Add(c.config.Lease)
+// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. What
+// there is no room for is handed back to the store, where the next Pass finds it; only then Offer waits for the store.
+func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
 	c.handBack(c.admit(owner.Hold(claims, until), true), true)
 }
 

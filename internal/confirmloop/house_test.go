@@ -202,16 +202,20 @@ func numbered(n int) (ids []string) {
 	return ids
 }
 
+// lease is for how long a Submit claims messages.
+const lease = 30 * time.Second
+
 // submit does what the server does with a Submit.
 func (h *house) submit(names ...halfmsg.Name) {
 	h.t.Helper()
 	var claims []halfmsg.Claim
-	for _, s := range h.store.Submit(h.t.Context(), names, 30*time.Second) {
+	until := time.Now().Add(lease)
+	for _, s := range h.store.Submit(h.t.Context(), names, lease) {
 		if s.Claim != nil {
 			claims = append(claims, *s.Claim)
 		}
 	}
-	h.Offer(claims)
+	h.Offer(claims, until)
 }
 
 // pass makes passes as the runner would, until there is no more, and lets everything settle.

@@ -258,7 +258,7 @@ type house struct {
 	woken  []halfmsg.State
 }
 
-func (h *house) submitted(claims []halfmsg.Claim) {
+func (h *house) submitted(claims []halfmsg.Claim, _ time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.claims = append(h.claims, claims...)

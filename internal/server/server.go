@@ -39,9 +39,9 @@ type Config struct {
 	Inspector halfmsg.Inspector
 	// Targets checks callback targets. Required.
 	Targets Targets
-	// Submitted takes the messages that a Submit has claimed for ConfirmLease, to confirm them at once. It should not
-	// block for long. Required.
-	Submitted func(claims []halfmsg.Claim)
+	// Submitted takes the messages that a Submit has claimed, with when their leases end, to confirm them at once. It
+	// should not block for long. Required.
+	Submitted func(claims []halfmsg.Claim, until time.Time)
 	// Trusted says whether a producer's Submit is the verdict; its Submit returns when that is stored. Default:
 	// nobody's is.
 	Trusted func(producer string) bool

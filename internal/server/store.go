@@ -35,7 +35,9 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 			}
 		}
 	}()
+	// Both are counted from before the call: so the lease never seems longer than it is.
 	at := time.Now()
+	until := at.Add(s.config.ConfirmLease)
 	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
@@ -46,7 +48,7 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 		}
 	}
 	if len(claims) > 0 {
-		s.config.Submitted(claims)
+		s.config.Submitted(claims, until)
 	}
 	return submitted
 }

@@ -70,7 +70,7 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v told %t", tc.wait, tc.moves, told), func(t *testing.T) {
 				t.Parallel()
 				claimed := make(chan struct{}, 1)
-				h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+				h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
 				h.store.put("orders", "1", halfmsg.Pending)
 				answered := submit(t.Context(), h, "orders", "1", tc.wait)
 				<-claimed
@@ -95,7 +95,7 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 	t.Parallel()
 	var h *house
 	h = open(t, func(c *server.Config) {
-		c.Submitted = func(claims []halfmsg.Claim) { h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}}) }
+		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) { h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}}) }
 	})
 	h.blind()
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -107,7 +107,7 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 func TestAMessageOfOursIsNotLookedAtWhileItIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
 	looks := make(chan time.Time, 1000)
 	h.store.before = func(call string) {
 		if call == "Get" {
@@ -158,7 +158,7 @@ func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
 	claimed := make(chan struct{}, 1)
 	h := open(t, func(c *server.Config) {
 		c.Trusted = func(producer string) bool { return producer == "orders" }
-		c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} }
+		c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} }
 	})
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", 0)
@@ -169,12 +169,36 @@ func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
 	}
 }
 
+// A store that answers late has counted the lease from when it was asked, or soon after.
+func TestTheLeaseOfASubmitCountsFromBeforeTheStoreIsAsked(t *testing.T) {
+	t.Parallel()
+	const lease = time.Minute
+	ends := make(chan time.Time, 1)
+	h := open(t, func(c *server.Config) {
+		c.ConfirmLease = lease
+		c.Submitted = func(_ []halfmsg.Claim, until time.Time) { ends <- until }
+	})
+	h.store.put("orders", "1", halfmsg.Pending)
+	var asked time.Time
+	h.store.before = func(call string) {
+		if call == "Submit" {
+			for asked = time.Now(); !time.Now().After(asked); { // or the clock may not have moved when the answer comes
+			}
+		}
+	}
+	begun := time.Now()
+	<-submit(t.Context(), h, "orders", "1", msghandlerv1.Wait_WAIT_UNSPECIFIED)
+	if until := <-ends; until.After(asked.Add(lease)) || until.Before(begun.Add(lease)) {
+		t.Errorf("the lease is said to end %v after the store was asked for %v of it", until.Sub(asked), lease)
+	}
+}
+
 func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
 	t.Parallel()
 	var h *house
 	claimed := make(chan struct{}, 1)
 	h = open(t, func(c *server.Config) {
-		c.Submitted = func(claims []halfmsg.Claim) {
+		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) {
 			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Abandoned}}) // told late
 			claimed <- struct{}{}
 		}
@@ -196,7 +220,7 @@ func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
 func TestADiscardEndsTheWait(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", waitDone)
 	<-claimed
@@ -207,7 +231,7 @@ func TestADiscardEndsTheWait(t *testing.T) {
 func TestAStopEndsTheWaits(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", waitDone)
 	<-claimed
@@ -224,7 +248,7 @@ func TestAStopEndsTheWaits(t *testing.T) {
 func TestSubmitAllWaitsForEach(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
 	var ids []string
 	for i := range 100 {
 		ids = append(ids, fmt.Sprint(i))

@@ -121,10 +121,11 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 		message := w.message(name, c, do == "send other")
 		w.model.created(&message, n.store.Create(ctx, []halfmsg.Message{message})[0])
 	case "submit":
+		until := time.Now().Add(lease)
 		submitted := n.store.Submit(ctx, names, lease)[0]
 		w.model.submitted(name, submitted, lease.Milliseconds())
 		if submitted.Claim != nil {
-			go n.confirmer.Offer([]halfmsg.Claim{*submitted.Claim})
+			go n.confirmer.Offer([]halfmsg.Claim{*submitted.Claim}, until)
 		}
 	case "rollback":
 		// A producer says it of what it has rolled back, or too late.
