@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -128,63 +127,6 @@ func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
 	})
 }
 
-// A producer may take long over a final question. What is known by then is stored and sent.
-func TestAFinalQuestionHoldsUpNoVerdict(t *testing.T) {
-	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
-		gate := make(chan struct{})
-		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
-			if final {
-				<-gate
-			}
-			if slices.Contains(ids, "old") {
-				return all(ids, halfmsg.VerdictUnknown), nil
-			}
-			return all(ids, halfmsg.VerdictCommitted), nil
-		})
-		old := h.have("orders", "old")
-		h.pass()
-		time.Sleep(time.Second)
-		h.have("orders", "new")
-		if _, err := h.Pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if got := h.sentIDs(); !slices.Equal(got, []string{"new"}) {
-			t.Errorf("sent %v while the final question is open, want the one with a verdict", got)
-		}
-		close(gate)
-		synctest.Wait()
-		h.wantState(old[0], halfmsg.Abandoned)
-	})
-}
-
-// The final question is not begun when the lease may end before its answer.
-func TestTheFinalQuestionMindsTheLease(t *testing.T) {
-	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
-		var finals int
-		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
-			if final {
-				finals++
-			} else if slices.Contains(ids, "new") {
-				time.Sleep(21 * time.Second) // more than a lease less its margin
-			}
-			return all(ids, halfmsg.VerdictUnknown), nil
-		})
-		old := h.have("orders", "old")
-		h.pass()
-		time.Sleep(time.Second)
-		h.have("orders", "new")
-		if _, err := h.Pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(22 * time.Second)
-		synctest.Wait()
-		if got := h.wantState(old[0], halfmsg.Pending); finals != 0 || got.LeaseOwner != "" {
-			t.Errorf("asked %d final questions; %+v", finals, got)
-		}
-	})
-}
-
 // A producer that takes so long to fail a call that a lease does not last for the halves is one that is away; the batches
 // become smaller, so that the others still have their verdicts.
 func TestSlowFailuresEnd(t *testing.T) {
@@ -286,4 +228,24 @@ func tenThousands(n int) (ids []string) {
 		ids = append(ids, "1"+id)
 	}
 	return ids
+}
+
+func TestOnePoisonRecordStopsNothing(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			if slices.Contains(ids, "00042") {
+				panic("poison")
+			}
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		h.have("orders", numbered(200)...)
+		h.pass()
+		if got := len(h.sentIDs()); got != 199 {
+			t.Errorf("%d of 199 were sent", got)
+		}
+		got := h.wantState(halfmsg.Name{Producer: "orders", ID: "00042"}, halfmsg.Pending)
+		if got.LastError != "panic: poison" || time.Until(got.DueAt) < 2*time.Minute || got.ConfirmAttempts != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }

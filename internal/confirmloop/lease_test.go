@@ -1,0 +1,64 @@
+package confirmloop_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+func TestALeaseThatMayBeOverBeginsNothing(t *testing.T) {
+	inHouse(t, confirmloop.Config{CallsPerProducer: 1, Batch: 1}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			time.Sleep(25 * time.Second)
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		names := h.have("orders", "1", "2")
+		h.pass()
+		time.Sleep(26 * time.Second)
+		synctest.Wait()
+		if h.asks() != 1 {
+			t.Errorf("%d calls: one was begun with 5 s of its lease left", h.asks())
+		}
+		h.wantState(names[0], halfmsg.Sendable)
+		if got := h.wantState(names[1], halfmsg.Pending); got.LeaseOwner != "" {
+			t.Errorf("%+v was not handed back", got)
+		}
+	})
+}
+
+// The store answered a Submit so late that hardly anything of the lease is left.
+func TestAnOfferMindsWhenItsLeaseEnds(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		names := h.have("orders", "1")
+		until := time.Now().Add(lease)
+		claim := h.store.Submit(t.Context(), names, lease)[0].Claim
+		time.Sleep(25 * time.Second)
+		h.Offer([]halfmsg.Claim{*claim}, until)
+		synctest.Wait()
+		if got := h.wantState(names[0], halfmsg.Pending); got.LeaseOwner != "" || h.asks() != 0 {
+			t.Errorf("asked %d times with 5 s of the lease left; %+v was not handed back", h.asks(), got)
+		}
+	})
+}
+
+func TestAVerdictAfterTheLeaseIsDropped(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			time.Sleep(31 * time.Second)
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		names := h.have("orders", "1")
+		h.pass()
+		time.Sleep(32 * time.Second)
+		synctest.Wait()
+		h.wantState(names[0], halfmsg.Pending)
+		h.wantNotes()
+		if h.fate("committed lease_lost") != 1 {
+			t.Errorf("%v", h.fates)
+		}
+	})
+}

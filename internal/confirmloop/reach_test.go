@@ -1,0 +1,139 @@
+package confirmloop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+var errAway = errors.New("connection refused")
+
+func TestOutOfReachUsesUpNothingAndIsAskedLess(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) {
+			return nil, errAway
+		})
+		names := h.have("orders", numbered(1000)...)
+		h.run(time.Hour)
+		for _, name := range names {
+			got := h.wantState(name, halfmsg.Pending)
+			if got.ConfirmAttempts != 0 || (got.LastError != "" && got.LastError != errAway.Error()) {
+				t.Fatalf("%+v", got)
+			}
+		}
+		// The pauses grow to a minute: about one call for each, some more in the beginning.
+		if h.asks() < 55 || h.asks() > 150 {
+			t.Errorf("a producer that is down was called %d times in an hour", h.asks())
+		}
+
+		h.answers(nil)
+		h.run(2 * time.Minute)
+		if got := h.store.Count(halfmsg.Sendable); got != 1000 {
+			t.Errorf("%d are sendable when it is back", got)
+		}
+	})
+}
+
+func TestWhileATargetIsLeftAloneItsMessagesArePutOff(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		for _, id := range numbered(3) {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		names := h.have("orders", "next")
+		h.submit(names[0])
+		synctest.Wait()
+		if h.asks() != 3 {
+			t.Errorf("called %d times, want 3 and then a pause", h.asks())
+		}
+		got := h.wantState(names[0], halfmsg.Pending)
+		if wait := time.Until(got.DueAt); got.LeaseOwner != "" || got.LastError != errAway.Error() || wait < time.Second/2 {
+			t.Errorf("%+v, due in %v", got, wait)
+		}
+		silent := h.have("orders", "silent")[0]
+		h.pass()
+		if got := h.wantState(silent, halfmsg.Pending); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+			t.Errorf("a pass claimed %+v", got)
+		}
+
+		// Another target of the same producer is asked all the while.
+		elsewhere := message("orders", "elsewhere")
+		elsewhere.CallbackTarget = "replica:9000"
+		h.store.Create(h.t.Context(), []halfmsg.Message{elsewhere})
+		h.answers(nil)
+		h.submit(elsewhere.Name)
+		synctest.Wait()
+		h.wantState(elsewhere.Name, halfmsg.Sendable)
+	})
+}
+
+func TestOneCallTriesATargetAgain(t *testing.T) {
+	inHouse(t, confirmloop.Config{Batch: 10}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		for _, id := range numbered(3) {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second) // the pause is over
+		h.answers(hanging("orders", nil))
+		h.have("orders", numbered(500)...)
+		for _, id := range []string{"a", "b", "c"} {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		h.pass()
+		if h.asks() != 4 {
+			t.Errorf("%d calls try a target that may still be down", h.asks()-3)
+		}
+		if h.Waiting() > 10 {
+			t.Errorf("%d messages were claimed for one call that tries", h.Waiting())
+		}
+		h.answers(nil)
+		h.run(time.Minute)
+		if got := h.store.Count(halfmsg.Sendable); got != 503 {
+			t.Errorf("%d of 503 are sendable when it is back", got)
+		}
+	})
+}
+
+// Another instance may be the one that finds a producer back, and take all its messages from then on.
+func TestATargetThatNobodyNeedsIsNotSaidToBeAwayForEver(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		names := h.have("orders", numbered(3)...)
+		for _, name := range names {
+			h.submit(name)
+			synctest.Wait()
+		}
+		h.store.Discard(h.t.Context(), names, halfmsg.Pending)
+		paused := func() bool { return h.paused }
+		h.run(4 * time.Minute)
+		if !look(h, paused) {
+			t.Error("its pause was forgotten")
+		}
+		h.run(2 * time.Minute)
+		if look(h, paused) {
+			t.Error("after six minutes without a message it is still said to be away")
+		}
+	})
+}
+
+func TestOnlyUnreachableOpensTheBreaker(t *testing.T) {
+	inHouse(t, confirmloop.Config{Backoff: backoff.Steps{time.Second}, Attempts: 1000}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			return all(ids, halfmsg.VerdictUnknown), nil
+		})
+		h.have("orders", "1")
+		h.run(time.Minute)
+		if h.asks() < 30 {
+			t.Errorf("asked %d times in a minute: UNKNOWN was taken for unreachable", h.asks())
+		}
+	})
+}
