@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -95,7 +96,9 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 	t.Parallel()
 	var h *house
 	h = open(t, func(c *server.Config) {
-		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) { h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}}) }
+		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) {
+			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}})
+		}
 	})
 	h.blind()
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -182,7 +185,9 @@ func TestTheLeaseOfASubmitCountsFromBeforeTheStoreIsAsked(t *testing.T) {
 	var asked time.Time
 	h.store.before = func(call string) {
 		if call == "Submit" {
-			for asked = time.Now(); !time.Now().After(asked); { // or the clock may not have moved when the answer comes
+			asked = time.Now()
+			for !time.Now().After(asked) { // or the clock may not have moved when the answer comes
+				runtime.Gosched()
 			}
 		}
 	}
