@@ -154,7 +154,7 @@ func (f *forgetter) take(s *shelf) (held []owner.Held, wait time.Duration) {
 	}
 	if n == 0 {
 		s.queue, s.working = nil, false
-		s.deletes.probing = false
+		s.deletes.brokeOff()
 	}
 	return held, wait
 }

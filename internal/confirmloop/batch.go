@@ -17,7 +17,7 @@ func (c *Confirmer) do(j job) {
 	case ask:
 		c.confirm(j)
 	case postpone:
-		c.postpone(j)
+		c.postpone(j.lane, j.held)
 	case handBack:
 		c.handBack(j.held, j.lane.trusted)
 	}
@@ -129,11 +129,11 @@ func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owne
 }
 
 // postpone puts messages off until their target is tried again.
-func (c *Confirmer) postpone(j job) {
+func (c *Confirmer) postpone(l *lane, held []owner.Held) {
 	c.mu.Lock()
-	cause := j.lane.cause
+	cause := l.cause
 	c.mu.Unlock()
-	c.keeper.Settle(c.calls, c.unreached(j.lane, j.held, cause), ignore)
+	c.keeper.Settle(c.calls, c.unreached(l, held, cause), ignore)
 }
 
 // handBack gives messages back to the store, due at once. A Submit that is to be trusted is a verdict already and is

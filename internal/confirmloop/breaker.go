@@ -20,51 +20,69 @@ const (
 	trying
 )
 
-// breaker leaves a target alone that cannot be reached, and tries it with one call after each pause. Only calls that
-// did not get through count. It is not safe for concurrent use.
+// breaker leaves a target alone that cannot be reached, and tries it with one call after each pause, or with a few. Only
+// calls that did not get through count. It is not safe for concurrent use.
 type breaker struct {
-	limit int
-	pause backoff.Steps
+	// limit is how many calls in a row have to fail for it to open, tries how many of them for it to open again after a
+	// pause; 0 is one.
+	limit, tries int
+	pause        backoff.Steps
 
-	failures int
-	until    time.Time
-	probing  bool
+	// failures counts calls in a row, opened how often it opened since one got through.
+	failures, opened int
+	until            time.Time
+	// probing says that the one call is under way that may try.
+	probing bool
 }
 
 func (b *breaker) standing(now time.Time) standing {
 	switch {
-	case b.failures < b.limit:
-		return closed
 	case b.probing:
 		return trying
+	case b.failures < b.limit:
+		return closed
 	case now.Before(b.until):
 		return open
 	}
 	return due
 }
 
-// probe marks the one call that may try.
-func (b *breaker) probe() { b.probing = true }
+// probe says that the next call is one that may try.
+func (b *breaker) probe() {
+	b.failures = b.limit - max(1, b.tries)
+	b.probing = b.tries <= 1
+}
+
+// brokeOff says that a call that may try has ended. If that has told nothing, the next one may try.
+func (b *breaker) brokeOff() {
+	if b.probing {
+		b.failures, b.probing = b.limit, false
+	}
+}
 
 // succeed closes the breaker, and says whether it was open.
 func (b *breaker) succeed() (reopened bool) {
-	reopened = b.failures >= b.limit
-	b.failures, b.probing = 0, false
+	reopened = b.opened > 0
+	b.failures, b.opened, b.probing = 0, 0, false
 	return reopened
 }
 
+// last has the next failure open the breaker.
+func (b *breaker) last() { b.failures = max(b.failures, b.limit-1) }
+
 // fail counts a call that did not get through, and says whether that opened the breaker. Calls that were under way when
-// it opened tell nothing new: only the one that tries again makes the pause grow.
+// it opened tell nothing new: only those that try again make the pause grow.
 func (b *breaker) fail(now time.Time) (opened bool) {
-	if b.failures >= b.limit && !b.probing {
+	if b.failures >= b.limit {
 		return false
 	}
 	b.probing = false
-	b.failures++
-	if b.failures >= b.limit {
-		b.until = now.Add(b.pause.Delay(b.failures - b.limit))
+	if b.failures++; b.failures < b.limit {
+		return false
 	}
-	return b.failures == b.limit
+	b.until = now.Add(b.pause.Delay(b.opened))
+	b.opened++
+	return b.opened == 1
 }
 
 // wait is how long a message waits that could not be asked about: until the target is tried again and a random moment

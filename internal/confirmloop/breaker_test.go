@@ -51,6 +51,55 @@ func TestBreaker(t *testing.T) {
 	want("after a success", closed)
 }
 
+func TestABreakerMayLetSeveralCallsTry(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Second, time.Hour}}
+	for range 3 {
+		b.fail(now)
+	}
+	if b.standing(now) != open || b.until.After(now.Add(time.Second)) {
+		t.Fatalf("stands at %d until %v from now", b.standing(now), b.until.Sub(now))
+	}
+	now = b.until
+	b.probe()
+	b.brokeOff() // one that told nothing uses up none
+	b.fail(now)
+	if got := b.standing(now); got != closed {
+		t.Errorf("after one of two: stands at %d", got)
+	}
+	if opened := b.fail(now); opened || b.standing(now) != open || b.until.Before(now.Add(time.Minute)) {
+		t.Errorf("after the second: stands at %d until %v from now", b.standing(now), b.until.Sub(now))
+	}
+	now = b.until
+	b.probe()
+	if !b.succeed() || b.failures != 0 || b.opened != 0 {
+		t.Errorf("after a success: %+v", b)
+	}
+	b.last()
+	if !b.fail(now) {
+		t.Error("the last failure did not open it")
+	}
+}
+
+func TestATryThatToldNothingIsTriedAgain(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 2, pause: backoff.Steps{time.Second}}
+	b.fail(now)
+	b.fail(now)
+	now = b.until
+	b.probe()
+	b.brokeOff()
+	if got := b.standing(now); got != due {
+		t.Errorf("stands at %d, want due", got)
+	}
+	b.probe()
+	b.fail(now)
+	b.brokeOff()
+	if got := b.standing(now); got != open {
+		t.Errorf("after one that failed: stands at %d, want open", got)
+	}
+}
+
 func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 1, pause: backoff.Steps{time.Minute}}

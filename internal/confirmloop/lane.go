@@ -1,7 +1,6 @@
 package confirmloop
 
 import (
-	"cmp"
 	"runtime"
 	"slices"
 	"time"
@@ -23,17 +22,23 @@ type producer struct {
 	hungry bool
 }
 
-// laneKey tells a producer's lanes apart: by target, and whether there is anything to ask at all.
+// laneKey tells a producer's lanes apart: by target, whether there is anything to ask at all, and whether it is for
+// suspects (suspects.go).
 type laneKey struct {
-	address string
-	trusted bool
+	address  string
+	trusted  bool
+	doubtful bool
 }
 
-// lane is the queue of one target of a producer.
+// lane is a queue of one target of a producer.
 type lane struct {
-	target  halfmsg.Target
-	trusted bool
-	queue   []owner.Held
+	laneKey
+	producer *producer
+	target   halfmsg.Target
+	queue    []owner.Held
+	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how many
+	// messages may wait; what a doubtful lane has more is put off.
+	batch, parallel, room int
 	// calls counts the batches under way.
 	calls int
 	// confirms and deletes mind the two calls apart: a producer may answer one and fail the other.
@@ -41,43 +46,10 @@ type lane struct {
 	deletes  breaker
 	// cause is why the last Confirm failed.
 	cause string
-	// most is how many messages a batch may have since the producer failed one; 0 is as many as any.
-	most int
-	// failing are the messages for which the producer fails the call.
-	failing failing
+	// suspects are those that belong into this lane, if it is a doubtful one.
+	suspects suspects
 	// usedAt is when work was last taken from the lane.
 	usedAt time.Time
-}
-
-// answered makes batches larger again, up to full ones, as the producer has answered.
-func (l *lane) answered(full int) {
-	l.failing.inARow = 0
-	if l.most *= 2; l.most >= full {
-		l.most = 0
-	}
-}
-
-// maxFailing is how many messages are remembered for which a producer fails the call.
-const maxFailing = 1000
-
-// failing are messages for which a producer fails the call, by their ids.
-type failing struct {
-	ids map[string]struct{}
-	// inARow counts those that were added since it answered.
-	inARow int
-}
-
-// add takes such a message and says how many new ones came in a row; 0 if this one is not new.
-func (f *failing) add(id string) (inARow int) {
-	if _, known := f.ids[id]; known {
-		return 0
-	}
-	if f.ids == nil || len(f.ids) >= maxFailing {
-		f.ids = make(map[string]struct{})
-	}
-	f.ids[id] = struct{}{}
-	f.inARow++
-	return f.inARow
 }
 
 // forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
@@ -99,10 +71,9 @@ const (
 
 // job is a batch on its way.
 type job struct {
-	producer *producer
-	lane     *lane
-	task     task
-	held     []owner.Held
+	lane *lane
+	task task
+	held []owner.Held
 	// probe says that this call tries a target again.
 	probe bool
 }
@@ -121,22 +92,36 @@ func (c *Confirmer) producer(name string) *producer {
 	return p
 }
 
-// enqueue puts a message into its lane. c.mu is held.
-func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
-	key := laneKey{address: h.CallbackTarget, trusted: trusted}
+// laneOf returns a producer's lane, which need not have been there. c.mu is held.
+func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
 	l := p.lanes[key]
 	if l == nil {
-		l = &lane{
-			target:   halfmsg.Target{Producer: p.name, Address: h.CallbackTarget},
-			trusted:  trusted,
-			confirms: breaker{limit: c.config.BreakerFailures, pause: c.config.BreakerPause},
-			deletes:  breaker{limit: c.config.BreakerFailures, pause: c.config.BreakerPause},
-			usedAt:   time.Now(),
-		}
+		l = c.newLane(p, key)
 		p.lanes[key] = l
 	}
-	l.queue = append(l.queue, h)
-	p.room.Enter(h)
+	return l
+}
+
+// enqueue puts a message into its lane. c.mu is held.
+func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
+	key := laneKey{address: h.CallbackTarget, trusted: trusted, doubtful: true}
+	if doubtful := p.lanes[key]; doubtful != nil {
+		_, key.doubtful = doubtful.suspects[h.ID]
+	} else {
+		key.doubtful = false
+	}
+	c.push(c.laneOf(p, key), h)
+}
+
+// push puts a message into a lane: at the end, but before the suspects that were asked about by themselves already. c.mu is
+// held.
+func (c *Confirmer) push(l *lane, h owner.Held) {
+	if l.doubtful && !l.suspects[h.ID] {
+		l.queue = slices.Insert(l.queue, 0, h)
+	} else {
+		l.queue = append(l.queue, h)
+	}
+	l.producer.room.Enter(h)
 	c.waiting++
 }
 
@@ -182,7 +167,8 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 	now := time.Now()
 	var best *lane
 	for _, l := range p.lanes {
-		if len(l.queue) == 0 || (l.confirms.standing(now) == trying && !c.closing) {
+		waits := l.confirms.standing(now) == trying || l.calls >= l.parallel
+		if len(l.queue) == 0 || (waits && !l.crowded() && !c.closing) {
 			continue
 		}
 		if best == nil || l.calls < best.calls {
@@ -192,35 +178,52 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 	if best == nil {
 		return job{}, false
 	}
-	j := job{producer: p, lane: best}
+	j, from, n := job{lane: best}, 0, c.config.Batch
 	switch standing := best.confirms.standing(now); {
 	case c.closing:
 		j.task = handBack
+	case best.crowded():
+		j.task, from = postpone, best.room
 	case standing == open:
 		j.task = postpone
 	case standing == due:
 		best.confirms.probe()
 		j.probe = true
+		n = best.batch
+	default:
+		n = best.batch
 	}
 	best.usedAt = now
-	n := min(len(best.queue), cmp.Or(best.most, c.config.Batch))
-	j.held = slices.Clone(best.queue[:n])
-	clear(best.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
-	best.queue = best.queue[n:]
+	j.held = best.cut(from, n)
 	p.room.Leave(j.held...)
-	c.waiting -= n
+	c.waiting -= len(j.held)
 	return j, true
+}
+
+// crowded says whether more suspects wait than there is room for.
+func (l *lane) crowded() bool { return l.doubtful && len(l.queue) > l.room }
+
+// cut takes at most n messages out of the queue, from that place on.
+func (l *lane) cut(from, n int) []owner.Held {
+	n = min(n, len(l.queue)-from)
+	held := slices.Clone(l.queue[from : from+n])
+	if from > 0 {
+		l.queue = slices.Delete(l.queue, from, from+n)
+		return held
+	}
+	clear(l.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
+	l.queue = l.queue[n:]
+	return held
 }
 
 // finished ends a batch: what waited for it goes on, and what is not needed any more is dropped.
 func (c *Confirmer) finished(j job) {
 	c.mu.Lock()
-	p := j.producer
+	p := j.lane.producer
 	p.calls--
 	j.lane.calls--
 	if j.probe {
-		// A probe that broke off has told nothing; the next one may try.
-		j.lane.confirms.probing = false
+		j.lane.confirms.brokeOff()
 	}
 	c.dispatch(p)
 	wake := p.hungry && c.free(p) >= c.config.QueuePerProducer/2
@@ -237,10 +240,10 @@ func (c *Confirmer) finished(j job) {
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
 func (c *Confirmer) tidy(p *producer) {
 	for key, l := range p.lanes {
-		trouble := l.confirms.failures+l.deletes.failures+l.most+len(l.failing.ids) > 0
+		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.suspects) > 0
 		remembers := trouble && time.Since(l.usedAt) < forgotten
 		if len(l.queue) == 0 && l.calls == 0 && !remembers {
-			if l.confirms.failures >= l.confirms.limit {
+			if l.confirms.opened > 0 && !l.doubtful {
 				c.config.Metrics.Paused(p.name, false)
 			}
 			delete(p.lanes, key)
@@ -252,14 +255,15 @@ func (c *Confirmer) tidy(p *producer) {
 }
 
 // free is how many messages may be claimed for a producer: as many as there is room for; one batch, to try with, when
-// each of its targets has been left alone for a while; none before that. c.mu is held.
+// each of its targets has been left alone for a while; none before that. Suspects do not count. c.mu is held.
 func (c *Confirmer) free(p *producer) int {
 	free := p.room.Free()
-	if len(p.lanes) == 0 {
-		return free
-	}
-	now, tries := time.Now(), 0
+	now, targets, tries := time.Now(), 0, 0
 	for _, l := range p.lanes {
+		if l.doubtful {
+			continue
+		}
+		targets++
 		standing := l.confirms.standing(now)
 		if standing == closed {
 			return free
@@ -267,6 +271,9 @@ func (c *Confirmer) free(p *producer) int {
 		if standing == due {
 			tries = c.config.Batch
 		}
+	}
+	if targets == 0 {
+		return free
 	}
 	return min(free, tries)
 }

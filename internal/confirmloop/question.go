@@ -9,32 +9,18 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
-// question is what a producer is asked about a batch: with one call, or with several where it fails that one because of a
-// single message, so that the others have their verdicts all the same.
+// question is what a producer is asked about a batch, with one call.
 type question struct {
 	*Confirmer
 	lane  *lane
 	final bool
-	// failed is why the producer failed the latest call that it failed, over why nothing more is asked; nil while it is.
-	failed, over error
 }
 
-// ask asks the producer, or nobody where the Submit is the verdict, and stores what it said. Where it fails the call the
-// halves are asked, down to the message that it fails for. When the lease does not last for that, the producer is one that
-// cannot be reached: what is left is put off, and the next batch is smaller.
+// ask asks the producer, or nobody where the Submit is the verdict, and stores what it said.
 func (q *question) ask(held []owner.Held) {
 	held, ending := owner.Lasting(held, q.config.Margin)
-	if len(ending) > 0 && q.failed != nil {
-		q.end(q.failed)
-		q.leave(ending)
-	} else {
-		q.handBack(ending, q.lane.trusted)
-	}
+	q.end(ending)
 	if len(held) == 0 {
-		return
-	}
-	if q.over != nil {
-		q.leave(held)
 		return
 	}
 	words, err := q.verdicts(held)
@@ -44,42 +30,31 @@ func (q *question) ask(held []owner.Held) {
 		q.settle(q.lane, words)
 	case q.calls.Err() != nil:
 		q.handBack(held, false)
-	case !errors.Is(err, halfmsg.ErrCallFailed) && !errors.As(err, &panicked):
-		q.end(err)
-		q.leave(held)
-	case len(held) > 1:
-		q.failed = err
-		half := len(held) / 2
-		q.atMost(half)
-		q.ask(held[:half])
-		q.ask(held[half:])
-	case panicked != nil:
-		q.setAside(held[0], panicked)
+	case errors.As(err, &panicked):
+		q.suspect(q.lane, held, err)
+		if len(held) == 1 {
+			q.setAside(held[0], panicked)
+		}
+	case errors.Is(err, halfmsg.ErrCallFailed):
+		q.failed(q.lane, err)
+		q.suspect(q.lane, held, err)
+		if len(held) == 1 {
+			q.failsFor(held[0], err)
+		}
 	default:
-		q.failsFor(held[0], err)
+		q.failed(q.lane, err)
+		q.settle(q.lane, q.unreached(q.lane, held, owner.CauseOf(err)))
 	}
 }
 
-// end asks nothing more, as the producer cannot be reached.
-func (q *question) end(err error) {
-	if q.over == nil {
-		q.over = err
-		q.reached(q.lane, err)
+// end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them for
+// as long again.
+func (q *question) end(ending []owner.Held) {
+	if !q.lane.doubtful || len(ending) == 0 {
+		q.handBack(ending, q.lane.trusted)
+		return
 	}
-}
-
-// leave puts messages off until the producer is tried again.
-func (q *question) leave(held []owner.Held) {
-	q.settle(q.lane, q.unreached(q.lane, held, owner.CauseOf(q.over)))
-}
-
-// atMost makes the lane's next batches smaller, until the producer answers.
-func (q *question) atMost(messages int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.lane.most == 0 || messages < q.lane.most {
-		q.lane.most = messages
-	}
+	q.postpone(q.lane, ending)
 }
 
 // verdicts turns the producer's answer into words for the store, one for each message. Where a Submit is the verdict it
@@ -106,7 +81,7 @@ func (q *question) verdicts(held []owner.Held) (words []owner.Word, err error) {
 	return words, err
 }
 
-// call asks the producer, and tells the lane's breaker when it has answered.
+// call asks the producer, and notes that it has answered.
 func (q *question) call(held []owner.Held) (map[string]halfmsg.Verdict, error) {
 	ids := make([]string, len(held))
 	until := held[0].Until
@@ -124,7 +99,7 @@ func (q *question) call(held []owner.Held) (map[string]halfmsg.Verdict, error) {
 	end(err)
 	q.config.Metrics.Confirmed(q.lane.target.Producer, len(ids), verdicts, time.Since(begun), err)
 	if err == nil {
-		q.reached(q.lane, nil)
+		q.answered(q.lane, held)
 	}
 	return verdicts, err
 }
@@ -141,8 +116,7 @@ func (q *question) trace(ctx context.Context, held []owner.Held) (context.Contex
 	return q.config.Trace(ctx, q.lane.target.Producer, traces)
 }
 
-// failsFor puts a message off for which the producer fails the call. Only when it fails for one after the other for which
-// it did not fail before, and answers for none in between, that tells of the producer.
+// failsFor puts a message off for which the producer fails the call.
 func (q *question) failsFor(h owner.Held, err error) {
 	q.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
 		"target", q.lane.target.Address, "error", err)
@@ -150,12 +124,6 @@ func (q *question) failsFor(h owner.Held, err error) {
 		Held: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
 		Cause: owner.CauseOf(err),
 	}})
-	q.mu.Lock()
-	inARow := q.lane.failing.add(h.ID)
-	q.mu.Unlock()
-	if inARow > 1 && !q.reached(q.lane, err) {
-		q.over = err
-	}
 }
 
 // setAside puts a message off that brings the asking down: as unreachable, for nobody has said anything about it.
@@ -168,31 +136,33 @@ func (q *question) setAside(h owner.Held, failure *owner.PanicError) {
 	}})
 }
 
-// reached tells a lane's breaker how a call fared, and people when that opened or closed it. It says whether the producer
-// may be called again.
-func (c *Confirmer) reached(l *lane, err error) (may bool) {
+// answered tells a target's breakers that the producer has answered, and people when it was left alone until now.
+func (c *Confirmer) answered(l *lane, held []owner.Held) {
 	c.mu.Lock()
-	var opened, reopened bool
-	if err == nil {
-		reopened = l.confirms.succeed()
-		l.answered(c.config.Batch)
-	} else {
-		opened = l.confirms.fail(time.Now())
-		l.cause = owner.CauseOf(err)
-	}
-	may = l.confirms.standing(time.Now()) == closed
+	reopened := c.heard(l, held)
 	c.mu.Unlock()
-	switch {
-	case opened:
-		c.config.Metrics.Paused(l.target.Producer, true)
-		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
-			"producer", l.target.Producer, "target", l.target.Address, "error", err)
-	case reopened:
+	if reopened {
 		c.config.Metrics.Paused(l.target.Producer, false)
 		c.config.Logger.Info("a producer can be reached again",
 			"producer", l.target.Producer, "target", l.target.Address)
 	}
-	return may
+}
+
+// failed tells a lane's breaker of a call that has failed, and people when the producer is left alone because of that. A
+// doubtful lane that is left alone says nothing of the producer.
+func (c *Confirmer) failed(l *lane, err error) {
+	c.mu.Lock()
+	if l.doubtful && !errors.Is(err, halfmsg.ErrCallFailed) {
+		l.confirms.last() // it tells of the target, not of a suspect
+	}
+	opened := l.confirms.fail(time.Now())
+	l.cause = owner.CauseOf(err)
+	c.mu.Unlock()
+	if opened && !l.doubtful {
+		c.config.Metrics.Paused(l.target.Producer, true)
+		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
+			"producer", l.target.Producer, "target", l.target.Address, "error", err)
+	}
 }
 
 // unreached are the words for messages whose producer is left alone: they are put off until it is tried again.

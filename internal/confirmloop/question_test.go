@@ -115,7 +115,7 @@ func TestAProducerThatFailsEachOrderIsLeftAlone(t *testing.T) {
 
 // What a producer has answered in between says that it is well.
 func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
-	inHouse(t, confirmloop.Config{BreakerFailures: 1}, func(h *house) {
+	inHouse(t, confirmloop.Config{BreakerFailures: 2}, func(h *house) {
 		h.answers(failsFor("1", "3"))
 		for _, id := range []string{"1", "2", "3"} {
 			h.submit(h.have("orders", id)...)
@@ -127,8 +127,8 @@ func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
 	})
 }
 
-// A producer that takes so long to fail a call that a lease does not last for the halves is one that is away; the batches
-// become smaller, so that the others still have their verdicts.
+// A producer that takes so long to fail a call that a lease does not last for all its messages keeps nobody from hearing of
+// the others, and is asked no more often for that.
 func TestSlowFailuresEnd(t *testing.T) {
 	const slow, margin = 3500 * time.Millisecond, 6 * time.Second
 	slowly := func(answer confirm) confirm {
@@ -142,11 +142,15 @@ func TestSlowFailuresEnd(t *testing.T) {
 	}
 	t.Run("for every message", func(t *testing.T) {
 		inHouse(t, confirmloop.Config{Margin: margin}, func(h *house) {
-			h.answers(slowly(failsFor(numbered(500)...)))
-			h.have("orders", numbered(500)...)
-			h.run(10 * time.Minute)
-			if asked := h.asks(); !look(h, func() bool { return h.paused }) || asked > 100 {
-				t.Errorf("left alone: %t, asked %d times in ten minutes", h.paused, asked)
+			h.answers(slowly(failsFor(numbered(1000)...)))
+			h.have("orders", numbered(1000)...)
+			h.run(time.Minute)
+			if !look(h, func() bool { return h.paused }) {
+				t.Error("the producer is not left alone")
+			}
+			h.run(9 * time.Minute)
+			if asked := h.asks(); asked > 100 {
+				t.Errorf("asked %d times in ten minutes", asked)
 			}
 		})
 	})
@@ -171,8 +175,8 @@ func TestSlowFailuresEnd(t *testing.T) {
 	})
 }
 
-// When the lease ends among the halves, what is left is put off as out of reach, and the next batch is smaller.
-func TestALeaseThatEndsAmongTheHalves(t *testing.T) {
+// When the lease ends before suspects have their turn, they are put off with the reason, and asked one by one the next time.
+func TestALeaseThatEndsAmongSuspects(t *testing.T) {
 	inHouse(t, confirmloop.Config{Margin: 6 * time.Second}, func(h *house) {
 		var largest atomic.Int64
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -184,7 +188,7 @@ func TestALeaseThatEndsAmongTheHalves(t *testing.T) {
 		if _, err := h.Pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(26 * time.Second) // five calls, and none of them about a single message
+		time.Sleep(26 * time.Second) // one call about all, and four times two about one
 		synctest.Wait()
 		for _, name := range names {
 			if got := h.wantState(name, halfmsg.Pending); got.LastError != errFailed.Error() || got.LeaseOwner != "" {
@@ -197,8 +201,8 @@ func TestALeaseThatEndsAmongTheHalves(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := largest.Load(); n == 0 || n > 12 {
-			t.Errorf("the next batch has %d messages, want what the last call about 25 leaves", n)
+		if n := largest.Load(); n != 1 {
+			t.Errorf("the next call is about %d messages, want one", n)
 		}
 		time.Sleep(time.Minute)
 	})

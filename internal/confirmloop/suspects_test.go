@@ -1,0 +1,290 @@
+package confirmloop_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Messages that a producer fails for come all at once; the orders after them are decided at once all the same.
+func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
+	for name, come := range map[string]func(h *house, ids []string){
+		"one by one": func(h *house, ids []string) {
+			for _, id := range ids {
+				h.submit(h.have("orders", id)...)
+			}
+		},
+		"together": func(h *house, ids []string) { h.submit(h.have("orders", ids...)...) },
+		"silent":   func(h *house, ids []string) { h.have("orders", ids...) },
+	} {
+		for _, n := range []int{10, 300} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				inHouse(t, confirmloop.Config{}, func(h *house) {
+					h.answers(failsFor(numbered(n)...))
+					come(h, numbered(n))
+					for i := range 40 {
+						h.run(15 * time.Second)
+						order := h.have("orders", fmt.Sprintf("order %d", i))[0]
+						h.submit(order)
+						synctest.Wait()
+						h.wantState(order, halfmsg.Sendable)
+						if look(h, func() bool { return h.paused }) {
+							t.Fatalf("after order %d the producer is left alone", i)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// What stands in one call with them has its verdict soon.
+func TestAnOrderAmongSuspectsIsDecidedSoon(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(10)...))
+		h.submit(h.have("orders", append(numbered(10), "order")...)...)
+		synctest.Wait()
+		if got := h.sentIDs(); !slices.Equal(got, []string{"order"}) {
+			t.Errorf("sent %v", got)
+		}
+	})
+}
+
+// However long each call about a suspect takes, there is one for an order.
+func TestSuspectsLeaveCallsToOthers(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			if slices.Contains(ids, "order") {
+				return all(ids, halfmsg.VerdictCommitted), nil
+			}
+			time.Sleep(3 * time.Second)
+			return nil, errFailed
+		})
+		h.submit(h.have("orders", numbered(100)...)...)
+		time.Sleep(4 * time.Second) // the call about all of them has failed, and there are some about one
+		h.submit(h.have("orders", "order")...)
+		synctest.Wait()
+		if got := h.sentIDs(); !slices.Equal(got, []string{"order"}) {
+			t.Errorf("sent %v at once", got)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Suspects fill no more than a part of the room, however long the calls about them take; the others wait in the store.
+func TestSuspectsLeaveRoomToOthers(t *testing.T) {
+	inHouse(t, confirmloop.Config{QueuePerProducer: 40, CallsPerProducer: 2}, func(h *house) {
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			if len(ids) == 1 {
+				time.Sleep(3 * time.Second)
+			}
+			return nil, errFailed
+		})
+		names := h.have("orders", numbered(40)...)
+		h.submit(names...)
+		synctest.Wait()
+		var putOff int
+		for _, name := range names {
+			if got := h.wantState(name, halfmsg.Pending); got.LeaseOwner == "" && got.LastError == errFailed.Error() {
+				putOff++
+			}
+		}
+		// One is asked about, of those that wait or besides them.
+		if h.Waiting() > 10 || putOff < 29 {
+			t.Errorf("%d wait in memory, want a quarter of 40 at most; %d were put off", h.Waiting(), putOff)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A message that has an answer, whatever it is, is asked about with the others again.
+func TestWhoIsAnsweredIsNoSuspectAnyMore(t *testing.T) {
+	inHouse(t, confirmloop.Config{Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		var calls [][]string
+		h.answers(failsFor("1"))
+		h.submit(h.have("orders", "1")...)
+		synctest.Wait()
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			calls = append(calls, slices.Sorted(slices.Values(ids)))
+			return all(ids, halfmsg.VerdictUnknown), nil
+		})
+		time.Sleep(time.Second)
+		h.have("orders", "2")
+		h.pass()
+		time.Sleep(time.Second)
+		h.pass()
+		if len(calls) != 3 || len(calls[0]) != 1 || !slices.Equal(calls[2], []string{"1", "2"}) {
+			t.Errorf("asked about %v, want them apart and then together", calls)
+		}
+	})
+}
+
+// A producer that failed every call and comes back is asked at once, whichever message shows that it is back.
+func TestAProducerThatIsBackIsAskedAtOnce(t *testing.T) {
+	t.Run("a suspect shows it", func(t *testing.T) {
+		inHouse(t, confirmloop.Config{}, func(h *house) {
+			h.answers(failsFor(numbered(20)...))
+			for _, id := range numbered(20) {
+				h.submit(h.have("orders", id)...)
+				time.Sleep(time.Minute)
+			}
+			h.submit(h.have("orders", "late")...)
+			if !look(h, func() bool { return h.paused }) {
+				t.Fatal("the producer is not left alone")
+			}
+			h.answers(nil)
+			name := halfmsg.Name{Producer: "orders", ID: "00000"}
+			h.submit(name)
+			synctest.Wait()
+			h.wantState(name, halfmsg.Sendable)
+			order := h.have("orders", "order")[0]
+			h.submit(order)
+			synctest.Wait()
+			h.wantState(order, halfmsg.Sendable)
+			if look(h, func() bool { return h.paused }) {
+				t.Error("it is still said to be left alone")
+			}
+		})
+	})
+	t.Run("an order shows it", func(t *testing.T) {
+		inHouse(t, confirmloop.Config{}, func(h *house) {
+			h.answers(failsFor(numbered(20)...))
+			names := h.have("orders", numbered(20)...)
+			h.submit(names...)
+			synctest.Wait()
+			before := h.asks()
+			h.submit(names[0])
+			synctest.Wait()
+			if h.asks() != before {
+				t.Fatal("the suspects are not left alone")
+			}
+			h.answers(nil)
+			h.submit(h.have("orders", "order")...)
+			synctest.Wait()
+			h.submit(names[0])
+			synctest.Wait()
+			h.wantState(names[0], halfmsg.Sendable)
+		})
+	})
+}
+
+// Suspects of a producer that cannot be reached are asked about rarely, as all its messages are.
+func TestSuspectsOfAProducerThatIsAwayAreAskedRarely(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(100)...))
+		h.submit(h.have("orders", numbered(100)...)...)
+		synctest.Wait()
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		h.have("orders", "order")
+		before := h.asks()
+		h.run(time.Hour)
+		if asked := h.asks() - before; asked > 2*100 || !look(h, func() bool { return h.paused }) {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		h.answers(nil)
+		h.run(6 * time.Minute)
+		if got := h.store.Count(halfmsg.Sendable); got != 101 {
+			t.Errorf("%d of 101 are sendable when it is back", got)
+		}
+	})
+}
+
+// That a suspect may be asked about is no reason to claim what else its producer has, which is away.
+func TestSuspectsMakeNoRoomForAProducerThatIsAway(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor("suspect"))
+		h.submit(h.have("orders", "suspect")...)
+		synctest.Wait()
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		for _, id := range numbered(3) {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		silent := h.have("orders", "silent")[0]
+		h.pass()
+		if got := h.wantState(silent, halfmsg.Pending); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+			t.Errorf("a pass claimed %+v", got)
+		}
+	})
+}
+
+// When suspects are forgotten that were left alone, their producer is as far away as before.
+func TestForgottenSuspectsEndNoPause(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(20)...))
+		suspects := h.have("orders", numbered(20)...)
+		h.submit(suspects...)
+		synctest.Wait()
+		h.store.Discard(h.t.Context(), suspects, halfmsg.Pending)
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		h.have("orders", "order")
+		h.run(10 * time.Minute)
+		if !look(h, func() bool { return h.paused }) {
+			t.Error("it is said to be called again")
+		}
+	})
+}
+
+// A try that tells nothing of the producer, such as one that panics, leaves the next try to the next message.
+func TestATryThatBrokeOffLetsTheNextOneTry(t *testing.T) {
+	for name, failure := range map[string]error{"orders": errAway, "suspects": errFailed} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, confirmloop.Config{}, func(h *house) {
+				h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, failure })
+				names := h.have("orders", numbered(20)...)
+				h.submit(names[:13]...) // one call about all, and twelve about one each, where it fails them
+				for _, name := range names[13:17] {
+					h.submit(name)
+					synctest.Wait()
+				}
+				time.Sleep(10 * time.Second) // the pauses are over
+				h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { panic("oops") })
+				h.submit(names[0])
+				synctest.Wait()
+				if got := h.wantState(names[0], halfmsg.Pending); got.LastError != "panic: oops" {
+					t.Fatalf("%+v was not asked about", got)
+				}
+				h.answers(nil)
+				h.submit(names[1])
+				synctest.Wait()
+				h.wantState(names[1], halfmsg.Sendable)
+			})
+		})
+	}
+}
+
+// What was about to be asked about one by one is handed back when the instance stops.
+func TestSuspectsAreHandedBackByClose(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) {
+			<-gate
+			return nil, errFailed
+		})
+		names := h.have("orders", numbered(50)...)
+		h.submit(names...)
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(context.Background()) }()
+		synctest.Wait()
+		close(gate)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if got := h.wantState(name, halfmsg.Pending); got.LeaseOwner != "" || got.DueAt.After(time.Now()) {
+				t.Fatalf("%+v was not handed back", got)
+			}
+		}
+		if h.asks() != 1 || h.Waiting() != 0 {
+			t.Errorf("asked %d times, %d wait", h.asks(), h.Waiting())
+		}
+	})
+}
