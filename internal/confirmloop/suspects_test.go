@@ -29,7 +29,7 @@ func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
 				inHouse(t, confirmloop.Config{}, func(h *house) {
 					h.answers(failsFor(numbered(n)...))
 					come(h, numbered(n))
-					for i := range 40 {
+					for i := range 12 {
 						h.run(15 * time.Second)
 						order := h.have("orders", fmt.Sprintf("order %d", i))[0]
 						h.submit(order)
