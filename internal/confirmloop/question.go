@@ -165,13 +165,18 @@ func (c *Confirmer) failed(l *lane, err error) {
 	}
 }
 
-// unreached are the words for messages whose producer is left alone: they are put off until it is tried again.
+// unreached are the words for messages whose producer is left alone: they are put off until it is tried again, and those
+// for which it fails the call by the pause that they would have after that, or many would come back again and again.
 func (c *Confirmer) unreached(l *lane, held []owner.Held, cause string) []owner.Word {
 	words := make([]owner.Word, len(held))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, h := range held {
-		words[i] = owner.Word{Held: h, Event: halfmsg.EventUnreachable, After: l.confirms.wait(time.Now()), Cause: cause}
+		after := l.confirms.wait(time.Now())
+		if l.suspects[h.ID] {
+			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
+		}
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
 	}
 	return words
 }

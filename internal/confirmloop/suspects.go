@@ -60,8 +60,8 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 	return l
 }
 
-// suspect takes messages of a call that the producer has failed for suspects. Several are asked about again, one by one;
-// a single one is told by that already. c.mu is not held.
+// suspect takes messages of a call that the producer has failed for suspects. Where there are several they are asked about
+// again, one by one.
 func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

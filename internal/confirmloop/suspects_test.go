@@ -104,6 +104,27 @@ func TestSuspectsLeaveRoomToOthers(t *testing.T) {
 	})
 }
 
+// Suspects that are left alone come back less and less, or thousands of them would keep the store busy.
+func TestSuspectsAreClaimedLessAndLess(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.answers(failsFor(numbered(12)...))
+		for _, id := range numbered(12) {
+			h.submit(h.have("orders", "before "+id)...)
+			synctest.Wait()
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		h.pass() // each fails once more, and the last leaves them alone
+		name := halfmsg.Name{Producer: "orders", ID: "00000"}
+		h.submit(name)
+		synctest.Wait()
+		if got := h.wantState(name, halfmsg.Pending); time.Until(got.DueAt) < 2*time.Minute {
+			t.Errorf("it comes back after %v", time.Until(got.DueAt))
+		}
+	})
+}
+
 // A message that has an answer, whatever it is, is asked about with the others again.
 func TestWhoIsAnsweredIsNoSuspectAnyMore(t *testing.T) {
 	inHouse(t, confirmloop.Config{Backoff: backoff.Steps{time.Second}}, func(h *house) {
@@ -132,10 +153,10 @@ func TestAProducerThatIsBackIsAskedAtOnce(t *testing.T) {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.answers(failsFor(numbered(20)...))
 			for _, id := range numbered(20) {
-				h.submit(h.have("orders", id)...)
 				time.Sleep(time.Minute)
+				h.submit(h.have("orders", id)...)
+				synctest.Wait() // the last one has just begun another pause
 			}
-			h.submit(h.have("orders", "late")...)
 			if !look(h, func() bool { return h.paused }) {
 				t.Fatal("the producer is not left alone")
 			}
