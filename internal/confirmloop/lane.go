@@ -48,7 +48,7 @@ type lane struct {
 	cause string
 	// suspects are those that belong into this lane, if it is a doubtful one.
 	suspects suspects
-	// usedAt is when work was last taken from the lane.
+	// usedAt is when work was last taken from the lane, or it learned of a suspect.
 	usedAt time.Time
 }
 

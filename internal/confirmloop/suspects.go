@@ -66,6 +66,7 @@ func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := c.laneOf(l.producer, laneKey{address: l.address, trusted: l.trusted, doubtful: true})
+	to.usedAt = time.Now()
 	for i := range held {
 		to.suspects.add(held[i].ID, len(held) == 1)
 	}
