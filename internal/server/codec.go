@@ -18,6 +18,9 @@ import (
 // any handler or interceptor sees it. So readable decodes requests into an incoming, the codec leaves its error there
 // rather than with gRPC, and the answer is INVALID_ARGUMENT with the field. (A request over the server's size limit is
 // not even decoded: gRPC refuses it with RESOURCE_EXHAUSTED, without RetryInfo.)
+//
+// It also counts before it decodes. An empty item is two bytes on the wire and more than a hundred in memory, so a request
+// within the size limit could take gigabytes before any handler counted its items.
 
 // incoming is a request on its way in.
 type incoming struct {
@@ -36,16 +39,98 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	if err := c.CodecV2.Unmarshal(data, in.request); err == nil {
+	message, ok := in.request.(proto.Message)
+	if !ok {
+		return fmt.Errorf("a request of type %T is no protobuf message", in.request)
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	descriptor := message.ProtoReflect().Descriptor()
+	if in.err = crowded(whole.ReadOnlyData(), descriptor); in.err != nil {
+		return nil
+	}
+	if err := c.CodecV2.Unmarshal(mem.BufferSlice{whole}, message); err == nil {
 		return nil
 	}
 	in.err = invalid("", "the request cannot be read: it is not what msghandler.v1 says")
-	if message, ok := in.request.(proto.Message); ok {
-		if path := invalidText(data.Materialize(), message.ProtoReflect().Descriptor(), ""); path != "" {
-			in.err = invalid(path, "must be valid UTF-8")
-		}
+	if path := invalidText(whole.ReadOnlyData(), descriptor, ""); path != "" {
+		in.err = invalid(path, "must be valid UTF-8")
 	}
 	return nil
+}
+
+// maxNested is how many items the messages of one request may hold in all, such as headers: twice what a full batch needs, so
+// that a message with too many is still judged alone.
+const maxNested = 2 * maxItems * maxHeaders
+
+// crowded says of an encoded request that it holds more items than any may; nil when it does not.
+func crowded(data []byte, request protoreflect.MessageDescriptor) *invalidError {
+	var found *invalidError
+	items, nested := map[protowire.Number]int{}, 0
+	eachItem(data, request, 0, func(depth int, field protoreflect.FieldDescriptor, n int) bool {
+		switch {
+		case depth > 0:
+			if nested += n; nested > maxNested {
+				found = invalid(string(field.Name()), fmt.Sprintf(
+					"are more than %d in all; send the messages in several calls, with at most %d each", maxNested, maxHeaders))
+			}
+		default:
+			if items[field.Number()] += n; items[field.Number()] > maxItems {
+				found = invalid(string(field.Name()), fmt.Sprintf("are more than %d; send the rest in further calls", maxItems))
+			}
+		}
+		return found == nil
+	})
+	return found
+}
+
+// eachItem calls see with each part of an encoded message that adds n items to a repeated field or a map, in whatever depth,
+// until it returns false. What cannot be read ends it: a decoder comes no further.
+func eachItem(
+	data []byte, in protoreflect.MessageDescriptor, depth int,
+	see func(depth int, field protoreflect.FieldDescriptor, n int) bool,
+) (more bool) {
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return true
+		}
+		size := protowire.ConsumeFieldValue(number, kind, data[n:])
+		if size < 0 {
+			return true
+		}
+		value := data[n : n+size]
+		data = data[n+size:]
+		field := in.Fields().ByNumber(number)
+		if field == nil {
+			continue
+		}
+		if field.Cardinality() == protoreflect.Repeated && !see(depth, field, itemsIn(value, field, kind)) {
+			return false
+		}
+		if field.Kind() != protoreflect.MessageKind || field.IsMap() || kind != protowire.BytesType {
+			continue
+		}
+		if inner, _ := protowire.ConsumeBytes(value); !eachItem(inner, field.Message(), depth+1, see) {
+			return false
+		}
+	}
+	return true
+}
+
+// itemsIn is how many items one value on the wire adds to a repeated field. Numbers may come packed, many in one value.
+func itemsIn(value []byte, field protoreflect.FieldDescriptor, kind protowire.Type) int {
+	if kind != protowire.BytesType || !field.IsPacked() {
+		return 1
+	}
+	inner, _ := protowire.ConsumeBytes(value)
+	ends := 0 // all of ours are varints, whose last byte has no high bit
+	for _, b := range inner {
+		if b < 0x80 {
+			ends++
+		}
+	}
+	return ends
 }
 
 // readable returns a service whose methods answer a request that cannot be read with INVALID_ARGUMENT.

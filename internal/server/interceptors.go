@@ -116,7 +116,7 @@ func (s *endingStream) RecvMsg(message any) error {
 				received <- panicked(p) // where recoverStream does not see it
 			}
 		}()
-		received <- s.ServerStream.RecvMsg(message)
+		received <- read(s.ServerStream.RecvMsg, message)
 	}()
 	select {
 	case err := <-received:

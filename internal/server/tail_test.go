@@ -3,11 +3,13 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -98,25 +100,49 @@ func TestATailThatIsSlowHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// refusedTail is what one who would like to listen hears first.
+func (h *house) refusedTail(t *testing.T, r *msghandlerv1.TailMessagesRequest) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := h.operators.TailMessages(ctx, r)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	return err
+}
+
+// What cannot be read, or is too much, is answered on a stream as on any other call.
+func TestATailChecksItsRequest(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	unread := &msghandlerv1.TailMessagesRequest{}
+	unread.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "\xff"))
+	for field, r := range map[string]*msghandlerv1.TailMessagesRequest{
+		"producer":  unread,
+		"states":    {States: make([]msghandlerv1.State, 1001)},
+		"states[0]": {States: []msghandlerv1.State{99}},
+	} {
+		err := h.refusedTail(t, r)
+		wantCode(t, err, codes.InvalidArgument)
+		if got := fields(err); !slices.Equal(got, []string{field}) {
+			t.Errorf("the fields are %q, want %s: %v", got, field, err)
+		}
+	}
+}
+
 func TestTailsAreBoundedAndEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	refused := func(r *msghandlerv1.TailMessagesRequest) error {
-		stream, err := h.operators.TailMessages(t.Context(), r)
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		return err
-	}
 	ctx, leave := context.WithCancel(t.Context())
 	first := h.tail(t, ctx, &msghandlerv1.TailMessagesRequest{})
 	var last grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse]
 	for range 15 {
 		last = h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
 	}
-	wantCode(t, refused(&msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
-	wantCode(t, refused(&msghandlerv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
-	wantCode(t, refused(&msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}), codes.InvalidArgument)
+	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
+	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
+	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}), codes.InvalidArgument)
 	leave()
 	if _, err := first.Recv(); err == nil {
 		t.Error("it is told something after it has left")

@@ -202,7 +202,7 @@ func (c *check) count(field string, n int) {
 	case n == 0:
 		c.fail(field, "must not be empty")
 	case n > maxItems:
-		c.fail(field, "are %d, more than %d", n, maxItems)
+		c.fail(field, "are %d, more than %d; send the rest in further calls", n, maxItems)
 	}
 }
 
