@@ -253,7 +253,7 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 	if c.dry {
 		return c.foresee(ctx, names)
 	}
-	results := c.inStoreTime(ctx, func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
+	results := c.inWriteTime(ctx, len(names), func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
 	c.tails.results(results, func(i int) halfmsg.Name { return names[i] })
 	var done []string
 	woken := map[halfmsg.State]struct{}{}

@@ -277,6 +277,13 @@ func (h *house) wake(state halfmsg.State) {
 	h.woken = append(h.woken, state)
 }
 
+// wakes is what the server has woken so far.
+func (h *house) wakes() []halfmsg.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.woken)
+}
+
 // open serves on a free port of the loopback; edit may change the configuration.
 func open(t *testing.T, edit ...func(*server.Config)) *house {
 	t.Helper()

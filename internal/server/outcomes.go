@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -39,9 +40,14 @@ func halted(results []halfmsg.Result) error {
 	return results[0].Err
 }
 
-// inStoreTime makes a call to the store with its timeout.
-func (s *Server) inStoreTime(ctx context.Context, do func(ctx context.Context) []halfmsg.Result) []halfmsg.Result {
-	ctx, cancel := s.storeTime(ctx)
+// inWriteTime makes a call that changes something in the store, unless its caller has left before.
+func (s *Server) inWriteTime(
+	ctx context.Context, n int, do func(ctx context.Context) []halfmsg.Result,
+) []halfmsg.Result {
+	if err := ctx.Err(); err != nil {
+		return slices.Repeat([]halfmsg.Result{{Err: err}}, n)
+	}
+	ctx, cancel := s.writeTime(ctx)
 	defer cancel()
 	return do(ctx)
 }

@@ -132,7 +132,8 @@ func (s *Server) createAll(ctx context.Context, o origin, messages []*msghandler
 		for k, i := range now {
 			part[k] = good[i]
 		}
-		scatter(results, now, s.inStoreTime(ctx, func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) }))
+		created := s.inWriteTime(ctx, len(part), func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) })
+		scatter(results, now, created)
 		turn = later
 	}
 	return results, nil

@@ -97,6 +97,12 @@ func (s *Server) storeTime(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, s.config.StoreTimeout)
 }
 
+// writeTime bounds one call that changes something in the store. It goes on when its caller leaves: what was written must
+// also be handed on and told, or it would wait until a lease ends.
+func (s *Server) writeTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return s.storeTime(context.WithoutCancel(ctx))
+}
+
 // heavy waits for one of the few places for calls that bring a whole batch to the store; done must follow. Without the
 // bound a few clients could have thousands of batches under way at once.
 func (s *Server) heavy(ctx context.Context) (done func(), err error) {

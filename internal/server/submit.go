@@ -101,7 +101,7 @@ func (s *Server) submitHeavy(ctx context.Context, names []halfmsg.Name) ([]halfm
 		return nil, err
 	}
 	defer done()
-	ctx, cancel := s.storeTime(ctx)
+	ctx, cancel := s.writeTime(ctx)
 	defer cancel()
 	return s.submit(ctx, names), nil
 }
