@@ -94,9 +94,9 @@ const (
 	StageSettling  = "settling"
 )
 
-// maxOpen bounds the messages of an open loop that are under way at once, half of what a coordinator takes. Those that are
-// due past it wait, and their time runs.
-const maxOpen = 10_000
+// maxOpen bounds the messages of an open loop that are under way at once, as many calls as a coordinator lets one producer wait
+// with. Those that are due past it wait, and their time runs.
+const maxOpen = 5_000
 
 func (c Config) withDefaults() (Config, error) {
 	c.Mode = cmp.Or(c.Mode, Gathered)

@@ -99,7 +99,7 @@ func TestWhatHasNoTimeIsTold(t *testing.T) {
 	})
 	t.Run("never begun", func(t *testing.T) {
 		t.Parallel()
-		// 15,000 are due, 10,000 of them may be under way, and none ends in time.
+		// Half as many again as may be under way are due, and none ends in time.
 		report := loaded(t, coordinator{takes: 10 * time.Second}, Config{Rate: maxOpen / 2})
 		if report.Unbegun != maxOpen/2 || report.HalfToAck == nil || report.HalfToAck.N != maxOpen/2 {
 			t.Errorf("timed %+v, %d never began; want half of %d each", report.HalfToAck, report.Unbegun, maxOpen)

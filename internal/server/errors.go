@@ -40,6 +40,9 @@ var (
 	errWaitEnded = errors.New("wait ended")
 	errTooMany   = errors.New("too many calls")
 	errPanic     = errors.New("panic")
+
+	errWaits      = errors.New("too many calls that wait")
+	errWaitsOfOne = errors.New("too many calls of one producer that wait")
 )
 
 // faultTable translates errors, once. The first line that matches counts. Reasons are part of the API: they never
@@ -53,6 +56,15 @@ var faultTable = []fault{
 	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{errTooMany, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are under way; nothing was done", true},
+	{
+		errWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"too many calls wait for the fate of their messages; nothing was done: submit without a wait, or come again", true,
+	},
+	{
+		errWaitsOfOne, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"the producer has as many calls waiting for the fate of messages as it may have; nothing was done: " +
+			"submit without a wait, or several messages in one call", true,
+	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
 	{halfmsg.ErrNotFound, codes.NotFound, "MESSAGE_NOT_FOUND", "no such message", false},
 	{halfmsg.ErrExists, codes.AlreadyExists, "MESSAGE_EXISTS", "another message has that id; it stays as it is", false},

@@ -72,7 +72,8 @@ type Limits struct {
 	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit and Rollback. Default
 	// 10,000.
 	Waiting int
-	// Calls is how many calls may be under way at once, those that wait for a message's fate included. Default 20,000.
+	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and a quarter
+	// may be one producer's that wait. Default 20,000.
 	Calls int
 	// Bytes is how many bytes the requests under way may hold in all. Default 256 MiB.
 	Bytes int
@@ -125,7 +126,8 @@ func New(config Config) (*Server, error) {
 	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Submitted == nil {
 		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
 	}
-	s := &Server{config: config.withDefaults(), health: health.NewServer(), watch: newWatch()}
+	s := &Server{config: config.withDefaults(), health: health.NewServer()}
+	s.watch = newWatch(s.config.Limits.Calls)
 	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())

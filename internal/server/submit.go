@@ -114,7 +114,10 @@ func (s *Server) submitAndWait(
 ) ([]halfmsg.Result, error) {
 	var ear *ear
 	if wait != msghandlerv1.Wait_WAIT_UNSPECIFIED {
-		ear = s.watch.listen(names)
+		var err error
+		if ear, err = s.watch.listen(names); err != nil {
+			return nil, err
+		}
 		defer s.watch.leave(ear)
 	}
 	submitted, err := submit(ctx, names)

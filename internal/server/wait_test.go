@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,5 +282,56 @@ func TestSubmitAllWaitsForEach(t *testing.T) {
 	}
 	if codes.Code(outcomes[101].GetCode()) != codes.NotFound {
 		t.Errorf("the unknown one: %v", outcomes[101])
+	}
+}
+
+// However long messages take, those who wait leave room for others: they have half of the places for calls, and those of one
+// producer a quarter.
+func TestThoseWhoWaitLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	const calls = 8
+	claimed := make(chan struct{}, calls)
+	h := open(t, func(c *server.Config) {
+		c.Limits.Calls = calls
+		c.Submitted = func([]halfmsg.Claim) { claimed <- struct{}{} }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // what should be refused would wait for ever
+	defer cancel()
+	wait := func(producer, id string) chan answer {
+		h.store.put(producer, id, halfmsg.Pending)
+		return submit(ctx, h, producer, id, waitDone)
+	}
+	refused := func(producer, why string) {
+		t.Helper()
+		err := (<-wait(producer, "refused")).err
+		wantCode(t, err, codes.ResourceExhausted)
+		if info, retry := reason(err); info.GetReason() != "TOO_MANY_CALLS" || !retry || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: got %v with %v, retry %t", producer, err, info, retry)
+		}
+	}
+	first := wait("orders", "1")
+	<-claimed
+	wait("orders", "2")
+	<-claimed
+	refused("orders", "the producer has as many")
+	for _, id := range []string{"1", "2"} {
+		wait("stock", id)
+		<-claimed
+	}
+	refused("payments", "too many calls wait")
+
+	if got := <-submit(t.Context(), h, "orders", "refused", 0); got.err != nil {
+		t.Errorf("without a wait: %v", got.err)
+	}
+	<-claimed
+	h.alive(t)
+	h.moved("1", halfmsg.Done, true)
+	if got := <-first; got.err != nil {
+		t.Errorf("the first got %v", got.err)
+	}
+	wait("payments", "1")
+	<-claimed
+	if n := len(claimed); n != 0 {
+		t.Errorf("%d of those that were refused were submitted all the same", n)
 	}
 }

@@ -8,16 +8,21 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// watch tells the calls that wait for the fate of messages of the moves that this instance has stored.
+// watch tells the calls that wait for the fate of messages of the moves that this instance has stored. A wait may be long, so
+// all of them together get a part of the places for calls, and those of one producer a part of that: whoever does not wait
+// gets through, however long messages take.
 type watch struct {
+	most, mostOfOne int
+
 	// waiting is how many calls wait, so that moves nobody waits for cost no lock.
 	waiting atomic.Int64
 
-	mu     sync.Mutex
-	byName map[halfmsg.Name][]place
+	mu         sync.Mutex
+	byName     map[halfmsg.Name][]place
+	byProducer map[string]int // how many calls of each wait
 }
 
-// ear is what one call hears of its messages.
+// ear is what one call hears of its messages, which are all one producer's.
 type ear struct {
 	names []halfmsg.Name
 	// bell rings when something was told since it was last heard.
@@ -32,19 +37,34 @@ type place struct {
 	index int
 }
 
-func newWatch() *watch { return &watch{byName: map[halfmsg.Name][]place{}} }
+// newWatch returns a watch where that many calls may be under way.
+func newWatch(calls int) *watch {
+	return &watch{
+		most: max(calls/2, 1), mostOfOne: max(calls/4, 1),
+		byName: map[halfmsg.Name][]place{}, byProducer: map[string]int{},
+	}
+}
 
-// listen begins to listen for the names; leave must follow.
-func (w *watch) listen(names []halfmsg.Name) *ear {
+// listen begins to listen for the names; leave must follow, unless it fails because too many listen already.
+func (w *watch) listen(names []halfmsg.Name) (*ear, error) {
 	e := &ear{names: names, bell: make(chan struct{}, 1), told: make([]halfmsg.State, len(names))}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	switch {
+	case w.byProducer[e.producer()] >= w.mostOfOne:
+		return nil, errWaitsOfOne
+	case w.waiting.Load() >= int64(w.most):
+		return nil, errWaits
+	}
 	for i, name := range names {
 		w.byName[name] = append(w.byName[name], place{e, i})
 	}
+	w.byProducer[e.producer()]++
 	w.waiting.Add(1)
-	return e
+	return e, nil
 }
+
+func (e *ear) producer() string { return e.names[0].Producer }
 
 func (w *watch) leave(e *ear) {
 	w.mu.Lock()
@@ -56,6 +76,9 @@ func (w *watch) leave(e *ear) {
 			continue
 		}
 		w.byName[name] = others
+	}
+	if w.byProducer[e.producer()]--; w.byProducer[e.producer()] == 0 {
+		delete(w.byProducer, e.producer())
 	}
 	w.waiting.Add(-1)
 }
