@@ -48,10 +48,24 @@ func (a *App) close(ctx context.Context) error {
 	defer cancel()
 	a.end()
 	a.console.SetStopping()
-	a.stopErr = closeAll(ctx, a.closers)
-	a.serving.Wait()
+	a.stopErr = errors.Join(closeAll(ctx, a.closers), a.served(ctx))
 	a.logger.Info("stopped", "took", time.Since(began).Round(time.Millisecond))
 	return a.stopErr
+}
+
+// served waits for the parts that serve to return, as they do when they are closed.
+func (a *App) served(ctx context.Context) error {
+	returned := make(chan struct{})
+	go func() {
+		a.serving.Wait()
+		close(returned)
+	}()
+	select {
+	case <-returned:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a part that serves has not returned within shutdown.grace; the process ends without it: %w", ctx.Err())
+	}
 }
 
 // closeAll closes parts, the last one first. One that fails keeps no other open.

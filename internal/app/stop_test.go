@@ -71,3 +71,28 @@ func TestAPartThatHangsLeavesTimeToTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// A stop ends within its grace, whatever a part does that should have returned when it was closed.
+func TestAPartThatDoesNotReturnHoldsNoStop(t *testing.T) {
+	t.Parallel()
+	a := newIdle(t)
+	a.settings.Shutdown.Grace = 50 * time.Millisecond
+	gate, returned := make(chan struct{}), make(chan struct{})
+	a.serve("stuck", func() error {
+		defer close(returned)
+		<-gate
+		return nil
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.Stop(t.Context()) }()
+	select {
+	case err := <-stopped:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Stop: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the stop waits for the part")
+	}
+	close(gate)
+	<-returned
+}

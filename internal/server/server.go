@@ -97,13 +97,14 @@ const (
 // Server serves MessageHandlerService, AdminService and grpc.health.v1. It implements halfmsg.Watcher, which ends the
 // waits of WAIT_SENDABLE and WAIT_DONE. It is safe for concurrent use.
 type Server struct {
-	config Config
-	grpc   *grpc.Server
-	health *health.Server
-	watch  *watch
-	tails  tails
-	room   *room
-	faults *faults
+	config  Config
+	grpc    *grpc.Server
+	health  *health.Server
+	watch   *watch
+	tails   tails
+	room    *room
+	clients *connections
+	faults  *faults
 
 	creates   *batch.Group[halfmsg.Message, halfmsg.Result]
 	submits   *batch.Group[halfmsg.Name, halfmsg.Submitted]
@@ -127,7 +128,7 @@ func New(config Config) (*Server, error) {
 		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
 	}
 	s := &Server{config: config.withDefaults(), health: health.NewServer()}
-	s.watch = newWatch(s.config.Limits.Calls)
+	s.watch, s.clients = newWatch(s.config.Limits.Calls), newConnections()
 	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -179,6 +180,7 @@ func (s *Server) gather() {
 func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
+		grpc.Creds(s.clients),
 		// The body may be as large as its limit says, and the rest of a message takes 20 KiB at most.
 		grpc.MaxRecvMsgSize(max(minMaxRequest, s.config.Limits.Body+(1<<20))),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -225,27 +227,5 @@ func (s *Server) SetServing(serving bool) {
 		"", msghandlerv1.MessageHandlerService_ServiceDesc.ServiceName, msghandlerv1.AdminService_ServiceDesc.ServiceName,
 	} {
 		s.health.SetServingStatus(service, status)
-	}
-}
-
-// Stop refuses new calls and waits for those under way; when ctx ends first it cuts them off and returns ctx's error.
-// Calls that only wait for a message's fate end at once with UNAVAILABLE: their Submit has been taken up. It may be
-// called again.
-func (s *Server) Stop(ctx context.Context) error {
-	s.once.Do(func() {
-		s.health.Shutdown() // NOT_SERVING for good
-		s.stop()
-	})
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		s.grpc.GracefulStop()
-	}()
-	select {
-	case <-drained:
-		return nil
-	case <-ctx.Done():
-		go s.grpc.Stop() // which waits for connections that have not said a word yet, up to their timeout
-		return ctx.Err()
 	}
 }

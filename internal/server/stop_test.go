@@ -6,16 +6,46 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
+	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
+
+// held is a store that keeps its calls until they are let go.
+type held struct{ entered, gate chan struct{} }
+
+// hold makes the store keep what comes from now on.
+func (h *house) hold() *held {
+	k := &held{entered: make(chan struct{}, 100), gate: make(chan struct{})}
+	h.store.before = func(string) {
+		k.entered <- struct{}{}
+		<-k.gate
+	}
+	return k
+}
+
+func (k *held) letGo() { close(k.gate) }
+
+// underWay begins a call and returns when the store keeps it.
+func (h *house) underWay(ctx context.Context, k *held, id string) (answered chan error) {
+	answered = make(chan error, 1)
+	go func() {
+		_, err := h.producers.SendHalfMessage(ctx, good(id))
+		answered <- err
+	}()
+	<-k.entered
+	return answered
+}
 
 func TestAStopFinishesWhatIsInHand(t *testing.T) {
 	t.Parallel()
@@ -28,17 +58,8 @@ func TestAStopFinishesWhatIsInHand(t *testing.T) {
 	if _, err := watch.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	entered, gate := make(chan struct{}), make(chan struct{})
-	h.store.before = func(string) {
-		close(entered)
-		<-gate
-	}
-	sent := make(chan error, 1)
-	go func() {
-		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
-		sent <- err
-	}()
-	<-entered
+	store := h.hold()
+	sent := h.underWay(t.Context(), store, "1")
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Stop(t.Context()) }()
 	for err == nil { // until the watch has ended
@@ -49,7 +70,7 @@ func TestAStopFinishesWhatIsInHand(t *testing.T) {
 		t.Fatalf("stopped with a call under way: %v", err)
 	default:
 	}
-	close(gate)
+	store.letGo()
 	if err := <-sent; err != nil {
 		t.Errorf("the call under way got %v", err)
 	}
@@ -90,89 +111,131 @@ func TestAStopWaitsForNoReflection(t *testing.T) {
 func TestWhatCallersLeaveBehindIsNotKept(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	entered, gate := make(chan struct{}, 2), make(chan struct{})
-	h.store.before = func(string) {
-		entered <- struct{}{}
-		<-gate
-	}
+	store := h.hold()
 	ctx, cancel := context.WithCancel(t.Context())
-	var calls sync.WaitGroup
-	send := func(id string) {
-		calls.Go(func() {
-			_, err := h.producers.SendHalfMessage(ctx, good(id))
-			wantCode(t, err, codes.Canceled)
-		})
-	}
+	var left []chan error
 	for i := range 2 { // as many batches as may be under way
-		send(fmt.Sprint("under-way-", i))
-		<-entered
+		left = append(left, h.underWay(ctx, store, fmt.Sprint("under-way-", i)))
 	}
 	queues := h.Queues()
+	var calls sync.WaitGroup
 	for i := range 50 {
-		send(fmt.Sprint("waits-", i))
+		calls.Go(func() {
+			_, err := h.producers.SendHalfMessage(ctx, good(fmt.Sprint("waits-", i)))
+			wantCode(t, err, codes.Canceled)
+		})
 	}
 	eventually(t, "50 wait", func() bool { return queues["create"]() == 50 })
 	cancel()
 	calls.Wait()
+	for _, answered := range left {
+		wantCode(t, <-answered, codes.Canceled)
+	}
 	eventually(t, "none waits any more", func() bool { return queues["create"]() == 0 })
 	eventually(t, "those under way are counted, and no others", func() bool { return queues["calls"]() == 2 })
-	h.store.before = nil
-	close(gate)
+	store.letGo()
 	eventually(t, "nothing is counted in the end", func() bool { return queues["calls"]() == 0 })
 	if n := h.store.len(); n != 2 {
 		t.Errorf("%d are stored, want the two that were under way", n)
 	}
 }
 
-// A connection that never says a word is in nobody's way.
+// dial opens a connection and says something on it. It returns when the server has taken the connection.
+func (h *house) dial(t *testing.T, words string) net.Conn {
+	t.Helper()
+	var conns []net.Conn
+	for _, words := range []string{words, "no preface of HTTP/2, whatever comes, so it is soon closed"} {
+		conn, err := net.Dial("tcp", h.conn.Target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, words); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	_, _ = io.ReadAll(conns[1]) // its end tells that the one before it was accepted
+	return conns[0]
+}
+
+// A connection that never says a word, or only the first, is closed at once. gRPC alone waits for ten seconds, before it
+// tells anybody else to go.
 func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 	t.Parallel()
-	h := open(t)
-	h.alive(t)
-	silent, err := net.Dial("tcp", h.conn.Target())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	later, err := net.Dial("tcp", h.conn.Target()) // whose end tells that the one before it was accepted
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = later.Write([]byte("no preface of HTTP/2, whatever comes"))
-	_, _ = io.ReadAll(later)
-	_ = later.Close()
+	for name, words := range map[string]string{"silent": "", "only a preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			h.alive(t)
+			silent := h.dial(t, words)
+			store := h.hold()
+			sent := h.underWay(t.Context(), store, "1")
+			stopped := make(chan error, 1)
+			go func() { stopped <- h.Stop(t.Context()) }()
 
-	stopped := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		stopped <- h.Stop(ctx)
-	}()
-	select {
-	case err := <-stopped:
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Stop: %v", err)
-		}
-	case <-time.After(5 * time.Second): // the connection itself is given twice as long to speak
-		t.Error("a stop waits for a connection that says nothing")
+			_ = silent.SetReadDeadline(time.Now().Add(5 * time.Second)) // half of gRPC's ten
+			if _, err := io.Copy(io.Discard, silent); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("it is still open")
+			}
+			store.letGo()
+			if err := <-sent; err != nil {
+				t.Errorf("the call under way got %v", err)
+			}
+			if err := <-stopped; err != nil {
+				t.Errorf("Stop: %v", err)
+			}
+		})
+	}
+}
+
+// A client that does not finish its request or does not read its answer keeps its call for ever, and no handler knows of it. It is
+// cut off when the others have had time to end.
+func TestAStopWaitsForNoClientThatDoesNothing(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(stream grpc.ClientStream) error{
+		"a request without end": func(grpc.ClientStream) error { return nil },
+		"an answer that is not read": func(stream grpc.ClientStream) error {
+			if err := stream.SendMsg(&msghandlerv1.GetMessageRequest{Producer: "orders", Id: "large"}); err != nil {
+				return err
+			}
+			if err := stream.CloseSend(); err != nil {
+				return err
+			}
+			_, err := stream.Header() // the rest does not fit into what a client takes without reading
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			large := halfmsg.Name{Producer: "orders", ID: "large"}
+			h.store.records[large] = halfmsg.Record{
+				Message: halfmsg.Message{Name: large, Body: make([]byte, 1<<20)}, State: halfmsg.Pending,
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			stream, err := h.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, msghandlerv1.AdminService_GetMessage_FullMethodName)
+			if err == nil {
+				err = begin(stream)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.alive(t) // on the same connection, so what came before it has been taken in
+			if err := h.Stop(ctx); err != nil {
+				t.Errorf("Stop: %v", err)
+			}
+		})
 	}
 }
 
 func TestAStopIsBounded(t *testing.T) {
 	t.Parallel()
 	h := open(t)
-	entered, gate := make(chan struct{}), make(chan struct{})
-	defer close(gate)
-	h.store.before = func(string) {
-		close(entered)
-		<-gate
-	}
-	sent := make(chan error, 1)
-	go func() {
-		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
-		sent <- err
-	}()
-	<-entered
+	store := h.hold()
+	defer store.letGo()
+	sent := h.underWay(t.Context(), store, "1")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := h.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// connections are those to the server. gRPC closes one when it is drained, and so waits for clients: for one that does not
+// finish its greeting, and for one that does not read its answers. A stop must not depend on them, so it can close
+// connections by itself. Each comes by here as gRPC greets it; nothing is encrypted.
+type connections struct {
+	credentials.TransportCredentials
+
+	mu   sync.Mutex
+	open map[*connection]struct{}
+	// closing says that no more are taken.
+	closing bool
+}
+
+// connection is one of them.
+type connection struct {
+	net.Conn
+	all *connections
+	// heard is how many bytes have come.
+	heard atomic.Int64
+}
+
+// greeting is what a client has said at least when gRPC knows it: the preface of HTTP/2 and an empty SETTINGS frame. From then
+// on it can be told to go.
+const greeting = 24 + 9
+
+var errClosing = errors.New("the server is stopping")
+
+func newConnections() *connections {
+	return &connections{TransportCredentials: insecure.NewCredentials(), open: map[*connection]struct{}{}}
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c *connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil, nil, errClosing
+	}
+	one := &connection{Conn: conn, all: c}
+	c.open[one] = struct{}{}
+	return one, info, nil
+}
+
+// Read implements net.Conn.
+func (one *connection) Read(p []byte) (int, error) {
+	n, err := one.Conn.Read(p)
+	one.heard.Add(int64(n))
+	return n, err
+}
+
+// Close implements net.Conn.
+func (one *connection) Close() error {
+	one.all.mu.Lock()
+	delete(one.all.open, one)
+	one.all.mu.Unlock()
+	return one.Conn.Close()
+}
+
+// dismiss takes no more connections and closes those that have not finished their greeting.
+func (c *connections) dismiss() {
+	c.close(func(one *connection) bool { return one.heard.Load() < greeting })
+}
+
+// cut takes no more connections and closes all.
+func (c *connections) cut() { c.close(func(*connection) bool { return true }) }
+
+func (c *connections) close(which func(*connection) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = true
+	for one := range c.open {
+		if which(one) {
+			_ = one.Conn.Close() // gRPC finds it closed, and says the same to one
+		}
+	}
+}
