@@ -19,8 +19,13 @@ var pollSteps = backoff.Exponential(50*time.Millisecond, time.Second)
 // on its way, just when there is no time for any.
 const ownPatience = 2 * time.Second
 
-// maxPolls bounds the looks that are under way at once, whoever waits.
-const maxPolls = 8
+// maxPolls bounds the looks that are under way at once, whoever waits, and lookPause is how long the place of one that told
+// nothing new stays empty: while the broker is away nothing moves, however many wait, and Redis has better to do than to say
+// that to each of them over and over. It is 800 looks a second in all.
+const (
+	maxPolls  = 8
+	lookPause = 10 * time.Millisecond
+)
 
 // reached says whether a message in that state needs no more waiting: it came as far as was asked, or its fate is
 // another.
@@ -45,6 +50,9 @@ type waiting struct {
 	begun time.Time
 	// open holds the messages that are not where they should be yet, by their place in the call.
 	open map[int]struct{}
+	// next are those of them that are to be looked at now, and passes how often they have been.
+	next   []int
+	passes int
 }
 
 // await waits until each submitted message has reached what was asked for, and updates its result. Those whose wait
@@ -66,23 +74,41 @@ func (w *waiting) await(ctx context.Context) {
 
 // run returns when nothing is open any more, or with the reason why the wait ended before that.
 func (w *waiting) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.stopping, cancel)()
 	timer := time.NewTimer(pollSteps.Delay(0))
 	defer timer.Stop()
-	for looks := 1; len(w.open) > 0; {
+	for len(w.open) > 0 {
+		var turn chan<- struct{} // nil, which never comes, while nothing is to be looked at
+		if len(w.next) > 0 {
+			turn = w.polls
+		}
 		select {
 		case <-w.ear.bell:
 			w.watch.heard(w.ear, w.learn)
 		case <-timer.C:
-			w.lookAtAll(ctx)
-			timer.Reset(pollSteps.Delay(looks))
-			looks++
+			w.next = w.foreign()
+			w.rest(timer)
+		case turn <- struct{}{}:
+			w.lookAtNext(ctx)
+			w.rest(timer)
 		case <-ctx.Done():
+			if w.stopping.Err() != nil {
+				return errStopping
+			}
 			return errWaitEnded
-		case <-w.stopping.Done():
-			return errStopping
 		}
 	}
 	return nil
+}
+
+// rest lets some time pass before the store is asked again, once all that was to be looked at has been.
+func (w *waiting) rest(timer *time.Timer) {
+	if len(w.next) == 0 {
+		w.passes++
+		timer.Reset(pollSteps.Delay(w.passes))
+	}
 }
 
 // learn takes in where a message stands.
@@ -97,36 +123,47 @@ func (w *waiting) learn(i int, state halfmsg.State) {
 	}
 }
 
-// lookAtAll asks the store about what is open and may be in other hands, and gives up until the next time when it cannot
-// answer.
-func (w *waiting) lookAtAll(ctx context.Context) {
+// foreign are the messages that are open and may be in other hands.
+func (w *waiting) foreign() (places []int) {
 	all := time.Since(w.begun) >= ownPatience
 	for i := range w.open {
-		if w.ours[i] && !all {
-			continue
-		}
-		state, err := w.look(ctx, w.ear.names[i])
-		switch {
-		case err == nil:
-			w.learn(i, state)
-		case errors.Is(err, halfmsg.ErrNotFound): // discarded, or forgotten long after its end
-			w.results[i] = halfmsg.Result{Err: err}
-			delete(w.open, i)
-		case !errors.Is(err, halfmsg.ErrCorrupt):
-			return
+		if all || !w.ours[i] {
+			places = append(places, i)
 		}
 	}
+	return places
 }
 
-// look asks the store where a message stands, when it is our turn.
-func (s *Server) look(ctx context.Context, name halfmsg.Name) (halfmsg.State, error) {
-	select {
-	case s.polls <- struct{}{}:
-		defer func() { <-s.polls }()
-	case <-ctx.Done():
-		return halfmsg.None, ctx.Err()
+// lookAtNext asks the store about one message, in the place that was just taken. When it cannot answer, the others are not
+// asked about before the next time.
+func (w *waiting) lookAtNext(ctx context.Context) {
+	i := w.next[0]
+	w.next = w.next[1:]
+	free := func() { <-w.polls }
+	if _, open := w.open[i]; !open { // it has been told of since
+		free()
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.StoreTimeout)
+	state, err := w.look(ctx, w.ear.names[i])
+	switch {
+	case err == nil:
+		w.learn(i, state)
+	case errors.Is(err, halfmsg.ErrNotFound): // discarded, or forgotten long after its end
+		w.results[i] = halfmsg.Result{Err: err}
+		delete(w.open, i)
+	case !errors.Is(err, halfmsg.ErrCorrupt):
+		w.next = nil
+	}
+	if _, open := w.open[i]; open {
+		time.AfterFunc(lookPause, free)
+		return
+	}
+	free()
+}
+
+// look asks the store where a message stands.
+func (s *Server) look(ctx context.Context, name halfmsg.Name) (halfmsg.State, error) {
+	ctx, cancel := s.storeTime(ctx)
 	defer cancel()
 	record, err := s.config.Inspector.Get(ctx, name)
 	return record.State, err
