@@ -25,6 +25,9 @@ const (
 	// maxDelay and maxConfirmAfter: whoever asks for more has most likely mixed up a unit.
 	maxDelay        = 30 * 24 * time.Hour
 	maxConfirmAfter = 24 * time.Hour
+	// maxViolations is how many faults of one message are told. A status travels in trailers, of which some clients take 8 KiB
+	// and call anything larger RESOURCE_EXHAUSTED; no more of a caller's text is quoted either.
+	maxViolations = 8
 )
 
 // invalidError says which fields of a request are wrong, and why.
@@ -71,10 +74,13 @@ type check struct {
 	found *invalidError
 }
 
-// fail notes that a field is wrong.
+// fail notes that a field is wrong, if there is room to tell it.
 func (c *check) fail(field, format string, args ...any) {
 	if c.found == nil {
 		c.found = &invalidError{}
+	}
+	if len(c.found.violations) == maxViolations {
+		return
 	}
 	c.found.add(c.path+field, fmt.Sprintf(format, args...))
 }
@@ -190,9 +196,9 @@ func (c *check) header(key, value string) {
 	case hasControl(key):
 		c.fail(field, "have a name with control characters")
 	case isReserved(key):
-		c.fail(field, "must not hold %q: CC, BCC and names that begin with x- or msghandler- are reserved", key)
+		c.fail(field, "must not hold %.20q: CC, BCC and names that begin with x- or msghandler- are reserved", key)
 	case strings.IndexByte(value, 0) >= 0:
-		c.fail(field, "must not hold a NUL in %q", key)
+		c.fail(field, "must not hold a NUL in %.20q", key)
 	}
 }
 

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"encoding/base64"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -261,6 +264,24 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 		t.Errorf("the message is %s now", got.State)
 	}
 	h.alive(t)
+}
+
+// However much is wrong with a message, its status fits into the trailers that every client takes.
+func TestAStatusIsSmall(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	r := good("bad")
+	r.Message.Headers = map[string]string{}
+	for i := range 32 {
+		r.Message.Headers[fmt.Sprintf("x-%02d%s", i, strings.Repeat("\U0001f4e6", 62))] = "v"
+	}
+	_, err := h.producers.SendHalfMessage(t.Context(), r)
+	wantCode(t, err, codes.InvalidArgument)
+	told := status.Convert(err)
+	size := len(url.PathEscape(told.Message())) + base64.StdEncoding.EncodedLen(proto.Size(told.Proto()))
+	if got := fields(err); size > 8<<10 || len(got) == 0 || got[0] != "message.headers" {
+		t.Errorf("%d bytes about %q", size, got)
+	}
 }
 
 func TestInABatchEachIsJudgedAlone(t *testing.T) {
