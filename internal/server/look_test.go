@@ -51,7 +51,7 @@ func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &still{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim) {}})
+		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim, time.Time) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestAStopEndsALookThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim) {}})
+		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim, time.Time) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
