@@ -67,6 +67,7 @@ type Console struct {
 	stats    *stats
 	ring     history.Ring
 	pages    *pages.Pages
+	requests *requests
 	server   *http.Server
 	stopping atomic.Bool
 }
@@ -84,7 +85,7 @@ func New(config Config) *Console {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
-	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval)}
+	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval), requests: newRequests()}
 	config.Metrics.registry.MustRegister(c.stats)
 	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: config.StatsInterval}
 	c.pages = pages.New(pages.Config{
@@ -93,7 +94,9 @@ func New(config Config) *Console {
 		Stats: c.stats.get, Owners: owners.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
 	})
 	c.server = &http.Server{
-		Handler:           c.routes(),
+		Handler:           c.requests.whole(c.routes()),
+		ConnContext:       withConn,
+		ConnState:         c.requests.heed,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       answerTimeout,
 		WriteTimeout:      answerTimeout,
@@ -129,9 +132,11 @@ func (c *Console) Serve(listener net.Listener) error {
 // SetStopping makes /readyz say no from now on, whatever the checks say.
 func (c *Console) SetStopping() { c.stopping.Store(true) }
 
-// Stop lets running requests end and closes the door. When ctx ends first it closes the connections.
+// Stop lets requests end that are being answered, and closes the door and all other connections at once. When ctx ends first
+// it closes those as well.
 func (c *Console) Stop(ctx context.Context) error {
 	c.SetStopping()
+	c.requests.end()
 	if err := c.server.Shutdown(ctx); err != nil {
 		return fmt.Errorf("console: requests were still running: %w", errors.Join(err, c.server.Close()))
 	}

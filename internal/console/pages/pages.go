@@ -117,7 +117,6 @@ type frame struct {
 // serve makes a page of an answer.
 func (p *Pages) serve(page func(r *http.Request) answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		a := page(r)
 		if a.redirect != "" {
 			http.Redirect(w, r, a.redirect, http.StatusSeeOther)
@@ -140,9 +139,6 @@ func (p *Pages) serve(page func(r *http.Request) answer) http.HandlerFunc {
 		_, _ = b.WriteTo(w) // only a reader that is gone makes this fail
 	}
 }
-
-// maxForm holds a selection of a thousand names.
-const maxForm = 512 << 10
 
 // guard says what a page may load and do: nothing but our own style, script and forms.
 func guard(h http.Header) {
