@@ -206,6 +206,9 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.watchBacklog(store, urls); err != nil {
 		return err
 	}
+	if err := a.watchUndecided(store); err != nil {
+		return err
+	}
 	return a.openSides(store, publisher)
 }
 

@@ -312,6 +312,11 @@ func TestAnUnsafeRedisIsRefused(t *testing.T) {
 	if !strings.Contains(allowed.log.String(), "noeviction") {
 		t.Errorf("the finding is not logged:\n%s", allowed.log)
 	}
+	// Nobody is woken by what was allowed on purpose.
+	allowed.holds(t, `msghandler_store_findings{severity="refuse"} 0`)
+	if strings.Contains(allowed.get(t, "/metrics"), "\nmsghandler_store_findings{severity=\"allowed\"} 0\n") {
+		t.Error("what was allowed is not counted")
+	}
 }
 
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {

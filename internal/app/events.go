@@ -71,7 +71,7 @@ func (a *App) noteStore(up bool) {
 
 // noteUnsafe tells when settings of Redis begin to break the promises. It is called by one loop only.
 func (a *App) noteUnsafe(findings []redisstore.Finding) {
-	worst := breaking(findings)
+	worst := a.refused(findings)
 	if len(worst) > 0 && !a.storeUnsafe {
 		unsafe := &UnsafeError{worst}
 		a.logger.Error("Redis breaks the promises as it is set up by now", "findings", unsafe)

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -96,6 +99,31 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	})
 }
 
+// A message that is old because it may be is no trouble; one that should have been decided is, however often it is asked about.
+func TestTheMetricsTellOfAVerdictThatIsOverdue(t *testing.T) {
+	redis := miniredis.RunT(t)
+	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
+	r.awaitReady(t)
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	send := func(id string, ago, confirmAfter time.Duration) {
+		t.Helper()
+		redis.SetTime(time.Now().Add(-ago))
+		_, err := client.SendHalfMessage(t.Context(), &msghandlerv1.SendHalfMessageRequest{
+			Producer: "away", CallbackTarget: nobodyAt(t), ConfirmAfter: durationpb.New(confirmAfter),
+			Message: &msghandlerv1.Message{Id: id, RoutingKey: "paid"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("patient", 20*time.Hour, 24*time.Hour)
+	send("overdue", 4*time.Hour, time.Hour)
+	redis.SetTime(time.Time{}) // from now on it is ours
+	servers.Eventually(t, time.Minute, "three hours are told, or a little more", func() bool {
+		return strings.Contains(r.get(t, "/metrics"), "\nmsghandler_undecided_seconds 108")
+	})
+}
+
 // nobodyAt is an address at which nobody listens.
 func nobodyAt(t *testing.T) string {
 	t.Helper()
@@ -136,7 +164,8 @@ func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 	send(1)
 	settled(2 * 5 * batch)
 	// What comes with time has come when each of the slower loops has made a pass.
-	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `)
+	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `,
+		`msghandler_script_seconds_count{script="list"} `)
 	before := series()
 	for part := 2; part*5*batch < *many; part++ {
 		send(part)

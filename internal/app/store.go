@@ -134,10 +134,18 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	for _, f := range findings {
 		a.logger.Warn("finding about Redis: "+f.What, "why", f.Why, "remedy", f.Remedy, "severity", f.Severity.String())
 	}
-	if breaking := breaking(findings); len(breaking) > 0 && !a.settings.Redis.AllowUnsafe {
-		return &UnsafeError{breaking}
+	if worst := a.refused(findings); len(worst) > 0 {
+		return &UnsafeError{worst}
 	}
 	return nil
+}
+
+// refused are the findings with which a coordinator does not start: what breaks the promises and was not allowed on purpose.
+func (a *App) refused(findings []redisstore.Finding) []redisstore.Finding {
+	if a.settings.Redis.AllowUnsafe {
+		return nil
+	}
+	return breaking(findings)
 }
 
 func breaking(findings []redisstore.Finding) []redisstore.Finding {
@@ -152,15 +160,15 @@ func breaking(findings []redisstore.Finding) []redisstore.Finding {
 
 // countFindings makes the metrics follow what was last found.
 func (a *App) countFindings(findings []redisstore.Finding) {
-	refusals := len(breaking(findings))
-	a.metrics.Found(len(findings)-refusals, refusals)
+	worst, refused := len(breaking(findings)), len(a.refused(findings))
+	a.metrics.Found(len(findings)-worst, refused, worst-refused)
 }
 
 // noteSettings makes the readiness follow what was last found. At the start the findings were judged already.
 func (a *App) noteSettings(findings []redisstore.Finding) {
-	worst := breaking(findings)
+	worst := a.refused(findings)
 	a.checks.set(checkSettings, func(context.Context) error {
-		if len(worst) > 0 && !a.settings.Redis.AllowUnsafe {
+		if len(worst) > 0 {
 			return &UnsafeError{worst}
 		}
 		return nil

@@ -91,7 +91,7 @@ func New(config Config) *Console {
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Owners: owners.get, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
+		Stats: c.stats.get, Owners: owners.get, Undecided: config.Metrics.overdue, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.requests.whole(c.routes()),

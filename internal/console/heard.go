@@ -140,13 +140,20 @@ func (m *Metrics) Swept(checked, repaired int) {
 }
 
 // Found notes how many settings of the store endanger messages.
-func (m *Metrics) Found(warnings, refusals int) {
+func (m *Metrics) Found(warnings, refused, allowed int) {
 	m.findings.WithLabelValues("warning").Set(float64(warnings))
-	m.findings.WithLabelValues("refuse").Set(float64(refusals))
+	m.findings.WithLabelValues("refuse").Set(float64(refused))
+	m.findings.WithLabelValues("allowed").Set(float64(allowed))
 }
 
 // Waiting notes how many messages could be sent and are not, for longer than they should.
 func (m *Metrics) Waiting(messages int64) { m.backlog.Set(float64(messages)) }
+
+// Undecided notes for how long the worst message is overdue for its verdict.
+func (m *Metrics) Undecided(overdue time.Duration) { m.undecided.Store(int64(overdue)) }
+
+// overdue is what Undecided has noted last.
+func (m *Metrics) overdue() time.Duration { return time.Duration(m.undecided.Load()) }
 
 // Noted counts events that people should know of.
 func (m *Metrics) Noted(kind string, events int) { m.events.WithLabelValues(kind).Add(float64(events)) }

@@ -46,6 +46,8 @@ type Metrics struct {
 	deleteBatches  prometheus.Observer
 	// turnedAway counts calls, and messages of batches, that something full kept out.
 	turnedAway atomic.Int64
+	// undecided is for how long the worst message is overdue for its verdict.
+	undecided atomic.Int64
 }
 
 // NewMetrics returns counters at zero in a registry of their own, with those of the process and of the Go runtime.
@@ -97,7 +99,7 @@ func (m *Metrics) countStore() {
 	m.regressions = m.counter("msghandler_store_regressions_total",
 		"Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.")
 	m.findings = m.gauges("msghandler_store_findings",
-		"Settings of Redis that endanger messages: a warning, or refuse, with which a coordinator does not start.", "severity")
+		"Settings of Redis that endanger messages: a warning; refuse, with which a coordinator does not start; or allowed, by redis.allow_unsafe.", "severity")
 	m.sweeps = m.counter("msghandler_sweep_messages_total", "Messages whose records and indexes were compared.")
 	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
 	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -105,7 +107,12 @@ func (m *Metrics) countStore() {
 		Help: "SENDABLE messages that wait for us for longer than events.sendable_age, not for their delay or their next try.",
 	})
 	m.register(m.backlog)
-	m.Found(0, 0)
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_undecided_seconds",
+		Help: "For how long the PENDING message that is worst off should have had its verdict: since its confirm_after was over. " +
+			"Those younger than ten minutes are not looked at; 0 when there is none.",
+	}, func() float64 { return m.overdue().Seconds() }))
+	m.Found(0, 0, 0)
 }
 
 // countCalls registers what clients are answered.

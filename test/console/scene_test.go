@@ -27,12 +27,13 @@ import (
 // scene is what a console shows without a coordinator behind it: an hour that never was, and messages that no API would
 // have taken.
 type scene struct {
-	board   *seen.Board
-	ring    history.Ring
-	stats   []halfmsg.Stat
-	checks  []pages.Checked
-	owners  halfmsg.Owners
-	records []*msghandlerv1.MessageRecord
+	board     *seen.Board
+	ring      history.Ring
+	stats     []halfmsg.Stat
+	checks    []pages.Checked
+	owners    halfmsg.Owners
+	undecided time.Duration
+	records   []*msghandlerv1.MessageRecord
 }
 
 // serve shows the scene until the test ends.
@@ -41,10 +42,11 @@ func (s *scene) serve(t *testing.T) string {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
 		Instance: "shop-coordinator-0", Version: "v1.0.0", Board: s.board, Ring: &s.ring,
-		Admin:  func(string) pages.Admin { return s },
-		Check:  func(context.Context) []pages.Checked { return s.checks },
-		Stats:  func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
-		Owners: func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
+		Admin:     func(string) pages.Admin { return s },
+		Check:     func(context.Context) []pages.Checked { return s.checks },
+		Stats:     func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Undecided: func() time.Duration { return s.undecided },
+		Owners:    func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -183,6 +185,7 @@ func busy() *scene {
 		{State: halfmsg.Dead, Count: 312, OldestAt: now.Add(-17 * time.Minute)},
 		{State: halfmsg.Acknowledged, Count: 23, OldestAt: now.Add(-90 * time.Millisecond)},
 	}
+	s.undecided = 18*time.Minute + 6*time.Second
 	s.owners = halfmsg.Owners{Held: 1912, All: []halfmsg.Owner{
 		{Instance: "shop-coordinator-0", Leases: 388, Until: now.Add(28 * time.Second)},
 		{Instance: "shop-coordinator-1", Leases: 412, Until: now.Add(29 * time.Second)},

@@ -89,7 +89,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	data.see(p.config.Board.Producers(), p.config.Board.Exchanges(), now)
 	data.States = stateLines(stats, err == nil, samples, now)
 	data.Flow = flow(samples, now)
-	data.find(err, now)
+	data.find(err, p.config.Undecided(), now)
 	title := "All is well"
 	if len(data.Problems) > 0 {
 		title = fmt.Sprintf("%d to look at", len(data.Problems))
@@ -173,14 +173,15 @@ func named(line history.Line, name, kind string, write func(float64) string) cha
 	return c
 }
 
-// An older pending message, and a sendable one that has been due for longer, are worth a look.
+// A pending message that should have had its verdict for longer, and a sendable one that has been due for longer, are worth a
+// look.
 const (
-	oldPending   = 15 * time.Minute
+	latePending  = 15 * time.Minute
 	lateSendable = time.Minute
 )
 
 // find lists what is wrong, the worst first.
-func (d *overviewData) find(uncounted error, now time.Time) {
+func (d *overviewData) find(uncounted error, undecided time.Duration, now time.Time) {
 	add := func(bad bool, link, format string, args ...any) {
 		d.Problems = append(d.Problems, problem{bad, fmt.Sprintf(format, args...), link})
 		d.Bad = d.Bad || bad
@@ -212,15 +213,14 @@ func (d *overviewData) find(uncounted error, now time.Time) {
 	}
 	for _, s := range d.States {
 		link := "/messages?" + url.Values{"state": {s.State.String()}}.Encode()
-		age := now.Sub(s.Oldest)
 		switch {
 		case s.Count == 0:
 		case s.State == halfmsg.Dead:
 			add(true, link, "%s dead: the broker refused them to the end, and somebody must decide", count(s.Count))
 		case s.State == halfmsg.Abandoned:
 			add(false, link, "%s abandoned: their producers never knew, and somebody must decide", count(s.Count))
-		case s.State == halfmsg.Pending && age > oldPending:
-			add(false, link, "The oldest pending message is %s old", span(age))
+		case s.State == halfmsg.Pending && undecided > latePending:
+			add(false, link, "A pending message should have had its verdict for %s", span(undecided))
 		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
 			add(false, link, "Messages wait to be published: the first has been due for %s", span(now.Sub(s.FirstDue)))
 		}

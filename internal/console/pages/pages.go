@@ -46,6 +46,8 @@ type Config struct {
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Owners tells who works on messages.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
+	// Undecided is for how long the worst pending message should have had its verdict.
+	Undecided func() time.Duration
 	// Board is what this instance saw of producers and exchanges, Ring how it fared lately.
 	Board *seen.Board
 	Ring  *history.Ring

@@ -32,24 +32,27 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A message that waits for its delay is old and nothing to look at; one that nobody publishes though it is due is.
+// A message that waits for its delay, or for its confirm_after, is old and nothing to look at; one that nobody publishes
+// though it is due is.
 func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
-		stat halfmsg.Stat
-		want string
+		stat      halfmsg.Stat
+		undecided time.Duration
+		want      string
 	}{
-		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(10 * time.Minute)}, ""},
-		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-30 * time.Second)}, ""},
-		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)}, "the first has been due for 2 min 0 s"},
-		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, "The oldest pending message is 1 h 0 min old"},
-		{halfmsg.Stat{State: halfmsg.Dead}, "7 dead"},
-		{halfmsg.Stat{State: halfmsg.Abandoned}, "7 abandoned"},
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(10 * time.Minute)}, 0, ""},
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-30 * time.Second)}, 0, ""},
+		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)}, 0, "the first has been due for 2 min 0 s"},
+		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, 14 * time.Minute, ""},
+		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, time.Hour, "A pending message should have had its verdict for 1 h 0 min"},
+		{halfmsg.Stat{State: halfmsg.Dead}, 0, "7 dead"},
+		{halfmsg.Stat{State: halfmsg.Abandoned}, 0, "7 abandoned"},
 	} {
 		c.stat.Count, c.stat.OldestAt = 7, now.Add(-time.Hour)
 		data := overviewData{States: stateLines([]halfmsg.Stat{c.stat}, true, nil, now)}
-		data.find(nil, now)
+		data.find(nil, c.undecided, now)
 		found := fmt.Sprint(data.Problems)
 		if c.want == "" && len(data.Problems) > 0 || !strings.Contains(found, c.want) {
 			t.Errorf("%+v: found %s, want %q", c.stat, found, c.want)
@@ -60,7 +63,7 @@ func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 func TestTheOverviewFindsThatCallersAreTurnedAway(t *testing.T) {
 	t.Parallel()
 	data := overviewData{TurnedAway: 1200}
-	data.find(nil, time.Now())
+	data.find(nil, 0, time.Now())
 	if found := fmt.Sprint(data.Problems); !data.Bad || !strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
 		t.Errorf("found %s", found)
 	}
@@ -87,7 +90,7 @@ func TestTheOverviewForgetsOldFailures(t *testing.T) {
 		var data overviewData
 		data.see([]seen.Producer{{Name: "orders", FailedAt: c.failed, AnsweredAt: c.succeeded, Paused: c.paused}},
 			[]seen.Exchange{{Name: "shop", FailedAt: c.failed, AckedAt: c.succeeded}}, now)
-		if data.find(nil, now); len(data.Problems) != c.want {
+		if data.find(nil, 0, now); len(data.Problems) != c.want {
 			t.Errorf("%+v: found %v", c, data.Problems)
 		}
 	}

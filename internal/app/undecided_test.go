@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// aged are messages by age and confirm_after, the oldest first, of which each page has one.
+type aged struct {
+	all   [][2]time.Duration
+	reads int
+	takes time.Duration
+	err   error
+}
+
+func (a *aged) list(_ context.Context, q halfmsg.Query) (page halfmsg.Page, err error) {
+	if q.State != halfmsg.Pending || q.MinAge != undecidedAge || a.err != nil {
+		return page, errors.Join(a.err, fmt.Errorf("asked for %+v", q))
+	}
+	a.reads++
+	time.Sleep(a.takes) // of the bubble
+	at := 0
+	_, _ = fmt.Sscan(q.Cursor, &at)
+	if at < len(a.all) {
+		m := a.all[at]
+		page.Records = []halfmsg.Record{{Message: halfmsg.Message{ConfirmAfter: m[1]}, CreatedAt: time.Now().Add(-m[0])}}
+	}
+	if at+1 < len(a.all) {
+		page.Next = fmt.Sprint(at + 1)
+	}
+	return page, nil
+}
+
+// A message may be old because its producer asked for a long confirm_after; another that is younger should have had its
+// verdict long ago.
+func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
+	t.Parallel()
+	const h = time.Hour
+	for name, c := range map[string]struct {
+		all   [][2]time.Duration
+		want  time.Duration
+		reads int
+	}{
+		"none":                   {nil, 0, 1},
+		"not yet to be asked":    {[][2]time.Duration{{23 * h, 24 * h}, {3 * h, 4 * h}}, 0, 2},
+		"behind one that may be": {[][2]time.Duration{{23 * h, 24 * h}, {3 * h, h}, {h, 0}}, 2 * h, 3},
+		// Those that come after the second are younger than that.
+		"enough": {[][2]time.Duration{{23 * h, 20 * h}, {8 * h, h}, {6 * h, 0}, {5 * h, 0}, {4 * h, 0}}, 7 * h, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &aged{all: c.all}
+			u := &undecided{list: a.list}
+			for range 2 { // the second walk begins anew
+				a.reads = 0
+				if longest, whole, err := u.pass(t.Context()); err != nil || !whole || longest != c.want || a.reads != c.reads {
+					t.Errorf("%s: %s, whole %t, after %d pages, %v; want %s after %d", name, longest, whole, a.reads, err, c.want, c.reads)
+				}
+			}
+		})
+	}
+}
+
+func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &aged{takes: undecidedTime / 2, all: [][2]time.Duration{
+			{9 * time.Hour, 8 * time.Hour}, {8 * time.Hour, 8 * time.Hour}, {7 * time.Hour, 7 * time.Hour},
+		}}
+		u := &undecided{list: a.list}
+		if _, whole, err := u.pass(t.Context()); whole || err != nil || a.reads != 2 {
+			t.Errorf("after %d pages: whole %t, %v", a.reads, whole, err)
+		}
+		a.err = halfmsg.ErrUnavailable
+		if _, whole, err := u.pass(t.Context()); whole || !errors.Is(err, halfmsg.ErrUnavailable) {
+			t.Errorf("without Redis: whole %t, %v", whole, err)
+		}
+		a.err = nil
+		if longest, whole, err := u.pass(t.Context()); !whole || err != nil || a.reads != 3 || longest.Round(time.Second) != time.Hour {
+			t.Errorf("after %d pages: %s, whole %t, %v", a.reads, longest, whole, err)
+		}
+	})
+}
