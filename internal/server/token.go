@@ -10,7 +10,8 @@ import (
 )
 
 // A page token holds the store's cursor and a checksum over it and the listing that it belongs to, so a damaged token,
-// or one of another listing, is refused rather than taken for some other place in the list.
+// or one of another listing, is refused rather than taken for some other place in the list. An age cuts off the end of a list and
+// moves no place in it, so a token is good with any.
 
 // maxToken is far above any cursor of a store.
 const maxToken = 4096
@@ -40,8 +41,8 @@ func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
 
 func tokenSum(cursor string, query halfmsg.Query) []byte {
 	listing := []string{query.State.String(), query.Producer, cursor}
-	if query.Filters() || query.MinAge > 0 {
-		listing = append(listing, query.Exchange, query.MinAge.String(), query.Error)
+	if query.Filters() {
+		listing = append(listing, query.Exchange, query.Error)
 	}
 	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
 	return binary.BigEndian.AppendUint32(nil, sum)

@@ -55,11 +55,13 @@ func (p *Pages) count(r *http.Request) answer {
 	if admin == nil {
 		return notOpen()
 	}
+	began := time.Now()
 	refused, err := p.counted(r.Context(), admin, &s)
 	if err != nil {
 		return trouble(http.StatusBadRequest, "The messages cannot be counted", err.Error())
 	}
-	hidden := s.text(time.Now().Add(sealTime))
+	s.Counted = began
+	hidden := s.text()
 	return p.ask(countData{selection: s, Hidden: hidden, Seal: p.seals.seal(hidden), Refused: refused})
 }
 
@@ -139,7 +141,8 @@ func (p *Pages) change(r *http.Request) answer {
 		return readOnly()
 	}
 	hidden, seal := r.PostFormValue("selection"), r.PostFormValue("seal")
-	s, until, err := parseSelection(hidden)
+	s, err := parseSelection(hidden)
+	until := s.Counted.Add(sealTime)
 	if err == nil {
 		err = p.seals.check(hidden, seal, until, time.Now())
 	}
@@ -156,11 +159,6 @@ func (p *Pages) change(r *http.Request) answer {
 	}
 	if !p.seals.use(seal, until, time.Now()) {
 		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
-	}
-	if len(s.Names) == 0 && s.After == "" {
-		// What came, or came of age, after the count must not take the place of what was counted and has gone meanwhile. The
-		// age is reckoned once: the tokens of later pages, and that of the next step, are good for no other.
-		s.MinAge = s.Filter.age + time.Since(until.Add(-sealTime))
 	}
 	data := p.do(r.Context(), admin, s, reason)
 	a := answer{page: "changed", title: "Done", data: data}
@@ -191,7 +189,7 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 		}
 	}
 	if len(s.Names) == 0 && cmp.Or(part.After, data.Problem) != "" {
-		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After, MinAge: part.MinAge}.Query()
+		data.More = "/change?" + selection{Action: s.Action, Filter: s.Filter, After: part.After}.Query()
 	}
 	return data
 }

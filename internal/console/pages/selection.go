@@ -25,8 +25,9 @@ type selection struct {
 	Filter filter
 	// After is where to go on, for what one request did not get done.
 	After string
-	// MinAge leaves out what matches only since the count. An After is good only with the MinAge that it was given for.
-	MinAge time.Duration
+	// Counted is when they were counted: what came, or came of age, since then is left out, or it would take the place of what
+	// was counted and has gone meanwhile. Zero before.
+	Counted time.Time
 	// Count is how many messages were counted; no more than that are changed. AtLeast says that counting was not finished.
 	Count   int64
 	AtLeast bool
@@ -54,12 +55,6 @@ func readSelection(r *http.Request) (selection, error) {
 	if len(s.Names) == 0 && r.FormValue("all") == "" {
 		return s, errors.New("no message was selected")
 	}
-	if text := r.FormValue("min_age"); text != "" {
-		var err error
-		if s.MinAge, err = time.ParseDuration(text); err != nil {
-			return s, errAge
-		}
-	}
 	var err error
 	s.Filter, err = readFilter(r)
 	return s, err
@@ -85,33 +80,33 @@ func (s selection) Query() string {
 	}
 	if s.After != "" {
 		values.Set("after", s.After)
-		values.Set("min_age", s.MinAge.String())
 	}
 	return values.Encode()
 }
 
-// text writes the selection down for a form that may be sent once, until a time.
-func (s selection) text(until time.Time) string {
+// text writes the selection down for a form that may be sent once.
+func (s selection) text() string {
 	return s.Query() + "&" + url.Values{
-		"count": {strconv.FormatInt(s.Count, 10)}, "until": {strconv.FormatInt(until.UnixMilli(), 10)}, "once": {rand.Text()},
+		"count": {strconv.FormatInt(s.Count, 10)}, "counted": {strconv.FormatInt(s.Counted.UnixMilli(), 10)}, "once": {rand.Text()},
 	}.Encode()
 }
 
 // parseSelection reads what text has written.
-func parseSelection(text string) (s selection, until time.Time, err error) {
+func parseSelection(text string) (s selection, err error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
-		return s, until, err
+		return s, err
 	}
 	if s, err = readSelection(&http.Request{Form: values}); err != nil {
-		return s, until, err
+		return s, err
 	}
-	millis, err := strconv.ParseInt(values.Get("until"), 10, 64)
+	millis, err := strconv.ParseInt(values.Get("counted"), 10, 64)
 	if err != nil {
-		return s, until, err
+		return s, err
 	}
+	s.Counted = time.UnixMilli(millis)
 	s.Count, err = strconv.ParseInt(values.Get("count"), 10, 64)
-	return s, time.UnixMilli(millis), err
+	return s, err
 }
 
 // request is the selection as the API takes it. Retry and discard have the same fields.
@@ -128,9 +123,17 @@ func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.D
 	}
 	f := s.Filter
 	r.State, r.Producer, r.Exchange, r.ErrorContains = msghandlerv1.State(f.State), f.Producer, f.Exchange, f.Error
-	r.MinAge, r.PageToken = minAge(max(f.age, s.MinAge)), s.After
+	r.MinAge, r.PageToken = minAge(s.age(time.Now())), s.After
 	r.Limit = int32(min(limit, maxChange)) //nolint:gosec // it is small
 	return r
+}
+
+// age is how old messages must be by now. It is an age and no time, so that only the store's clock decides.
+func (s selection) age(now time.Time) time.Duration {
+	if s.Counted.IsZero() {
+		return s.Filter.age
+	}
+	return s.Filter.age + now.Sub(s.Counted)
 }
 
 // maxChange is how many messages one call of the API changes.
