@@ -39,6 +39,18 @@ type scene struct {
 // serve shows the scene until the test ends.
 func (s *scene) serve(t *testing.T) string {
 	t.Helper()
+	return serve(t, s.pages())
+}
+
+// serve lets a server answer until the test ends.
+func serve(t *testing.T, handler http.Handler) (address string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
 		Instance: "shop-coordinator-0", Version: "v1.0.0", Board: s.board, Ring: &s.ring,
@@ -48,9 +60,7 @@ func (s *scene) serve(t *testing.T) string {
 		Undecided: func() time.Duration { return s.undecided },
 		Owners:    func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return strings.TrimPrefix(server.URL, "http://")
+	return mux
 }
 
 func (s *scene) GetMessage(

@@ -1,0 +1,111 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// still opens the overview and lets it refresh itself only when it is asked to.
+func still(b *tab) {
+	b.Helper()
+	b.do(command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		Source: `window.setInterval = () => 0`,
+	}))
+	b.open("/")
+}
+
+// refreshed lets the page bring itself up to date once, and says whether there is a new overview in the place of the old.
+func refreshed(b *tab) bool {
+	b.Helper()
+	js[bool](b, `(() => {
+		window.over = false;
+		document.querySelector("main").dataset.old = "1";
+		refresh().then(() => { window.over = true; });
+		return true;
+	})()`)
+	b.until(`window.over`)
+	return !js[bool](b, `"old" in document.querySelector("main").dataset`)
+}
+
+const stale = `document.body.classList.contains("stale")`
+
+// What stands where the overview was, such as a proxy's page to log in, does not take its place, and the page says that it is
+// no longer fresh until it is again.
+func TestTheOverviewStaysFreshOrSaysThatItIsNot(t *testing.T) {
+	var broken atomic.Pointer[http.HandlerFunc]
+	pages := busy().pages()
+	b := browse(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if instead := broken.Load(); instead != nil && r.URL.Path == "/" {
+			(*instead)(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})))
+	still(b)
+	js[bool](b, `(document.querySelector('main a[href="/messages?state=dead"]').focus(), true)`)
+	if !refreshed(b) || js[bool](b, stale) {
+		t.Error("the overview was not fetched anew")
+	}
+	if focus := js[string](b, `document.activeElement.getAttribute("href") ?? ""`); focus != "/messages?state=dead" {
+		t.Errorf("the focus went to %q", focus)
+	}
+	for name, instead := range map[string]http.HandlerFunc{
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<main>no</main><footer></footer>", http.StatusBadGateway)
+		},
+		"a page to log in": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "<main>Who are you?</main>") },
+		"nobody":           func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		broken.Store(&instead)
+		if refreshed(b) || !js[bool](b, stale) {
+			t.Errorf("%s took the place of the overview, or nobody was told", name)
+		}
+		b.shows("312 dead")
+		broken.Store(nil)
+		if !refreshed(b) || js[bool](b, stale) {
+			t.Errorf("after %s the overview does not recover", name)
+		}
+	}
+}
+
+// Whoever is marking a text to copy it does not lose it.
+func TestTheOverviewWaitsForWhoeverReadsIt(t *testing.T) {
+	b := browse(t, busy().serve(t))
+	still(b)
+	js[bool](b, `(getSelection().selectAllChildren(document.querySelector(".verdict")), true)`)
+	if refreshed(b) || !js[bool](b, `String(getSelection()).includes("312 dead")`) {
+		t.Error("what was marked is gone")
+	}
+	js[bool](b, `(getSelection().removeAllRanges(), true)`)
+	if !refreshed(b) {
+		t.Error("the overview was not fetched anew")
+	}
+}
+
+func TestAllOfAListAreTickedAtOnce(t *testing.T) {
+	b := browse(t, busy().serve(t))
+	b.open("/messages?state=dead")
+	idle := func(want string) {
+		t.Helper()
+		b.shows(want)
+		selected := js[int](b, `document.querySelectorAll(".messages tbody :checked").length`)
+		disabled := js[bool](b, `[...document.querySelectorAll("#list .bar button")].every((button) => button.disabled)`)
+		if disabled != (selected == 0) {
+			t.Errorf("%d are selected, and the buttons are disabled: %t", selected, disabled)
+		}
+	}
+	idle("Selected:")
+	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
+	idle("60 selected:")
+	b.do(chromedp.Click(chromedp.CSS(`.messages tbody tr:nth-child(2) input`)))
+	idle("59 selected:")
+	b.do(chromedp.Click(chromedp.CSS("#pick-all")), chromedp.Click(chromedp.CSS("#pick-all")))
+	idle("60 selected:")
+	b.do(chromedp.Click(chromedp.CSS("#pick-all")))
+	idle("Selected:")
+}
