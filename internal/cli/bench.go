@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/internal/bench/usage"
@@ -121,19 +120,15 @@ func (s *session) warn(load bench.Config) {
 
 // redisHosts are the addresses in a Redis URL.
 func redisHosts(text string) []string {
-	_, rest, _ := strings.Cut(text, "://")
-	rest = rest[strings.LastIndex(rest, "@")+1:]
-	if end := strings.IndexAny(rest, "/?"); end >= 0 {
-		rest = rest[:end]
-	}
-	return strings.Split(rest, ",")
+	at, _ := address.ParseRedis(text) // it was checked, and an embedded one has no address
+	return at.Hosts
 }
 
 // brokerHosts are the addresses in the URLs of brokers.
 func brokerHosts(urls []string) (hosts []string) {
 	for _, text := range urls {
-		if at, err := url.Parse(text); err == nil {
-			hosts = append(hosts, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "5672")))
+		if at, err := address.ParseAMQP(text); err == nil {
+			hosts = append(hosts, at.Host)
 		}
 	}
 	return hosts

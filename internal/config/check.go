@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/loop"
 )
 
@@ -65,44 +66,16 @@ func checkRedisURL(s string) error {
 	if addr, is := Embedded(s); is {
 		return checkEmbedded(addr)
 	}
-	const form = "write redis://[user:password@]host:port/db, rediss://..., several host:port with commas for a cluster, " +
-		"or embedded:"
-	return checkHosts(s, form, "redis", "rediss")
+	_, err := address.ParseRedis(s)
+	return err
 }
 
 func checkAMQPURL(s string) error {
 	if addr, is := Embedded(s); is {
 		return checkEmbedded(addr)
 	}
-	return checkHosts(s, "write amqp://user:password@host:5672/vhost, amqps://... or embedded:", "amqp", "amqps")
-}
-
-// checkHosts checks a URL whose host part may name several hosts. net/url takes only one, so each is tried alone.
-func checkHosts(s, form string, schemes ...string) error {
-	scheme, rest, found := strings.Cut(s, "://")
-	if !found || scheme != schemes[0] && scheme != schemes[1] {
-		return fmt.Errorf("is not a URL of the scheme %s; %s", strings.Join(schemes, " or "), form)
-	}
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		end = i
-	}
-	if strings.Contains(rest[end:], "@") || strings.Contains(rest, "#") {
-		// A password with such a character would end at it, and the rest be taken for a path and quoted later.
-		return fmt.Errorf("has an @ behind its host or a #; %s (special characters in a password are written as %%XX)", form)
-	}
-	login, hosts := "", rest[:end]
-	if i := strings.LastIndex(hosts, "@"); i >= 0 {
-		login, hosts = hosts[:i+1], hosts[i+1:]
-	}
-	for host := range strings.SplitSeq(hosts, ",") {
-		u, err := url.Parse(scheme + "://" + login + strings.TrimSpace(host) + rest[end:])
-		if err != nil || u.Hostname() == "" {
-			// The cause is left out: it quotes the URL, password and all.
-			return fmt.Errorf("cannot be read as a URL; %s (special characters in a password are written as %%XX)", form)
-		}
-	}
-	return nil
+	_, err := address.ParseAMQP(s)
+	return err
 }
 
 func checkPrefix(s string) error {

@@ -179,7 +179,31 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"slash in a password": {
 			file: "redis:\n  url: redis://u:123/geheim@h:1\n", want: []string{"FILE:2: redis.url", "behind its host", "written as %XX"},
 		},
-		"hash in a password":  {file: "amqp:\n  url: amqp://u:123#geheim@h\n", want: []string{"FILE:2: amqp.url", "written as %XX"}},
+		"hash in a password": {file: "amqp:\n  url: amqp://u:123#geheim@h\n", want: []string{"FILE:2: amqp.url", "written as %XX"}},
+		"port of redis": {
+			file: "redis:\n  url: redis://h:65536/0\n", want: []string{`FILE:2: redis.url = "redis://h:65536/0" has a port`, "from 1 to 65535"},
+		},
+		"database of redis": {
+			env: []string{"MSGHANDLER_REDIS_URL=redis://h/main"}, want: []string{"REDIS_URL", "has a database that is no number", "host:port/0"},
+		},
+		"option of redis": {
+			flags: map[string]string{"redis.url": "redis://h?read_timeout=3s"},
+			want:  []string{`redis.url = "redis://h?..." has an option`, "there are cluster, client_name,"},
+		},
+		"value of an option": {
+			flags: map[string]string{"redis.url": "redis://h?pool_size=many"}, want: []string{"the option pool_size that cannot be; write a number"},
+		},
+		"port of amqp": {
+			file: "amqp:\n  url: [amqp://a, amqp://b:65536]\n", want: []string{"FILE:2: amqp.url", `holds "amqp://b:65536", which has a port`},
+		},
+		"hosts of amqp": {
+			file: "amqp:\n  url: [amqp://x, 'amqp://a,b']\n", want: []string{"FILE:2: amqp.url", "names several hosts; give each node a URL"},
+		},
+		"two producers of one variable": {
+			file: "producers:\n  a-b: {trust: true}\n  a.b: {target: x:1}\n  a_c: {trust: true}\n",
+			env:  []string{"MSGHANDLER_PRODUCERS_A_B_TARGET=y:1", "MSGHANDLER_PRODUCERS_A_C_TARGET=z:1"},
+			want: []string{"MSGHANDLER_PRODUCERS_A_B_TARGET may be producers.a-b.target or producers.a.b.target", "set them in the file"},
+		},
 		"target":              {file: "producers:\n  o:\n    target: unix:///x\n", want: []string{"FILE:3: producers.o.target", "dns:///host:port"}},
 		"producer's name":     {file: "producers:\n  o o:\n    target: a:1\n", want: []string{"FILE:3", "names no producer"}},
 		"producer's trust":    {file: "producers:\n  o:\n    trust: 1\n", want: []string{"FILE:3: producers.o.trust", "neither true nor false"}},
@@ -277,6 +301,10 @@ func TestOfASecretOnlyAURLIsShown(t *testing.T) {
 		"MSGHANDLER_REDIS_URL=geheim":                                   "REDIS_URL is not a URL",
 		"MSGHANDLER_REDIS_URL=redis://u:geheim@h:1#":                    `REDIS_URL = "redis://u:xxxxx@h:1#" has`,
 		"MSGHANDLER_AMQP_URL=amqps://u:geheim@h#":                       `AMQP_URL = "amqps://u:xxxxx@h#" has`,
+		"MSGHANDLER_REDIS_URL=redis://h/x?sentinel_password=geheim":     `REDIS_URL = "redis://h/x?..." has a database`,
+		"MSGHANDLER_AMQP_URL=amqp://h,geheim":                           "AMQP_URL holds as number 2, counted by commas, what is not a URL",
+		"MSGHANDLER_AMQP_URL=amqp://u:geheim,geheim@h":                  "AMQP_URL holds as number 1, counted by commas, what cannot",
+		"MSGHANDLER_AMQP_URL=amqp://u:p,amqp://h:geheim":                "AMQP_URL = \"amqp://...,amqp://...\" holds",
 		"MSGHANDLER_REDIS_URL=embedded:nonsense":                        `REDIS_URL = "embedded:nonsense" is not host:port`,
 	} {
 		_, err := config.Load(config.Sources{Env: []string{variable}})

@@ -31,38 +31,44 @@ func (l *loading) readEnv(env []string) {
 			continue
 		}
 		g := given{values: []string{v}, origin: "environment", written: variable}
-		name, known := names[variable]
-		if !known {
-			name, known = l.producerKey(variable)
+		meant := l.producerKey(variable)
+		if name, known := names[variable]; known {
+			meant = []string{name}
 		}
 		switch {
-		case !known:
+		case len(meant) == 0:
 			l.problem(g, "", "is not a known variable"+envHint(variable, slices.Sorted(maps.Keys(names))))
-		case v != "":
-			l.offer(name, g)
+		case v == "":
+		case len(meant) > 1:
+			l.problem(g, "", "may be "+strings.Join(meant, " or ")+", which look alike in the environment; set them in the file")
+		default:
+			l.offer(meant[0], g)
 		}
 	}
 }
 
-// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET and _TRUST. A name that the file has and that looks like NAME in the
-// environment is meant; otherwise the name is taken in small letters.
-func (l *loading) producerKey(variable string) (name string, is bool) {
+// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET and _TRUST. Names that the file has and that look like NAME in the
+// environment are meant; where there is none the name is taken in small letters.
+func (l *loading) producerKey(variable string) (names []string) {
 	rest, is := strings.CutPrefix(variable, envPrefix+"PRODUCERS_")
 	i := strings.LastIndex(rest, "_")
 	if !is || i <= 0 {
-		return "", false
+		return nil
 	}
-	field := strings.ToLower(rest[i+1:])
+	field := "." + strings.ToLower(rest[i+1:])
+	if _, _, is := splitProducerKey(producersPrefix + "x" + field); !is {
+		return nil
+	}
 	for key := range l.given {
 		if producer, _, ofProducer := splitProducerKey(key); ofProducer && envName(producer) == rest[:i] {
-			name = producersPrefix + producer + "." + field
+			names = append(names, producersPrefix+producer+field)
 		}
 	}
-	if name == "" {
-		name = producersPrefix + strings.ToLower(rest[:i]) + "." + field
+	if len(names) == 0 {
+		return []string{producersPrefix + strings.ToLower(rest[:i]) + field}
 	}
-	_, _, is = splitProducerKey(name)
-	return name, is
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // envName is a producer's name as an environment variable can hold it.

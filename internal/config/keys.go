@@ -133,7 +133,7 @@ func (r *Redis) keys() []Key {
 func (a *AMQP) keys() []Key {
 	return []Key{
 		{
-			Name: "amqp.url", Default: "amqp://guest:guest@127.0.0.1:5672/", Secret: true, value: list(&a.URLs, 1, checkAMQPURL),
+			Name: "amqp.url", Default: "amqp://guest:guest@127.0.0.1:5672/", Secret: true, value: addresses(&a.URLs, checkAMQPURL),
 			Meaning: "The RabbitMQ that messages are published to: amqp:// or amqps://; several for a cluster, tried in turn; " +
 				"embedded: for a broker in this process, which is not durable.",
 		},

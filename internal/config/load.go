@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/msghandler/msghandler/internal/address"
 )
 
 // Sources are where values come from, the weakest first.
@@ -126,11 +128,11 @@ func (l *loading) setProducer(name, field string, g given) {
 		v = text(&p.Target, checkTarget)
 	}
 	if len(g.values) != 1 {
-		l.problem(g, strings.Join(g.values, ","), "takes one value, not a list")
+		l.problem(g, redact(strings.Join(g.values, ",")), "takes one value, not a list")
 		return
 	}
 	if err := v.set(g.values); err != nil {
-		l.problem(g, g.values[0], err.Error())
+		l.problem(g, redact(g.values[0]), err.Error())
 		return
 	}
 	l.config.Producers[name] = p
@@ -145,7 +147,7 @@ func checkProducerName(name string) string {
 }
 
 func (l *loading) problem(g given, value, what string) {
-	l.problems = append(l.problems, Problem{Key: g.written, Source: g.origin, Value: redact(value), What: what})
+	l.problems = append(l.problems, Problem{Key: g.written, Source: g.origin, Value: value, What: what})
 }
 
 // relation reports a key that does not go with another one.
@@ -162,19 +164,26 @@ func (l *loading) relation(name, format string, args ...any) {
 func (l *loading) says(name string) string {
 	k := l.keys[name]
 	if g, set := l.given[name]; set {
-		return fmt.Sprintf("%s (%s, from %s)", name, cmp.Or(redact(k.shown(g.values)), "a secret"), g.origin)
+		return fmt.Sprintf("%s (%s, from %s)", name, cmp.Or(k.shown(g.values), "a secret"), g.origin)
 	}
 	return fmt.Sprintf("%s (%s, the default)", name, k.Default)
 }
 
-// shown is what a problem may show of the values of a key. Of a secret that is only a URL of the form that the key wants,
-// whose password redact finds: anywhere else in the text, and in a path, there may be one.
+// shown is what a problem may show of the values of a key. Of a secret that is only what address.Shown leaves, of each item
+// of a list: one item that may be anything may be a piece of a password.
 func (k Key) shown(values []string) string {
 	text := strings.Join(values, ",")
-	scheme, _, _ := strings.Cut(text, "://")
-	_, here := Embedded(text)
-	if k.Secret && !here && scheme != k.Section() && scheme != k.Section()+"s" {
-		return ""
+	if _, here := Embedded(text); here || !k.Secret {
+		return redact(text)
 	}
-	return text
+	items := []string{text}
+	if k.List() {
+		items = splitList(text)
+	}
+	for i, item := range items {
+		if items[i] = address.Shown(item); items[i] == "" {
+			return ""
+		}
+	}
+	return strings.Join(items, ",")
 }

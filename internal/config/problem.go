@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 )
 
@@ -46,43 +45,11 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// redact takes the password out of a URL, and out of each of several. Text that is no URL stays as it is, unless it looks
-// as if it held a login that cannot be told apart from the rest.
+// redact takes what may be a login out of a value that is to hold none.
 func redact(s string) string {
-	parts := splitURLs(s)
-	for i, part := range parts {
-		parts[i] = redactOne(part)
-	}
-	return strings.Join(parts, ",")
-}
-
-// splitURLs parts a list at the commas that a new URL follows: those inside one URL part hosts.
-func splitURLs(s string) []string {
-	var parts []string
-	for part := range strings.SplitSeq(s, ",") {
-		if len(parts) > 0 && !strings.Contains(part, "://") {
-			parts[len(parts)-1] += "," + part
-			continue
-		}
-		parts = append(parts, part)
-	}
-	return parts
-}
-
-func redactOne(s string) string {
-	at := strings.LastIndex(s, "@")
-	if at < 0 {
+	at := strings.LastIndexByte(s, '@')
+	if at < 0 || !strings.Contains(s[:at], ":") {
 		return s
 	}
-	head := s[:at]
-	scheme := strings.Index(head, "://")
-	start := 0
-	if scheme >= 0 {
-		start = scheme + len("://")
-	}
-	user, _, found := strings.Cut(head[start:], ":")
-	if !found {
-		return s
-	}
-	return s[:start] + url.PathEscape(user) + ":xxxxx" + s[at:]
+	return "xxxxx" + s[at:]
 }

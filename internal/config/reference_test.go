@@ -90,7 +90,7 @@ What is set for single producers, by their names.
 | ` + "`producers.NAME.trust` | `MSGHANDLER_PRODUCERS_NAME_TRUST` | `submit.trust`" + ` | Take this producer's Submit itself as the verdict. |
 
 A variable cannot hold every name that a producer may have: ` + "`ORDERS_EU`" + ` means the producer of the file whose name gives that
-in capitals with dots and dashes as underscores (` + "`orders-eu`, `Orders.EU`" + `); when the file has none, it means ` + "`orders_eu`" + `. Set
+in capitals with dots and dashes as underscores (` + "`orders-eu`, `Orders.EU`" + `); when the file has none, it means ` + "`orders_eu`" + `, and when it has several, it is refused. Set
 names with capitals, dots or dashes in the file or with ` + "`--set`" + `.
 
 ## Environment of the admin commands

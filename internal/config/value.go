@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/address"
 )
 
 // Size is a number of bytes.
@@ -208,10 +210,17 @@ type listValue struct {
 	field *[]string
 	least int
 	check func(string) error
+	// shown is what an error may quote of an item; where that is nothing, the item's number stands for it.
+	shown func(string) string
 }
 
 func list(field *[]string, least int, check func(string) error) value {
-	return &listValue{field, least, check}
+	return &listValue{field, least, check, func(s string) string { return s }}
+}
+
+// addresses is a list of URLs that may hold passwords.
+func addresses(field *[]string, check func(string) error) value {
+	return &listValue{field, 1, check, address.Shown}
 }
 
 func (v *listValue) set(given []string) error {
@@ -219,14 +228,15 @@ func (v *listValue) set(given []string) error {
 	// is quoted.
 	login := slices.ContainsFunc(given, func(s string) bool { return strings.Contains(s, "@") })
 	for i, s := range given {
-		switch err := v.check(s); {
+		err, shown := v.check(s), v.shown(s)
+		switch {
 		case err == nil:
 		case len(given) == 1:
 			return err
-		case login:
+		case login || shown == "":
 			return fmt.Errorf("holds as number %d, counted by commas, what %w", i+1, err)
 		default:
-			return fmt.Errorf("holds %q, which %w", s, err)
+			return fmt.Errorf("holds %q, which %w", shown, err)
 		}
 	}
 	if len(given) < v.least {

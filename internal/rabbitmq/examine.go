@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/address"
 )
 
 // examineTimeout is how long a broker is given to acknowledge one publishing.
@@ -32,29 +34,29 @@ type Health struct {
 // Examine connects to the first broker that answers, as a Publisher does, publishes one message that no queue can get, and
 // looks whether exchanges are there. It fails when no broker can be connected to; the error has the last one's reason.
 func Examine(ctx context.Context, config Config, exchanges ...string) (Health, error) {
-	k, end, err := reach(ctx, config)
+	k, node, err := reach(ctx, config)
 	if err != nil {
 		return Health{}, err
 	}
 	defer k.close()
 	defer context.AfterFunc(ctx, k.connection.HangUp)()
-	return k.examine(ctx, end, exchanges), nil
+	return k.examine(ctx, node, exchanges), nil
 }
 
 // reach connects to the first broker that answers.
-func reach(ctx context.Context, config Config) (k *link, end endpoint, err error) {
-	endpoints, err := parseEndpoints(config.URLs)
+func reach(ctx context.Context, config Config) (k *link, node address.AMQP, err error) {
+	nodes, err := parseNodes(config.URLs)
 	if err != nil {
-		return nil, end, err
+		return nil, node, err
 	}
 	config = config.complete()
-	for _, end = range endpoints {
-		if k, err = dial(ctx, end, config); err == nil {
-			return k, end, nil
+	for _, node = range nodes {
+		if k, err = dial(ctx, node, config); err == nil {
+			return k, node, nil
 		}
-		err = fmt.Errorf("%s: %w", end.host, err)
+		err = fmt.Errorf("%s: %w", node.Host, err)
 	}
-	return nil, end, err
+	return nil, node, err
 }
 
 // Depths tells how many messages wait in queues, on a connection of its own: an alarm may hold up the one that publishes.
@@ -86,9 +88,9 @@ func Depths(ctx context.Context, config Config, queues ...string) (map[string]in
 	return depths, nil
 }
 
-func (k *link) examine(ctx context.Context, end endpoint, exchanges []string) Health {
+func (k *link) examine(ctx context.Context, node address.AMQP, exchanges []string) Health {
 	about := k.connection.Properties
-	h := Health{Server: fmt.Sprint(about["product"], " ", about["version"]), Host: end.host, Exchanges: map[string]error{}}
+	h := Health{Server: fmt.Sprint(about["product"], " ", about["version"]), Host: node.Host, Exchanges: map[string]error{}}
 	h.Trouble = k.probe(ctx)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
 		if err := k.find(name); err != nil {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
@@ -22,13 +20,6 @@ const (
 	// closeTimeout bounds the farewell to a broker, which one under an alarm never answers.
 	closeTimeout = time.Second
 )
-
-// endpoint is where a broker is.
-type endpoint struct {
-	url string
-	// host is host:port, which may be shown.
-	host string
-}
 
 // dialError says that no connection came about.
 type dialError struct{ cause error }
@@ -48,26 +39,19 @@ func (e *dialError) Is(target error) bool {
 // ErrTurnedAway says that a broker answers and does not let us in: the user, the password or the virtual host is wrong.
 var ErrTurnedAway = errors.New("the broker does not let us in")
 
-// parseEndpoints checks the URLs. Its errors do not wrap those of the parser, which repeat parts of the URL and with
-// them the password.
-func parseEndpoints(urls []string) ([]endpoint, error) {
+// parseNodes reads the URLs of a broker's nodes.
+func parseNodes(urls []string) ([]address.AMQP, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("no URL of a broker")
 	}
-	endpoints := make([]endpoint, len(urls))
+	nodes := make([]address.AMQP, len(urls))
 	for i, url := range urls {
-		uri, err := amqp.ParseURI(url)
-		if err != nil {
-			scheme, _, _ := strings.Cut(url, "://")
-			if scheme != "amqp" && scheme != "amqps" {
-				return nil, fmt.Errorf("URL %d of the broker begins with neither amqp:// nor amqps://", i+1)
-			}
-			return nil, fmt.Errorf("URL %d of the broker is not of the form %s://user:password@host:port/vhost; "+
-				"special characters in user and password must be percent-encoded", i+1, scheme)
+		var err error
+		if nodes[i], err = address.ParseAMQP(url); err != nil {
+			return nil, fmt.Errorf("URL %d of the broker %w", i+1, err)
 		}
-		endpoints[i] = endpoint{url: url, host: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))}
 	}
-	return endpoints, nil
+	return nodes, nil
 }
 
 // link is one connection.
@@ -83,8 +67,8 @@ type link struct {
 }
 
 // dial connects, within dialTimeout.
-func dial(ctx context.Context, end endpoint, config Config) (*link, error) {
-	conn, err := amqpconn.Dial(ctx, end.url, amqpconn.Config{
+func dial(ctx context.Context, node address.AMQP, config Config) (*link, error) {
+	conn, err := amqpconn.Dial(ctx, node.URL, amqpconn.Config{
 		Name: "msghandler", Heartbeat: config.Heartbeat, DialTimeout: dialTimeout, WriteTimeout: config.WriteTimeout,
 	})
 	if err != nil {

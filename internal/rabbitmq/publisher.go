@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -61,10 +62,10 @@ const steady = time.Second
 
 // Publisher is a halfmsg.Publisher on one connection, which it keeps up by itself. It is safe for concurrent use.
 type Publisher struct {
-	config    Config
-	endpoints []endpoint
-	gate      *gate
-	silences  silences
+	config   Config
+	nodes    []address.AMQP
+	gate     *gate
+	silences silences
 	// slots holds one element for each message on its way.
 	slots chan struct{}
 	// trials holds the idle lanes for first messages; nil is one that is to be opened.
@@ -88,22 +89,22 @@ type Publisher struct {
 // says which URL cannot be one; it never holds the URL.
 func New(config Config) (*Publisher, error) {
 	config = config.complete()
-	endpoints, err := parseEndpoints(config.URLs)
+	nodes, err := parseNodes(config.URLs)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Publisher{
-		config:    config,
-		endpoints: endpoints,
-		gate:      newGate(),
-		silences:  silences{patience: config.ConfirmTimeout},
-		slots:     make(chan struct{}, config.Window),
-		trials:    make(chan *lane, trialLanes),
-		cancel:    cancel,
-		finished:  make(chan struct{}),
-		changed:   make(chan struct{}),
-		reason:    ErrDisconnected,
+		config:   config,
+		nodes:    nodes,
+		gate:     newGate(),
+		silences: silences{patience: config.ConfirmTimeout},
+		slots:    make(chan struct{}, config.Window),
+		trials:   make(chan *lane, trialLanes),
+		cancel:   cancel,
+		finished: make(chan struct{}),
+		changed:  make(chan struct{}),
+		reason:   ErrDisconnected,
 	}
 	for range trialLanes {
 		p.trials <- nil
@@ -199,9 +200,9 @@ func (p *Publisher) change(do func()) {
 func (p *Publisher) run(ctx context.Context) {
 	defer close(p.finished)
 	for turn, failures := 0, 0; ctx.Err() == nil; turn++ {
-		end := p.endpoints[turn%len(p.endpoints)]
+		node := p.nodes[turn%len(p.nodes)]
 		began := time.Now()
-		lost := p.connect(ctx, end)
+		lost := p.connect(ctx, node)
 		if ctx.Err() != nil {
 			return
 		}
@@ -213,15 +214,15 @@ func (p *Publisher) run(ctx context.Context) {
 		if failures > 0 {
 			level = slog.LevelDebug // It is known already; Ready tells the latest reason.
 		}
-		p.config.Logger.Log(ctx, level, "no connection to the broker", "broker", end.host, "error", lost)
+		p.config.Logger.Log(ctx, level, "no connection to the broker", "broker", node.Host, "error", lost)
 		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // Its error is the context's, which the loop looks at.
 		failures++
 	}
 }
 
 // connect uses one connection to its end and returns why it ended.
-func (p *Publisher) connect(ctx context.Context, end endpoint) error {
-	k, err := dial(ctx, end, p.config)
+func (p *Publisher) connect(ctx context.Context, node address.AMQP) error {
+	k, err := dial(ctx, node, p.config)
 	if err != nil {
 		return err
 	}
@@ -230,7 +231,7 @@ func (p *Publisher) connect(ctx context.Context, end endpoint) error {
 	p.silences.reset()
 	p.change(func() { p.link = k })
 	defer p.change(func() { p.link, p.lane, p.blocked = nil, nil, nil })
-	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", end.host)
+	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", node.Host)
 	return p.serve(ctx, k)
 }
 

@@ -8,7 +8,10 @@ import (
 
 // The ground: what everybody may stand on.
 var (
-	ground = []string{"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb"}
+	ground = []string{
+		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb", "internal/address",
+		"internal/escape",
+	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
@@ -214,6 +217,7 @@ var free = []struct {
 	{"consumer/inbox/sql", "github.com/jackc", "a database's driver is the user's"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
+	{"internal/address", "github.com", "whoever reads the address of a server needs no driver for it"},
 	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},
 	{"internal/halfmsg", "google.golang.org", "the domain is the standard library's and ours alone"},
 	{"internal/loop", module + "/internal/halfmsg", "a runner of loops does not know what they do"},

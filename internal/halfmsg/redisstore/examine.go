@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/address"
 )
 
 // From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a little
@@ -27,11 +29,11 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	where, err := parseURL(config.URL)
+	where, err := address.ParseRedis(config.URL)
 	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", err)
+		return nil, fmt.Errorf("the redis URL %w", err)
 	}
-	client := where.connect()
+	client := connect(where)
 	defer func() { _ = client.Close() }() // it was only read from
 	var mu sync.Mutex
 	var all []Finding
@@ -42,7 +44,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 		all = append(all, found...)
 		return err
 	})
-	f := found{addr: strings.Join(where.addrs, ","), all: all}
+	f := found{addr: strings.Join(where.Hosts, ","), all: all}
 	switch {
 	case redis.IsAuthError(err):
 		f.add("login", Refuse, "does not let us in: "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
@@ -51,11 +53,11 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	case err != nil:
 		return nil, translate(err)
 	}
-	k := newKeys(config.Prefix, layout{version: newestLayout, shards: config.shardsOf("", where.cluster)})
+	k := newKeys(config.Prefix, layout{version: newestLayout, shards: config.shardsOf("", where.Cluster)})
 	if well, err := f.writes(ctx, client, k); !well {
 		return f.all, translate(err)
 	}
-	ofData, err := examineData(ctx, client, config, where.cluster)
+	ofData, err := examineData(ctx, client, config, where.Cluster)
 	return append(f.all, ofData...), translate(err)
 }
 

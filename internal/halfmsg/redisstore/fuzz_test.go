@@ -3,7 +3,6 @@ package redisstore
 import (
 	"bytes"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -99,33 +98,6 @@ func FuzzMessage(f *testing.F) {
 		}
 		if line, _, _ := bytes.Cut(record, []byte{'\n'}); bytes.ContainsRune(line, '\n') || !utf8.Valid(line) {
 			t.Errorf("the line %q is none for people", line)
-		}
-	})
-}
-
-// FuzzURL: whatever is wrong with the URL of Redis, its password is not in the error.
-func FuzzURL(f *testing.F) {
-	for _, url := range [][3]string{
-		{"redis://", "", "host:6379"},
-		{"redis://user", "@", "host:x/0"},
-		{"rediss://u", ",", "a,b:1,c/0?cluster=true"},
-		{"redis://u", "/", "host"},
-		{"redis://u", "?", "host"},
-		{"redis://u", "#", "host/x?db=y"},
-		{"redis://u", "%zz", "host?master=m&sentinel_password=a&db=1"},
-		{"http://u", "", "host"},
-	} {
-		f.Add(url[0], url[1], url[2])
-	}
-	// The first one can be taken for a port when a slash follows.
-	const first, second = "4711", "Pa55w0rd"
-	f.Fuzz(func(t *testing.T, before, within, after string) {
-		if strings.Contains(before, "@") {
-			return // The password is another one then.
-		}
-		_, err := parseURL(before + ":" + first + within + second + "@" + after)
-		if err != nil && (strings.Contains(err.Error(), first) || strings.Contains(err.Error(), second)) {
-			t.Errorf("before %q, within %q, after %q: %v", before, within, after, err)
 		}
 	})
 }

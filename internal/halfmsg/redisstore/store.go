@@ -16,17 +16,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // Config says where the data is and how it is kept.
 type Config struct {
-	// URL is where Redis is; rediss:// instead of redis:// asks for TLS, and USER:PASSWORD@ may stand before the hosts:
-	//   - redis://HOST:PORT/DB: one server;
-	//   - redis://HOST:PORT,HOST:PORT: a Cluster, of which some nodes are named; one is enough with ?cluster=true;
-	//   - redis://HOST:PORT,HOST:PORT/DB?master=NAME: the Sentinels that know the master of that name;
-	//     sentinel_username and sentinel_password are for the Sentinels themselves.
-	// The port may be left out. Defaults to redis://127.0.0.1:6379/0.
+	// URL is where Redis is, as address.ParseRedis reads it: a server, a Cluster or what Sentinels know. Defaults to
+	// redis://127.0.0.1:6379/0.
 	URL string
 	// Prefix begins the name of every key: letters, digits and ._:- only. Defaults to msghandler.
 	Prefix string
@@ -92,9 +89,9 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	where, err := parseURL(config.URL)
+	where, err := address.ParseRedis(config.URL)
 	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", err)
+		return nil, fmt.Errorf("the redis URL %w", err)
 	}
 	var nonce [4]byte
 	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
@@ -103,8 +100,8 @@ func New(ctx context.Context, config Config) (*Store, error) {
 		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
 	}
 	s.sweeper.cursors = map[string]*cursor{}
-	s.intake, s.loops = where.connect(), where.connect()
-	if err := s.prepare(ctx, where.cluster); err != nil {
+	s.intake, s.loops = connect(where), connect(where)
+	if err := s.prepare(ctx, where.Cluster); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
