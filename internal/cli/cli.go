@@ -11,6 +11,8 @@ import (
 	"io"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // The exit statuses.
@@ -98,7 +100,7 @@ func (p *Process) fail(err error) int {
 	if err == nil {
 		return exitDone
 	}
-	_, _ = fmt.Fprintf(p.Err, "msghandler: %s\n", lines(err.Error()))
+	_, _ = fmt.Fprintf(p.Err, "msghandler: %s\n", escape.Lines(err.Error()))
 	var usage usageError
 	var missing notFoundError
 	switch {

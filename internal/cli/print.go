@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // The forms of --output.
@@ -83,34 +84,13 @@ func (s *session) printTable(rows [][]string) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = oneLine(cell)
+			row[i] = escape.Line(cell)
 		}
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
-}
-
-// oneLine keeps what a producer or a broker wrote from breaking the table or commanding the terminal.
-func oneLine(s string) string { return plain(s, "") }
-
-// lines is oneLine for text whose lines stay lines.
-func lines(s string) string { return plain(s, "\n\t") }
-
-// plain writes as Go would what a terminal obeys or hides, such as an escape, a new direction of writing or a byte that is
-// no text, except what may stay.
-func plain(s, mayStay string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r != unicode.ReplacementChar && (unicode.IsPrint(r) || strings.ContainsRune(mayStay, r)) {
-			b.WriteRune(r)
-			continue
-		}
-		quoted := strconv.QuoteRuneToASCII(r)
-		b.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return b.String()
 }
 
 // age says how long ago a time was, and in how long it will be, in its largest unit.

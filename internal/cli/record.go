@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -139,7 +140,7 @@ func preview(body []byte) string {
 	for len(cut) < len(body) && len(cut) > 0 && !utf8.RuneStart(body[len(cut)]) {
 		cut = cut[:len(cut)-1]
 	}
-	shown, what := len(cut), lines(string(cut))
+	shown, what := len(cut), escape.Lines(string(cut))
 	if !printable(cut) {
 		shown = min(len(body), previewBytes)
 		what = strings.TrimSuffix(hex.Dump(body[:shown]), "\n")

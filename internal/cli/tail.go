@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -91,7 +92,7 @@ func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {
 		return json.NewEncoder(s.Out).Encode(line)
 	}
 	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State,
-		oneLine(line.Producer), oneLine(line.ID))
+		escape.Line(line.Producer), escape.Line(line.ID))
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/msghandler/msghandler/internal/escape"
 )
 
 const (
@@ -47,7 +49,7 @@ func previewOf(body []byte, as string) preview {
 	default:
 		p.Text, p.Cut = cut(string(body[:min(len(body), maxPreview+utf8.UTFMax)]))
 	}
-	p.Text = plain(p.Text)
+	p.Text = escape.Lines(p.Text)
 	return p
 }
 

@@ -6,15 +6,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": plain, "state": stateName, "rate": rate, "address": address, "exchange": exchangeName, "time": timeOf,
+	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate, "address": address, "exchange": exchangeName, "time": timeOf,
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }
 
@@ -89,27 +89,6 @@ func rate(v float64) string {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
 	return count(int64(v + .5))
-}
-
-// plain makes visible what a text could hide: control characters, and those that turn the direction of writing, with
-// which a text can look like another one.
-func plain(text string) string {
-	hidden := func(r rune) bool {
-		return r == unicode.ReplacementChar || !unicode.IsPrint(r) && r != '\n' && r != '\t'
-	}
-	if !strings.ContainsFunc(text, hidden) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if hidden(r) {
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // verdict is the word for a verdict, as the API has it.

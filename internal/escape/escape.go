@@ -1,0 +1,35 @@
+// Package escape makes visible what a text could hide from whoever reads it on a terminal or on a page.
+package escape
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Line is for a text that has one line: what a producer or a broker wrote neither breaks a table nor commands a terminal.
+func Line(s string) string { return escape(s, "") }
+
+// Lines is for a text whose lines and tabs stay as they are.
+func Lines(s string) string { return escape(s, "\n\t") }
+
+// escape writes as Go would what cannot be seen, such as a control character, a new direction of writing, with which a text
+// can look like another one, or a byte that is no text, except what may stay.
+func escape(s, mayStay string) string {
+	hidden := func(r rune) bool {
+		return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !strings.ContainsRune(mayStay, r)
+	}
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if !hidden(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
