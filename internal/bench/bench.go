@@ -113,7 +113,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Progress == nil {
 		c.Progress = func(Progress) {}
 	}
-	return c, c.check()
+	return c, c.valid()
+}
+
+// Check says what is wrong with it, before anything is done.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
 }
 
 // most is the largest number of callers and the highest rate that makes sense on one machine.
@@ -122,7 +128,7 @@ const most = 1_000_000
 // mostQueues is far more than spreads a load, and little for a broker.
 const mostQueues = 1000
 
-func (c Config) check() error {
+func (c Config) valid() error {
 	switch {
 	case len(c.Coordinators) == 0 || c.AMQPURL == "":
 		return errors.New("no coordinator or no broker is named")
@@ -133,7 +139,9 @@ func (c Config) check() error {
 			c.Producers, c.Callers, c.Rate, c.Body)
 	case c.Queues < 1 || c.Queues > mostQueues:
 		return fmt.Errorf("queues %d: from 1 to %d", c.Queues, mostQueues)
-	case c.Silent < 0 || c.Rollback < 0 || c.Silent+c.Rollback > 1:
+	case c.ConfirmAfter < 0 || c.Warmup < 0 || c.Duration < 0:
+		return fmt.Errorf("confirm-after %s, warmup %s, for %s: none may be negative", c.ConfirmAfter, c.Warmup, c.Duration)
+	case !(c.Silent >= 0 && c.Rollback >= 0 && c.Silent+c.Rollback <= 1): // as NaN compares with nothing
 		return fmt.Errorf("shares of silent commits %g and rollbacks %g: from 0 to 1 together", c.Silent, c.Rollback)
 	case c.Producers > 1 && c.Target != "":
 		return errors.New("a callback target is that of one producer")

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -39,7 +42,13 @@ type admin struct {
 }
 
 func (f *serverFlags) connect(s *session) (*admin, error) {
+	if err := positive("timeout", f.Timeout); err != nil {
+		return nil, err
+	}
 	server, err := s.server(f.Server, nil)
+	if err == nil {
+		err = checkServer(server)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -49,6 +58,19 @@ func (f *serverFlags) connect(s *session) (*admin, error) {
 		return nil, usageError{fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
 	}
 	return &admin{client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout}, nil
+}
+
+// checkServer refuses an address that cannot be, for which the library would look in vain until the call's time is over.
+// Targets with a scheme are the library's matter.
+func checkServer(server string) error {
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(server, "dns:///"))
+	if strings.Contains(server, ":///") && !strings.HasPrefix(server, "dns:///") {
+		return nil
+	}
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		return fmt.Errorf("%q is not a coordinator's address; write host:port, such as 127.0.0.1:9090", server)
+	}
+	return nil
 }
 
 // Close ends the connection.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -72,6 +73,13 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	load := c.config(s, settings)
+	err = c.check()
+	for _, server := range load.Coordinators {
+		err = errors.Join(err, checkServer(server))
+	}
+	if err = errors.Join(err, load.Check()); err != nil {
+		return usageError{err}
+	}
 	s.warn(load)
 	if c.Ceilings {
 		return c.compare(ctx, s, load)
@@ -89,6 +97,32 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 		err = errUneven
 	}
 	return err
+}
+
+// check refuses addresses that are none, and zeros that a load would take for its defaults.
+func (c *benchCommand) check() error {
+	for _, flag := range []struct {
+		name string
+		zero bool
+	}{
+		{"producers", c.Producer == 0},
+		{"body", c.Body == 0},
+		{"queues", c.Queues == 0},
+		{"for", c.For == 0},
+		{"warmup", c.Warmup == 0},
+		{"confirm-after", c.After == 0},
+		{"rounds", c.Rounds < 1},
+	} {
+		if flag.zero {
+			return fmt.Errorf("--%s: more than none", flag.name)
+		}
+	}
+	for name, addr := range map[string]string{"listen": c.Listen, "target": cmp.Or(c.Target, c.Listen)} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return fmt.Errorf("--%s=%s: write host:port", name, addr)
+		}
+	}
+	return nil
 }
 
 // config is the load that was asked for.

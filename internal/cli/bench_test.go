@@ -121,6 +121,17 @@ func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
 	defer stop()
 	run(nil, append([]string{"bench", "--server=" + addr}, where...)...).want(t, 1, "", "allow it in callbacks.allow")
 	run(nil, append([]string{"bench", "--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator took")
-	run(nil, append([]string{"bench", "--server=" + addr, "--silent=0.9", "--rollback=0.2"}, where...)...).
-		want(t, 1, "", "from 0 to 1 together")
+}
+
+func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"--silent=0.9 --rollback=0.2": "from 0 to 1 together", "--silent=NaN": "from 0 to 1 together",
+		"--rate=-1": "none may be negative", "--callers=-1": "none may be negative", "--warmup=-1s": "none may be negative",
+		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000", "--producers=2 --target=a:1": "that of one producer",
+		"--body=0": "--body: more than none", "--for=0": "--for: more than none", "--ceilings --rounds=-1": "--rounds: more than none",
+		"--listen=nonsense": "write host:port", "--target=nonsense": "write host:port", "--server=a:1,b": "write host:port",
+	} {
+		run(nil, append([]string{"bench"}, strings.Fields(arguments)...)...).want(t, 2, "", want)
+	}
 }

@@ -119,7 +119,7 @@ func (c change) check() error {
 	case c.Limit < 0:
 		return usageError{fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
-	return nil
+	return c.filterFlags.check()
 }
 
 // names are those typed, or read from standard input: then nobody can be asked any more.
@@ -174,13 +174,14 @@ func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 		}
 	}
 	changed, more, err := c.matching(ctx, s, a, state, limit)
-	if err != nil && c.DryRun {
+	if err != nil && (c.DryRun || changed == 0) {
 		return err
 	}
-	return errors.Join(c.tell(s, changed, more || err != nil), err)
+	return errors.Join(c.tell(s, changed, more), err)
 }
 
-// matching changes up to limit messages that match, or counts them in a dry run, page after page.
+// matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether more may
+// match than those, as far as the coordinator said before it failed.
 func (c change) matching(
 	ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64,
 ) (changed int64, more bool, err error) {
@@ -197,10 +198,12 @@ func (c change) matching(
 	for changed < limit {
 		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
 		var got answer
-		got, err = c.send(ctx, a, request)
+		if got, err = c.send(ctx, a, request); err != nil {
+			break
+		}
 		changed += got.changed
-		more = got.next != ""
-		if request.PageToken = got.next; err != nil || !more {
+		request.PageToken = got.next
+		if more = got.next != ""; !more {
 			break
 		}
 		far.tell("%s %d %s messages", done, changed, state)
@@ -245,7 +248,10 @@ func (c change) tell(s *session, changed int64, more bool) error {
 		text = fmt.Sprintf("%d would be %s", changed, c.done)
 	}
 	if more {
-		text += "; more match, run it again or raise --limit"
+		text += "; more match, run it again"
+	}
+	if more && c.Limit > 0 && changed >= int64(c.Limit) {
+		text += " or raise --limit"
 	}
 	return s.printDocument(c.Output, document, func() [][]string { return [][]string{{text}} })
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -64,6 +65,14 @@ publishes it to RabbitMQ once that transaction is known to have committed.`
 
 // usageError is a wrong use that the parser cannot see.
 type usageError struct{ error }
+
+// positive refuses a duration in which nothing can be done.
+func positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return usageError{fmt.Errorf("--%s=%s: more than no time, such as 10s", flag, d)}
+	}
+	return nil
+}
 
 // Run runs what was typed and returns the exit status. When the context ends, a command that serves stops as it does on
 // SIGTERM.

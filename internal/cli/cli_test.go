@@ -26,7 +26,9 @@ import (
 type coordinator struct {
 	msghandlerv1.UnimplementedAdminServiceServer
 	addr string
-	err  error
+	// err is the answer to all requests after the first errAfter.
+	err      error
+	errAfter int
 
 	mu       sync.Mutex
 	records  []*msghandlerv1.MessageRecord
@@ -68,6 +70,9 @@ func (c *coordinator) note(format string, args ...any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests = append(c.requests, fmt.Sprintf(format, args...))
+	if len(c.requests) <= c.errAfter {
+		return nil
+	}
 	return c.err
 }
 
@@ -263,7 +268,7 @@ dead      0       -        -
 		`MESSAGE       STATE   CREATED   DUE      ATTEMPTS   EXCHANGE   ROUTING KEY   LAST ERROR
 orders/1001   dead    3h ago    in 89m   4          orders     order.paid    312 NO_ROUTE
 orders/1002   dead    3h ago    in 89m   4          orders     order.paid    312 NO_ROUTE
-`, "")
+`, "this is the end of --limit=2, and there may be more; raise it\n")
 	run(env, "list", "--state", "sendable").want(t, 0, "no messages\n", "")
 	run(env, "list").want(t, 0, "stock/7 ", "")
 	run(env, "show", "stock/7").want(t, 0, `message            stock/7
@@ -311,8 +316,10 @@ func TestJSONForPrograms(t *testing.T) {
 		want map[string]any
 	}{
 		"stats": {[]string{"stats"}, map[string]any{"states": 2}},
-		"list":  {[]string{"list", "--state=dead"}, map[string]any{"messages": 3}},
-		"empty": {[]string{"list", "--state=sendable"}, map[string]any{"messages": 0}},
+		"list":  {[]string{"list", "--state=dead", "--limit=3"}, map[string]any{"messages": 3, "more": false}},
+		"empty": {[]string{"list", "--state=sendable"}, map[string]any{"messages": 0, "more": false}},
+		"all":   {[]string{"list", "--limit=5"}, map[string]any{"messages": 5, "more": true}}, // nobody looked into the last states
+		"cut":   {[]string{"list", "--limit=2"}, map[string]any{"messages": 2, "more": true}},
 		"show": {[]string{"show", "stock/8"}, map[string]any{
 			"producer": "stock", "id": "8", "state": "pending", "body": `{"total":12}`, "publish_attempts": 4.0,
 			"routing_key": "order.paid", "events": 2,
@@ -348,7 +355,7 @@ func TestListsReadPageAfterPage(t *testing.T) {
 		c.add(msghandlerv1.State_STATE_ABANDONED, "many", fmt.Sprint(i))
 	}
 	got := run(nil, "list", "--state=abandoned", "--limit=2100", "--server="+c.addr)
-	if lines := strings.Count(got.out, "\n"); got.status != 0 || lines != 2101 {
+	if lines := strings.Count(got.out, "\n"); got.status != 0 || lines != 2101 || !strings.Contains(got.err, "--limit=2100") {
 		t.Errorf("status %d, %d lines: %s", got.status, lines, got.err)
 	}
 	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; list STATE_ABANDONED  100 from "2000"`
@@ -402,6 +409,17 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run(nil, "nonsense").want(t, 2, "", "unexpected argument nonsense")
 	run(nil, "list", "--nonsense").want(t, 2, "", "unknown flag --nonsense")
 	run(nil, "list", "--limit=0", server).want(t, 2, "", "at least one")
+	run(nil, "list", "--older-than=-5m", server).want(t, 2, "", "--older-than=-5m")
+	run(nil, "tail", "--limit=-3", server).want(t, 2, "", "--limit=-3: at least one")
+	run(nil, "tail", "--state=gone", server).want(t, 2, "", "write one of pending, sendable, done")
+	run(nil, "stats", "--timeout=0", server).want(t, 2, "", "--timeout=0s: more than no time")
+	run(nil, "doctor", "--timeout=-1s", server).want(t, 2, "", "--timeout=-1s: more than no time")
+	run(nil, "verify-producer", "orders", "127.0.0.1:1", "--timeout=0").want(t, 2, "", "--timeout=0s: more than no time")
+	run(nil, "dlq", "list", "--queue=a", "--timeout=0").want(t, 2, "", "--timeout=0s: more than no time")
+	run(nil, "dlq", "list", "--queue=").want(t, 2, "", "--queue is empty")
+	for _, nowhere := range []string{"nonsense", "127.0.0.1:99999", ":0", "dns:///a"} {
+		run(nil, "stats", "--server="+nowhere).want(t, 2, "", "is not a coordinator's address; write host:port")
+	}
 	run(nil, "list", "--state=done", server).want(t, 2, "", "pending, sendable, abandoned, dead or acknowledged")
 	run(nil, "list", "--output=xml", server).want(t, 2, "", "table")
 	run(nil, "show", "1001", server).want(t, 2, "", "PRODUCER/ID")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,12 @@ type dlqFlags struct {
 
 // letters runs work on the queue, and puts its error into words for the one who typed.
 func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Context, *consumer.DeadLetters) error) error {
+	if err := positive("timeout", f.Timeout); err != nil {
+		return err
+	}
+	if f.Queue == "" {
+		return usageError{errors.New("--queue is empty; name the dead-letter queue, such as payments.dead")}
+	}
 	url := f.AMQPURL
 	if url == "" {
 		settings, err := s.load(nil)
@@ -86,15 +93,18 @@ func (c *dlqListCommand) Run(ctx context.Context, s *session) error {
 		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
-		found, err := dead.List(ctx, c.Limit)
+		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // one more than is shown, to know of it
 		if err != nil {
 			return err
 		}
-		letters := make([]letter, len(found))
-		for i, l := range found {
-			letters[i] = newLetter(l)
+		more := len(found) > c.Limit
+		letters := make([]letter, min(len(found), c.Limit))
+		for i := range letters {
+			letters[i] = newLetter(found[i])
 		}
-		return s.printDocument(c.Output, map[string]any{"letters": letters}, func() [][]string { return letterRows(letters) })
+		document := map[string]any{"letters": letters, "more": more}
+		return errors.Join(s.printDocument(c.Output, document, func() [][]string { return letterRows(letters) }),
+			s.cut(c.Output, c.Limit, more))
 	})
 }
 

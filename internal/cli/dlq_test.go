@@ -49,7 +49,10 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	}
 	const queue = "--queue=payments.dead"
 	dlq("list", queue).want(t, 0, "orders/3   payments   3                    payments      not JSON\n", "")
+	dlq("list", queue, "--limit=3").want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
 	dlq("list", queue, "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")
+	dlq("list", queue, "--output=yaml", "--limit=1").want(t, 0, "more: true\n", "")
+	dlq("list", queue, "--output=yaml", "--limit=4").want(t, 0, "more: false\n", "")
 	dlq("show", queue, "orders/1").want(t, 0, "order 1\n", "")
 	dlq("show", queue, "orders/9").want(t, 3, "", "no such dead letter")
 	dlq("replay", queue).want(t, 2, "", "--all")

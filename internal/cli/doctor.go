@@ -39,6 +39,9 @@ var errTrouble = errors.New("there is trouble; what it is, why it matters and wh
 
 // Run examines everything and fails when there is trouble.
 func (c *doctorCommand) Run(ctx context.Context, s *session) error {
+	if err := positive("timeout", c.Timeout); err != nil {
+		return err
+	}
 	flags := c.flags.given()
 	settings, err := s.load(flags)
 	if err != nil {

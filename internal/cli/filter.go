@@ -41,6 +41,14 @@ func (f *filterFlags) String() string {
 	return words.String()
 }
 
+// check refuses what no filter can mean.
+func (f *filterFlags) check() error {
+	if f.OlderThan < 0 {
+		return usageError{fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
+	}
+	return nil
+}
+
 // minAge is nil where no age is asked for.
 func (f *filterFlags) minAge() *durationpb.Duration {
 	if f.OlderThan == 0 {
@@ -61,12 +69,11 @@ func (f *filterFlags) states() ([]halfmsg.State, error) {
 // maxPage is the largest page a coordinator gives.
 const maxPage = 1000
 
-// list reads up to limit messages of a state, page by page. A message may be on two pages when it moves meanwhile; it is
-// given once.
+// list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two pages
+// when it moves meanwhile; it is given once.
 func (a *admin) list(
 	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *progress,
-) ([]*msghandlerv1.MessageRecord, error) {
-	var records []*msghandlerv1.MessageRecord
+) (records []*msghandlerv1.MessageRecord, more bool, err error) {
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(), ErrorContains: f.Error,
@@ -75,7 +82,7 @@ func (a *admin) list(
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage
 		response, err := call(ctx, a, a.client.ListMessages, request)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, r := range response.GetRecords() {
 			if name := r.GetProducer() + "/" + r.GetMessage().GetId(); !seen[name] && len(records) < limit {
@@ -85,10 +92,10 @@ func (a *admin) list(
 		}
 		far.tell("found %d %s messages", len(records), state)
 		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
-			break
+			return records, false, nil
 		}
 	}
-	return records, nil
+	return records, true, nil
 }
 
 // parseState reads the state of a flag, one of those in which messages are kept.

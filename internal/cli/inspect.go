@@ -23,6 +23,9 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	if c.Limit < 1 {
 		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	states, err := c.states()
 	if err != nil {
 		return err
@@ -34,23 +37,37 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 	defer a.Close()
 	far := s.progress()
 	var records []*msghandlerv1.MessageRecord
+	more := false
 	for _, state := range slices.Sorted(slices.Values(states)) {
-		found, err := a.list(ctx, state, &c.filterFlags, c.Limit-len(records), far)
+		if len(records) == c.Limit {
+			more = true // nobody has looked
+			break
+		}
+		found, left, err := a.list(ctx, state, &c.filterFlags, c.Limit-len(records), far)
 		if err != nil {
 			return err
 		}
-		records = append(records, found...)
+		records, more = append(records, found...), left
 	}
 	far.end()
-	return c.print(s, records)
+	return errors.Join(c.print(s, records, more), s.cut(c.Output, c.Limit, more))
 }
 
-func (c *listCommand) print(s *session, records []*msghandlerv1.MessageRecord) error {
+// cut says on standard error, where it is in no program's way, that a table ended at --limit; documents say it themselves.
+func (s *session) cut(output string, limit int, more bool) error {
+	if !more || output != outputTable {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Err, "msghandler: this is the end of --limit=%d, and there may be more; raise it\n", limit)
+	return err
+}
+
+func (c *listCommand) print(s *session, records []*msghandlerv1.MessageRecord, more bool) error {
 	messages := make([]record, len(records))
 	for i, r := range records {
 		messages[i] = newRecord(r)
 	}
-	return s.printDocument(c.Output, map[string]any{"messages": messages}, func() [][]string {
+	return s.printDocument(c.Output, map[string]any{"messages": messages, "more": more}, func() [][]string {
 		if c.Names {
 			return nameRows(messages)
 		}

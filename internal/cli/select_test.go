@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -39,8 +41,25 @@ func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
 	if asked := c.asked(); strings.Count(asked, "; ") != 2 {
 		t.Errorf("asked %s", asked)
 	}
-	run(env, "retry", "--state=abandoned", "--limit=1200", "--yes").want(t, 0, "retried 1200; more match", "")
+	run(env, "retry", "--state=abandoned", "--limit=1200", "--yes").want(t, 0, "retried 1200; more match, run it again or raise --limit\n", "")
 	run(env, "discard", "--state=abandoned", "--limit=0", "--dry-run").want(t, 0, "2500 would be discarded\n", "")
+}
+
+// What was not changed because it was refused is not told as if it only took another try.
+func TestARefusedChangeSaysNothingOfMore(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	for i := range 2500 {
+		c.add(msghandlerv1.State_STATE_ABANDONED, "many", fmt.Sprint(i))
+	}
+	env := []string{"MSGHANDLER_SERVER=" + c.addr}
+	c.err = status.Error(codes.InvalidArgument, "state: sendable messages are not discarded")
+	for _, output := range []string{"table", "json"} {
+		run(env, "discard", "--state=sendable", "--yes", "--output="+output).want(t, 2, "", "are not discarded")
+	}
+	c.asked()
+	c.err, c.errAfter = status.Error(codes.Internal, "broken"), 2
+	run(env, "retry", "--state=abandoned", "--limit=0", "--yes").want(t, 1, "retried 2000; more match, run it again\n", "broken")
 }
 
 func TestNamesComeFromStandardInput(t *testing.T) {

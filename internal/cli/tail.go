@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,9 @@ type move struct {
 
 // Run prints moves until it is interrupted.
 func (c *tailCommand) Run(ctx context.Context, s *session) error {
+	if c.Limit < 0 {
+		return usageError{fmt.Errorf("--limit=%d: at least one, or 0 for no end", c.Limit)}
+	}
 	states, err := c.states()
 	if err != nil {
 		return err
@@ -79,11 +83,21 @@ func (c *tailCommand) states() (states []msghandlerv1.State, err error) {
 	for _, name := range c.State {
 		state, err := halfmsg.ParseState(name)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--state=%s: %w", name, err)}
+			return nil, usageError{fmt.Errorf("--state=%s: %w; write one of %s", name, err, strings.Join(stateNames(), ", "))}
 		}
 		states = append(states, msghandlerv1.State(state))
 	}
 	return states, nil
+}
+
+// stateNames are those of all states that a message can reach.
+func stateNames() (names []string) {
+	for _, state := range halfmsg.States() {
+		if state != halfmsg.None {
+			names = append(names, state.String())
+		}
+	}
+	return names
 }
 
 func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {

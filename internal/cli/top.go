@@ -172,7 +172,7 @@ func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRec
 		if ended {
 			look = t.Rows
 		}
-		found, err := t.admin.list(ctx, state, &filterFlags{}, look, quiet)
+		found, _, err := t.admin.list(ctx, state, &filterFlags{}, look, quiet)
 		if err != nil {
 			return nil, err
 		}

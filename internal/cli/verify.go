@@ -36,6 +36,9 @@ contract, and 0 otherwise: warnings are no failure.`
 
 // Run asks the producer, and fails when it breaks the contract.
 func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
+	if err := positive("timeout", c.Timeout); err != nil {
+		return err
+	}
 	settings, err := s.load(c.flags.given())
 	if err != nil {
 		return usageError{err}

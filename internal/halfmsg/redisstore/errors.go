@@ -41,8 +41,13 @@ func translate(err error) error {
 	if err == nil {
 		return nil
 	}
+	if redis.IsAuthError(err) {
+		return fmt.Errorf("%w: Redis does not let us in: %w; %s", kindOf(err), err, loginRemedy)
+	}
 	return fmt.Errorf("%w: %w", kindOf(err), err)
 }
+
+const loginRemedy = "set the user and the password in redis.url"
 
 func kindOf(err error) error {
 	var fromRedis redis.Error

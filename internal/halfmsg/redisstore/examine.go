@@ -48,7 +48,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	switch {
 	case redis.IsAuthError(err):
 		f.add("login", Refuse, "does not let us in: "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
-			"set the user and the password in redis.url")
+			loginRemedy)
 		return f.all, nil
 	case err != nil:
 		return nil, translate(err)
