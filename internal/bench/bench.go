@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/bench/order"
@@ -141,7 +142,7 @@ func (c Config) valid() error {
 		return fmt.Errorf("queues %d: from 1 to %d", c.Queues, mostQueues)
 	case c.ConfirmAfter < 0 || c.Warmup < 0 || c.Duration < 0:
 		return fmt.Errorf("confirm-after %s, warmup %s, for %s: none may be negative", c.ConfirmAfter, c.Warmup, c.Duration)
-	case !(c.Silent >= 0 && c.Rollback >= 0 && c.Silent+c.Rollback <= 1): // as NaN compares with nothing
+	case c.Silent < 0 || c.Rollback < 0 || c.Silent+c.Rollback > 1 || math.IsNaN(c.Silent+c.Rollback):
 		return fmt.Errorf("shares of silent commits %g and rollbacks %g: from 0 to 1 together", c.Silent, c.Rollback)
 	case c.Producers > 1 && c.Target != "":
 		return errors.New("a callback target is that of one producer")
