@@ -52,9 +52,9 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 	if key.doubtful {
 		l.confirms.limit, l.confirms.tries = suspectsInARow, suspectsAgain
 		l.batch = 1
-		// There is always a call for the others, and room to wait.
+		// There is a call for the others and room to wait, but where one is all there is.
 		l.parallel = max(1, c.config.CallsPerProducer/2)
-		l.room = c.config.QueuePerProducer / 4
+		l.room = max(1, c.config.QueuePerProducer/4)
 		l.suspects = suspects{}
 	}
 	return l

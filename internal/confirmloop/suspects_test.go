@@ -309,3 +309,16 @@ func TestSuspectsAreHandedBackByClose(t *testing.T) {
 		}
 	})
 }
+
+// A lane without any room would put its suspects off for ever.
+func TestASuspectIsAskedAboutAlsoWhereThereIsRoomForOne(t *testing.T) {
+	inHouse(t, confirmloop.Config{QueuePerProducer: 1, CallsPerProducer: 1}, func(h *house) {
+		h.answers(failsFor("order"))
+		name := h.have("orders", "order")[0]
+		h.submit(name)
+		synctest.Wait()
+		h.answers(failsFor())
+		h.run(5 * time.Minute)
+		h.wantState(name, halfmsg.Sendable)
+	})
+}
