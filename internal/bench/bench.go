@@ -138,6 +138,9 @@ func (c Config) valid() error {
 	case c.Producers < 1 || c.Callers < 1 || c.Rate < 0 || c.Body < 0 || max(c.Producers, c.Callers, c.Rate) > most:
 		return fmt.Errorf("producers %d, callers %d, rate %d, body %d: none may be negative or above a million",
 			c.Producers, c.Callers, c.Rate, c.Body)
+	case c.Mode == Unary && c.Rate == 0 && c.Callers > c.Producers*maxOpen:
+		return fmt.Errorf("callers %d: a coordinator lets %d calls of one producer wait, so at most that many each; give it more producers",
+			c.Callers, maxOpen)
 	case c.Queues < 1 || c.Queues > mostQueues:
 		return fmt.Errorf("queues %d: from 1 to %d", c.Queues, mostQueues)
 	case c.ConfirmAfter < 0 || c.Warmup < 0 || c.Duration < 0:
