@@ -19,7 +19,7 @@ var (
 )
 
 // patience bounds every wait; it says when to give up, not how long things take.
-const patience = 4 * time.Minute
+const patience = 8 * time.Minute
 
 // binaries is where TestMain has built the programs.
 var binaries string
