@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
 // patience is far above the time limits of these tests, and far below for ever.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var config = amqpconn.Config{
 	Name: "a test", Heartbeat: time.Second, DialTimeout: 5 * time.Second, WriteTimeout: time.Second,

@@ -90,7 +90,7 @@ func (d *topology) drain(queue, until string, ids map[string]bool) {
 	d.t.Helper()
 	deliveries, err := d.channel.Consume(queue, "", true, false, false, false, nil)
 	d.must(err)
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for !ids[until] {
 		select {
 		case delivery := <-deliveries:

@@ -99,7 +99,7 @@ func (d *topology) take(queue string, n int) []amqp.Delivery {
 	deliveries, err := d.channel.Consume(queue, "", true, false, false, false, nil)
 	d.must(err)
 	taken := make([]amqp.Delivery, 0, n)
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for len(taken) < n {
 		select {
 		case delivery := <-deliveries:

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a page may take, on a machine that is busy with other tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // tab is one page of a browser, with the address of a console before all paths.
 type tab struct {

@@ -17,10 +17,14 @@ import (
 	"time"
 )
 
-// Eventually polls cond until it holds. When it does not within that time the test fails and says what was waited for.
-// cond runs on the test's goroutine, so it may end the test itself.
+// leastPatience is how long Eventually waits at least: a machine that stands still for half a minute fails no test.
+const leastPatience = time.Minute
+
+// Eventually polls cond until it holds. When it does not within that time, or a minute if that is longer, the test fails and
+// says what was waited for. cond runs on the test's goroutine, so it may end the test itself.
 func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
 	t.Helper()
+	within = max(within, leastPatience)
 	if err := poll(within, func() (bool, error) { return cond(), nil }); err != nil {
 		t.Fatalf("not within %v: %s", within, what)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait for something that must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 

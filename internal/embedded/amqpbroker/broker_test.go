@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long anything may take.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func start(t testing.TB, config amqpbroker.Config) *amqpbroker.Broker {
 	t.Helper()
