@@ -48,8 +48,10 @@ type Sender struct {
 
 // New returns a sender. It connects when there is something to send.
 func New(config Config) (*Sender, error) {
+	// The parser's error may quote the password.
 	if _, err := amqp.ParseURI(config.URL); err != nil {
-		return nil, fmt.Errorf("outbox rabbitmq.Config: URL: %w", err)
+		return nil, errors.New("outbox rabbitmq.Config: URL is not of the form amqp://USER:PASSWORD@HOST:PORT/VHOST, " +
+			"special characters as %XX")
 	}
 	if config.Producer == "" {
 		return nil, errors.New("outbox rabbitmq.Config: Producer is missing; give the producer's name")

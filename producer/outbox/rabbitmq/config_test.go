@@ -1,0 +1,23 @@
+package rabbitmq_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
+)
+
+func TestWhatIsWrongWithASenderIsToldWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"amqp://orders:s3cr3t%zz@host:5672/": "amqp://USER:PASSWORD@HOST:PORT/VHOST",
+		"amqp://orders:s3cr3t@host:port/":    "amqp://USER:PASSWORD@HOST:PORT/VHOST",
+		"":                                   "amqp://USER:PASSWORD@HOST:PORT/VHOST",
+		"amqp://orders:s3cr3t@host:5672/":    "Producer is missing",
+	} {
+		_, err := rabbitmq.New(rabbitmq.Config{URL: url})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, want %s", url, err, want)
+		}
+	}
+}
