@@ -92,8 +92,8 @@ func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 }
 
 // Unmarshal reads an event of a message, in the form that its content type says. The payload must be there, in JSON, and
-// null is none but for a slice, a map, an interface or a type that reads itself; who wants none asks for struct{}. Every error wraps ErrInvalid: the message will never be readable, or is not about
-// what it was taken for.
+// null is none but for a slice, a map, an interface or a type that reads itself; who wants none asks for struct{}. Every
+// error wraps ErrInvalid: the message will never be readable, or is not about what it was taken for.
 func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
 	var raw Event[json.RawMessage]
 	var err error

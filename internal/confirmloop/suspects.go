@@ -28,8 +28,8 @@ type suspects map[string]bool
 
 func (s suspects) add(id string, alone bool) {
 	if _, known := s[id]; !known && len(s) >= maxSuspects {
-		for any := range s {
-			delete(s, any)
+		for other := range s { // whichever comes first
+			delete(s, other)
 			break
 		}
 	}
