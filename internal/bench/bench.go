@@ -33,8 +33,10 @@ const (
 
 // Config says what load is made. Coordinators and AMQPURL are required; zero values mean the defaults.
 type Config struct {
-	// Coordinators are their addresses, host:port. The calls go to all of them in turn.
+	// Coordinators are their addresses, host:port. The calls go to all of them in turn, or those of a producer to one of them
+	// where Pinned says so.
 	Coordinators []string
+	Pinned       bool
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
 	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory. May be empty.
@@ -219,13 +221,22 @@ func (r *run) open(ctx context.Context) error {
 		}
 	}
 	for i := range r.config.Producers {
-		s, err := r.newSender(fmt.Sprintf("%s.%d", r.name, i))
+		s, err := r.newSender(fmt.Sprintf("%s.%d", r.name, i), r.config.coordinatorsOf(i))
 		if err != nil {
 			return err
 		}
 		r.producers = append(r.producers, s)
 	}
 	return r.tryOut(ctx)
+}
+
+// coordinatorsOf are those that the nth producer calls.
+func (c Config) coordinatorsOf(n int) []string {
+	if !c.Pinned {
+		return c.Coordinators
+	}
+	at := n % len(c.Coordinators)
+	return c.Coordinators[at : at+1]
 }
 
 // tryOut sends one message by each producer and rolls it back, so that what cannot work is told in plain words before

@@ -56,7 +56,7 @@ type connection interface {
 	Close() error
 }
 
-func (r *run) newSender(name string) (*sender, error) {
+func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	listener, err := net.Listen("tcp", r.config.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("serve the callbacks: %w", err)
@@ -69,11 +69,11 @@ func (r *run) newSender(name string) (*sender, error) {
 		s.target = r.config.Target
 	}
 	s.sdk, err = producer.New(producer.Config{
-		Name: name, Coordinator: strings.Join(r.config.Coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
+		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
 	})
 	if err == nil {
-		err = s.connect(r.config.Coordinators)
+		err = s.connect(coordinators)
 	}
 	if err != nil {
 		_ = listener.Close()

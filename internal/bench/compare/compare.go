@@ -86,7 +86,7 @@ type comparison struct {
 	Config
 	alone *bare.Alone
 	// chain does all the bare work behind gRPC, calls only the calls.
-	chain, calls *reference
+	chain, calls *Reference
 }
 
 // Run measures everything, round by round.
@@ -129,17 +129,21 @@ func (c *comparison) open(ctx context.Context) error {
 	if c.alone, err = bare.NewAlone(parts, cmp.Or(c.Load.Body, 1024), c.Load.Classic); err != nil {
 		return err
 	}
-	if c.chain, err = c.startReference(ctx, false); err != nil {
+	if c.chain, err = c.startReference(ctx); err != nil {
 		return err
 	}
-	c.calls, err = c.startReference(ctx, true)
+	c.calls, err = c.startReference(ctx, ReferenceCalls)
 	return err
 }
 
+func (c *comparison) startReference(ctx context.Context, flags ...string) (*Reference, error) {
+	return StartReference(ctx, c.Executable, c.Load.RedisURL, c.Load.AMQPURL, flags...)
+}
+
 func (c *comparison) close() (err error) {
-	for _, r := range []*reference{c.chain, c.calls} {
+	for _, r := range []*Reference{c.chain, c.calls} {
 		if r != nil {
-			err = errors.Join(err, r.stop())
+			err = errors.Join(err, r.Stop())
 		}
 	}
 	if c.alone != nil {
@@ -191,13 +195,13 @@ func (c *comparison) measureAlone(part func(context.Context, time.Duration) (bar
 }
 
 // measureLoad puts the load on a reference, or on the coordinators where it is nil.
-func (c *comparison) measureLoad(mode bench.Mode, r *reference) func(context.Context) (figure, error) {
+func (c *comparison) measureLoad(mode bench.Mode, r *Reference) func(context.Context) (figure, error) {
 	return func(ctx context.Context) (figure, error) {
 		load := c.Load
 		load.Mode, load.RedisURL, load.Processes = mode, "", c.processes(r)
 		load.Unpublished = r != nil && r == c.calls
 		if r != nil {
-			load.Coordinators = []string{r.address}
+			load.Coordinators = []string{r.Address}
 		}
 		report, err := bench.Run(ctx, load)
 		if err == nil && ctx.Err() == nil && (report.Failed > 0 || !report.Balance.Even() && !load.Unpublished) {
@@ -212,13 +216,13 @@ func (c *comparison) measureLoad(mode bench.Mode, r *reference) func(context.Con
 }
 
 // processes are those whose costs are told; a reference counts as the coordinator.
-func (c *comparison) processes(r *reference) usage.Processes {
+func (c *comparison) processes(r *Reference) usage.Processes {
 	processes := usage.Processes{}
 	for name, pids := range c.Load.Processes {
 		processes[name] = pids
 	}
 	if r != nil {
-		processes[Coordinator] = []int{r.pid}
+		processes[Coordinator] = []int{r.PID}
 	}
 	return processes
 }

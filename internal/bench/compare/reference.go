@@ -18,23 +18,22 @@ const ReferenceCommand = "__bare"
 // ReferenceCalls is the flag for one that only makes the calls.
 const ReferenceCalls = "--calls"
 
-// reference is a bare reference in a process of its own.
-type reference struct {
-	address string
-	pid     int
+// Reference is a bare reference in a process of its own.
+type Reference struct {
+	// Address is where it serves, host:port, and PID its process.
+	Address string
+	PID     int
 	command *exec.Cmd
 	input   io.Closer
 }
 
-func (c *comparison) startReference(ctx context.Context, calls bool) (*reference, error) {
-	args := []string{ReferenceCommand}
-	if calls {
-		args = append(args, ReferenceCalls)
-	}
+// StartReference has the executable, which is msghandler, be a bare reference; flags may hold ReferenceCalls.
+func StartReference(ctx context.Context, executable, redisURL, amqpURL string, flags ...string) (*Reference, error) {
+	args := append([]string{ReferenceCommand}, flags...)
 	// Not ended with the context: it is asked to stop, so that it can clean up.
-	command := exec.CommandContext(context.WithoutCancel(ctx), c.Executable, args...) //nolint:gosec // it is this program
+	command := exec.CommandContext(context.WithoutCancel(ctx), executable, args...) //nolint:gosec // it is this program
 	// In the environment, where other users do not see the passwords.
-	command.Env = append(os.Environ(), "MSGHANDLER_REDIS_URL="+c.Load.RedisURL, "MSGHANDLER_AMQP_URL="+c.Load.AMQPURL)
+	command.Env = append(os.Environ(), "MSGHANDLER_REDIS_URL="+redisURL, "MSGHANDLER_AMQP_URL="+amqpURL)
 	command.Stderr = os.Stderr
 	input, failed := command.StdinPipe()
 	output, err := command.StdoutPipe()
@@ -44,17 +43,17 @@ func (c *comparison) startReference(ctx context.Context, calls bool) (*reference
 	if err != nil {
 		return nil, fmt.Errorf("start the bare reference: %w", err)
 	}
-	r := &reference{pid: command.Process.Pid, command: command, input: input}
+	r := &Reference{PID: command.Process.Pid, command: command, input: input}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the bare reference does not serve: %w", err), r.stop())
+		return nil, errors.Join(fmt.Errorf("the bare reference does not serve: %w", err), r.Stop())
 	}
-	r.address = strings.TrimSpace(line)
+	r.Address = strings.TrimSpace(line)
 	return r, nil
 }
 
-// stop ends the reference and waits until it has cleaned up.
-func (r *reference) stop() error {
+// Stop ends the reference and waits until it has cleaned up.
+func (r *Reference) Stop() error {
 	_ = r.input.Close() // it is told by that
 	if err := r.command.Wait(); err != nil {
 		return fmt.Errorf("the bare reference: %w", err)
