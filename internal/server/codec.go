@@ -142,7 +142,7 @@ func readable(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 		method.Handler = func(
 			server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
 		) (any, error) {
-			return handler(server, ctx, func(v any) error { return read(decode, v) }, interceptor)
+			return handler(server, ctx, func(v any) error { return arrive(ctx, decode, v) }, interceptor)
 		}
 		wrapped.Methods[i] = method
 	}

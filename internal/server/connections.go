@@ -20,6 +20,9 @@ type connections struct {
 	open map[*connection]struct{}
 	// closing says that no more are taken.
 	closing bool
+
+	// tick counts the looks at what arrives.
+	tick atomic.Uint32
 }
 
 // connection is one of them.
@@ -27,7 +30,8 @@ type connection struct {
 	net.Conn
 	all *connections
 	// heard is how many bytes have come.
-	heard atomic.Int64
+	heard    atomic.Int64
+	arriving arriving
 }
 
 // greeting is what a client has said at least when gRPC knows it: the preface of HTTP/2 and an empty SETTINGS frame. From then
@@ -53,7 +57,7 @@ func (c *connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.Auth
 	}
 	one := &connection{Conn: conn, all: c}
 	c.open[one] = struct{}{}
-	return one, info, nil
+	return one, caller{info, one}, nil
 }
 
 // Read implements net.Conn.

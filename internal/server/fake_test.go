@@ -287,6 +287,30 @@ func (h *house) wakes() []halfmsg.State {
 // open serves on a free port of the loopback; edit may change the configuration.
 func open(t *testing.T, edit ...func(*server.Config)) *house {
 	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openAt(t, listener, edit...)
+}
+
+// connect makes a client.
+func connect(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64 << 20)),
+	}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// openAt serves on a listener, with a client to where it says that it is.
+func openAt(t *testing.T, listener net.Listener, edit ...func(*server.Config)) *house {
+	t.Helper()
 	h := &house{store: newStore(), served: make(chan error, 1)}
 	config := server.Config{
 		Intake: h.store, Inspector: h.store, Targets: targets{}, Submitted: h.submitted, Wake: h.wake,
@@ -299,16 +323,8 @@ func open(t *testing.T, edit ...func(*server.Config)) *house {
 	if h.Server, err = server.New(config); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	go func() { h.served <- h.Serve(listener) }()
-	h.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.conn = connect(t, listener.Addr().String())
 	h.producers, h.operators = msghandlerv1.NewMessageHandlerServiceClient(h.conn), msghandlerv1.NewAdminServiceClient(h.conn)
 	h.health = healthv1.NewHealthClient(h.conn)
 	t.Cleanup(func() {

@@ -102,6 +102,8 @@ func (s *Server) endWithStop(
 type endingStream struct {
 	grpc.ServerStream
 	ctx context.Context
+	// begun says that its first message, which is its request, has been asked for; others may take their time.
+	begun bool
 }
 
 // Context implements grpc.ServerStream.
@@ -110,13 +112,17 @@ func (s *endingStream) Context() context.Context { return s.ctx }
 // RecvMsg implements grpc.ServerStream. What the client sends too late is received by nobody: its stream has ended.
 func (s *endingStream) RecvMsg(message any) error {
 	received := make(chan error, 1)
+	take := read
+	if !s.begun {
+		s.begun, take = true, func(decode func(any) error, v any) error { return arrive(s.ctx, decode, v) }
+	}
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
 				received <- panicked(p) // where recoverStream does not see it
 			}
 		}()
-		received <- read(s.ServerStream.RecvMsg, message)
+		received <- take(s.ServerStream.RecvMsg, message)
 	}()
 	select {
 	case err := <-received:

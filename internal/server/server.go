@@ -137,7 +137,7 @@ func New(config Config) (*Server, error) {
 	s.grpc = grpc.NewServer(s.options()...)
 	s.grpc.RegisterService(readable(&msghandlerv1.MessageHandlerService_ServiceDesc), &producers{Server: s})
 	s.grpc.RegisterService(readable(&msghandlerv1.AdminService_ServiceDesc), &operators{Server: s})
-	healthv1.RegisterHealthServer(s.grpc, s.health)
+	s.grpc.RegisterService(readable(&healthv1.Health_ServiceDesc), s.health)
 	if s.config.Reflection {
 		reflection.Register(s.grpc)
 	}
@@ -211,6 +211,11 @@ func (s *Server) Queues() map[string]func() int {
 
 // Serve accepts calls until Stop, and then returns nil. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
+	ctx, end := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { s.clients.watch(ctx, s.config.Logger) })
+	defer watching.Wait()
+	defer end()
 	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// gRPC calls a handler as soon as a request has begun, and the handler reads it: until all of it is there it may hold as much
+// as the largest request, and no limit knows of it, as nobody knows yet what it will be. So its time is bounded: a connection
+// on which a request does not come to its end is closed, and what it held is free.
+const (
+	// arriveTick is how often connections are looked at.
+	arriveTick = 10 * time.Second
+	// arriveTicks is how many whole ticks a request has to arrive: half a minute, for which the SDKs try as a whole. The
+	// largest request comes in that time through 5 Mbit/s.
+	arriveTicks = 3
+)
+
+// arriving counts the requests of a connection that have begun and are not all there, by the tick in which they began. One
+// place more than a request has ticks is for the tick that runs: two atomic steps are all that a request costs.
+type arriving [arriveTicks + 1]atomic.Int32
+
+// caller tells handlers which connection a request comes by.
+type caller struct {
+	credentials.AuthInfo
+	conn *connection
+}
+
+// arrive reads a request, as decode does, and counts it for its connection while it is on its way.
+func arrive(ctx context.Context, decode func(any) error, v any) error {
+	if p, ok := peer.FromContext(ctx); ok {
+		if from, ok := p.AuthInfo.(caller); ok {
+			began := &from.conn.arriving[from.conn.all.tick.Load()%uint32(len(arriving{}))]
+			began.Add(1)
+			defer began.Add(-1)
+		}
+	}
+	return read(decode, v)
+}
+
+// watch closes connections with requests that do not arrive, until the context ends.
+func (c *connections) watch(ctx context.Context, logger *slog.Logger) {
+	ticker := time.NewTicker(arriveTick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			for _, one := range c.overdue() {
+				logger.Warn("a connection was closed: a request that began on it did not arrive",
+					"client", one.RemoteAddr().String(), "within", arriveTicks*arriveTick)
+				_ = one.Conn.Close() // gRPC finds it closed, and says the same to one
+			}
+		}
+	}
+}
+
+// overdue begins a tick, and gives the connections with requests that have been arriving since the tick whose place it takes.
+func (c *connections) overdue() (late []*connection) {
+	place := c.tick.Add(1) % uint32(len(arriving{}))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for one := range c.open {
+		if one.arriving[place].Load() > 0 {
+			late = append(late, one)
+		}
+	}
+	return late
+}
