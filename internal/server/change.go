@@ -172,8 +172,7 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 		}
 	}
 	var all changed
-	for len(places) > 0 {
-		now, later := firstOfEach(places, func(i int) halfmsg.Name { return wanted.names[i] })
+	for _, now := range turns(places, func(i int) halfmsg.Name { return wanted.names[i] }) {
 		part := make([]halfmsg.Name, len(now))
 		for k, i := range now {
 			part[k] = wanted.names[i]
@@ -181,7 +180,6 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 		results, count := c.apply(ctx, part)
 		scatter(wanted.results, now, results)
 		all.count += count
-		places = later
 	}
 	if err := halted(wanted.results); err != nil {
 		return all, err

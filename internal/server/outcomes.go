@@ -52,9 +52,11 @@ func (s *Server) inWriteTime(
 	return do(ctx)
 }
 
-// firstOfEach splits places into those of names that come for the first time, and the rest.
-func firstOfEach(places []int, name func(i int) halfmsg.Name) (first, rest []int) {
+// turns splits places into those of names that come for the first time and, where there are any, the rest. Once the first of a
+// name has its answer it is the same for the others whatever their order, so one more call to the store does for all of them.
+func turns(places []int, name func(i int) halfmsg.Name) (parts [][]int) {
 	seen := make(map[halfmsg.Name]struct{}, len(places))
+	var first, rest []int
 	for _, i := range places {
 		if _, again := seen[name(i)]; again {
 			rest = append(rest, i)
@@ -63,7 +65,12 @@ func firstOfEach(places []int, name func(i int) halfmsg.Name) (first, rest []int
 		seen[name(i)] = struct{}{}
 		first = append(first, i)
 	}
-	return first, rest
+	for _, part := range [][]int{first, rest} {
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // scatter puts results at their places.

@@ -108,33 +108,31 @@ func (s *producers) SendHalfMessages(
 }
 
 // createAll judges each message alone and stores the good ones. Of an id that stands in the batch more than once the
-// first is stored before the next is looked at, so the answers are those of calls one after the other.
+// first is stored before the others are looked at, so the answers are those of calls one after the other.
 func (s *Server) createAll(ctx context.Context, o origin, messages []*msghandlerv1.Message) ([]halfmsg.Result, error) {
 	results := make([]halfmsg.Result, len(messages))
 	good := make([]halfmsg.Message, len(messages))
-	var turn []int
+	var places []int
 	for i, m := range messages {
 		c := &check{path: item("messages", i)}
 		if good[i] = s.build(c, o, m); c.found != nil {
 			results[i].Err = c.err()
 			continue
 		}
-		turn = append(turn, i)
+		places = append(places, i)
 	}
 	done, err := s.heavy(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	for len(turn) > 0 {
-		now, later := firstOfEach(turn, func(i int) halfmsg.Name { return good[i].Name })
+	for _, now := range turns(places, func(i int) halfmsg.Name { return good[i].Name }) {
 		part := make([]halfmsg.Message, len(now))
 		for k, i := range now {
 			part[k] = good[i]
 		}
 		created := s.inWriteTime(ctx, len(part), func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) })
 		scatter(results, now, created)
-		turn = later
 	}
 	return results, nil
 }
