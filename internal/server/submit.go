@@ -8,7 +8,9 @@ import (
 )
 
 // waitFor is how far a Submit waits. The Submit of a trusted producer is the verdict, so it is not answered before that
-// is stored.
+// is stored. It counts as a wait then, though no producer is called: when Redis goes away after the Submit it stays until Redis is
+// back or its caller leaves, and such calls of one producer must not take all places either. With Redis there, it stays for one
+// more call to it, so that the places of one producer are enough for hundreds of thousands of them a second.
 func (s *Server) waitFor(producer string, asked msghandlerv1.Wait) msghandlerv1.Wait {
 	if s.config.Trusted(producer) {
 		return max(asked, msghandlerv1.Wait_WAIT_SENDABLE)
