@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"net/http"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -69,11 +70,20 @@ func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q)
 	case status.Code(err) == codes.NotFound:
 		return answer, halfmsg.ErrNotFound
 	}
-	return answer, refusedError(status.Convert(err).Message())
+	return answer, pages.RefusedError{Status: httpStatus(status.Code(err)), Text: status.Convert(err).Message()}
 }
 
-// refusedError is what the API says of a call.
-type refusedError string
-
-// Error implements error.
-func (e refusedError) Error() string { return string(e) }
+// httpStatus is what HTTP calls a code of the API: whose fault it is, and whether it is worth coming again.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.FailedPrecondition:
+		return http.StatusConflict
+	case codes.Unavailable, codes.ResourceExhausted, codes.Canceled:
+		return http.StatusServiceUnavailable
+	case codes.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}

@@ -3,7 +3,6 @@ package pages
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,6 +34,7 @@ type changedData struct {
 	Refused    []refusal
 	More, Back string
 	Problem    string
+	status     int // of the problem
 }
 
 // refusal is a message that cannot be changed.
@@ -58,7 +58,7 @@ func (p *Pages) count(r *http.Request) answer {
 	began := time.Now()
 	refused, err := p.counted(r.Context(), admin, &s)
 	if err != nil {
-		return trouble(http.StatusBadRequest, "The messages cannot be counted", err.Error())
+		return trouble(statusOf(err), "The messages cannot be counted", err.Error())
 	}
 	s.Counted = began
 	hidden := s.text()
@@ -97,7 +97,7 @@ func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refus
 // countState counts a whole state, which the store knows without looking at its messages.
 func (p *Pages) countState(ctx context.Context, s *selection) error {
 	if !legal(s.Filter.State, s.event()) {
-		return errors.New("messages that are " + s.Filter.State.String() + " cannot be changed that way")
+		return RefusedError{http.StatusBadRequest, "messages that are " + s.Filter.State.String() + " cannot be changed that way"}
 	}
 	stats, err := p.config.Stats(ctx)
 	for _, stat := range stats {
@@ -163,7 +163,7 @@ func (p *Pages) change(r *http.Request) answer {
 	data := p.do(r.Context(), admin, s, reason)
 	a := answer{page: "changed", title: "Done", data: data}
 	if data.Problem != "" {
-		a.status, a.title = http.StatusServiceUnavailable, "Not all was done"
+		a.status, a.title = data.status, "Not all was done"
 	}
 	return a
 }
@@ -176,7 +176,7 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 	for data.Done < s.Count {
 		done, err := part.send(ctx, admin, part.request(false, s.Count-data.Done, reason))
 		if err != nil {
-			data.Problem = err.Error()
+			data.Problem, data.status = err.Error(), statusOf(err)
 			break
 		}
 		data.Done += done.GetDiscarded()

@@ -42,7 +42,7 @@ func (p *Pages) message(r *http.Request) answer {
 		return trouble(http.StatusNotFound, "No message "+name.String(), "It was never stored, or it is finished and its trace has been "+
 			"forgotten, or somebody discarded it. The log says who discarded what.")
 	case err != nil:
-		return trouble(http.StatusBadRequest, "Message "+name.String(), err.Error())
+		return trouble(statusOf(err), "Message "+name.String(), err.Error())
 	}
 	record := found.GetRecord()
 	state := stateOf(record.GetState())

@@ -119,11 +119,10 @@ func (p *Pages) messages(r *http.Request) answer {
 		data.First = "/messages?" + f.Query()
 	}
 	a := answer{page: "messages", title: f.State.String() + " messages"}
-	if err == nil {
-		err = p.fill(r, &data)
-	}
 	if err != nil {
 		a.status, data.Problem = http.StatusBadRequest, err.Error()
+	} else if err := p.fill(r, &data); err != nil {
+		a.status, data.Problem = statusOf(err), err.Error()
 	}
 	a.data = data
 	return a

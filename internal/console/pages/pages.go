@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -22,12 +23,32 @@ import (
 )
 
 // Admin is the admin API as the pages use it. Its errors are fit for the reader; an unknown message is
-// halfmsg.ErrNotFound.
+// halfmsg.ErrNotFound, and what was refused for another reason than that the store is out of reach is a RefusedError.
 type Admin interface {
 	GetMessage(ctx context.Context, r *msghandlerv1.GetMessageRequest) (*msghandlerv1.GetMessageResponse, error)
 	ListMessages(ctx context.Context, r *msghandlerv1.ListMessagesRequest) (*msghandlerv1.ListMessagesResponse, error)
 	RetryMessages(ctx context.Context, r *msghandlerv1.RetryMessagesRequest) (*msghandlerv1.RetryMessagesResponse, error)
 	DiscardMessages(ctx context.Context, r *msghandlerv1.DiscardMessagesRequest) (*msghandlerv1.DiscardMessagesResponse, error)
+}
+
+// RefusedError is why the admin API did not do what it was asked for.
+type RefusedError struct {
+	// Status is what HTTP calls it.
+	Status int
+	// Text is for the reader.
+	Text string
+}
+
+// Error implements error.
+func (e RefusedError) Error() string { return e.Text }
+
+// statusOf is what HTTP calls an error: the store is out of reach, unless it says something else.
+func statusOf(err error) int {
+	var refused RefusedError
+	if errors.As(err, &refused) {
+		return refused.Status
+	}
+	return http.StatusServiceUnavailable
 }
 
 // Config says what the pages show. All but Hosts and Logger is required.
