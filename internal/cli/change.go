@@ -10,9 +10,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -47,7 +49,8 @@ func (c *retryCommand) Run(ctx context.Context, s *session) error {
 // Help says what --help says below the usage.
 func (c *retryCommand) Help() string {
 	return `A pending message is confirmed at once and a sendable one published at once. Names are changed at once; of a filter the messages are counted first,
-and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+and it asks. No more than were counted are changed, and none that was stored since; an older one that has come into the state since
+may be among them. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
 }
 
 type discardCommand struct {
@@ -73,7 +76,8 @@ func (c *discardCommand) Run(ctx context.Context, s *session) error {
 // Help says what --help says below the usage.
 func (c *discardCommand) Help() string {
 	return `What is discarded is gone, and stands in the coordinator's log with who and why. Names are changed at once; of a filter the messages are counted first,
-and it asks. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+and it asks. No more than were counted are changed, and none that was stored since; an older one that has come into the state since
+may be among them. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
 }
 
 // change is what retry and discard have in common. Their requests have the same fields; send gets those of a retry.
@@ -81,7 +85,10 @@ type change struct {
 	adminFlags
 	selection
 	verb, done string
-	send       func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
+	// counted is when the messages were counted that somebody agreed to change: what was stored, or came of age, since then is
+	// left out, or it would take the place of what was counted and has gone meanwhile. Zero where nobody was asked.
+	counted time.Time
+	send    func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
 }
 
 // answer is what became of one request.
@@ -169,9 +176,11 @@ func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 		limit = math.MaxInt64
 	}
 	if !c.Yes && !c.DryRun {
+		began := time.Now()
 		if limit, err = c.ask(ctx, s, a, state, limit); err != nil {
 			return err
 		}
+		c.counted = began
 	}
 	changed, more, err := c.matching(ctx, s, a, state, limit)
 	if err != nil && (c.DryRun || changed == 0) {
@@ -190,13 +199,14 @@ func (c change) matching(
 		done = "counted"
 	}
 	request := &msghandlerv1.RetryMessagesRequest{
-		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, MinAge: c.minAge(), ErrorContains: c.Error,
+		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
 		Reason: c.Reason, DryRun: c.DryRun,
 	}
 	far := s.progress()
 	defer far.end()
 	for changed < limit {
 		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
+		request.MinAge = c.age()
 		var got answer
 		if got, err = c.send(ctx, a, request); err != nil {
 			break
@@ -209,6 +219,14 @@ func (c change) matching(
 		far.tell("%s %d %s messages", done, changed, state)
 	}
 	return changed, more, err
+}
+
+// age is how old messages must be by now. It is an age and no time, so that only the store's clock decides.
+func (c change) age() *durationpb.Duration {
+	if !c.counted.IsZero() {
+		c.OlderThan += time.Since(c.counted)
+	}
+	return c.minAge()
 }
 
 // ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may be
