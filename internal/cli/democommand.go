@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/msghandler/msghandler/internal/cli/demo"
+	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
 type demoCommand struct {
@@ -19,6 +20,9 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 	if c.Orders < 100 {
 		return usageError{fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
 	}
+	if err := c.checkDatabase(); err != nil {
+		return err
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program's own file: %w", err)
@@ -28,4 +32,16 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out, Live: isTerminal(s.Out),
 		})
 	})
+}
+
+// checkDatabase refuses a name that is none. It connects to nothing.
+func (c *demoCommand) checkDatabase() error {
+	if c.Database == "" {
+		return nil
+	}
+	db, err := database.Open(c.Database)
+	if err != nil {
+		return usageError{fmt.Errorf("--database: %w", err)}
+	}
+	return db.Close()
 }

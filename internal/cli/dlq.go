@@ -57,6 +57,17 @@ func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Co
 	return err
 }
 
+// checkLetters refuses what names no letter. Those of other programs may have any name, and no id, but not no slash.
+func checkLetters(names ...string) error {
+	for _, name := range names {
+		if !strings.Contains(name, "/") {
+			return usageError{fmt.Errorf("%q does not name a dead letter; write PRODUCER/ID, such as orders/1001, or PRODUCER/ for those "+
+				"without an id", name)}
+		}
+	}
+	return nil
+}
+
 // letter is a dead letter as --output json prints it.
 type letter struct {
 	Producer      string            `json:"producer"`
@@ -128,6 +139,9 @@ type dlqShowCommand struct {
 
 // Run prints one dead letter.
 func (c *dlqShowCommand) Run(ctx context.Context, s *session) error {
+	if err := checkLetters(c.Name); err != nil {
+		return err
+	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
 		l, err := dead.Show(ctx, c.Name)
 		if err != nil {
@@ -165,6 +179,9 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *session) error {
 	if c.All == (len(c.Names) > 0) {
 		return usageError{errors.New("name the messages to replay, or say --all")}
 	}
+	if err := checkLetters(c.Names...); err != nil {
+		return err
+	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
 		n, err := dead.Replay(ctx, c.Names...)
 		if err == nil && n < len(c.Names) {
@@ -181,6 +198,9 @@ type dlqDiscardCommand struct {
 
 // Run removes dead letters.
 func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
+	if err := checkLetters(c.Names...); err != nil {
+		return err
+	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
 		n, err := dead.Discard(ctx, c.Names...)
 		if err == nil && n < len(c.Names) {

@@ -1,0 +1,43 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// What was typed wrongly is told before anything is opened or anybody asked, and a program can tell it from a failure. No
+// password comes back.
+func TestWhatCannotBeIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"demo --database=x":                        "--database: a database is named sqlite:FILE, postgres://",
+		"demo --database=postgres:":                "--database: a database is named",
+		"demo --database=mariadb://u:geheim@":      "--database: a database is named",
+		"demo --database=mariadb://u:ge%zzheim@h/": "--database: a database is named",
+		"demo --orders=99":                         "at least 100",
+		"list --state=done":                        "--state=done names no state",
+		"retry --state=gone":                       "--state=gone names no state",
+		"tail --state=gone":                        "--state=gone",
+		"show 1001":                                "write PRODUCER/ID",
+		"dlq list --queue=q --output=text":         "--output must be one of",
+		"dlq show 1001 --queue=q":                  `"1001" does not name a dead letter; write PRODUCER/ID`,
+		"dlq replay 1001 --queue=q":                `"1001" does not name a dead letter`,
+		"dlq discard orders/1 1001 --queue=q":      `"1001" does not name a dead letter`,
+		"bench --mode=fast":                        "--mode must be one of",
+		"bench --queue=stream":                     "--queue must be one of",
+		"bench --consume=never":                    "--consume must be one of",
+		"completion csh":                           "must be one of",
+		"version --output=text":                    "--output must be one of",
+		"serve --log.level=loud":                   "is none of debug, info, warn, error",
+		"serve --delete_business.when=never":       "is none of before_publish, after_ack",
+	} {
+		t.Run(typed, func(t *testing.T) {
+			t.Parallel()
+			got := run([]string{"MSGHANDLER_AMQP_URL=amqp://127.0.0.1:1"}, strings.Fields(typed)...)
+			got.want(t, 2, "", want)
+			if strings.Contains(got.err, "geheim") {
+				t.Errorf("a password came back: %s", got.err)
+			}
+		})
+	}
+}
