@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/msghandler/msghandler/consumer/dedup"
+	"github.com/msghandler/msghandler/internal/address"
 )
 
 // Config says which queue is consumed, and how. URL and Queue must be given.
@@ -89,9 +88,9 @@ func (c Config) check() error {
 		errs = append(errs, fmt.Errorf("consumer.Config: "+format, args...))
 	}
 	for i, url := range c.urls() {
-		// The parser's error may quote the password.
-		if _, err := amqp.ParseURI(url); err != nil {
-			wrong("URL number %d is not of the form amqp://USER:PASSWORD@HOST:PORT/VHOST", i+1)
+		// What the library says of a URL may quote the password.
+		if _, err := address.ParseAMQP(url); err != nil {
+			wrong("URL number %d %w", i+1, err)
 		}
 	}
 	if c.Queue == "" {

@@ -182,8 +182,14 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field, change := range map[string]func(*consumer.Config){
-		"URL number 2":                func(c *consumer.Config) { c.URL += ",http://guest:hunter2@host" },
-		"URL number 1":                func(c *consumer.Config) { c.URL = "" },
+		"URL number 2": func(c *consumer.Config) { c.URL += ",http://guest:hunter2@host" },
+		"URL number 1": func(c *consumer.Config) { c.URL = "" },
+		"URL number 1 has a port that is no number from 1 to 65535; write host:port": func(c *consumer.Config) {
+			c.URL = "amqp://guest:hunter2@127.0.0.1:99999/"
+		},
+		"URL number 1 is not a URL of the scheme amqp or amqps": func(c *consumer.Config) { c.URL = "redis://:hunter2@host" },
+		"URL number 2 has an @ behind its host or a #; write":   func(c *consumer.Config) { c.URL += ",amqp://guest:hun/hunter2@host" },
+		"URL number 1 cannot be read as a URL; write amqp://":   func(c *consumer.Config) { c.URL = "amqp://guest:hunter2%zz@host" },
 		"Queue is":                    func(c *consumer.Config) { c.Queue = "" },
 		"Prefetch is":                 func(c *consumer.Config) { c.Prefetch = -1 },
 		"Concurrency is":              func(c *consumer.Config) { c.Concurrency = 21 },

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
@@ -67,6 +68,8 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Coordinator == "" {
 		errs = append(errs, missing("Coordinator", "give the address of msghandler, such as 127.0.0.1:9090"))
+	} else if err := address.CheckCoordinators(c.Coordinator); err != nil {
+		errs = append(errs, fmt.Errorf("producer.Config: Coordinator %w", err)) // it quotes nothing, as there may be a password
 	}
 	if c.Markers == nil {
 		errs = append(errs, missing("Markers", "give a marker store, such as memory.New()"))

@@ -1,4 +1,5 @@
-// Package address reads the addresses of Redis and RabbitMQ: who listens where, as whom to come, and what to ask for.
+// Package address reads the addresses of Redis, RabbitMQ and coordinators: who listens where, as whom to come, and what to ask
+// for.
 //
 // It is the one place that does, so that an address that cannot be is refused when the configuration is read, and whoever
 // connects understands it as it was checked. It dials nothing. Its errors are phrases that go on from the name of an

@@ -131,6 +131,46 @@ func TestAddressesOfRabbitMQ(t *testing.T) {
 	}
 }
 
+func TestAddressesOfCoordinators(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"127.0.0.1:9090", ":9090", "localhost:1", "[::1]:65535", "[fe80::1%eth0]:9090", "a:1,b:2", "a:1, [::1]:2", "dns:///a:1",
+		"dns://10.0.0.1/a:1", "passthrough:///a", "xds:///a", "xds://authority/a", "unix:/run/a@b.sock", "unix:///run/a.sock",
+		"unix-abstract:a", "kubernetes:///a:grpc", "ü:1",
+	} {
+		if err := address.CheckCoordinators(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                      "write host:port, such as 127.0.0.1:9090, or a target of gRPC, such as dns:///msghandler:9090",
+		"geheim":                "is not a coordinator's address; write host:port",
+		"h:":                    "is not a coordinator's address; write host:port",
+		"h:0":                   "is not a coordinator's address; write host:port",
+		"h:65536":               "is not a coordinator's address; write host:port",
+		"h:geheim":              "is not a coordinator's address; write host:port",
+		"::1":                   "is not a coordinator's address; write host:port",
+		"::1:9090":              "is not a coordinator's address; write host:port",
+		"a:1,":                  "is not a coordinator's address; write host:port",
+		"a:1,h:99999":           "is not a coordinator's address; write host:port",
+		"a:1,dns:///b:2":        "names a scheme in a list; write host:port,host:port",
+		"dns:///a":              "is not a coordinator's address; write host:port",
+		"dns:///a:b":            "is not a coordinator's address; write host:port",
+		"http://h:9090":         "is not a coordinator's address; write host:port",
+		"http://h:9090/geheim":  "is not a coordinator's address; write host:port",
+		"h:9090/geheim":         "is not a coordinator's address; write host:port",
+		"http://u:geheim@h:1":   "has an @, and nobody logs in at a coordinator; write host:port",
+		"u:geheim@h:1":          "has an @, and nobody logs in at a coordinator; write host:port",
+		"amqp:///u:geheim@h":    "has an @, and nobody logs in at a coordinator; write host:port",
+		"a:1,u:geheim@h:1":      "has an @, and nobody logs in at a coordinator; write host:port",
+		"redis://:geheim@h/0,b": "names a scheme in a list; write host:port,host:port",
+	} {
+		if err := address.CheckCoordinators(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestWhatIsShownOfAnAddress(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -236,6 +276,9 @@ func FuzzSecret(f *testing.F) {
 			told = append(told, err.Error())
 		}
 		if _, err := address.ParseAMQP(text); err != nil {
+			told = append(told, err.Error())
+		}
+		if err := address.CheckCoordinators(text); err != nil {
 			told = append(told, err.Error())
 		}
 		for _, line := range told {

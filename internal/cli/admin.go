@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -15,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/address"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -60,15 +58,10 @@ func (f *serverFlags) connect(s *session) (*admin, error) {
 	return &admin{client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout}, nil
 }
 
-// checkServer refuses an address that cannot be, for which the library would look in vain until the call's time is over.
-// Targets with a scheme are the library's matter.
+// checkServer refuses an address that cannot be.
 func checkServer(server string) error {
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(server, "dns:///"))
-	if strings.Contains(server, ":///") && !strings.HasPrefix(server, "dns:///") {
-		return nil
-	}
-	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
-		return fmt.Errorf("%q is not a coordinator's address; write host:port, such as 127.0.0.1:9090", server)
+	if err := address.CheckCoordinator(server); err != nil {
+		return fmt.Errorf("%q %w", server, err)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ var rooms = []struct {
 	},
 	{
 		sdks,
-		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/amqpconn"},
+		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn"},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{
