@@ -137,6 +137,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		"127.0.0.1:9090", ":9090", "localhost:1", "[::1]:65535", "[fe80::1%eth0]:9090", "a:1,b:2", "a:1, [::1]:2", "dns:///a:1",
 		"dns://10.0.0.1/a:1", "passthrough:///a", "xds:///a", "xds://authority/a", "unix:/run/a@b.sock", "unix:///run/a.sock",
 		"unix-abstract:a", "kubernetes:///a:grpc", "ü:1",
+		"dns:a:1", "consul://consul:8500/msghandler", "zookeeper:///a",
 	} {
 		if err := address.CheckCoordinators(text); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -161,7 +162,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		"h:9090/geheim":         "is not a coordinator's address; write host:port",
 		"http://u:geheim@h:1":   "has an @, and nobody logs in at a coordinator; write host:port",
 		"u:geheim@h:1":          "has an @, and nobody logs in at a coordinator; write host:port",
-		"amqp:///u:geheim@h":    "has an @, and nobody logs in at a coordinator; write host:port",
+		"amqps:///u:geheim@h":   "has an @, and nobody logs in at a coordinator; write host:port",
 		"a:1,u:geheim@h:1":      "has an @, and nobody logs in at a coordinator; write host:port",
 		"redis://:geheim@h/0,b": "names a scheme in a list; write host:port,host:port",
 	} {
