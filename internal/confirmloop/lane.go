@@ -16,6 +16,8 @@ type producer struct {
 	lanes map[laneKey]*lane
 	// calls counts the batches under way.
 	calls int
+	// turns counts the batches that were taken.
+	turns int
 	// taking says that a batch is about to be taken.
 	taking bool
 	// hungry says that the store may hold more for this producer than the last pass took.
@@ -39,8 +41,8 @@ type lane struct {
 	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how many
 	// messages may wait; what a doubtful lane has more is put off.
 	batch, parallel, room int
-	// calls counts the batches under way.
-	calls int
+	// calls counts the batches under way, turn is which of its producer's the latest one was.
+	calls, turn int
 	// confirms and deletes mind the two calls apart: a producer may answer one and fail the other.
 	confirms breaker
 	deletes  breaker
@@ -162,7 +164,7 @@ func (c *Confirmer) take(p *producer) (j job, found bool) {
 }
 
 // next takes a batch from the lane that has the fewest under way, so that one target of a producer does not take all
-// its calls while another has work. c.mu is held.
+// its calls while another has work; where several have as few, from each in turn. c.mu is held.
 func (c *Confirmer) next(p *producer) (job, bool) {
 	now := time.Now()
 	var best *lane
@@ -171,7 +173,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 		if len(l.queue) == 0 || (waits && !l.crowded() && !c.closing) {
 			continue
 		}
-		if best == nil || l.calls < best.calls {
+		if best == nil || l.calls < best.calls || (l.calls == best.calls && l.turn < best.turn) {
 			best = l
 		}
 	}
@@ -194,6 +196,8 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 		n = best.batch
 	}
 	best.usedAt = now
+	p.turns++
+	best.turn = p.turns
 	j.held = best.cut(from, n)
 	p.room.Leave(j.held...)
 	c.waiting -= len(j.held)
