@@ -60,10 +60,17 @@ func (b *breaker) brokeOff() {
 	}
 }
 
+// lend allows a few calls though there is a pause, which lasts as long as before.
+func (b *breaker) lend(calls int) {
+	if b.failures >= b.limit {
+		b.failures = b.limit - calls
+	}
+}
+
 // succeed closes the breaker, and says whether it was open.
 func (b *breaker) succeed() (reopened bool) {
 	reopened = b.opened > 0
-	b.failures, b.opened, b.probing = 0, 0, false
+	b.failures, b.opened, b.probing, b.until = 0, 0, false, time.Time{}
 	return reopened
 }
 
@@ -78,6 +85,9 @@ func (b *breaker) fail(now time.Time) (opened bool) {
 	}
 	b.probing = false
 	if b.failures++; b.failures < b.limit {
+		return false
+	}
+	if now.Before(b.until) {
 		return false
 	}
 	b.until = now.Add(b.pause.Delay(b.opened))

@@ -113,3 +113,26 @@ func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 		t.Errorf("messages wait %v to %v for a pause of %v", low, high, pause)
 	}
 }
+
+func TestWhatIsLentMakesNoPauseLonger(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Minute, time.Hour}}
+	b.lend(1)
+	for range 3 {
+		if b.standing(now) != closed {
+			t.Fatal("what was lent to one that is closed counts as a failure")
+		}
+		b.fail(now)
+	}
+	until := b.until
+	b.lend(1)
+	if got := b.standing(now); got != closed {
+		t.Errorf("with a call lent: stands at %d", got)
+	}
+	if b.fail(now) || b.standing(now) != open || b.until != until || b.opened != 1 {
+		t.Errorf("after it failed: stands at %d, %+v", b.standing(now), b)
+	}
+	if b.standing(until) != due {
+		t.Error("no call may try when the pause is over")
+	}
+}

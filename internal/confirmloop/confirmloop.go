@@ -3,7 +3,7 @@
 //
 // There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
 // the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
-// producer and another for those that it fails calls for (suspects.go), and from there a batch goes: Confirm, store the
+// producer and more while it fails calls (suspects.go), and from there a batch goes: Confirm, store the
 // verdicts, DeleteBusiness, on to the send side (batch.go). Where markers are deleted after the broker's acknowledgement,
 // a second pair of ways is open for that: PassAcknowledged and OfferAcknowledged (acknowledged.go).
 //

@@ -24,13 +24,24 @@ type producer struct {
 	hungry bool
 }
 
-// laneKey tells a producer's lanes apart: by target, whether there is anything to ask at all, and whether it is for
-// suspects (suspects.go).
+// laneKey tells a producer's lanes apart: by target, whether there is anything to ask at all, and by what they are for.
 type laneKey struct {
-	address  string
-	trusted  bool
-	doubtful bool
+	address string
+	trusted bool
+	use     use
 }
+
+// use is what a lane is for.
+type use uint8
+
+const (
+	// usual: whatever is in no other.
+	usual use = iota
+	// doubtful: suspects (suspects.go).
+	doubtful
+	// apart: what is submitted while the producer fails the calls of the usual lane (suspects.go).
+	apart
+)
 
 // lane is a queue of one target of a producer.
 type lane struct {
@@ -46,8 +57,9 @@ type lane struct {
 	// confirms and deletes mind the two calls apart: a producer may answer one and fail the other.
 	confirms breaker
 	deletes  breaker
-	// cause is why the last Confirm failed.
-	cause string
+	// cause is why the last Confirm failed, and reached whether that was the producer's word.
+	cause   string
+	reached bool
 	// suspects are those that belong into this lane, if it is a doubtful one.
 	suspects suspects
 	// usedAt is when work was last taken from the lane, or it learned of a suspect.
@@ -106,20 +118,13 @@ func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
 
 // enqueue puts a message into its lane. c.mu is held.
 func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
-	key := laneKey{address: h.CallbackTarget, trusted: trusted, doubtful: true}
-	if doubtful := p.lanes[key]; doubtful != nil {
-		_, key.doubtful = doubtful.suspects[h.ID]
-	} else {
-		key.doubtful = false
-	}
-	c.push(c.laneOf(p, key), h)
+	c.push(c.laneOf(p, laneKey{h.CallbackTarget, trusted, p.useFor(h, trusted)}), h)
 }
 
-// push puts a message into a lane: at the end, but before the suspects that were asked about by themselves already. c.mu is
-// held.
+// push puts a message into a lane. c.mu is held.
 func (c *Confirmer) push(l *lane, h owner.Held) {
-	if l.doubtful && !l.suspects[h.ID] {
-		l.queue = slices.Insert(l.queue, 0, h)
+	if l.use == doubtful {
+		l.queue = slices.Insert(l.queue, l.place(h), h)
 	} else {
 		l.queue = append(l.queue, h)
 	}
@@ -205,7 +210,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 }
 
 // crowded says whether more suspects wait than there is room for.
-func (l *lane) crowded() bool { return l.doubtful && len(l.queue) > l.room }
+func (l *lane) crowded() bool { return l.use == doubtful && len(l.queue) > l.room }
 
 // cut takes at most n messages out of the queue, from that place on.
 func (l *lane) cut(from, n int) []owner.Held {
@@ -247,7 +252,7 @@ func (c *Confirmer) tidy(p *producer) {
 		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.suspects) > 0
 		remembers := trouble && time.Since(l.usedAt) < forgotten
 		if len(l.queue) == 0 && l.calls == 0 && !remembers {
-			if l.confirms.opened > 0 && !l.doubtful {
+			if l.confirms.opened > 0 && l.use == usual {
 				c.config.Metrics.Paused(p.name, false)
 			}
 			delete(p.lanes, key)
@@ -259,12 +264,12 @@ func (c *Confirmer) tidy(p *producer) {
 }
 
 // free is how many messages may be claimed for a producer: as many as there is room for; one batch, to try with, when
-// each of its targets has been left alone for a while; none before that. Suspects do not count. c.mu is held.
+// each of its targets has been left alone for a while; none before that. Only the usual lanes count. c.mu is held.
 func (c *Confirmer) free(p *producer) int {
 	free := p.room.Free()
 	now, targets, tries := time.Now(), 0, 0
 	for _, l := range p.lanes {
-		if l.doubtful {
+		if l.use != usual {
 			continue
 		}
 		targets++

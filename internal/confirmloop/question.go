@@ -50,7 +50,7 @@ func (q *question) ask(held []owner.Held) {
 // end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them for
 // as long again.
 func (q *question) end(ending []owner.Held) {
-	if !q.lane.doubtful || len(ending) == 0 {
+	if q.lane.use != doubtful || len(ending) == 0 {
 		q.handBack(ending, q.lane.trusted)
 		return
 	}
@@ -148,17 +148,12 @@ func (c *Confirmer) answered(l *lane, held []owner.Held) {
 	}
 }
 
-// failed tells a lane's breaker of a call that has failed, and people when the producer is left alone because of that. A
-// doubtful lane that is left alone says nothing of the producer.
+// failed tells a lane's breaker of a call that has failed, and people when the producer is left alone because of that.
 func (c *Confirmer) failed(l *lane, err error) {
 	c.mu.Lock()
-	if l.doubtful && !errors.Is(err, halfmsg.ErrCallFailed) {
-		l.confirms.last() // it tells of the target, not of a suspect
-	}
-	opened := l.confirms.fail(time.Now())
-	l.cause = owner.CauseOf(err)
+	opened := c.blame(l, err)
 	c.mu.Unlock()
-	if opened && !l.doubtful {
+	if opened {
 		c.config.Metrics.Paused(l.target.Producer, true)
 		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
 			"producer", l.target.Producer, "target", l.target.Address, "error", err)

@@ -1,6 +1,8 @@
 package confirmloop
 
 import (
+	"errors"
+	"sort"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -12,14 +14,21 @@ import (
 // batches as they are answered. What has an answer is no suspect any more; what fails the call by itself stays one and is
 // asked about less and less. So what the producer has not failed for yet is asked about at once, and waits neither for the
 // suspects nor for the breaker that they open.
+//
+// Many of them may come at once, and the usual lane is left alone before each has been in a call. What is submitted then is
+// asked about in a third lane, apart from those that come back: by itself, until the producer answers.
+// And what has shared a call with some all the same does not stand behind them, however many they are: the newest suspects
+// are tried first, and some of a call that has just failed at once, also while the others are left alone.
 
 const (
 	// maxSuspects is how many suspects of a target are remembered, with ids of the usual length in a megabyte.
 	maxSuspects = 10_000
 	// suspectsInARow is how many calls about suspects may fail in a row before they are left alone for a while, and
 	// suspectsAgain how many after that. Each is about one message as a rule, and an order that shared a call with them may
-	// stand behind some.
+	// stand behind some that came after it.
 	suspectsInARow, suspectsAgain = 12, 4
+	// suspectsLent is how many may be asked about meanwhile when a call of another lane has failed: its newest.
+	suspectsLent = 2
 )
 
 // suspects are the messages that belong into a doubtful lane, by their ids, and whether the call about each by itself has
@@ -49,7 +58,11 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 		room:     c.config.QueuePerProducer,
 		usedAt:   time.Now(),
 	}
-	if key.doubtful {
+	switch key.use {
+	case usual:
+	case apart:
+		l.batch, l.parallel = 1, 1
+	case doubtful:
 		l.confirms.limit, l.confirms.tries = suspectsInARow, suspectsAgain
 		l.batch = 1
 		// There is a call for the others and room to wait, but where one is all there is.
@@ -65,7 +78,7 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	to := c.laneOf(l.producer, laneKey{address: l.address, trusted: l.trusted, doubtful: true})
+	to := c.sibling(l, doubtful)
 	to.usedAt = time.Now()
 	for i := range held {
 		to.suspects.add(held[i].ID, len(held) == 1)
@@ -73,8 +86,12 @@ func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 	if len(held) == 1 {
 		return
 	}
-	to.batch = 1
+	l.restart()
+	to.restart()
 	to.cause = owner.CauseOf(err)
+	if l != to {
+		to.confirms.lend(suspectsLent)
+	}
 	for _, h := range held {
 		c.push(to, h)
 	}
@@ -84,17 +101,77 @@ func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 // heard notes that a producer has answered about messages: its target can be reached, whichever lane found that out. It
 // says whether the target was left alone until now. c.mu is held.
 func (c *Confirmer) heard(l *lane, held []owner.Held) (reopened bool) {
-	for _, doubtful := range []bool{false, true} {
-		other := l.producer.lanes[laneKey{address: l.address, trusted: l.trusted, doubtful: doubtful}]
-		if other != nil && other.confirms.succeed() && !other.doubtful {
+	for _, use := range []use{usual, doubtful, apart} {
+		other := l.producer.lanes[laneKey{l.address, l.trusted, use}]
+		if other == nil {
+			continue
+		}
+		if other.confirms.succeed() && use == usual {
 			reopened = true
 		}
-	}
-	if l.doubtful {
-		for i := range held {
-			delete(l.suspects, held[i].ID)
+		if use == apart {
+			other.batch = c.config.Batch // as it would be in the usual lane
 		}
-		l.batch = min(2*l.batch, c.config.Batch)
 	}
+	for i := range held {
+		delete(l.suspects, held[i].ID)
+	}
+	l.batch = min(2*l.batch, c.config.Batch)
 	return reopened
+}
+
+// blame tells breakers of a call that has failed. What was asked about apart counts for the usual lane as well, where it would
+// have been asked about otherwise; and so does, of whichever lane, that the target could not be reached: it is no word about a
+// suspect. The breaker of the usual lane says to people that the producer is left alone. opened says that it is from now on.
+// c.mu is held.
+func (c *Confirmer) blame(l *lane, err error) (opened bool) {
+	reached := errors.Is(err, halfmsg.ErrCallFailed)
+	if l.use != usual && !reached {
+		l.confirms.last()
+	}
+	lanes := []*lane{l}
+	if l.use == apart || (l.use == doubtful && !reached) {
+		lanes = append(lanes, c.sibling(l, usual))
+	}
+	for _, l := range lanes {
+		l.cause, l.reached, l.usedAt = owner.CauseOf(err), reached, time.Now()
+		opened = l.confirms.fail(l.usedAt) && l.use == usual
+	}
+	return opened
+}
+
+// sibling is another lane of the same target, which need not have been there. c.mu is held.
+func (c *Confirmer) sibling(l *lane, use use) *lane {
+	return c.laneOf(l.producer, laneKey{l.address, l.trusted, use})
+}
+
+// useFor says which lane a message belongs into. c.mu is held.
+func (p *producer) useFor(h owner.Held, trusted bool) use {
+	if others := p.lanes[laneKey{h.CallbackTarget, trusted, doubtful}]; others != nil {
+		if _, suspect := others.suspects[h.ID]; suspect {
+			return doubtful
+		}
+	}
+	others := p.lanes[laneKey{h.CallbackTarget, trusted, usual}]
+	if !h.Backlog && others != nil && others.reached && others.confirms.failures > 0 {
+		return apart
+	}
+	return usual
+}
+
+// place is where a suspect stands in its lane: before older ones, and before all that were asked about by themselves already.
+func (l *lane) place(h owner.Held) int {
+	if l.suspects[h.ID] {
+		return len(l.queue)
+	}
+	return sort.Search(len(l.queue), func(i int) bool {
+		return l.suspects[l.queue[i].ID] || !l.queue[i].CreatedAt.After(h.CreatedAt)
+	})
+}
+
+// restart has a lane whose batches grow begin with one message again.
+func (l *lane) restart() {
+	if l.use != usual {
+		l.batch = 1
+	}
 }

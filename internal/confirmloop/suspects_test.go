@@ -13,7 +13,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Messages that a producer fails for come all at once; the orders after them are decided at once all the same.
+// Messages that a producer fails for come all at once; the orders after them are decided at once all the same, however many
+// they are.
 func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
 	for name, come := range map[string]func(h *house, ids []string){
 		"one by one": func(h *house, ids []string) {
@@ -24,7 +25,7 @@ func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
 		"together": func(h *house, ids []string) { h.submit(h.have("orders", ids...)...) },
 		"silent":   func(h *house, ids []string) { h.have("orders", ids...) },
 	} {
-		for _, n := range []int{10, 300} {
+		for _, n := range []int{10, 300, 2000} {
 			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
 				inHouse(t, confirmloop.Config{}, func(h *house) {
 					h.answers(failsFor(numbered(n)...))
