@@ -61,6 +61,7 @@ func TestBrokerFaults(t *testing.T) {
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, broker) })
 	t.Run("a disk alarm with the network's buffers full", func(t *testing.T) { diskAlarm(t, broker) })
 	t.Run("a queue that does not confirm", func(t *testing.T) { silentQueue(t, broker) })
+	t.Run("a queue of a headers exchange that does not confirm", func(t *testing.T) { silentKind(t, broker) })
 	t.Run("killed with messages on their way", func(t *testing.T) { killed(t, broker) })
 }
 

@@ -52,6 +52,8 @@ type flightKey struct {
 // flight is one message on its way.
 type flight struct {
 	key flightKey
+	// headers are the caller's, until they are looked at because there was no answer.
+	headers map[string]string
 	// number is the how manieth of its lane it is.
 	number       int
 	confirmation *amqp.DeferredConfirmation
@@ -134,7 +136,7 @@ func (l *lane) inFlight() []*flight {
 // publish sends a message. ErrClosed of the library means that nothing was sent; after any other error a copy may be
 // out.
 func (l *lane) publish(m *halfmsg.Publishing) (*flight, error) {
-	f := &flight{key: keyOf(m)}
+	f := &flight{key: keyOf(m), headers: m.Headers}
 	l.send.Lock()
 	defer l.send.Unlock()
 	l.add(f)

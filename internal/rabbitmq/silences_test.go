@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
@@ -109,6 +111,41 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 		return outcome(t, p, message(-3, "e", "stuck")).Outcome == halfmsg.Acked
 	})
 	expect(t, publish(t.Context(), p, messages(100, "e", "stuck")), halfmsg.Acked)
+}
+
+// silentKind has one queue of a headers exchange stop confirming: those for its other queues, with the same routing key, go on.
+func silentKind(t *testing.T, broker *servers.RabbitServer) {
+	d := declare(t, broker.URL)
+	d.must(d.channel.ExchangeDeclare("h", amqp.ExchangeHeaders, true, false, false, false, nil))
+	for _, queue := range []string{"stuck-kind", "other-kind"} {
+		_, err := d.channel.QueueDeclare(queue, true, false, false, false, nil)
+		d.must(err)
+		d.must(d.channel.QueueBind(queue, "", "h", false, amqp.Table{"x-match": "all", "to": queue}))
+	}
+	to := func(queue string, first, n int) []halfmsg.Publishing {
+		batch := make([]halfmsg.Publishing, n)
+		for i := range batch {
+			batch[i] = message(first+i, "h", "k")
+			batch[i].Headers = map[string]string{"to": queue}
+		}
+		return batch
+	}
+	p := publisher(t, quick(broker.URL))
+	silence(broker, "stuck-kind", "suspend")
+	resume := sync.OnceFunc(func() { silence(broker, "stuck-kind", "resume") })
+	t.Cleanup(resume)
+	expect(t, publish(t.Context(), p, to("stuck-kind", 0, 1)), halfmsg.Unsure)
+
+	results := publish(t.Context(), p, append(to("stuck-kind", 0, 50), to("other-kind", 50, 100)...))
+	if counts := count(results[:50]); counts[halfmsg.Unsure] != 1 || counts[halfmsg.Unsent] != 49 {
+		t.Errorf("to the queue that does not confirm: %v", counts)
+	}
+	expect(t, results[50:], halfmsg.Acked)
+	resume()
+	servers.Eventually(t, 10*time.Second, "it confirms again", func() bool {
+		return publish(t.Context(), p, to("stuck-kind", 0, 1))[0].Outcome == halfmsg.Acked
+	})
+	expect(t, publish(t.Context(), p, to("stuck-kind", 0, 50)), halfmsg.Acked)
 }
 
 // channels is the highest number of a channel that is open: one that is opened anew gets a higher one.
