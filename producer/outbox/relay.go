@@ -36,7 +36,7 @@ type Result struct {
 	Fate Fate
 	// Err says why, for all but Sent and Handed.
 	Err error
-	// In is when the message is to be offered again, for Early.
+	// In is after how long the message is to be offered again, for Early.
 	In time.Duration
 	// Unsent says of an Unreached message that it certainly did not leave, so that the next copy is none that repeats it.
 	Unsent bool
@@ -55,7 +55,7 @@ const (
 	Handed
 	// Refused: an attempt is used up.
 	Refused
-	// Early: its delay is not over; it was not sent.
+	// Early: its delay is not over, or it waits for others as Err says; it was not sent.
 	Early
 )
 

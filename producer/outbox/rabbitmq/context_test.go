@@ -24,7 +24,7 @@ func silence(broker *servers.RabbitServer, queue string) {
 func TestWhatWasConfirmedIsSentThoughTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	broker := servers.PrivateRabbitMQ(t)
-	ch, s := channel(t, broker.URL), sender(t, broker.URL)
+	ch := channel(t, broker.URL)
 	declare(t, ch, "stuck")
 	declare(t, ch, "paid")
 	silence(broker, "stuck")
@@ -39,8 +39,44 @@ func TestWhatWasConfirmedIsSentThoughTheTimeIsOver(t *testing.T) {
 		within *= 2
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		return slices.Equal(fates(s.Send(ctx, batch)), want)
+		return slices.Equal(fates(sender(t, broker.URL).Send(ctx, batch)), want) // one that knows nothing of the queue yet
 	})
+}
+
+// The first time such a message holds its batch; then nothing is sent to that queue for a while, and no batch waits.
+func TestAQueueThatDoesNotConfirmHoldsOneBatch(t *testing.T) {
+	t.Parallel()
+	broker := servers.PrivateRabbitMQ(t)
+	ch, s := channel(t, broker.URL), sender(t, broker.URL)
+	declare(t, ch, "stuck")
+	declare(t, ch, "paid")
+	silence(broker, "stuck")
+	batch := []sqlmarker.Queued{queued("0", "stuck")}
+	for i := range 50 {
+		batch = append(batch, queued(fmt.Sprint(i+1), "paid"))
+	}
+	within := 500 * time.Millisecond
+	servers.Eventually(t, 2*time.Minute, "all but the first are sent", func() bool {
+		within *= 2
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return !slices.Contains(fates(s.Send(ctx, batch))[1:], outbox.Unreached)
+	})
+	// It returns when the others are confirmed, long before its time is over.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	results := s.Send(ctx, batch)
+	if ctx.Err() != nil {
+		t.Error("it waited for the queue that does not confirm")
+	}
+	if results[0].Fate != outbox.Early || results[0].In <= 0 || results[0].Err == nil {
+		t.Errorf("for the queue that does not confirm: %+v", results[0])
+	}
+	for i, fate := range fates(results[1:]) {
+		if fate != outbox.Sent {
+			t.Errorf("message %d is %v", i+1, fate)
+		}
+	}
 }
 
 // A broker closes the channel for one message, and then says nothing any more: the others are to be sent one by one.

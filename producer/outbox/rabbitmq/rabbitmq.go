@@ -44,6 +44,8 @@ type Sender struct {
 	channel *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error
+	// silences are the routes that are left alone for a while.
+	silences silences
 }
 
 // New returns a sender. It connects when there is something to send.
@@ -56,7 +58,7 @@ func New(config Config) (*Sender, error) {
 	if config.Producer == "" {
 		return nil, errors.New("outbox rabbitmq.Config: Producer is missing; give the producer's name")
 	}
-	return &Sender{config: config}, nil
+	return &Sender{config: config, silences: silences{}}, nil
 }
 
 // Close closes the connection. Call it after the relay's Run has returned.
@@ -68,10 +70,29 @@ func (s *Sender) Close() {
 	s.conn, s.channel = nil, nil
 }
 
-// Send implements outbox.Sender. The broker answers a message that it cannot take at all, such as one for an exchange
-// that does not exist, by closing the channel, with everything in flight on it. Then each is sent by itself, so that one
-// such message does not hold the others up.
+// Send implements outbox.Sender. What has the exchange and routing key of a message that had no answer, while others had one,
+// is Early but for one message after each pause.
 func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Result {
+	places, results := s.silences.hold(messages)
+	if len(places) == 0 {
+		return results
+	}
+	going := make([]sql.Queued, len(places))
+	for n, i := range places {
+		going[n] = messages[i]
+	}
+	gone := s.send(ctx, going)
+	s.silences.learn(ctx, going, gone)
+	for n, i := range places {
+		results[i] = gone[n]
+	}
+	return results
+}
+
+// send sends messages. The broker answers one that it cannot take at all, such as one for an exchange that does not exist, by
+// closing the channel, with everything in flight on it. Then each is sent by itself, so that one such message does not hold
+// the others up.
+func (s *Sender) send(ctx context.Context, messages []sql.Queued) []outbox.Result {
 	results, refusal := s.batch(ctx, messages)
 	if refusal == nil || len(messages) == 1 {
 		return results
@@ -172,10 +193,10 @@ func (s *Sender) connect(ctx context.Context, batch int) error {
 // publish sends one message, unless its delay is not over: without a coordinator the table keeps it.
 func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfirmation, outbox.Result) {
 	m := q.Message
-	unsendable := cmp.Or(q.Unreadable, unfit(m))
+	err := unsendable(q)
 	switch {
-	case unsendable != nil:
-		return nil, outbox.Result{Fate: outbox.Refused, Err: unsendable}
+	case err != nil:
+		return nil, outbox.Result{Fate: outbox.Refused, Err: err}
 	case q.Age < m.Delay:
 		return nil, outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
 	}
@@ -194,6 +215,9 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 	}
 	return confirmation, outbox.Result{}
 }
+
+// unsendable says why a message cannot be sent at all.
+func unsendable(q sql.Queued) error { return cmp.Or(q.Unreadable, unfit(q.Message)) }
 
 // longest is how many bytes AMQP has for a name.
 const longest = 255
@@ -235,7 +259,7 @@ func (s *Sender) judge(q sql.Queued, acknowledged bool, err error, returned map[
 	case unroutable:
 		return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: returned: %d %s", id, r.ReplyCode, r.ReplyText)}
 	case err != nil:
-		return outbox.Result{Err: fmt.Errorf("publish %s: no answer of the broker: %w", id, err)}
+		return outbox.Result{Err: fmt.Errorf("publish %s: %w: %w", id, errUnanswered, err)}
 	case acknowledged:
 		return outbox.Result{Fate: outbox.Sent}
 	case s.channel.IsClosed():
