@@ -19,14 +19,14 @@ build: ## Build the static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
-# Most of the random sequences are played without the race detector, which makes them four times as slow.
+# Most of the random sequences are played without the race detector, which makes them four times as slow. Vetting is lint's.
 test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/...)
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
 	$(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
 		-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
 	$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
-		-race -count=1 -p 2 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(PACKAGES)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
 fuzz: ## Let every fuzz target look for a minute (FUZZTIME=60s)
