@@ -63,16 +63,16 @@ func withNeighbour(fault func(context.Context, *world, *rand.Rand)) func(context
 }
 
 // othersGoOn is a judge that demands that the fault was felt as an outcome of publishings, and that the neighbour's messages
-// went on all the while.
+// went on all the while: none waited until a publishing that nobody answers is given up. A slow machine alone takes seconds.
 func othersGoOn(outcome string) func(*testing.T, *world, *load, End) {
 	return func(t *testing.T, w *world, l *load, end End) {
 		t.Helper()
 		felt(outcome)(t, w, l, end)
-		const most = time.Second
 		silence := w.ledger.Silence(neighbours)
 		t.Logf("the neighbour sent %d messages; none came for %v at most", len(w.ledger.Copies(neighbours)), silence)
-		if silence > most {
-			t.Errorf("for %v nothing came from an exchange that has nothing to do with the fault, more than %v", silence, most)
+		if silence >= confirmTimeout {
+			t.Errorf("for %v nothing came from an exchange that has nothing to do with the fault: that is what waiting for an answer takes (%v)",
+				silence, confirmTimeout)
 		}
 	}
 }
