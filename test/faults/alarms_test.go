@@ -24,7 +24,7 @@ var alarmRows = []row{
 		name: "F31_disk", copies: true, load: alarmLoad, world: options{ownBroker: true}, judge: felt("unsure"),
 		fault: alarm("set_disk_free_limit 1000000GB", "set_disk_free_limit 100MB"),
 	},
-	{name: "F31_start", copies: true, world: options{ownBroker: true}, fault: startInAlarm},
+	{name: "F31_start", copies: true, load: alarmLoad, world: options{ownBroker: true}, fault: startInAlarm},
 }
 
 const (
