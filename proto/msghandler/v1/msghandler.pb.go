@@ -105,7 +105,8 @@ type Verdict int32
 
 const (
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	// Still running, or not to be told: ask again later.
+	// Still running, or not to be told: ask again later. A marker that is not there says no more than this, as it may be
+	// committed a moment later.
 	Verdict_VERDICT_UNKNOWN Verdict = 1
 	// Committed: publish.
 	Verdict_VERDICT_COMMITTED Verdict = 2
@@ -927,7 +928,9 @@ type ConfirmRequest struct {
 	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	// Set on the last question before a message is abandoned. A producer whose
 	// markers live in its database can now make sure that a transaction still
-	// running will fail to commit, and answer VERDICT_ROLLED_BACK.
+	// running will fail to commit, and answer VERDICT_ROLLED_BACK: by a row under
+	// the marker's own unique key, committed before it answers. One that cannot
+	// do that answers VERDICT_UNKNOWN.
 	Final         bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

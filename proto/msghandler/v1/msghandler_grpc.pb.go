@@ -44,6 +44,10 @@ type MessageHandlerServiceClient interface {
 	// Redis. Sent again with the same content it returns the state that the
 	// message has by now; with other content under the same name it fails with
 	// ALREADY_EXISTS, and the first message stays as it is.
+	//
+	// Begin the local transaction only after an OK with STATE_PENDING. After UNAVAILABLE or RESOURCE_EXHAUSTED with details
+	// nothing was stored; after them without details, which are gRPC's own, and after UNKNOWN, DEADLINE_EXCEEDED, INTERNAL,
+	// ABORTED and CANCELLED it may have been. In all these cases make the same call again.
 	SendHalfMessage(ctx context.Context, in *SendHalfMessageRequest, opts ...grpc.CallOption) (*SendHalfMessageResponse, error)
 	// SendHalfMessages does the same for up to 1,000 messages in one call. Each
 	// has an outcome of its own: one that is refused stops none of the others.
@@ -51,7 +55,8 @@ type MessageHandlerServiceClient interface {
 	// Submit says that the local transaction has ended well. The coordinator
 	// confirms it with the producer at once, rather than when the confirm loop
 	// next comes by. A Submit that is lost loses nothing. It is idempotent: for
-	// a message that is SENDABLE or DONE it returns that state.
+	// a message that is SENDABLE or DONE it returns that state. NOT_FOUND: there is no such message, not yet or not any more.
+	// FAILED_PRECONDITION: it was rolled back.
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*SubmitResponse, error)
 	// SubmitAll does the same for up to 1,000 messages of one producer.
 	SubmitAll(ctx context.Context, in *SubmitAllRequest, opts ...grpc.CallOption) (*SubmitAllResponse, error)
@@ -133,6 +138,10 @@ type MessageHandlerServiceServer interface {
 	// Redis. Sent again with the same content it returns the state that the
 	// message has by now; with other content under the same name it fails with
 	// ALREADY_EXISTS, and the first message stays as it is.
+	//
+	// Begin the local transaction only after an OK with STATE_PENDING. After UNAVAILABLE or RESOURCE_EXHAUSTED with details
+	// nothing was stored; after them without details, which are gRPC's own, and after UNKNOWN, DEADLINE_EXCEEDED, INTERNAL,
+	// ABORTED and CANCELLED it may have been. In all these cases make the same call again.
 	SendHalfMessage(context.Context, *SendHalfMessageRequest) (*SendHalfMessageResponse, error)
 	// SendHalfMessages does the same for up to 1,000 messages in one call. Each
 	// has an outcome of its own: one that is refused stops none of the others.
@@ -140,7 +149,8 @@ type MessageHandlerServiceServer interface {
 	// Submit says that the local transaction has ended well. The coordinator
 	// confirms it with the producer at once, rather than when the confirm loop
 	// next comes by. A Submit that is lost loses nothing. It is idempotent: for
-	// a message that is SENDABLE or DONE it returns that state.
+	// a message that is SENDABLE or DONE it returns that state. NOT_FOUND: there is no such message, not yet or not any more.
+	// FAILED_PRECONDITION: it was rolled back.
 	Submit(context.Context, *SubmitRequest) (*SubmitResponse, error)
 	// SubmitAll does the same for up to 1,000 messages of one producer.
 	SubmitAll(context.Context, *SubmitAllRequest) (*SubmitAllResponse, error)
@@ -325,14 +335,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ProducerService is what each producer serves and the coordinator calls back.
+// ProducerService is what each producer serves and the coordinator calls back: at any time from the half message on, more
+// than once, and at any replica, so answers come out of what all replicas share. Each call has a deadline (confirm.timeout,
+// 3 s by default). A call that fails is never a verdict and costs the messages nothing: UNAVAILABLE says that it may work
+// later; most other codes make the coordinator try the messages of the call one by one.
 type ProducerServiceClient interface {
 	// Confirm asks whether the local transactions of some messages committed.
 	// Each verdict stands alone; a message the answer leaves out, and any value
 	// that is not in Verdict, counts as VERDICT_UNKNOWN.
 	Confirm(ctx context.Context, in *ConfirmRequest, opts ...grpc.CallOption) (*ConfirmResponse, error)
 	// DeleteBusiness tells the producer that it may forget the business markers
-	// of messages whose fate is now stored by the coordinator. Idempotent.
+	// of messages whose fate is now stored by the coordinator. Idempotent: it may come again, also for ids that are not
+	// there. Keep what they were for some days, marked as deleted: a coordinator that was slow, or whose store has forgotten
+	// the verdict, asks once more, and must hear the same.
 	DeleteBusiness(ctx context.Context, in *DeleteBusinessRequest, opts ...grpc.CallOption) (*DeleteBusinessResponse, error)
 }
 
@@ -368,14 +383,19 @@ func (c *producerServiceClient) DeleteBusiness(ctx context.Context, in *DeleteBu
 // All implementations must embed UnimplementedProducerServiceServer
 // for forward compatibility.
 //
-// ProducerService is what each producer serves and the coordinator calls back.
+// ProducerService is what each producer serves and the coordinator calls back: at any time from the half message on, more
+// than once, and at any replica, so answers come out of what all replicas share. Each call has a deadline (confirm.timeout,
+// 3 s by default). A call that fails is never a verdict and costs the messages nothing: UNAVAILABLE says that it may work
+// later; most other codes make the coordinator try the messages of the call one by one.
 type ProducerServiceServer interface {
 	// Confirm asks whether the local transactions of some messages committed.
 	// Each verdict stands alone; a message the answer leaves out, and any value
 	// that is not in Verdict, counts as VERDICT_UNKNOWN.
 	Confirm(context.Context, *ConfirmRequest) (*ConfirmResponse, error)
 	// DeleteBusiness tells the producer that it may forget the business markers
-	// of messages whose fate is now stored by the coordinator. Idempotent.
+	// of messages whose fate is now stored by the coordinator. Idempotent: it may come again, also for ids that are not
+	// there. Keep what they were for some days, marked as deleted: a coordinator that was slow, or whose store has forgotten
+	// the verdict, asks once more, and must hear the same.
 	DeleteBusiness(context.Context, *DeleteBusinessRequest) (*DeleteBusinessResponse, error)
 	mustEmbedUnimplementedProducerServiceServer()
 }
