@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page) and systemd (for systemd-analyze). It changes nothing on a machine that has them, and starts no service.
-# With the argument "servers" only the servers.
+# the manual page), systemd (for systemd-analyze) and gRPC for Python (for docs/python). It changes nothing on a machine that
+# has them, and starts no service. With the argument "servers" only the servers.
 set -euo pipefail
+
+# has_python_grpc: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
+has_python_grpc() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" -c 'import sys, importlib.util as i; sys.exit(not (i.find_spec("grpc") and i.find_spec("grpc_tools")))' \
+      2>/dev/null && return
+  done
+  return 1
+}
 
 missing=()
 command -v redis-server >/dev/null && command -v redis-cli >/dev/null || missing+=(redis-server)
@@ -19,6 +29,7 @@ if [ "${1:-}" != servers ]; then
   command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
   command -v groff >/dev/null || missing+=(groff-base)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
+  has_python_grpc || missing+=(python3-grpcio python3-grpc-tools)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

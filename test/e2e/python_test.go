@@ -1,0 +1,378 @@
+package e2e
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// pythonQueue is both the name and the queue of docs/python/producer.py.
+const pythonQueue = "python-orders"
+
+// pythonShop runs docs/python/producer.py, with a proxy on the way to the coordinator and one on the way back.
+type pythonShop struct {
+	*world
+	calls, asks      *wire.Calls
+	listen, database string
+	db               *sql.DB
+
+	mu sync.Mutex
+	// at says what happens to a call about a message, by method, phase and id.
+	at map[string]func() wire.Act
+	// asked counts down the answers about a message that the coordinator is to have first.
+	asked map[string]int
+	// enough is closed when it has had them.
+	enough map[string]chan struct{}
+	// calling and dead are where a call at which the shop dies and the test meet.
+	calling, dead chan struct{}
+}
+
+// The promise "from any language that speaks gRPC", tried: the example of docs/other-languages.md dies and is silent where
+// it hurts. What committed is delivered, once, and nothing else is.
+func TestTheProducerInPythonKeepsTheContract(t *testing.T) {
+	s := newPythonShop(t)
+	var orders []string
+	for i := range 10 {
+		orders = append(orders, fmt.Sprintf("paid-%d", i), fmt.Sprintf("declined-%d", i), fmt.Sprintf("silent-%d", i))
+		s.on("Submit before", fmt.Sprintf("silent-%d", i), func() wire.Act { return wire.Cut })
+	}
+	// While the answer to its half message is on its way, an order is asked about more often than one that is unknown may be.
+	s.untilAsked("late-answer", 4)
+	s.dies("Submit before", "killed") // between its commit and its Submit
+	first := s.startShop(s.listen, append(orders, "late-answer", "killed")...)
+	s.stands(first, "paid-9", "VERDICT_COMMITTED")
+	s.stands(first, "declined-9", "failed: CHECK constraint failed: amount > 0")
+	s.stands(first, "late-answer", "VERDICT_COMMITTED")
+	s.killed(first)
+
+	s.dies("SendHalfMessage after", "vanished") // before its transaction
+	second := s.startShop(s.listen, "killed", "vanished")
+	s.stands(second, "killed", "VERDICT_COMMITTED")
+	s.killed(second)
+
+	third := s.startShop(s.listen)
+	s.drained(patience)
+	if verdict := s.verdict("vanished"); verdict != pb.Verdict_VERDICT_ROLLED_BACK {
+		t.Errorf("the last question about the order that vanished leaves %v in the database", verdict)
+	}
+
+	// Of what a replica is about to commit the other one knows nothing.
+	s.untilAsked("slow", 1)
+	answer := make(chan pb.Verdict, 100)
+	s.on("SendHalfMessage after", "too-late", func() wire.Act { answer <- s.ask("too-late"); return wire.Pass })
+	replica := s.startShop(servers.Addresses(t, 1)[0], "slow", "too-late", "vanished")
+	s.stands(replica, "too-late", "failed: UNIQUE constraint failed: markers.id")
+	if verdict := <-answer; verdict != pb.Verdict_VERDICT_ROLLED_BACK {
+		t.Errorf("the last question about an order without a row was answered %v", verdict)
+	}
+	s.stands(replica, "vanished", "VERDICT_ROLLED_BACK")
+
+	s.tally()
+	verified, status := run(t, []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}, "verify-producer", pythonQueue, s.listen)
+	if status != 0 || strings.Contains(verified, "WARN") {
+		t.Errorf("verify-producer says (%d):\n%s", status, verified)
+	}
+	third.stop(20 * time.Second)
+	replica.stop(20 * time.Second)
+}
+
+func newPythonShop(t *testing.T) *pythonShop {
+	t.Helper()
+	installPythonShop(t)
+	w := newWorld(t)
+	w.startCoordinators(1, "MSGHANDLER_CONFIRM_AFTER=200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
+	s := &pythonShop{
+		world: w, listen: servers.Addresses(t, 1)[0], database: filepath.Join(w.dir, "python.db"),
+		at: map[string]func() wire.Act{}, asked: map[string]int{}, enough: map[string]chan struct{}{},
+		calling: make(chan struct{}, 1), dead: make(chan struct{}, 1),
+	}
+	s.calls, s.asks = wire.GRPC(t, w.coordinators[0].grpc), wire.GRPC(t, s.listen)
+	s.calls.On(s.hook)
+	s.asks.On(s.hook)
+	if _, err := w.channel().QueueDeclare(pythonQueue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.db, err = sql.Open("sqlite", s.database+"?_pragma=busy_timeout(5000)"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.db.Close() })
+	return s
+}
+
+// installPythonShop puts a program among the others that runs producer.py on stubs made as docs/other-languages.md says.
+func installPythonShop(t *testing.T) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, stubs := pythonWithGRPC(t), t.TempDir()
+	cmd := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+stubs, "--grpc_python_out="+stubs,
+		"proto/msghandler/v1/msghandler.proto")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make the stubs: %v\n%s", err, out)
+	}
+	program := fmt.Sprintf("#!/bin/sh\nPYTHONPATH='%s' exec '%s' '%s' \"$@\"\n",
+		stubs, python, filepath.Join(root, "docs", "python", "producer.py"))
+	if err := os.WriteFile(filepath.Join(binaries, "python-shop"), []byte(program), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+}
+
+// pythonWithGRPC finds a Python that has what the example needs: the first of the PATH may be one without packages.
+func pythonWithGRPC(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import grpc, grpc_tools").Run() == nil {
+			return python
+		}
+	}
+	const reason = "no python3 has grpc and grpc_tools; scripts/install-test-servers.sh installs them"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+	return ""
+}
+
+// startShop starts the example on orders, and waits until it answers questions. Those about its orders come by the proxy.
+func (s *pythonShop) startShop(listen string, ids ...string) *process {
+	s.t.Helper()
+	var lines strings.Builder
+	for _, id := range ids {
+		fmt.Fprintf(&lines, `{"id": "%s", "amount": %d}`+"\n", id, amountOf(id))
+	}
+	file := filepath.Join(s.t.TempDir(), "orders")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	p := start(s.t, "python-shop", nil, "--coordinator", s.calls.Addr, "--listen", listen, "--target", s.asks.Addr,
+		"--database", s.database, file)
+	p.says("ready\n", time.Minute)
+	return p
+}
+
+// amountOf is what an order costs; nobody takes one for less than nothing.
+func amountOf(id string) int {
+	if strings.HasPrefix(id, "declined") {
+		return -1
+	}
+	return len(id)
+}
+
+// on has something happen to a call about a message from now on. call is a method and a phase.
+func (s *pythonShop) on(call, id string, do func() wire.Act) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at[call+" "+id] = do
+}
+
+func (s *pythonShop) hook(e wire.Event) wire.Act {
+	for _, m := range e.Messages {
+		_, id, _ := strings.Cut(m.Key, "/")
+		if e.Name == "Confirm" && e.Phase == wire.Reply {
+			s.count(id)
+		}
+		s.mu.Lock()
+		do := s.at[fmt.Sprintf("%s %v %s", e.Name, e.Phase, id)]
+		s.mu.Unlock()
+		if do != nil {
+			return do()
+		}
+	}
+	return wire.Pass
+}
+
+func (s *pythonShop) count(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[id]--; s.asked[id] == 0 {
+		close(s.enough[id])
+	}
+}
+
+// untilAsked holds the answers to a half message until the coordinator has had n answers about it.
+func (s *pythonShop) untilAsked(id string, n int) {
+	enough := make(chan struct{})
+	s.mu.Lock()
+	s.asked[id], s.enough[id] = n, enough
+	s.mu.Unlock()
+	s.on("SendHalfMessage after", id, func() wire.Act {
+		select {
+		case <-enough:
+		case <-s.t.Context().Done():
+		}
+		return wire.Pass
+	})
+}
+
+// dies has the shop killed when it makes that call, once. killed does it.
+func (s *pythonShop) dies(call, id string) {
+	s.on(call, id, func() wire.Act {
+		s.on(call, id, nil)
+		s.calling <- struct{}{}
+		select {
+		case <-s.dead:
+		case <-s.t.Context().Done():
+		}
+		return wire.Cut
+	})
+}
+
+// killed waits for the call at which the shop is to die, and kills it.
+func (s *pythonShop) killed(p *process) {
+	s.t.Helper()
+	select {
+	case <-s.calling:
+		p.kill()
+		s.dead <- struct{}{}
+	case <-time.After(patience):
+		s.t.Fatal("it has not called")
+	}
+}
+
+// ask asks the shop a last question, as a coordinator does.
+func (s *pythonShop) ask(id string) pb.Verdict {
+	conn, err := grpc.NewClient(s.listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return pb.Verdict_VERDICT_UNSPECIFIED
+	}
+	defer conn.Close()
+	answer, err := pb.NewProducerServiceClient(conn).Confirm(s.t.Context(),
+		&pb.ConfirmRequest{Producer: pythonQueue, Ids: []string{id}, Final: true})
+	if err != nil || len(answer.GetConfirmations()) != 1 {
+		return pb.Verdict_VERDICT_UNSPECIFIED
+	}
+	return answer.GetConfirmations()[0].GetVerdict()
+}
+
+// stands waits until the shop has said what became of an order, and demands what that is.
+func (s *pythonShop) stands(p *process, id, want string) {
+	s.t.Helper()
+	var said string
+	servers.Eventually(s.t, patience, "the shop tells of "+id, func() bool {
+		output, err := os.ReadFile(p.log)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_, after, found := strings.Cut("\n"+string(output), "\n"+id+" ")
+		var whole bool
+		said, _, whole = strings.Cut(after, "\n")
+		return found && whole
+	})
+	if said != want {
+		s.t.Errorf("of %s the shop says %q, want %q", id, said, want)
+	}
+}
+
+// verdict is what the shop's database says of a message, unset where there is nothing.
+func (s *pythonShop) verdict(id string) (verdict pb.Verdict) {
+	s.t.Helper()
+	row := s.db.QueryRowContext(s.t.Context(), `SELECT COALESCE(MAX(verdict), 0) FROM markers WHERE id = ?`, id)
+	if err := row.Scan(&verdict); err != nil {
+		s.t.Fatal(err)
+	}
+	return verdict
+}
+
+// tally demands that in the end what was delivered is what committed, each order once, and that nothing is left.
+func (s *pythonShop) tally() {
+	s.t.Helper()
+	s.drained(patience)
+	committed := s.committed()
+	delivered := s.delivered()
+	if !maps.Equal(committed, delivered) {
+		s.t.Errorf("committed and delivered differ:\n%v\n%v", committed, delivered)
+	}
+	for _, id := range []string{"paid-0", "silent-0", "silent-9", "late-answer", "killed"} {
+		if committed[id] == "" {
+			s.t.Errorf("%s has not committed", id)
+		}
+	}
+	servers.Eventually(s.t, patience, "no marker waits to be cleaned", func() bool {
+		var left int
+		row := s.db.QueryRowContext(s.t.Context(), `SELECT COUNT(*) FROM markers WHERE cleaned_at IS NULL`)
+		if err := row.Scan(&left); err != nil {
+			s.t.Fatal(err)
+		}
+		return left == 0
+	})
+	s.onlyTraces()
+	s.t.Logf("%d orders committed and delivered: %v", len(committed), slices.Sorted(maps.Keys(committed)))
+}
+
+// committed are the orders of the shop's database, as they are to be delivered.
+func (s *pythonShop) committed() map[string]string {
+	s.t.Helper()
+	rows, err := s.db.QueryContext(s.t.Context(), `SELECT id, amount FROM orders`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	all := map[string]string{}
+	for rows.Next() {
+		var id string
+		var amount int
+		if err := rows.Scan(&id, &amount); err != nil {
+			s.t.Fatal(err)
+		}
+		all[id] = sold(amount, 1)
+	}
+	if err := rows.Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// delivered takes all messages of the queue.
+func (s *pythonShop) delivered() map[string]string {
+	s.t.Helper()
+	channel := s.channel()
+	all, copies := map[string]string{}, map[string]int{}
+	for {
+		got, ok, err := channel.Get(pythonQueue, true)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if !ok {
+			return all
+		}
+		all[got.MessageId] = s.read(got, copies)
+	}
+}
+
+func (s *pythonShop) read(got amqp.Delivery, copies map[string]int) string {
+	s.t.Helper()
+	var order struct {
+		ID     string
+		Amount int
+	}
+	if err := json.Unmarshal(got.Body, &order); err != nil || order.ID != got.MessageId || got.AppId != pythonQueue {
+		s.t.Errorf("delivered %s of %s with %s: %v", got.MessageId, got.AppId, got.Body, err)
+	}
+	copies[order.ID]++
+	return sold(order.Amount, copies[order.ID])
+}
+
+func sold(amount, copies int) string {
+	return fmt.Sprintf("costs %d, delivered %d times", amount, copies)
+}
