@@ -144,6 +144,11 @@ func (c change) names(s *session) ([]*msghandlerv1.MessageName, error) {
 
 // byName changes the messages that were named, and says of those that could not be changed why not.
 func (c change) byName(ctx context.Context, s *session, a *admin, names []*msghandlerv1.MessageName) error {
+	if c.DryRun {
+		if err := a.knowsFilters(ctx); err != nil {
+			return err
+		}
+	}
 	var changed int64
 	var failures []error
 	far := s.progress()
@@ -168,6 +173,9 @@ func (c change) byName(ctx context.Context, s *session, a *admin, names []*msgha
 // byFilter changes the messages that match, after asking.
 func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 	state, err := parseState(c.State)
+	if err == nil {
+		err = a.knowsFilters(ctx)
+	}
 	if err != nil {
 		return err
 	}

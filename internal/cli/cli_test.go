@@ -29,6 +29,8 @@ type coordinator struct {
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
+	// old is one of a version before filters and dry runs, which passes over what it does not know.
+	old bool
 
 	mu       sync.Mutex
 	records  []*msghandlerv1.MessageRecord
@@ -109,6 +111,9 @@ func (c *coordinator) GetMessage(
 func (c *coordinator) ListMessages(
 	_ context.Context, r *msghandlerv1.ListMessagesRequest,
 ) (*msghandlerv1.ListMessagesResponse, error) {
+	if r.GetMinAge().AsDuration() < 0 && !c.old {
+		return nil, status.Error(codes.InvalidArgument, "min_age must not be negative")
+	}
 	if err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r)); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -49,6 +51,11 @@ func (f *filterFlags) check() error {
 	return nil
 }
 
+// narrow says whether it asks for more than the first coordinators knew.
+func (f *filterFlags) narrow() bool {
+	return f.Exchange != "" || f.OlderThan != 0 || f.Error != ""
+}
+
 // minAge is nil where no age is asked for.
 func (f *filterFlags) minAge() *durationpb.Duration {
 	if f.OlderThan == 0 {
@@ -69,11 +76,35 @@ func (f *filterFlags) states() ([]halfmsg.State, error) {
 // maxPage is the largest page a coordinator gives.
 const maxPage = 1000
 
+// knowsFilters refuses a coordinator of a version before filters and dry runs. It would pass over both, as protobuf has it, and
+// change all messages of the state, even where they were only to be counted.
+func (a *admin) knowsFilters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	// Whoever knows ages refuses one below zero.
+	_, err := a.client.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{
+		State: msghandlerv1.State_STATE_PENDING, PageSize: 1, MinAge: durationpb.New(-1),
+	})
+	switch status.Code(err) {
+	case codes.InvalidArgument:
+		return nil
+	case codes.OK:
+		return fmt.Errorf("the coordinator at %s is of an older version: it knows neither --dry-run nor filters, and would change or list "+
+			"all messages of a state. Nothing was changed; upgrade it, name another with --server, or name the messages", a.server)
+	}
+	return a.explain(err)
+}
+
 // list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two pages
 // when it moves meanwhile; it is given once.
 func (a *admin) list(
 	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *progress,
 ) (records []*msghandlerv1.MessageRecord, more bool, err error) {
+	if f.narrow() {
+		if err := a.knowsFilters(ctx); err != nil {
+			return nil, false, err
+		}
+	}
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(), ErrorContains: f.Error,
