@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -37,6 +38,7 @@ type change struct {
 
 // changeRequest is a request of either kind.
 type changeRequest interface {
+	proto.Message
 	filter
 	GetNames() []*msghandlerv1.MessageName
 	GetLimit() int32
@@ -94,6 +96,9 @@ func (s *operators) DiscardMessages(
 }
 
 func (c *change) run(ctx context.Context, r changeRequest) (changed, error) {
+	if err := understood(r); err != nil {
+		return changed{}, err
+	}
 	c.reason, c.dry = cut(r.GetReason()), r.GetDryRun()
 	if len(r.GetNames()) > 0 {
 		wanted, err := c.named(r)

@@ -41,6 +41,8 @@ var (
 	errTooMany   = errors.New("too many calls")
 	errPanic     = errors.New("panic")
 
+	errUnknownFields = errors.New("the request has fields that this version does not know")
+
 	errWaits      = errors.New("too many calls that wait")
 	errWaitsOfOne = errors.New("too many calls of one producer that wait")
 )
@@ -71,6 +73,10 @@ var faultTable = []fault{
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},
 	{halfmsg.ErrForbidden, codes.PermissionDenied, "CALLBACK_FORBIDDEN", "the callback target is not allowed", false},
+	{
+		errUnknownFields, codes.Unimplemented, "UNKNOWN_FIELDS",
+		"the request has fields that this version does not know, and without them more messages might be meant; nothing was done", false,
+	},
 	{errStopping, codes.Unavailable, "STOPPING", "this instance is stopping; the call may be repeated at another", true},
 	{errWaitEnded, codes.DeadlineExceeded, "WAIT_ENDED", "submitted; only the wait has ended", false},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED", "too late; the outcome is unknown", false},

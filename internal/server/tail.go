@@ -123,6 +123,9 @@ func (s *operators) TailMessages(
 	r *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
 ) error {
 	const call = "TailMessages"
+	if err := understood(r); err != nil {
+		return s.fail(call, err, halfmsg.None)
+	}
 	c := &check{}
 	if r.GetProducer() != "" {
 		c.producer("producer", r.GetProducer())

@@ -1,0 +1,46 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// newer adds to a request what a newer caller may say, such as a filter.
+func newer[M proto.Message](request M) M {
+	field := protowire.AppendTag(nil, 999, protowire.BytesType)
+	request.ProtoReflect().SetUnknown(protowire.AppendString(field, "order.paid"))
+	return request
+}
+
+func TestWhatANewerCallerNarrowsIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.store.put("orders", "1", halfmsg.Dead)
+	dead, names := msghandlerv1.State_STATE_DEAD, []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}
+	_, err := h.operators.DiscardMessages(t.Context(), newer(&msghandlerv1.DiscardMessagesRequest{State: dead}))
+	wantCode(t, err, codes.Unimplemented)
+	_, err = h.operators.DiscardMessages(t.Context(), newer(&msghandlerv1.DiscardMessagesRequest{Names: names}))
+	wantCode(t, err, codes.Unimplemented)
+	_, err = h.operators.RetryMessages(t.Context(), newer(&msghandlerv1.RetryMessagesRequest{State: dead}))
+	wantCode(t, err, codes.Unimplemented)
+	_, err = h.operators.ListMessages(t.Context(), newer(&msghandlerv1.ListMessagesRequest{State: dead}))
+	wantCode(t, err, codes.Unimplemented)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := h.operators.TailMessages(ctx, newer(&msghandlerv1.TailMessagesRequest{}))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	wantCode(t, err, codes.Unimplemented)
+	if r := h.store.records[halfmsg.Name{Producer: "orders", ID: "1"}]; r.State != halfmsg.Dead {
+		t.Errorf("the message is %s", r.State)
+	}
+}
