@@ -6,11 +6,12 @@
 local key, who = KEYS[1] .. PULSE, ARGV[1]
 local DAY = 24 * 3600 * 1000
 
--- prune takes those off who have not counted for a day: they are gone for good.
+-- prune takes those off who have not counted for a day: they are gone for good. What is no name of theirs, INSTANCE/NONCE, is
+-- the generation, or the count that coordinators of older versions share: to them a missing one says that Redis went back.
 local function prune()
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
-    if all[i] ~= 'generation' and tonumber(all[i + 1]) < now - DAY then
+    if string.find(all[i], '/', 1, true) and tonumber(all[i + 1]) < now - DAY then
       call('HDEL', key, all[i])
     end
   end
