@@ -98,14 +98,22 @@ func (a *admin) explain(err error) error {
 		return fmt.Errorf("cannot reach the coordinator at %s: is it running? Name another with --server or "+
 			"MSGHANDLER_SERVER (%s)", a.server, st.Message())
 	case st.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("the coordinator at %s did not answer within %s: it may be busy, or something else listens "+
-			"there; --timeout waits longer", a.server, a.timeout)
+		return fmt.Errorf("the coordinator at %s did not answer within %s: it or its Redis may be busy or hang, as msghandler "+
+			"doctor tells, or something else listens there; --timeout waits longer", a.server, a.timeout)
 	case st.Code() == codes.Unimplemented:
 		return fmt.Errorf("what answers at %s is no coordinator, or one of another version (%s)", a.server, st.Message())
 	case st.Code() == codes.Canceled:
 		return errors.New("interrupted")
 	}
-	return fmt.Errorf("the coordinator at %s says: %s (%s)", a.server, st.Message(), st.Code())
+	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
+}
+
+// further says where to look on when an answer leaves open what is wrong.
+func further(code codes.Code) string {
+	if code == codes.Unavailable || code == codes.Unknown {
+		return "; msghandler doctor tells what is wrong"
+	}
+	return ""
 }
 
 // fromCoordinator tells an UNAVAILABLE that a coordinator answered from one that the transport made up: the coordinator's

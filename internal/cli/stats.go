@@ -40,6 +40,8 @@ func (c *statsCommand) Run(ctx context.Context, s *session) error {
 	return again(ctx, c.Every, func(ctx context.Context) error {
 		s.separate(c.Output)
 		return c.once(ctx, s, a)
+	}, func(failure error) {
+		fmt.Fprintf(s.Err, "msghandler: %v\n", failure)
 	})
 }
 
@@ -84,8 +86,9 @@ func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
 // clearScreen clears a terminal and goes to its upper left corner.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure.
-func again(ctx context.Context, every time.Duration, do func(context.Context) error) error {
+// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure. What fails
+// at the first time ends it. Later failures are told and it goes on: somebody watches to see an outage end.
+func again(ctx context.Context, every time.Duration, do func(context.Context) error, tell func(failure error)) error {
 	if every < minInterval {
 		return usageError{fmt.Errorf("--every=%s: at least %s", every, minInterval)}
 	}
@@ -93,9 +96,13 @@ func again(ctx context.Context, every time.Duration, do func(context.Context) er
 	defer stop()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	for {
-		if err := do(ctx); err != nil && ctx.Err() == nil {
+	for first := true; ; first = false {
+		switch err := do(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case first:
 			return err
+		default:
+			tell(err)
 		}
 		select {
 		case <-ctx.Done():

@@ -57,7 +57,7 @@ func (c *tailCommand) Run(ctx context.Context, s *session) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	told := 0
-	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states},
+	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
 		func(news *msghandlerv1.TailMessagesResponse) error {
 			for _, m := range news.GetMoves() {
 				if err := c.print(s, m); err != nil {
@@ -118,14 +118,17 @@ func reached(s msghandlerv1.State) string {
 	return stateName(s)
 }
 
-// tail calls each with what the coordinator tells, until the context ends, each fails or there is no more; io.EOF is an end
-// that is no failure.
+// tail calls begun when the coordinator listens, and then each with what it tells, until the context ends, each fails or there
+// is no more; io.EOF is an end that is no failure.
 func (a *admin) tail(
-	ctx context.Context, request *msghandlerv1.TailMessagesRequest, each func(*msghandlerv1.TailMessagesResponse) error,
+	ctx context.Context, request *msghandlerv1.TailMessagesRequest, begun func(), each func(*msghandlerv1.TailMessagesResponse) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := listen(ctx, cancel, a, request)
+	if err == nil {
+		begun()
+	}
 	for err == nil {
 		var news *msghandlerv1.TailMessagesResponse
 		if news, err = stream.Recv(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -58,12 +59,20 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if isTerminal(s.Out) {
-			page = home + strings.ReplaceAll(page, "\n", endOfLine) + restOfPage
-		}
-		_, err = fmt.Fprintln(s.Out, page)
-		return err
+		return s.draw(page)
+	}, func(failure error) {
+		// Standard error would write across the screen.
+		_ = s.draw(fmt.Sprintf("%s\nnothing can be seen for now: %s", t.title(time.Now()), escape.Line(failure.Error())))
 	})
+}
+
+// draw shows a page in place of the one before, or below it where standard output is no terminal.
+func (s *session) draw(page string) error {
+	if isTerminal(s.Out) {
+		page = home + strings.ReplaceAll(page, "\n", endOfLine) + restOfPage
+	}
+	_, err := fmt.Fprintln(s.Out, page)
+	return err
 }
 
 // top is what one screen has to know of the one before.
@@ -83,24 +92,40 @@ type top struct {
 // rated are the states whose rates are shown.
 var rated = []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Done, halfmsg.RolledBack}
 
-// listen counts moves until the context ends.
+// listen counts moves until the context ends, and begins again where the coordinator has ended or was away.
 func (t *top) listen(ctx context.Context) {
 	request := &msghandlerv1.TailMessagesRequest{}
 	for _, state := range rated {
 		request.States = append(request.States, msghandlerv1.State(state))
 	}
-	err := t.admin.tail(ctx, request, func(news *msghandlerv1.TailMessagesResponse) error {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, m := range news.GetMoves() {
-			t.rates[halfmsg.State(m.GetState())]++ //nolint:gosec // the values are the same
+	pause := time.NewTicker(max(t.Every, minInterval))
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		_ = t.admin.tail(ctx, request, func() { t.hears(true) }, t.count) // why it is deaf the counts tell, which fail as well
+		t.hears(false)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
 		}
-		t.deaf = news.GetMissed() > 0
-		return nil
-	})
+	}
+}
+
+// hears notes whether moves can be heard of.
+func (t *top) hears(well bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deaf = err != nil
+	t.deaf = !well
+}
+
+// count counts the moves of one answer.
+func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range news.GetMoves() {
+		t.rates[halfmsg.State(m.GetState())]++ //nolint:gosec // the values are the same
+	}
+	t.deaf = news.GetMissed() > 0
+	return nil
 }
 
 // page draws one screen.
@@ -116,7 +141,7 @@ func (t *top) page(ctx context.Context) (string, error) {
 	now := time.Now()
 	var b bytes.Buffer
 	out := &session{Process: Process{Out: &b}}
-	fmt.Fprintf(&b, "msghandler at %s, %s\n%s\n\n", t.admin.server, now.Format(time.TimeOnly), t.rateLine(now))
+	fmt.Fprintf(&b, "%s\n%s\n\n", t.title(now), t.rateLine(now))
 	if err := out.printTable(t.states(response.GetStates(), now)); err != nil {
 		return "", err
 	}
@@ -125,6 +150,11 @@ func (t *top) page(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+// title is the first line of each screen.
+func (t *top) title(now time.Time) string {
+	return fmt.Sprintf("msghandler at %s, %s", t.admin.server, now.Format(time.TimeOnly))
 }
 
 // rateLine says how many messages a second have reached each state since the last screen.

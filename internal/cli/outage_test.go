@@ -1,0 +1,125 @@
+package cli_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// stricken is a coordinator whose Redis is away while it is told so.
+type stricken struct {
+	msghandlerv1.UnimplementedAdminServiceServer
+	addr string
+	away atomic.Bool
+	// changed wakes those who listen.
+	changed chan struct{}
+}
+
+func startStricken(t *testing.T) *stricken {
+	t.Helper()
+	s := &stricken{changed: make(chan struct{}, 1)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = listener.Addr().String()
+	server := grpc.NewServer()
+	msghandlerv1.RegisterAdminServiceServer(server, s)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return s
+}
+
+func (s *stricken) set(away bool) {
+	s.away.Store(away)
+	if away {
+		s.changed <- struct{}{}
+	}
+}
+
+func (s *stricken) err() error {
+	if !s.away.Load() {
+		return nil
+	}
+	st, _ := status.New(codes.Unavailable, "the store is out of reach; nothing was done").
+		WithDetails(&errdetails.ErrorInfo{Reason: "STORE_UNAVAILABLE"})
+	return st.Err()
+}
+
+func (s *stricken) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
+	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{{State: msghandlerv1.State_STATE_PENDING, Count: 1}}}, s.err()
+}
+
+func (s *stricken) ListMessages(context.Context, *msghandlerv1.ListMessagesRequest) (*msghandlerv1.ListMessagesResponse, error) {
+	return &msghandlerv1.ListMessagesResponse{}, s.err()
+}
+
+// TailMessages ends when Redis goes away, as it does when the coordinator ends.
+func (s *stricken) TailMessages(
+	_ *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
+) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	select {
+	case <-s.changed:
+		return s.err()
+	case <-stream.Context().Done():
+		return nil
+	}
+}
+
+// Who watches wants to see an outage end.
+func TestAWatchGoesOnThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command []string
+		well    string
+	}{
+		{[]string{"stats", "--watch"}, "pending   1"},
+		{[]string{"top"}, "pending 0/s"},
+	} {
+		t.Run(c.command[0], func(t *testing.T) {
+			t.Parallel()
+			s := startStricken(t)
+			out, stop := watch(t, append(c.command, "--every=100ms", "--server="+s.addr)...)
+			servers.Eventually(t, 20*time.Second, "it looks", func() bool { return strings.Contains(out.String(), c.well) })
+			s.set(true)
+			const why = "the store is out of reach; nothing was done (Unavailable); msghandler doctor tells what is wrong"
+			servers.Eventually(t, 20*time.Second, "it tells why it sees nothing", func() bool {
+				return strings.Count(out.String(), why) > 1
+			})
+			s.set(false)
+			servers.Eventually(t, 20*time.Second, "it goes on", func() bool {
+				return strings.LastIndex(out.String(), c.well) > strings.LastIndex(out.String(), why)
+			})
+			if status := stop(); status != 0 {
+				t.Errorf("it ended with %d:\n%s", status, out)
+			}
+		})
+	}
+}
+
+// One that sees nothing at first was pointed to the wrong place, as a rule.
+func TestAWatchThatFailsAtOnceEnds(t *testing.T) {
+	t.Parallel()
+	s := startStricken(t)
+	s.away.Store(true)
+	run(nil, "stats", "--watch", "--server="+s.addr).want(t, 1, ":", "the store is out of reach")
+	run(nil, "top", "--server="+s.addr).want(t, 1, "", "the store is out of reach")
+}
