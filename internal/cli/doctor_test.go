@@ -4,11 +4,11 @@ import "testing"
 
 func TestTheDoctorLooksWhereItsFlagsSay(t *testing.T) {
 	t.Parallel()
-	c := startCoordinator(t) // it has no health service, so the doctor takes it for one that is away
+	c := startCoordinator(t) // it has no health service, as no coordinator is
 	env := []string{"MSGHANDLER_GRPC_ADDR=127.0.0.1:1", "MSGHANDLER_REDIS_URL=embedded", "MSGHANDLER_AMQP_URL=embedded"}
 	args := []string{"doctor", "--callbacks.allow=127.0.0.1:*"}
-	run(env, args...).want(t, 0, "none answers at 127.0.0.1:1\n", "")
+	run(env, args...).want(t, 0, "none answers at 127.0.0.1:1: ", "")
 	args = append(args, "--grpc.addr="+c.addr)
-	run(env, args...).want(t, 0, "none answers at "+c.addr+"\n", "")
-	run(env, append(args, "--server=127.0.0.1:2")...).want(t, 0, "none answers at 127.0.0.1:2\n", "")
+	run(env, args...).want(t, 0, "what answers at "+c.addr+" is no coordinator: ", "")
+	run(env, append(args, "--server=127.0.0.1:2")...).want(t, 0, "none answers at 127.0.0.1:2: ", "")
 }

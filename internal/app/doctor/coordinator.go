@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -28,8 +30,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	defer conn.Close()
 	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
 	if err != nil {
-		r.warn("coordinator-away", "none answers at "+e.Server, "if it should run, producers get no answer either",
-			"start msghandler serve, or name another with --server")
+		r.away(e.Server, err)
 		return r.all
 	}
 	if got := health.GetStatus(); got != healthv1.HealthCheckResponse_SERVING {
@@ -44,7 +45,22 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	r.waiting(stats.GetStates(), time.Now())
+	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
 	return r.orWell("serves at " + e.Server + ", and nothing waits for somebody to act")
+}
+
+// away tells why no coordinator answers: one that hangs is mended in another way than one that does not run.
+func (r *report) away(server string, err error) {
+	st := status.Convert(err)
+	what := "none answers at " + server + ": " + st.Message()
+	switch st.Code() {
+	case codes.Unimplemented:
+		what = "what answers at " + server + " is no coordinator: " + st.Message()
+	case codes.DeadlineExceeded:
+		what = "none answers at " + server + ", though something may listen there: " + st.Message()
+	}
+	r.warn("coordinator-away", what, "if it should run, producers get no answer either",
+		"start msghandler serve, restart one that hangs, or name another with --server")
 }
 
 // waiting finds messages that wait for a person, or for longer than they should.

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -87,8 +88,18 @@ var planted = []struct {
 	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
 	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
 	{name: "messages-dead", plant: plantDead},
+	{name: "messages-refused", plant: plantRefused},
+	{name: "messages-unanswered", plant: plantUnanswered},
 	{name: "producer-forbidden", plant: func(s *site) { s.e.Producers["stock"] = "stock.svc:9000" }},
+	{name: "producer-forbidden", plant: func(s *site) { // its name may be called, and what it resolves to may not
+		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "localhost:*"}
+		_, port, _ := strings.Cut(other{}.serve(s.t), ":")
+		s.e.Producers["stock"] = "localhost:" + port
+	}},
 	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
+	{name: "producer-away", plant: plantHanging},
+	{name: "producer-no-service", plant: func(s *site) { s.e.Producers["stock"] = s.redis.Addr }},
+	{name: "producer-no-service", plant: func(s *site) { s.e.Producers["stock"] = s.app.HTTPAddr() }},
 	{name: "producer-no-service", plant: func(s *site) {
 		s.e.Producers["stock"] = serveProducer(s.t, func(grpc.ServiceRegistrar) {})
 	}},
@@ -222,6 +233,85 @@ func plantDead(s *site) {
 	answer, err := api.Submit(s.t.Context(), &pb.SubmitRequest{Producer: "stock", Id: "1", Wait: pb.Wait_WAIT_DONE})
 	if err != nil || answer.GetState() != pb.State_STATE_DEAD {
 		s.t.Fatalf("the message is %v, %v", answer.GetState(), err)
+	}
+}
+
+// plantRefused has a message refused by a coordinator that tries it again much later.
+func plantRefused(s *site) {
+	patient := s.e.Settings
+	patient.Redis.Prefix, patient.Send.Backoff = "patient", []time.Duration{time.Hour}
+	s.startCoordinator(patient)
+	s.e.Settings, s.e.Server = patient, s.app.GRPCAddr()
+	s.send(other{confirm: say(pb.Verdict_VERDICT_COMMITTED)}.serve(s.t), pb.State_STATE_SENDABLE)
+}
+
+// plantUnanswered has a producer go away that has a message to answer for.
+func plantUnanswered(s *site) { s.send(servers.Addresses(s.t, 1)[0], pb.State_STATE_PENDING) }
+
+// send stores and submits a message of a producer that is called back there, and waits until it has failed.
+func (s *site) send(target string, state pb.State) {
+	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	api, admin := pb.NewMessageHandlerServiceClient(conn), pb.NewAdminServiceClient(conn)
+	if _, err := api.SendHalfMessage(s.t.Context(), &pb.SendHalfMessageRequest{
+		Producer: "stock", CallbackTarget: target, Message: &pb.Message{Id: "1", RoutingKey: "nowhere"},
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := api.Submit(s.t.Context(), &pb.SubmitRequest{Producer: "stock", Id: "1"}); err != nil {
+		s.t.Fatal(err)
+	}
+	servers.Eventually(s.t, time.Minute, "it has failed", func() bool {
+		got, err := admin.GetMessage(s.t.Context(), &pb.GetMessageRequest{Producer: "stock", Id: "1"})
+		return err == nil && got.GetRecord().GetState() == state && got.GetRecord().GetLastError() != ""
+	})
+}
+
+// plantHanging has somebody listen who never says a word, as a network that swallows everything looks too.
+func plantHanging(s *site) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = mute.Close() })
+	s.e.Producers["stock"] = mute.Addr().String()
+}
+
+// TestWhatIsAwayIsNamed: whoever is woken has to know where to look.
+func TestWhatIsAwayIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	nobody := servers.Addresses(t, 1)[0]
+	plantHanging(s)
+	for name, c := range map[string]struct {
+		plant func(e *doctor.Examination)
+		want  string
+	}{
+		"redis-away":          {func(e *doctor.Examination) { e.Settings.Redis.URL = "redis://user:secret@" + nobody + "/0" }, "at " + nobody + ": "},
+		"coordinator-away":    {func(e *doctor.Examination) { e.Server = nobody }, "connection refused"},
+		"coordinator-away, 2": {func(e *doctor.Examination) { e.Server = s.e.Settings.Targets()["orders"] }, "is no coordinator"},
+		"coordinator-away, 3": {func(e *doctor.Examination) {
+			e.Server, e.Timeout = e.Producers["stock"], time.Second
+		}, "though something may listen there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := s.e
+			c.plant(&e)
+			name, _, _ := strings.Cut(name, ",")
+			for _, f := range doctor.Examine(t.Context(), e) {
+				if strings.Contains(f.What, "secret") {
+					t.Errorf("it tells a password: %s", f.What)
+				}
+				if f.Name == name && strings.Contains(f.What, c.want) {
+					return
+				}
+			}
+			t.Errorf("it does not say %s: %s", name, c.want)
+		})
 	}
 }
 

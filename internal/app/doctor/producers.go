@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -79,15 +80,38 @@ func (r *report) find(client *callback.Client, name, address string) (to halfmsg
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
 
+// What gRPC says where it gets no further than a connection: there is no other way to tell these apart.
+const (
+	outsideNetworks = "outside callbacks.networks"
+	noHTTP2         = "error reading server preface"
+	noGRPC          = "unexpected HTTP status code"
+	unresolved      = "no children to pick from"
+	noConnection    = "waiting for connections to become ready"
+)
+
+// unreachable tells why a producer gave no answer, as far as that decides what to do.
 func (r *report) unreachable(err error) {
 	const why = "its messages wait for as long as nobody answers"
 	var away *callback.UnreachableError
-	switch errors.As(err, &away); {
-	case away == nil || away.Code() == codes.Unavailable:
-		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
-	case away.Code() == codes.Unimplemented:
+	errors.As(err, &away)
+	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
+	switch {
+	case saying(outsideNetworks):
+		r.trouble("producer-forbidden", err.Error(), why, "add the network of that address to callbacks.networks, which leaves out "+
+			"loopback and link-local by default, or have callbacks.allow and the target name the address itself")
+	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
+	case saying(noHTTP2), saying(noGRPC):
+		r.trouble("producer-no-service", err.Error(), why,
+			"name the address at which it serves gRPC without TLS: what listens there speaks something else, or asks for TLS")
+	case saying(unresolved):
+		r.trouble("producer-away", err.Error(), why, "look whether the name in its callback target resolves from here; correct it, or the DNS")
+	case saying(noConnection):
+		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+
+			"whether what listens there hangs")
+	case away == nil || away.Code() == codes.Unavailable:
+		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
 	case away.Code() == codes.DeadlineExceeded:
 		r.trouble("producer-mute", err.Error(), why, "find what holds up its Confirm, or raise confirm.timeout")
 	default:

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
@@ -29,7 +31,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		MinReplicas: e.Settings.Redis.MinReplicas,
 	})
 	if err != nil {
-		r.trouble("redis-away", err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
+		r.trouble("redis-away", "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
 			"start Redis, or set redis.url to where it is")
 		return r.all
 	}
@@ -41,6 +43,12 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		tell(s.Name, s.What, s.Why, s.Remedy)
 	}
 	return r.orWell("reachable, and set up as the promises need it")
+}
+
+// redisHosts says where Redis is, without users and passwords.
+func redisHosts(url string) string {
+	where, _ := address.ParseRedis(url) // it was checked
+	return strings.Join(where.Hosts, ",")
 }
 
 const brokerMatters = "messages are taken and wait in Redis"

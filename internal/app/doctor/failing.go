@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// failing finds messages that have somebody to act for, though they still go on by themselves: those that the broker refuses, and
+// those whose producer does not answer. Where nothing else is wrong, nothing else would tell of them before they are DEAD, or for
+// hours. A coordinator that cannot list them has been told of already, or is of an earlier version.
+func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, states []*pb.StateStats) {
+	for _, s := range states {
+		if s.GetCount() == 0 {
+			continue
+		}
+		switch halfmsg.State(s.GetState()) { //nolint:exhaustive // the others do not go on by themselves
+		case halfmsg.Sendable:
+			r.refused(look(ctx, admin, s.GetState(), anyError, func(m *pb.MessageRecord) bool { return m.GetPublishAttempts() > 0 }))
+		case halfmsg.Pending:
+			r.unanswered(look(ctx, admin, s.GetState(), callbackError, func(*pb.MessageRecord) bool { return true }))
+		}
+	}
+}
+
+const (
+	// anyError is in whatever a broker or a coordinator says of a failure.
+	anyError = " "
+	// callbackError begins what is noted of a Confirm that had no answer; UNKNOWN is an answer.
+	callbackError = "Confirm of producer "
+)
+
+// failures are messages that fail.
+type failures struct {
+	// found is how many there are, and more whether there may be others.
+	found int
+	more  bool
+	// first is the oldest.
+	first *pb.MessageRecord
+}
+
+// String says how many there are, with the oldest and its error.
+func (f failures) String() string {
+	number := fmt.Sprint(f.found)
+	if f.more {
+		number = "at least " + number
+	}
+	return fmt.Sprintf("%s, such as %s/%s: %s", number, f.first.GetProducer(), f.first.GetMessage().GetId(), f.first.GetLastError())
+}
+
+// look reads one page of the messages of a state whose last error holds a text, and which are meant.
+func look(
+	ctx context.Context, admin pb.AdminServiceClient, state pb.State, text string, meant func(*pb.MessageRecord) bool,
+) (f failures) {
+	// A coordinator of an earlier version does not know error_contains, and gives others too.
+	page, err := admin.ListMessages(ctx, &pb.ListMessagesRequest{State: state, ErrorContains: text, PageSize: failingPage})
+	if err != nil {
+		return f
+	}
+	for _, m := range page.GetRecords() {
+		if m.GetLastError() == "" || !meant(m) {
+			continue
+		}
+		f.found++
+		if f.first == nil {
+			f.first = m
+		}
+	}
+	f.more = page.GetNextPageToken() != ""
+	return f
+}
+
+// failingPage is how many messages are counted: enough to tell one from many.
+const failingPage = 100
+
+func (r *report) refused(f failures) {
+	if f.found > 0 {
+		r.warn("messages-refused", "sendable messages are refused by the broker and tried again: "+f.String(),
+			"after their last try they are DEAD", fmt.Sprintf("mend what the broker says of exchange %q: bind the queue, declare the exchange, "+
+				"or permit it; see MsghandlerRefused in docs/operations.md", f.first.GetMessage().GetExchange()))
+	}
+}
+
+func (r *report) unanswered(f failures) {
+	if f.found > 0 {
+		r.warn("messages-unanswered", "pending messages wait for their producer's answer: "+f.String(),
+			"they wait for as long as it does not answer", fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there",
+				f.first.GetProducer(), f.first.GetCallbackTarget()))
+	}
+}
