@@ -51,6 +51,17 @@ func TestBreaker(t *testing.T) {
 	want("after a success", closed)
 }
 
+func TestACallThatTookLongerThanThePauseMakesNoOther(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 1, pause: backoff.Steps{time.Second}}
+	b.fail(now)
+	now = b.until
+	b.fail(now)
+	if got := b.standing(now); got != due {
+		t.Errorf("stands at %d, want due", got)
+	}
+}
+
 func TestABreakerMayLetSeveralCallsTry(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Second, time.Hour}}
@@ -102,7 +113,7 @@ func TestATryThatToldNothingIsTriedAgain(t *testing.T) {
 
 func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 	now := time.Now()
-	b := breaker{limit: 1, pause: backoff.Steps{time.Minute}}
+	b := breaker{limit: 1, pause: backoff.Steps{time.Minute, time.Hour}}
 	b.fail(now)
 	low, high := time.Hour, time.Duration(0)
 	for range 1000 {
@@ -111,6 +122,17 @@ func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 	}
 	if pause := b.until.Sub(now); low < pause || high > pause+time.Minute || high-low < 20*time.Second {
 		t.Errorf("messages wait %v to %v for a pause of %v", low, high, pause)
+	}
+}
+
+func TestMessagesOfAFailureWaitAStepOfThePause(t *testing.T) {
+	now := time.Now()
+	b := breaker{limit: 4, pause: backoff.Steps{time.Second, time.Minute, time.Hour}}
+	for _, step := range b.pause {
+		b.fail(now)
+		if wait := b.wait(now); wait < step/2 || wait > step {
+			t.Errorf("after %d failures messages wait %v, want half of %v to all of it", b.failures, wait, step)
+		}
 	}
 }
 

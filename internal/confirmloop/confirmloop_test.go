@@ -3,7 +3,9 @@ package confirmloop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +61,32 @@ func TestOnlyCommittedIsSent(t *testing.T) {
 			if got.ConfirmAttempts != 1 || wait < 2500*time.Millisecond || wait > 5*time.Second {
 				t.Errorf("%s: %d attempts, due in %v", name, got.ConfirmAttempts, wait)
 			}
+		}
+	})
+}
+
+func TestACallIsTracedWithItsMessages(t *testing.T) {
+	var traced []string
+	config := confirmloop.Config{
+		Trace: func(ctx context.Context, producer string, traces []string) (context.Context, func(error)) {
+			traced = append(traced, producer+" asked about "+strings.Join(traces, " "))
+			return ctx, func(err error) { traced = append(traced, fmt.Sprint("it said ", err)) }
+		},
+	}
+	inHouse(t, config, func(h *house) {
+		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
+		var names []halfmsg.Name
+		for _, id := range []string{"1", "2"} {
+			m := message("orders", id)
+			m.Trace = "trace-" + id
+			h.store.Create(h.t.Context(), []halfmsg.Message{m})
+			names = append(names, m.Name)
+		}
+		h.submit(names...)
+		synctest.Wait()
+		want := []string{"orders asked about trace-1 trace-2", "it said " + errAway.Error()}
+		if !slices.Equal(traced, want) {
+			t.Errorf("traced %q, want %q", traced, want)
 		}
 	})
 }

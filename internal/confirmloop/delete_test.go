@@ -63,6 +63,23 @@ func TestASlowDeletionHoldsMessagesForItsTimeoutOnly(t *testing.T) {
 	})
 }
 
+// That deletions fail is remembered for as long as there are messages.
+func TestNoMessageWaitsForDeletionsThatFailForLong(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
+		for i, id := range numbered(30) {
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+			if sent := len(h.sentIDs()); i >= 3 && sent != i+1 {
+				t.Errorf("%d of %d were sent: one waits for a deletion", sent, i+1)
+			}
+			time.Sleep(time.Minute)
+		}
+		h.drops(nil)
+		time.Sleep(time.Hour)
+	})
+}
+
 func TestMarkersThatMayWaitAreBounded(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteBacklog: 40, DeleteTries: 2}, func(h *house) {
 		h.drops(failing)

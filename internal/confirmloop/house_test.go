@@ -39,6 +39,7 @@ type house struct {
 	fates   map[string]int
 	litter  int
 	paused  bool
+	told    []bool // what Paused was told
 	wakes   int
 }
 
@@ -149,6 +150,7 @@ func (h *house) Paused(_ string, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.paused = paused
+	h.told = append(h.told, paused)
 }
 
 func (h *house) Littered(_ string, n int) {

@@ -159,7 +159,6 @@ func (c *Confirmer) take(p *producer) (j job, found bool) {
 	defer c.mu.Unlock()
 	p.taking = false
 	if j, found = c.next(p); !found {
-		c.tidy(p)
 		return j, false
 	}
 	p.calls++

@@ -89,6 +89,33 @@ func TestCallsUnderWayAreFew(t *testing.T) {
 	})
 }
 
+// A producer's calls are few however many targets it has, and however close upon another its messages come.
+func TestCallsOfAllTargetsUnderWayAreFew(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // all are offered before any is asked about
+	inHouse(t, confirmloop.Config{CallsPerProducer: 2}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			<-gate
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		for i := range 10 {
+			m := message("orders", fmt.Sprint(i))
+			m.CallbackTarget = fmt.Sprintf("replica%d:9000", i)
+			h.store.Create(h.t.Context(), []halfmsg.Message{m})
+			h.submit(m.Name)
+		}
+		synctest.Wait()
+		if got := h.asks(); got != 2 {
+			t.Errorf("%d calls under way, want 2", got)
+		}
+		close(gate)
+		synctest.Wait()
+		if got := len(h.sentIDs()); got != 10 {
+			t.Errorf("%d were sent", got)
+		}
+	})
+}
+
 func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.have("orders", numbered(20_000)...)
@@ -96,6 +123,37 @@ func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 		if got := h.store.Count(halfmsg.Sendable); got != 20_000 {
 			t.Errorf("%d of 20,000 were confirmed within a second", got)
 		}
+	})
+}
+
+// When half of the room is free again of a producer for which there was none, a pass is asked for, once.
+func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
+	inHouse(t, confirmloop.Config{QueuePerProducer: 10, Batch: 1, CallsPerProducer: 1}, func(h *house) {
+		gate := make(chan struct{})
+		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+			<-gate
+			return all(ids, halfmsg.VerdictCommitted), nil
+		})
+		h.have("orders", numbered(20)...)
+		for range 20 {
+			h.pass()
+		}
+		if h.Waiting() != 10 {
+			t.Errorf("%d wait, want as many as there is room for", h.Waiting())
+		}
+		// When a call ends, those before it have left as many places.
+		for ended := range 10 {
+			gate <- struct{}{}
+			synctest.Wait()
+			want := 0
+			if ended >= 5 {
+				want = 1
+			}
+			if got := look(h, func() int { return h.wakes }); got != want {
+				t.Errorf("with %d places free when a call ends, %d passes were asked for, want %d", ended, got, want)
+			}
+		}
+		close(gate)
 	})
 }
 

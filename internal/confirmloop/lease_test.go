@@ -35,11 +35,12 @@ func TestAnOfferMindsWhenItsLeaseEnds(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		until := time.Now().Add(lease)
-		claim := h.store.Submit(t.Context(), names, lease)[0].Claim
+		claim := h.store.Submit(h.t.Context(), names, lease)[0].Claim
 		time.Sleep(25 * time.Second)
 		h.Offer([]halfmsg.Claim{*claim}, until)
 		synctest.Wait()
-		if got := h.wantState(names[0], halfmsg.Pending); got.LeaseOwner != "" || h.asks() != 0 {
+		got := h.wantState(names[0], halfmsg.Pending)
+		if got.LeaseOwner != "" || got.DueAt.After(time.Now()) || h.asks() != 0 {
 			t.Errorf("asked %d times with 5 s of the lease left; %+v was not handed back", h.asks(), got)
 		}
 	})
@@ -61,4 +62,35 @@ func TestAVerdictAfterTheLeaseIsDropped(t *testing.T) {
 			t.Errorf("%v", h.fates)
 		}
 	})
+}
+
+// Messages of one call may have been claimed at different times; its answer is of use for all of them.
+func TestACallEndsWithTheFirstOfItsLeases(t *testing.T) {
+	for name, ends := range map[string][]time.Duration{
+		"the first": {20 * time.Second, 30 * time.Second}, "the last": {30 * time.Second, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
+				gate := make(chan struct{})
+				var within []time.Duration
+				h.answers(func(ctx context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+					deadline, _ := ctx.Deadline()
+					within = append(within, time.Until(deadline))
+					<-gate
+					return all(ids, halfmsg.VerdictCommitted), nil
+				})
+				h.submit(h.have("orders", "before")...)
+				synctest.Wait()
+				for i, name := range h.have("orders", "1", "2") {
+					claim := h.store.Submit(h.t.Context(), []halfmsg.Name{name}, ends[i])[0].Claim
+					h.Offer([]halfmsg.Claim{*claim}, time.Now().Add(ends[i]))
+				}
+				close(gate)
+				synctest.Wait()
+				if len(within) != 2 || within[1] != 20*time.Second {
+					t.Errorf("calls have to end within %v, want the second within 20 s", within)
+				}
+			})
+		})
+	}
 }

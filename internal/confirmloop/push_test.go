@@ -1,6 +1,7 @@
 package confirmloop
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -37,6 +38,59 @@ func TestTheNewestSuspectGoesFirst(t *testing.T) {
 	}
 	if want := []string{"new", "between", "old", "failed"}; !slices.Equal(ids, want) {
 		t.Errorf("they stand as %v, want %v", ids, want)
+	}
+}
+
+// What was taken out of a queue is not kept in memory by what still waits there.
+func TestWhatIsTakenFromAQueueIsLetGo(t *testing.T) {
+	for _, from := range []int{0, 1} {
+		all := make([]owner.Held, 3)
+		for i := range all {
+			all[i].Body = []byte{byte(i)}
+		}
+		l := &lane{queue: all}
+		taken := l.cut(from, 1)
+		if len(taken) != 1 || int(taken[0].Body[0]) != from || len(l.queue) != 2 {
+			t.Fatalf("from %d: took %v, %d are left", from, taken, len(l.queue))
+		}
+		for _, h := range l.queue {
+			if bytes.Equal(h.Body, taken[0].Body) {
+				t.Errorf("from %d: what was taken still waits", from)
+			}
+		}
+		kept := 0
+		for i := range all {
+			if all[i].Body != nil {
+				kept++
+			}
+		}
+		if kept != 2 {
+			t.Errorf("from %d: %d bodies are kept for 2 messages", from, kept)
+		}
+	}
+}
+
+func TestAProducerIsDroppedWithItsLastLane(t *testing.T) {
+	for what, c := range map[string]struct {
+		p       producer
+		dropped bool
+	}{
+		"idle":                  {producer{}, true},
+		"a call under way":      {producer{calls: 1}, false},
+		"a batch about to be":   {producer{taking: true}, false},
+		"a lane that remembers": {producer{lanes: map[laneKey]*lane{{}: {confirms: breaker{failures: 1}, usedAt: time.Now()}}}, false},
+		"a lane that is idle":   {producer{lanes: map[laneKey]*lane{{}: {usedAt: time.Now()}}}, true},
+		"a lane that has forgotten": {
+			producer{lanes: map[laneKey]*lane{{}: {confirms: breaker{failures: 1}, usedAt: time.Now().Add(-forgotten)}}}, true,
+		},
+		"a lane with a call": {producer{lanes: map[laneKey]*lane{{}: {calls: 1}}}, false},
+	} {
+		c.p.name = "orders"
+		all := &Confirmer{producers: map[string]*producer{"orders": &c.p}}
+		all.tidy(&c.p)
+		if dropped := len(all.producers) == 0; dropped != c.dropped {
+			t.Errorf("%s: dropped %t, want %t", what, dropped, c.dropped)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -49,5 +50,39 @@ func TestATrustedSubmitThatDoesNotFitIsStillAVerdict(t *testing.T) {
 		if len(h.deleted) != 5 {
 			t.Errorf("markers of %v were deleted", h.deleted)
 		}
+	})
+}
+
+// Nobody has said anything about a silent message whose question is broken off, whatever its producer's Submits are worth.
+func TestASilentMessageThatIsHandedBackIsNoVerdict(t *testing.T) {
+	inHouse(t, confirmloop.Config{Trusted: func(string) bool { return true }}, func(h *house) {
+		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		names := h.have("orders", "silent")
+		h.pass()
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+		defer cancel()
+		if err := h.Close(ctx); err == nil {
+			t.Error("a call was under way, and Close says that all is closed")
+		}
+		synctest.Wait()
+		if got := h.wantState(names[0], halfmsg.Pending); got.LeaseOwner != "" {
+			t.Errorf("%+v was not handed back", got)
+		}
+	})
+}
+
+// The store answered a Submit so late that the lease may be over before the message could be sent.
+func TestATrustedSubmitWhoseLeaseEndsIsStillAVerdict(t *testing.T) {
+	inHouse(t, confirmloop.Config{Trusted: func(string) bool { return true }}, func(h *house) {
+		names := h.have("orders", "1")
+		until := time.Now().Add(lease)
+		claim := h.store.Submit(h.t.Context(), names, lease)[0].Claim
+		time.Sleep(25 * time.Second)
+		h.Offer([]halfmsg.Claim{*claim}, until)
+		synctest.Wait()
+		h.wantState(names[0], halfmsg.Sendable)
 	})
 }
