@@ -25,6 +25,9 @@ func TestTheVerdictIsStoredThenTheMarkerDeletedThenTheMessageSent(t *testing.T) 
 				start(h, names[0])
 				synctest.Wait()
 				h.wantNotes("1 sendable", "delete 1", "send 1")
+				if h.commits != 1 {
+					t.Errorf("%d messages were counted as committed", h.commits)
+				}
 				if h.sent[0].State != halfmsg.Sendable || h.sent[0].SendableAt.IsZero() {
 					t.Errorf("sent %+v", h.sent[0])
 				}
@@ -58,6 +61,9 @@ func TestOnlyCommittedIsSent(t *testing.T) {
 		for _, name := range names[2:] {
 			got := h.wantState(name, halfmsg.Pending)
 			wait := time.Until(got.DueAt)
+			if got.LastError != "the producer answered UNKNOWN" {
+				t.Errorf("%s: %q", name, got.LastError)
+			}
 			if got.ConfirmAttempts != 1 || wait < 2500*time.Millisecond || wait > 5*time.Second {
 				t.Errorf("%s: %d attempts, due in %v", name, got.ConfirmAttempts, wait)
 			}

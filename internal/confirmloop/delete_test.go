@@ -13,18 +13,57 @@ import (
 func failing(context.Context, halfmsg.Target, []string) error { return errAway }
 
 func TestAFailedDeletionStopsNothingAndIsTriedAgain(t *testing.T) {
+	for name, fails := range map[string]drop{
+		"an error": failing,
+		"a panic":  func(context.Context, halfmsg.Target, []string) error { panic("oops") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, confirmloop.Config{}, func(h *house) {
+				h.drops(fails)
+				h.submit(h.have("orders", "1")...)
+				synctest.Wait()
+				h.wantNotes("1 sendable", "delete 1", "send 1")
+				h.drops(nil)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")
+				if h.litters() != 0 {
+					t.Errorf("%d markers were given up", h.litters())
+				}
+			})
+		})
+	}
+}
+
+// Messages wait for deletions again as soon as one has worked; until then the markers wait for the messages.
+func TestDeletionsThatWorkAgainComeFirstAgain(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
-		h.drops(failing)
-		h.submit(h.have("orders", "1")...)
-		synctest.Wait()
-		h.wantNotes("1 sendable", "delete 1", "send 1")
-		h.drops(nil)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")
-		if h.litters() != 0 {
-			t.Errorf("%d markers were given up", h.litters())
+		submit := func(id string, notes ...string) {
+			t.Helper()
+			look(h, func() any { h.notes = nil; return nil })
+			h.submit(h.have("orders", id)...)
+			synctest.Wait()
+			h.wantNotes(append([]string{id + " sendable"}, notes...)...)
 		}
+		for _, id := range numbered(5) { // never three failures in a row
+			h.drops(failing)
+			submit(id, "delete "+id, "send "+id)
+			h.drops(nil)
+			submit("well "+id, "delete well "+id, "send well "+id)
+		}
+		time.Sleep(time.Minute) // all are deleted
+		h.drops(failing)
+		for _, id := range []string{"1", "2", "3"} {
+			submit(id, "delete "+id, "send "+id)
+		}
+		submit("4", "send 4")
+		time.Sleep(time.Minute) // the pause is over, and the markers are tried in the background
+		submit("5", "send 5", "delete 5")
+		submit("6", "send 6")
+		time.Sleep(time.Minute)
+		h.drops(nil)
+		submit("7", "send 7", "delete 7")
+		submit("8", "delete 8", "send 8")
 	})
 }
 
@@ -77,6 +116,9 @@ func TestNoMessageWaitsForDeletionsThatFailForLong(t *testing.T) {
 		}
 		h.drops(nil)
 		time.Sleep(time.Hour)
+		if deleted := look(h, func() int { return len(h.deleted) }); deleted+h.litters() != 30 {
+			t.Errorf("%d markers were deleted and %d given up, want 30 in all", deleted, h.litters())
+		}
 	})
 }
 

@@ -69,8 +69,9 @@ func TestWhatCannotBeFoundOutUsesUpNothing(t *testing.T) {
 		})
 		names := h.have("orders", "1")
 		h.run(time.Hour)
-		if got := h.wantState(names[0], halfmsg.Pending); got.ConfirmAttempts != 2 {
-			t.Errorf("%d attempts are used up, want 2", got.ConfirmAttempts)
+		if got := h.wantState(names[0], halfmsg.Pending); got.ConfirmAttempts != 2 || got.LeaseOwner != "" ||
+			got.LastError != "the producer answered UNAVAILABLE: it could not find out" {
+			t.Errorf("%+v, want two attempts used up", got)
 		}
 		// The pauses grow to a minute, with jitter.
 		if finals < 55 || finals > 125 {

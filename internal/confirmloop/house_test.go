@@ -41,6 +41,7 @@ type house struct {
 	paused  bool
 	told    []bool // what Paused was told
 	wakes   int
+	commits int
 }
 
 type (
@@ -142,7 +143,11 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 
 func (h *house) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
 
-func (h *house) Committed(*halfmsg.Claim) {}
+func (h *house) Committed(*halfmsg.Claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commits++
+}
 
 func (h *house) Deleted(string, int, time.Duration, error) {}
 

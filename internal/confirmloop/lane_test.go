@@ -128,33 +128,55 @@ func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 
 // When half of the room is free again of a producer for which there was none, a pass is asked for, once.
 func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
-	inHouse(t, confirmloop.Config{QueuePerProducer: 10, Batch: 1, CallsPerProducer: 1}, func(h *house) {
-		gate := make(chan struct{})
-		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
-			<-gate
-			return all(ids, halfmsg.VerdictCommitted), nil
-		})
-		h.have("orders", numbered(20)...)
-		for range 20 {
+	for name, fill := range map[string]func(h *house){
+		"a pass left some": func(h *house) {
+			h.have("orders", numbered(20)...)
+			for range 20 {
+				h.pass()
+			}
+		},
+		"an offer found no room": func(h *house) {
+			for _, id := range numbered(12) {
+				h.submit(h.have("orders", id)...)
+				synctest.Wait()
+			}
+		},
+		"a pass found no room": func(h *house) {
+			for _, id := range numbered(11) {
+				h.submit(h.have("orders", id)...)
+				synctest.Wait()
+			}
+			h.have("orders", "silent")
 			h.pass()
-		}
-		if h.Waiting() != 10 {
-			t.Errorf("%d wait, want as many as there is room for", h.Waiting())
-		}
-		// When a call ends, those before it have left as many places.
-		for ended := range 10 {
-			gate <- struct{}{}
-			synctest.Wait()
-			want := 0
-			if ended >= 5 {
-				want = 1
-			}
-			if got := look(h, func() int { return h.wakes }); got != want {
-				t.Errorf("with %d places free when a call ends, %d passes were asked for, want %d", ended, got, want)
-			}
-		}
-		close(gate)
-	})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, confirmloop.Config{QueuePerProducer: 10, Batch: 1, CallsPerProducer: 1}, func(h *house) {
+				gate := make(chan struct{})
+				h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
+					<-gate
+					return all(ids, halfmsg.VerdictCommitted), nil
+				})
+				fill(h)
+				if h.Waiting() != 10 {
+					t.Errorf("%d wait, want as many as there is room for", h.Waiting())
+				}
+				// When a call ends, those before it have left as many places.
+				for ended := range 10 {
+					gate <- struct{}{}
+					synctest.Wait()
+					want := 0
+					if ended >= 5 {
+						want = 1
+					}
+					if got := look(h, func() int { return h.wakes }); got != want {
+						t.Errorf("with %d places free when a call ends, %d passes were asked for, want %d", ended, got, want)
+					}
+				}
+				close(gate)
+			})
+		})
+	}
 }
 
 func TestAPassTakesOneBatchOfEachProducer(t *testing.T) {

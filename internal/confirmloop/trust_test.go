@@ -84,5 +84,8 @@ func TestATrustedSubmitWhoseLeaseEndsIsStillAVerdict(t *testing.T) {
 		h.Offer([]halfmsg.Claim{*claim}, until)
 		synctest.Wait()
 		h.wantState(names[0], halfmsg.Sendable)
+		if h.commits != 1 {
+			t.Errorf("%d messages were counted as committed", h.commits)
+		}
 	})
 }

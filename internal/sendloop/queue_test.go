@@ -1,6 +1,7 @@
 package sendloop
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,31 @@ func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
 		time.Sleep(lull + time.Nanosecond)
 		if got := portion(); got != 10 {
 			t.Errorf("another one fills a batch of %d, want a share of 10", got)
+		}
+	})
+}
+
+// When a backlog has given way for long enough, it has each second batch, however much fresh traffic there is.
+func TestABacklogThatGaveWayHasEachSecondBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := queue{share: 1}
+		backlog := make([]owner.Held, 100)
+		for i := range backlog {
+			backlog[i].Backlog = true
+		}
+		q.add(backlog)
+		time.Sleep(patience)
+		q.add(make([]owner.Held, 100))
+		var of []bool
+		for range 6 {
+			batch := q.take(10)
+			if len(batch) != 10 {
+				t.Fatalf("a batch of %d", len(batch))
+			}
+			of = append(of, batch[0].Backlog)
+		}
+		if want := []bool{false, true, false, true, false, true}; !slices.Equal(of, want) {
+			t.Errorf("batches of the backlog: %v, want %v", of, want)
 		}
 	})
 }

@@ -237,7 +237,7 @@ func TestOnePoisonRecordStopsNothing(t *testing.T) {
 		// Whatever was published twice says so.
 		seen := map[string]bool{}
 		for _, p := range h.published() {
-			if seen[p.Name.ID] && p.Attempt < 2 {
+			if seen[p.Name.ID] && p.Attempt != 2 {
 				t.Errorf("a second copy of %s says it is number %d", p.Name, p.Attempt)
 			}
 			seen[p.Name.ID] = true

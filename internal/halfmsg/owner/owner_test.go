@@ -35,6 +35,25 @@ func TestLastingKeepsTheOrder(t *testing.T) {
 	if lasting, ending = owner.Lasting(all[:1], 10*time.Second); len(lasting) != 1 || len(ending) != 0 {
 		t.Errorf("lasting and ending are %v, %v", names(lasting), names(ending))
 	}
+	ended := []owner.Held{all[3], all[1]}
+	if lasting, ending = owner.Lasting(ended, 10*time.Second); len(lasting) != 0 || len(ending) != 2 {
+		t.Errorf("of those that end, lasting and ending are %v, %v", names(lasting), names(ending))
+	}
+	ended = append(ended, all[0])
+	if lasting, ending = owner.Lasting(ended, 10*time.Second); len(lasting) != 1 || len(ending) != 2 {
+		t.Errorf("with one that lasts, lasting and ending are %v, %v", names(lasting), names(ending))
+	}
+}
+
+func TestWhatAPassHasClaimedIsBacklog(t *testing.T) {
+	until := time.Now()
+	for backlog, hold := range map[bool]func([]halfmsg.Claim, time.Time) []owner.Held{true: owner.HoldBacklog, false: owner.Hold} {
+		for _, h := range hold(owner.Claims(held("1", "2")), until) {
+			if h.Backlog != backlog || h.Until != until || h.Producer != "orders" {
+				t.Errorf("%+v, want backlog %t", h, backlog)
+			}
+		}
+	}
 }
 
 func names(all []owner.Held) (ids []string) {
@@ -63,6 +82,44 @@ func TestRoomIsBoundedByNumberAndBySize(t *testing.T) {
 	room.Leave(small...)
 	if got := room.Free(); got < 1 || got > 10 || room.Waiting() != 0 {
 		t.Errorf("%d fit when bodies are large, %d are in", got, room.Waiting())
+	}
+}
+
+// How many bodies fit is reckoned from those that came last.
+func TestRoomExpectsBodiesLikeTheLatest(t *testing.T) {
+	sized := func(size int) owner.Held {
+		return owner.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Body: make([]byte, size)}}}
+	}
+	room := owner.Room{Claims: 10_000, Bytes: 160 << 10}
+	want := func(what string, free, half int) {
+		t.Helper()
+		if room.Free() != free || room.FreeHalf() != half {
+			t.Errorf("%s: %d fit, or %d in half of it; want %d and %d", what, room.Free(), room.FreeHalf(), free, half)
+		}
+	}
+	want("before any was seen they are taken for 16 KiB", 1+10, 1+5)
+	room = owner.Room{Claims: 10_000, Bytes: 10_001}
+	room.Enter(sized(1000))
+	want("one of 1,000 bytes, which makes 500", 1+9001/500, 1+4001/500)
+	room.Enter(sized(900), sized(1100))
+	want("two more, which makes 750", 1+7001/750, 1+2001/750)
+	room = owner.Room{Claims: 9, Bytes: 100}
+	room.Enter(sized(0))
+	want("an empty one", 8, 4)
+	room.Enter(make([]owner.Held, 9)...)
+	want("more than there is room for", 0, 0)
+	room = owner.Room{Claims: 1000, Bytes: 100}
+	room.Enter(sized(0))
+	want("where an empty one makes a byte", 101, 51)
+}
+
+func TestAPanicThatGoesOnKeepsItsStack(t *testing.T) {
+	first := owner.Recovered(func() { panic("poison") })
+	if got := owner.Recovered(func() { panic(first) }); got != first {
+		t.Errorf("it is %v then", got)
+	}
+	if got := owner.Recovered(func() {}); got != nil {
+		t.Errorf("there was none, but %v", got)
 	}
 }
 
@@ -185,5 +242,65 @@ func TestCausesAreCut(t *testing.T) {
 	long := owner.CauseOf(errors.New(strings.Repeat("ü", 5000)))
 	if len([]rune(long)) != halfmsg.MaxCause {
 		t.Errorf("%d characters are kept", len([]rune(long)))
+	}
+}
+
+// says is a store that gives each word the same answer.
+type says halfmsg.Result
+
+func (s says) Settle(_ context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	return slices.Repeat([]halfmsg.Result{halfmsg.Result(s)}, len(settlements))
+}
+
+func TestWhatBecameOfAWord(t *testing.T) {
+	committed, rolledBack, unknown := halfmsg.EventCommitted, halfmsg.EventRolledBack, halfmsg.EventUnknown
+	for _, c := range []struct {
+		event halfmsg.Event
+		state halfmsg.State
+		err   error
+		want  string
+	}{
+		{committed, halfmsg.Sendable, nil, owner.Stored},
+		{committed, halfmsg.RolledBack, halfmsg.ErrIllegal, owner.Contradiction},
+		{committed, halfmsg.RolledBack, halfmsg.ErrLeaseLost, owner.Contradiction},
+		{committed, halfmsg.Done, halfmsg.ErrIllegal, owner.Refused},
+		{committed, halfmsg.Pending, halfmsg.ErrLeaseLost, owner.LeaseLost},
+		{rolledBack, halfmsg.Sendable, halfmsg.ErrLeaseLost, owner.Contradiction},
+		{rolledBack, halfmsg.Acknowledged, halfmsg.ErrIllegal, owner.Contradiction},
+		{rolledBack, halfmsg.Done, halfmsg.ErrIllegal, owner.Contradiction},
+		{rolledBack, halfmsg.Dead, halfmsg.ErrIllegal, owner.Contradiction},
+		{rolledBack, halfmsg.RolledBack, halfmsg.ErrIllegal, owner.Refused},
+		{rolledBack, halfmsg.Abandoned, halfmsg.ErrIllegal, owner.Refused},
+		{unknown, halfmsg.Done, halfmsg.ErrIllegal, owner.Refused},
+		{unknown, halfmsg.RolledBack, halfmsg.ErrLeaseLost, owner.LeaseLost},
+		{unknown, halfmsg.Pending, halfmsg.ErrNotFound, owner.Refused},
+	} {
+		var n notes
+		keeper := owner.Keeper{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
+		keeper.Settle(t.Context(), []owner.Word{{Held: held("1")[0], Event: c.event}},
+			func([]owner.Word, []halfmsg.Result) {})
+		if want := fmt.Sprint(c.event, " ", c.want, " 1"); !slices.Equal(n.fates, []string{want}) {
+			t.Errorf("%s of one that is %s (%v): told %q, want %q", c.event, c.state, c.err, n.fates, want)
+		}
+	}
+}
+
+func TestWhatCouldNotBeStoredIsLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	store := shards{away: func(id string) bool { return id != "2" }}
+	keeper := owner.Keeper{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	var words []owner.Word
+	for _, h := range held("1", "2", "3") {
+		h.Until = time.Now()
+		words = append(words, owner.Word{Held: h, Event: halfmsg.EventCommitted})
+	}
+	keeper.Settle(t.Context(), words, func([]owner.Word, []halfmsg.Result) {})
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "messages=2") {
+		t.Errorf("logged %q, want one line about two messages", got)
+	}
+	log.Reset()
+	keeper.Settle(t.Context(), words[1:2], func([]owner.Word, []halfmsg.Result) {})
+	if got := log.String(); got != "" {
+		t.Errorf("logged %q of what is stored", got)
 	}
 }
