@@ -141,6 +141,35 @@ func TestWhatThereIsNoRoomForWaitsInTheStore(t *testing.T) {
 	})
 }
 
+// All targets together have a room, too, and what has left it makes room for others.
+func TestAcknowledgedMessagesOfAllTargetsAreBounded(t *testing.T) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteBacklog: 40, Batch: 5}, func(h *house) {
+		gate := make(chan struct{})
+		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
+		var claims []halfmsg.Claim
+		for _, producer := range numbered(8) {
+			claims = append(claims, h.acknowledged(producer, numbered(20)...)...)
+		}
+		h.OfferAcknowledged(claims, time.Now().Add(held))
+		synctest.Wait()
+		free := 0
+		for i := range claims {
+			if h.store.Peek(claims[i].Name).LeaseOwner == "" {
+				free++
+			}
+		}
+		// Four targets have ten each, of which five are under way.
+		if h.Markers() != 20 || free != 8*20-40 {
+			t.Errorf("%d wait and %d were handed back, want 20 and 120", h.Markers(), free)
+		}
+		close(gate)
+		h.passAcknowledged(time.Minute)
+		if done := h.store.Count(halfmsg.Done); done != 8*20 || h.Markers() != 0 {
+			t.Errorf("%d of 160 are done, %d wait", done, h.Markers())
+		}
+	})
+}
+
 func TestAfterCloseAcknowledgedMessagesAreHandedBack(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 1}, func(h *house) {
 		gate := make(chan struct{})

@@ -170,9 +170,11 @@ func (h *house) committed(ids ...string) (claims []halfmsg.Claim) {
 	h.t.Helper()
 	for _, id := range ids {
 		name := halfmsg.Name{Producer: "orders", ID: id}
-		h.store.Create(h.t.Context(), []halfmsg.Message{{
-			Name: name, Exchange: "x", RoutingKey: "key", Body: []byte(id), Headers: map[string]string{"own": "1"},
-		}})
+		m := halfmsg.Message{Name: name, Exchange: "x", RoutingKey: "key", Body: []byte(id)}
+		if id != "bare" {
+			m.Headers = map[string]string{"own": "1"}
+		}
+		h.store.Create(h.t.Context(), []halfmsg.Message{m})
 		claim := *h.store.Submit(h.t.Context(), []halfmsg.Name{name}, lease)[0].Claim
 		h.store.Settle(h.t.Context(), []halfmsg.Settlement{
 			{Name: name, Token: claim.Token, Event: halfmsg.EventCommitted, Hold: lease},

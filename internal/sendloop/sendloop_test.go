@@ -70,8 +70,8 @@ func TestWhatIsNotAnAnswerIsNoAttempt(t *testing.T) {
 			h.answers(always(outcome), nil)
 			h.waiting("1")
 			h.run(30 * time.Minute)
-			if got := h.want("1", halfmsg.Sendable); got.PublishAttempts != 0 {
-				t.Errorf("%s: %d attempts used up", outcome, got.PublishAttempts)
+			if got := h.want("1", halfmsg.Sendable); got.PublishAttempts != 0 || got.LastError != errBroker.Error() {
+				t.Errorf("%s: %+v", outcome, got)
 			}
 			n := len(h.published())
 			h.answers(nil, nil)
@@ -98,7 +98,7 @@ func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
 		}
 		h.offer("2")
 		got := h.want("2", halfmsg.Sendable)
-		if wait := time.Until(got.DueAt); got.LeaseOwner != "" || wait < time.Second || wait > 5*time.Second {
+		if wait := time.Until(got.DueAt); got.LeaseOwner != "" || got.LastError != "blocked" || wait < time.Second || wait > 5*time.Second {
 			t.Errorf("%+v, due in %v", got, wait)
 		}
 		h.answers(nil, nil)
@@ -136,6 +136,16 @@ func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
 			if p.Headers[key] != value {
 				t.Errorf("%s is %q, want %q", key, p.Headers[key], value)
 			}
+		}
+		if got := h.want("1", halfmsg.Dead); len(got.Headers) != 1 {
+			t.Errorf("the message itself has %v now", got.Headers)
+		}
+
+		h.waiting("bare") // it has no headers
+		h.run(10 * time.Second)
+		h.want("bare", halfmsg.Dead)
+		if p := h.published()[5]; p.Exchange != "dlx" || len(p.Headers) != 4 {
+			t.Errorf("copied %+v", p)
 		}
 	})
 }
