@@ -16,6 +16,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/callback"
@@ -135,9 +136,20 @@ func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot listen on %s: %w; stop what listens there, or set another address", key, addr, err)
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w; %s", key, addr, err, listenRemedy(err))
 	}
 	return listener, nil
+}
+
+// listenRemedy says what to do about an address that cannot be listened on.
+func listenRemedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "stop what listens there, or set another address"
+	case errors.Is(err, syscall.EACCES):
+		return "set a port from 1024 on, or run with CAP_NET_BIND_SERVICE"
+	}
+	return "set an address that this machine has, or leave the host out (:9090) for all of its addresses"
 }
 
 // closeListener closes a listener; one that its server has closed already is closed well.

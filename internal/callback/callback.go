@@ -215,12 +215,27 @@ func (e *UnreachableError) Error() string {
 	st := status.Convert(e.err)
 	said := printable(st.Message())
 	switch {
+	case st.Code() == codes.DeadlineExceeded && isLate(said):
+		said = fmt.Sprintf("no answer within %s", e.Timeout)
 	case st.Code() == codes.DeadlineExceeded:
 		said = fmt.Sprintf("no answer within %s (%s)", e.Timeout, said)
+	case e.Unresolved():
+		said = "the name does not resolve here, or has no address"
 	case st.Code() == codes.Unimplemented:
 		said += "; does that server serve msghandler.v1.ProducerService?"
 	}
 	return fmt.Sprintf("%s of producer %s at %s: %s: %s", e.Method, e.Producer, e.Target, st.Code(), said)
+}
+
+// isLate says whether words tell no more than that time was over. They differ with who noticed it first, and as causes of a
+// message's troubles they are one.
+func isLate(said string) bool {
+	return said == context.DeadlineExceeded.Error() || strings.HasPrefix(said, "stream terminated by RST_STREAM")
+}
+
+// Unresolved says that the target's name did not resolve, or to no address. gRPC has no other sign of it than these words.
+func (e *UnreachableError) Unresolved() bool {
+	return e.Code() == codes.Unavailable && strings.Contains(status.Convert(e.err).Message(), "no children to pick from")
 }
 
 // Unwrap gives the gRPC error.

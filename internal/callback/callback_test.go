@@ -241,6 +241,9 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 			if got := errors.Is(err, halfmsg.ErrCallFailed); got != tc.failed {
 				t.Errorf("that a message may be the reason is %t, want %t", got, tc.failed)
 			}
+			if name == "hangs" && !strings.HasSuffix(err.Error(), ": no answer within 200ms") {
+				t.Errorf("the cause reads %q", err)
+			}
 			if text := err.Error(); !strings.Contains(text, address) || !strings.Contains(text, tc.code.String()) ||
 				strings.ContainsAny(text, "\n\x1b") {
 				t.Errorf("the cause reads %q", text)
@@ -261,6 +264,17 @@ func TestNobodyListensIsUnreachableAtOnce(t *testing.T) {
 	_, err = c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: address}, []string{"1"}, false)
 	if status.Code(err) != codes.Unavailable {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestANameThatDoesNotResolveIsSaidToBeSo(t *testing.T) {
+	t.Parallel()
+	// gRPC takes a name that DNS does not know for one without addresses.
+	c := client(t, callback.Config{Allow: []string{"orders.nowhere:9000"}, DialOptions: []grpc.DialOption{named()}})
+	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"}, []string{"1"}, false)
+	var unreachable *callback.UnreachableError
+	if !errors.As(err, &unreachable) || !unreachable.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
+		t.Errorf("the cause reads %q", err)
 	}
 }
 

@@ -2,7 +2,11 @@ package callback
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -160,4 +164,21 @@ func FuzzAllow(f *testing.F) {
 			t.Errorf("%s against %q: %v", read, glob, err)
 		}
 	})
+}
+
+// Who notices first that time is over, the producer or this side, is chance; the cause of a message's troubles is the same.
+func TestLateAnswersReadAlike(t *testing.T) {
+	t.Parallel()
+	words := map[string]bool{}
+	for _, said := range []string{"context deadline exceeded", "stream terminated by RST_STREAM with error code: CANCEL"} {
+		words[(&UnreachableError{err: status.Error(codes.DeadlineExceeded, said), Timeout: time.Second}).Error()] = true
+	}
+	if len(words) != 1 {
+		t.Errorf("they read %q", slices.Collect(maps.Keys(words)))
+	}
+	const onTheWay = "context deadline exceeded while waiting for connections to become ready"
+	err := &UnreachableError{err: status.Error(codes.DeadlineExceeded, onTheWay), Timeout: time.Second}
+	if !strings.Contains(err.Error(), onTheWay) {
+		t.Errorf("where the time went is not told: %v", err)
+	}
 }

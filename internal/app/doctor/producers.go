@@ -85,7 +85,6 @@ const (
 	outsideNetworks = "outside callbacks.networks"
 	noHTTP2         = "error reading server preface"
 	noGRPC          = "unexpected HTTP status code"
-	unresolved      = "no children to pick from"
 	noConnection    = "waiting for connections to become ready"
 )
 
@@ -105,7 +104,7 @@ func (r *report) unreachable(err error) {
 	case saying(noHTTP2), saying(noGRPC):
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves gRPC without TLS: what listens there speaks something else, or asks for TLS")
-	case saying(unresolved):
+	case away != nil && away.Unresolved():
 		r.trouble("producer-away", err.Error(), why, "look whether the name in its callback target resolves from here; correct it, or the DNS")
 	case saying(noConnection):
 		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+

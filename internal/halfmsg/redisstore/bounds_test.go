@@ -205,7 +205,7 @@ func TestAProducerKeepsToItsQuota(t *testing.T) {
 		switch {
 		case r.Err == nil && r.State == halfmsg.Pending:
 			kept = append(kept, i)
-		case errors.Is(r.Err, halfmsg.ErrOverQuota):
+		case errors.Is(r.Err, halfmsg.ErrOverQuota) && strings.Contains(r.Err.Error(), messages[i].Producer):
 			over = append(over, i)
 		default:
 			t.Fatalf("message %d: %v, %v", i, r.State, r.Err)

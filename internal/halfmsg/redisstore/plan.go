@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -138,7 +139,11 @@ func (s *Store) result(c *call, n int, name halfmsg.Name) halfmsg.Result {
 	switch reply := c.answer(n).(type) {
 	case int64:
 		state, verdict := reply%10, reply-reply%10
-		return halfmsg.Result{State: stateOf[state], Err: verdicts[verdict]}
+		err := verdicts[verdict]
+		if verdict == verdictOver {
+			err = fmt.Errorf("%w: %s", err, name.Producer) // whose limit it is decides what is to be done
+		}
+		return halfmsg.Result{State: stateOf[state], Err: err}
 	case string:
 		return halfmsg.Result{Err: corrupt(s.keys.record(name), reply)}
 	}

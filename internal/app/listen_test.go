@@ -1,0 +1,28 @@
+package app_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/app"
+)
+
+func TestAnAddressThatCannotBeListenedOnIsSaidHowToMend(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for addr, want := range map[string]string{
+		taken.Addr().String(): "stop what listens there",
+		"192.0.2.1:9090":      "set an address that this machine has", // one that RFC 5737 gives to nobody
+	} {
+		s := settings()
+		s.HTTP.Addr = addr
+		_, err := app.New(t.Context(), s, app.Deps{})
+		if err == nil || !strings.Contains(err.Error(), "http.addr: cannot listen on "+addr) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want the remedy %q", addr, err, want)
+		}
+	}
+}
