@@ -98,6 +98,10 @@ var planted = []struct {
 	}},
 	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
 	{name: "producer-away", plant: plantHanging},
+	{name: "producer-away", plant: func(s *site) { // gRPC gives up before the call does
+		s.e.Settings.Confirm.Timeout = 10 * time.Second
+		plantHanging(s)
+	}},
 	{name: "producer-no-service", plant: func(s *site) { s.e.Producers["stock"] = s.redis.Addr }},
 	{name: "producer-no-service", plant: func(s *site) { s.e.Producers["stock"] = s.app.HTTPAddr() }},
 	{name: "producer-no-service", plant: func(s *site) {

@@ -85,7 +85,9 @@ const (
 	outsideNetworks = "outside callbacks.networks"
 	noHTTP2         = "error reading server preface"
 	noGRPC          = "unexpected HTTP status code"
-	noConnection    = "waiting for connections to become ready"
+	// Nothing was heard: until the call was over, or until gRPC gave up and closed the connection that it was reading.
+	noConnection = "waiting for connections to become ready"
+	gaveUp       = "use of closed network connection"
 )
 
 // unreachable tells why a producer gave no answer, as far as that decides what to do.
@@ -101,14 +103,14 @@ func (r *report) unreachable(err error) {
 	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
+	case saying(noConnection), saying(gaveUp):
+		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+
+			"whether what listens there hangs")
 	case saying(noHTTP2), saying(noGRPC):
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves gRPC without TLS: what listens there speaks something else, or asks for TLS")
 	case away != nil && away.Unresolved():
 		r.trouble("producer-away", err.Error(), why, "look whether the name in its callback target resolves from here; correct it, or the DNS")
-	case saying(noConnection):
-		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+
-			"whether what listens there hangs")
 	case away == nil || away.Code() == codes.Unavailable:
 		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
 	case away.Code() == codes.DeadlineExceeded:
