@@ -74,8 +74,11 @@ type App struct {
 	stopErr error
 }
 
-// New takes the addresses and builds the console. It fails when an address cannot be listened on, or the target of a
-// producer is not allowed. Run does the rest; an App that is never run must be stopped.
+// SettingsError says that the configuration asks for what cannot be: starting again changes nothing.
+type SettingsError struct{ error }
+
+// New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a SettingsError
+// when the target of a producer is not allowed. Run does the rest; an App that is never run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings,

@@ -166,7 +166,8 @@ func TestATargetThatIsNotAllowedIsToldAtOnce(t *testing.T) {
 	_, err := app.New(t.Context(), settings(func(c *config.Config) {
 		c.Producers["stock"] = config.Producer{Target: "10.0.0.1:9000"}
 	}), app.Deps{})
-	if err == nil || !strings.Contains(err.Error(), "stock") || !strings.Contains(err.Error(), "callbacks.allow") {
+	var wrong app.SettingsError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "stock") || !strings.Contains(err.Error(), "callbacks.allow") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		Logger:   a.logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("callbacks.allow and producers.NAME.target: %w", err)
+		return nil, SettingsError{fmt.Errorf("callbacks.allow and producers.NAME.target: %w", err)}
 	}
 	return client, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -285,9 +286,5 @@ func (c change) tell(s *session, changed int64, more bool) error {
 // isTerminal says whether there is a person at the other end of an input or output.
 func isTerminal(stream any) bool {
 	file, is := stream.(*os.File)
-	if !is {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return is && isatty.IsTerminal(file.Fd())
 }

@@ -100,13 +100,15 @@ func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]strin
 	return rows
 }
 
-// shorten cuts an error so that a line stays a line; show has the whole.
+// shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends with
+// why it failed. show has the whole.
 func shorten(s string) string {
-	const most = 60
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-3]) + "..."
+	const side = 28
+	runes := []rune(s)
+	if len(runes) <= 2*side+len("...") {
+		return s
 	}
-	return s
+	return string(runes[:side]) + "..." + string(runes[len(runes)-side:])
 }
 
 type showCommand struct {

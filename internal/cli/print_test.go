@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,33 @@ func TestAges(t *testing.T) {
 	}
 	if got := age(time.Time{}, now); got != "-" {
 		t.Error(got)
+	}
+}
+
+func TestALongErrorKeepsItsEnds(t *testing.T) {
+	t.Parallel()
+	const long = "Confirm of producer orders at dns:///orders:9000: Unavailable: dial tcp 10.0.0.1:9000: connect: connection refused"
+	for text, want := range map[string]string{
+		"":                      "",
+		strings.Repeat("é", 59): strings.Repeat("é", 59),
+		strings.Repeat("é", 60): strings.Repeat("é", 28) + "..." + strings.Repeat("é", 28),
+		long:                    "Confirm of producer orders a... connect: connection refused",
+	} {
+		if got := shorten(text); got != want {
+			t.Errorf("%q is shortened to %q instead of %q", text, got, want)
+		}
+	}
+}
+
+func TestTheNullDeviceIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if isTerminal(null) {
+		t.Error("somebody is to be asked at " + os.DevNull)
 	}
 }
 

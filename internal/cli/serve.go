@@ -40,7 +40,11 @@ func (c *serveCommand) Run(ctx context.Context, s *session) error {
 	defer letGarbagePileUp()()
 	return untilSignalled(ctx, logger, func(ctx context.Context) error {
 		a, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
-		if err != nil {
+		var wrong app.SettingsError
+		switch {
+		case errors.As(err, &wrong):
+			return usageError{err}
+		case err != nil:
 			return err
 		}
 		return a.Run(ctx)
