@@ -7,6 +7,8 @@ GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.
 # How long one package's tests may take, on two slow cores with the race detector.
 TEST_TIMEOUT ?= 15m
 PACKAGES ?= ./...
+# The package that takes longest begins first, or it would run alone in the end.
+SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
@@ -26,7 +28,7 @@ test: $(BIN)/gotestsum ## Install the test servers and run all tests with the ra
 	$(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
 		-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
 	$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
-		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
 fuzz: ## Let every fuzz target look for a minute (FUZZTIME=60s)
