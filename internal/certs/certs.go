@@ -1,0 +1,138 @@
+// Package certs makes gRPC's transport credentials of certificates in PEM files, and reads the files anew when they change:
+// a certificate is renewed without a restart.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// Files names PEM files. An empty name is none.
+type Files struct {
+	// Cert is the certificate to show, followed by those between it and its authority, and Key its private key. Both or
+	// neither.
+	Cert, Key string
+	// CA holds the certificates of the authorities that the other side's certificate must come from. Without it a client
+	// takes those of the system, and a server asks for no certificate.
+	CA string
+}
+
+// lookInterval is for how long nobody looks whether files have changed: a crowd that connects anew reads them once.
+const lookInterval = time.Second
+
+// Source is what stands in the files by now. It is safe for concurrent use.
+type Source struct {
+	files  Files
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	looked time.Time
+	// last is what was read last, and told what was said of it, if it was no good.
+	last contents
+	told string
+	now  material
+}
+
+// contents are those of the files, in the order Cert, Key, CA.
+type contents [3]string
+
+// material is what was made of them.
+type material struct {
+	own         []tls.Certificate
+	authorities *x509.CertPool // nil: none were named
+}
+
+// Open reads the files. It fails when one of them cannot be read or does not hold what it should, in words that name it. The
+// logger hears of files that are read anew.
+func Open(files Files, logger *slog.Logger) (*Source, error) {
+	read, err := files.read()
+	if err != nil {
+		return nil, err
+	}
+	made, err := files.make(read)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{files: files, logger: logger, looked: time.Now(), last: read, now: made}, nil
+}
+
+// Expires is when the certificate ends that is shown; the zero time where none is.
+func (s *Source) Expires() time.Time {
+	if now := s.current(); len(now.own) > 0 {
+		return now.own[0].Leaf.NotAfter
+	}
+	return time.Time{}
+}
+
+func (s *Source) current() material {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.looked) >= lookInterval {
+		s.look()
+		s.looked = time.Now()
+	}
+	return s.now
+}
+
+// look reads the files anew. What cannot be read, or does not fit together, as between the replacements of two files, leaves
+// what was read before.
+func (s *Source) look() {
+	read, err := s.files.read()
+	if err == nil && read == s.last {
+		return
+	}
+	var made material
+	if err == nil {
+		s.last = read
+		made, err = s.files.make(read)
+	}
+	if err != nil {
+		if s.told != err.Error() {
+			s.told = err.Error()
+			s.logger.Warn("certificates have changed and are no good; those read before stay in use", "error", err)
+		}
+		return
+	}
+	s.now, s.told = made, ""
+	s.logger.Info("certificates were read anew", "cert", s.files.Cert, "ca", s.files.CA)
+}
+
+func (f Files) read() (read contents, err error) {
+	for i, name := range []string{f.Cert, f.Key, f.CA} {
+		if name == "" {
+			continue
+		}
+		content, err := os.ReadFile(name) //nolint:gosec // the path is the operator's own
+		if err != nil {
+			return contents{}, err // it names the file
+		}
+		read[i] = string(content)
+	}
+	return read, nil
+}
+
+var errNoCertificate = errors.New("holds no certificate in PEM")
+
+func (f Files) make(read contents) (made material, err error) {
+	cert, key, authorities := []byte(read[0]), []byte(read[1]), []byte(read[2])
+	if f.Cert != "" || f.Key != "" {
+		own, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return material{}, fmt.Errorf("%s with the key %s: %w", f.Cert, f.Key, err)
+		}
+		made.own = []tls.Certificate{own}
+	}
+	if f.CA != "" {
+		made.authorities = x509.NewCertPool()
+		if !made.authorities.AppendCertsFromPEM(authorities) {
+			return material{}, fmt.Errorf("%s %w", f.CA, errNoCertificate)
+		}
+	}
+	return made, nil
+}

@@ -1,0 +1,56 @@
+package certs
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// Server are the credentials of a server: it shows its certificate, and where Files has a CA every client must show one of
+// its authorities.
+func (s *Source) Server() credentials.TransportCredentials {
+	return newTransport(func() *tls.Config {
+		now := s.current()
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, ClientCAs: now.authorities}
+		if now.authorities != nil {
+			config.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+		return config
+	})
+}
+
+// Client are the credentials of a client: it shows its certificate, where Files has one, to servers that ask for it. A server's
+// must be for name; where that is empty, for the host that is dialled.
+func (s *Source) Client(name string) credentials.TransportCredentials {
+	return newTransport(func() *tls.Config {
+		now := s.current()
+		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, RootCAs: now.authorities, ServerName: name}
+	})
+}
+
+// transport is TLS with a configuration that is made for each connection.
+type transport struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+func newTransport(config func() *tls.Config) transport {
+	return transport{credentials.NewTLS(config()), config}
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config := t.config()
+	return credentials.NewTLS(config).ClientHandshake(ctx, cmp.Or(config.ServerName, authority), conn)
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(t.config()).ServerHandshake(conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (t transport) Clone() credentials.TransportCredentials { return t }
