@@ -8,6 +8,7 @@ package config
 import (
 	"net"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,8 +35,18 @@ type Config struct {
 
 // GRPC is the door for producers and operators.
 type GRPC struct {
-	Addr       string
-	Reflection bool
+	Addr         string
+	Reflection   bool
+	Certificates Certificates
+	Admins       []string
+	Callers      []string
+}
+
+// Certificates are PEM files: our certificate and its key, and the authorities of the other side's. Empty: none.
+type Certificates struct {
+	Cert string
+	Key  string
+	CA   string
 }
 
 // HTTP is the door of the console.
@@ -62,10 +73,12 @@ type AMQP struct {
 
 // Callbacks is how producers are called.
 type Callbacks struct {
-	Allow    []string
-	Networks []string
-	Parallel int
-	Queue    int
+	Allow        []string
+	Networks     []string
+	Parallel     int
+	Queue        int
+	TLS          bool
+	Certificates Certificates
 }
 
 // Confirm is the confirm side.
@@ -153,6 +166,10 @@ type Producer struct {
 	Target string
 	// Trust overrides submit.trust; nil leaves it.
 	Trust *bool
+	// Callers overrides grpc.callers; none leaves it.
+	Callers []string
+	// TLS overrides callbacks.tls; nil leaves it.
+	TLS *bool
 }
 
 // Trusted says whether a Submit of that producer is taken as the verdict.
@@ -161,6 +178,52 @@ func (c *Config) Trusted(producer string) bool {
 		return *p.Trust
 	}
 	return c.Submit.Trust
+}
+
+// Callers are the names in certificates by which clients may call as that producer; none: whoever can connect may.
+func (c *Config) Callers(producer string) []string {
+	if own := c.Producers[producer].Callers; len(own) > 0 {
+		return own
+	}
+	callers := make([]string, len(c.GRPC.Callers))
+	for i, glob := range c.GRPC.Callers {
+		callers[i] = strings.ReplaceAll(glob, "{producer}", escapeGlob(producer))
+	}
+	return callers
+}
+
+// NamesCallers says whether anybody is named in grpc.callers or for a producer.
+func (c *Config) NamesCallers() bool {
+	if len(c.GRPC.Callers) > 0 {
+		return true
+	}
+	for _, p := range c.Producers {
+		if len(p.Callers) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Secure says whether that producer is called with TLS.
+func (c *Config) Secure(producer string) bool {
+	if p := c.Producers[producer]; p.TLS != nil {
+		return *p.TLS
+	}
+	return c.Callbacks.TLS
+}
+
+// SecuresAny says whether any producer is called with TLS.
+func (c *Config) SecuresAny() bool {
+	if c.Callbacks.TLS {
+		return true
+	}
+	for _, p := range c.Producers {
+		if p.TLS != nil && *p.TLS {
+			return true
+		}
+	}
+	return false
 }
 
 // Names are those by which a browser may ask for the console, beside localhost.

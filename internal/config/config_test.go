@@ -79,6 +79,9 @@ submit:
 			"MSGHANDLER_HTTP_HOSTS=console.example.com, shop_1",
 			"MSGHANDLER_CONFIRM_AFTER=", "OTHER=x", "MSGHANDLER_SERVICE_HOST=10.1.1.1", "MSGHANDLER_PORT=tcp://10.1.1.1:9090",
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
+			"MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=ca.pem", "MSGHANDLER_TLS_CERT=x", "MSGHANDLER_TLS_KEY=x", "MSGHANDLER_TLS_NAME=x", "MSGHANDLER_GRPC_TLS_CERT=tls.crt", "MSGHANDLER_GRPC_TLS_KEY=tls.key",
+			"MSGHANDLER_GRPC_TLS_CLIENT_CA=ca.pem", "MSGHANDLER_PRODUCERS_STOCK_CALLERS=stock, spiffe://shop/stock",
+			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
 		},
 		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB"},
@@ -97,12 +100,26 @@ submit:
 	want.Callbacks.Networks = []string{"10.0.0.0/8", "fd00::/8"}
 	want.Limits.Body = 64 << 10
 	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false)}
-	want.Producers["stock"] = config.Producer{Target: "stock:9000"}
+	want.Producers["stock"] = config.Producer{
+		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true),
+	}
+	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
+	want.GRPC.Callers = []string{"{producer}.shop"}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("differs (-want +got):\n%s", diff)
 	}
 	if c.Trusted("orders-eu.v2") || c.Trusted("stock") {
 		t.Error("a producer is trusted that nobody trusts")
+	}
+	if c.Secure("orders-eu.v2") || !c.Secure("stock") || !c.SecuresAny() {
+		t.Error("callbacks.tls and producers.NAME.tls do not go together")
+	}
+	for producer, want := range map[string][]string{
+		"orders-eu.v2": {"orders-eu.v2.shop"}, "stock": {"stock", "spiffe://shop/stock"}, `a*[b]?\`: {`a\*\[b]\?\\.shop`},
+	} {
+		if diff := cmp.Diff(want, c.Callers(producer)); diff != "" {
+			t.Errorf("who may call as %s: %s", producer, diff)
+		}
 	}
 	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
 		t.Error(diff)
@@ -126,6 +143,31 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		flags map[string]string
 		want  []string
 	}{
+		"a certificate without its key": {
+			env:  []string{"MSGHANDLER_GRPC_TLS_CERT=tls.crt"},
+			want: []string{"MSGHANDLER_GRPC_TLS_CERT", "set grpc.tls_key"},
+		},
+		"a key without its certificate": {
+			file: "callbacks: {tls: true, tls_key: tls.key}\n", want: []string{"callbacks.tls_key", "set callbacks.tls_cert"},
+		},
+		"an authority and no certificate": {
+			file: "grpc: {tls_client_ca: ca.pem}\n", want: []string{"grpc.tls_client_ca", "set grpc.tls_cert and grpc.tls_key"},
+		},
+		"administrators without certificates": {
+			file: "grpc: {admins: [ops]}\n", want: []string{"grpc.admins", "set grpc.tls_client_ca"},
+		},
+		"callers without certificates": {
+			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
+		},
+		"a producer's callers without certificates": {
+			file: "producers: {stock: {callers: [ops]}}\n", want: []string{"FILE:1: producers.stock.callers", "set grpc.tls_client_ca"},
+		},
+		"certificates for nobody": {
+			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{"callbacks.tls_ca", "set callbacks.tls, or producers.NAME.tls"},
+		},
+		"a glob that is none": {
+			file: "grpc: {admins: [\"[ops\"]}\n", want: []string{"grpc.admins", "a bracket is not closed"},
+		},
 		"unknown key": {
 			file: "redis:\n  prefix: a\n\nconfrim:\n  after: 1s\n", want: []string{"FILE:4: confrim is not a known key"},
 		},

@@ -12,7 +12,8 @@ const envPrefix = "MSGHANDLER_"
 // what the command line reads itself.
 func envOther(name string) bool {
 	switch name {
-	case "MSGHANDLER_CONFIG", "MSGHANDLER_SERVER", "MSGHANDLER_PORT":
+	case "MSGHANDLER_CONFIG", "MSGHANDLER_SERVER", "MSGHANDLER_PORT",
+		"MSGHANDLER_TLS", "MSGHANDLER_TLS_CA", "MSGHANDLER_TLS_CERT", "MSGHANDLER_TLS_KEY", "MSGHANDLER_TLS_NAME":
 		return true
 	}
 	return strings.HasPrefix(name, "MSGHANDLER_SERVICE_") || strings.HasPrefix(name, "MSGHANDLER_PORT_")
@@ -47,7 +48,7 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET and _TRUST. Names that the file has and that look like NAME in the
+// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS and _TLS. Names that the file has and that look like NAME in the
 // environment are meant; where there is none the name is taken in small letters.
 func (l *loading) producerKey(variable string) (names []string) {
 	rest, is := strings.CutPrefix(variable, envPrefix+"PRODUCERS_")

@@ -80,6 +80,30 @@ func (g *GRPC) keys() []Key {
 			Name: "grpc.reflection", Default: "false", value: flag(&g.Reflection),
 			Meaning: "Serve gRPC reflection, so that tools such as grpcurl can list the API.",
 		},
+		{
+			Name: "grpc.tls_cert", value: text(&g.Certificates.Cert, checkFile),
+			Meaning: "The certificate of the gRPC API, a PEM file, followed by those between it and its authority. With it and " +
+				"grpc.tls_key the API takes TLS only. All files of certificates are read anew when they change.",
+		},
+		{
+			Name: "grpc.tls_key", value: text(&g.Certificates.Key, checkFile),
+			Meaning: "The private key of grpc.tls_cert, a PEM file.",
+		},
+		{
+			Name: "grpc.tls_client_ca", value: text(&g.Certificates.CA, checkFile),
+			Meaning: "The certificates of the authorities that every client's certificate must come from, a PEM file. None: clients " +
+				"need no certificate.",
+		},
+		{
+			Name: "grpc.admins", value: list(&g.Admins, 0, checkGlob),
+			Meaning: "Whose certificates may use the admin API: globs on the names in them (DNS names, URIs, e-mail addresses, and the " +
+				"common name), such as *.ops.example.com. None: whoever can connect.",
+		},
+		{
+			Name: "grpc.callers", value: list(&g.Callers, 0, checkGlob),
+			Meaning: "Whose certificates may call as a producer: globs as in grpc.admins, in which {producer} stands for its name, such as " +
+				"{producer}.shop.svc. None: whoever can connect. producers.<name>.callers sets them for one producer.",
+		},
 	}
 }
 
@@ -164,6 +188,23 @@ func (c *Callbacks) keys() []Key {
 		{
 			Name: "callbacks.queue", Default: "2000", value: whole(&c.Queue, 1, 100000),
 			Meaning: "How many messages of one producer may wait in memory for a Confirm call. Past it they wait in Redis.",
+		},
+		{
+			Name: "callbacks.tls", Default: "false", value: flag(&c.TLS),
+			Meaning: "Call producers with TLS; their certificates must be for the host of the callback target. producers.<name>.tls sets " +
+				"it for one producer.",
+		},
+		{
+			Name: "callbacks.tls_ca", value: text(&c.Certificates.CA, checkFile),
+			Meaning: "The certificates of the authorities that producers' certificates must come from, a PEM file. None: those of the system.",
+		},
+		{
+			Name: "callbacks.tls_cert", value: text(&c.Certificates.Cert, checkFile),
+			Meaning: "The certificate that producers are shown where they ask for one, a PEM file.",
+		},
+		{
+			Name: "callbacks.tls_key", value: text(&c.Certificates.Key, checkFile),
+			Meaning: "The private key of callbacks.tls_cert, a PEM file.",
 		},
 	}
 }

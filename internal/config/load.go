@@ -101,8 +101,10 @@ func (l *loading) set(k Key, g given) {
 	}
 }
 
-// The keys of one producer are producers.NAME.target and producers.NAME.trust; the name may hold dots itself.
+// The keys of one producer are producers.NAME. and one of these; the name may hold dots itself.
 const producersPrefix = "producers."
+
+var producerFields = []string{"target", "trust", "callers", "tls"}
 
 func splitProducerKey(name string) (producer, field string, is bool) {
 	rest, is := strings.CutPrefix(name, producersPrefix)
@@ -111,7 +113,7 @@ func splitProducerKey(name string) (producer, field string, is bool) {
 		return "", "", false
 	}
 	producer, field = rest[:i], rest[i+1:]
-	return producer, field, field == "target" || field == "trust"
+	return producer, field, slices.Contains(producerFields, field)
 }
 
 func (l *loading) setProducer(name, field string, g given) {
@@ -120,22 +122,23 @@ func (l *loading) setProducer(name, field string, g given) {
 		return
 	}
 	p := l.config.Producers[name]
-	var v value
-	if field == "trust" {
-		p.Trust = new(bool)
-		v = flag(p.Trust)
-	} else {
-		v = text(&p.Target, checkTarget)
-	}
-	if len(g.values) != 1 {
-		l.problem(g, redact(strings.Join(g.values, ",")), "takes one value, not a list")
-		return
-	}
-	if err := v.set(g.values); err != nil {
-		l.problem(g, redact(g.values[0]), err.Error())
-		return
-	}
+	l.set(Key{Name: g.written, value: p.value(field)}, g)
 	l.config.Producers[name] = p
+}
+
+// value is that of a field, bound to it.
+func (p *Producer) value(field string) value {
+	switch field {
+	case "trust":
+		p.Trust = new(bool)
+		return flag(p.Trust)
+	case "tls":
+		p.TLS = new(bool)
+		return flag(p.TLS)
+	case "callers":
+		return list(&p.Callers, 0, checkGlob)
+	}
+	return text(&p.Target, checkTarget)
 }
 
 func checkProducerName(name string) string {

@@ -75,7 +75,7 @@ commas. An environment variable that is empty counts as not set.
 
 Everything that is wrong is told at once, before anything is opened, with the key, the place (file and line, variable or
 flag) and what to do. Unknown keys are errors, and so are unknown variables that begin with ` + "`MSGHANDLER_`" + `, but for
-` + "`MSGHANDLER_CONFIG`, `MSGHANDLER_SERVER`" + ` and what Kubernetes injects for a service of that name (` + "`MSGHANDLER_SERVICE_*`,\n`MSGHANDLER_PORT*`" + `).
+` + "`MSGHANDLER_CONFIG`, `MSGHANDLER_SERVER`, `MSGHANDLER_TLS*`" + ` and what Kubernetes injects for a service of that name (` + "`MSGHANDLER_SERVICE_*`,\n`MSGHANDLER_PORT*`" + `).
 
 `
 
@@ -88,6 +88,8 @@ What is set for single producers, by their names.
 | ` + "`producers.NAME.target` | `MSGHANDLER_PRODUCERS_NAME_TARGET`" + ` | none | The callback target of a producer whose messages name none: ` +
 	"`host:port` or `dns:///host:port`" + `. It must match ` + "`callbacks.allow`" + `. |
 | ` + "`producers.NAME.trust` | `MSGHANDLER_PRODUCERS_NAME_TRUST` | `submit.trust`" + ` | Take this producer's Submit itself as the verdict. |
+| ` + "`producers.NAME.callers` | `MSGHANDLER_PRODUCERS_NAME_CALLERS` | `grpc.callers`" + ` | Whose certificates may call as this producer. |
+| ` + "`producers.NAME.tls` | `MSGHANDLER_PRODUCERS_NAME_TLS` | `callbacks.tls`" + ` | Call this producer with TLS. |
 
 A variable cannot hold every name that a producer may have: ` + "`ORDERS_EU`" + ` means the producer of the file whose name gives that
 in capitals with dots and dashes as underscores (` + "`orders-eu`, `Orders.EU`" + `); when the file has none, it means ` + "`orders_eu`" + `, and when it has several, it is refused. Set
@@ -99,6 +101,8 @@ names with capitals, dots or dashes in the file or with ` + "`--set`" + `.
 |---|---|
 | ` + "`MSGHANDLER_CONFIG`" + ` | The configuration file, as ` + "`--config`" + `. |
 | ` + "`MSGHANDLER_SERVER`" + ` | The coordinator that doctor and all commands about messages talk to, as ` + "`--server`" + `; by default ` + "`grpc.addr`" + `. |
+| ` + "`MSGHANDLER_TLS`" + ` | ` + "`true`" + `: talk to it with TLS, as ` + "`--tls`" + `. |
+| ` + "`MSGHANDLER_TLS_CA`, `_CERT`, `_KEY`, `_NAME`" + ` | As ` + "`--tls-ca`, `--tls-cert`, `--tls-key` and `--tls-name`" + `, each of which means ` + "`--tls`" + `. |
 `
 
 func page() string {
@@ -170,6 +174,8 @@ func example() string {
   #orders:
     #target: dns:///orders.svc:9000
     #trust: false
+    #callers: []
+    #tls: false
 `)
 	return b.String()
 }

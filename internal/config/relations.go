@@ -35,6 +35,48 @@ func (l *loading) checkRelations() {
 		l.relation("send.queue", "must hold at least one batch of %s", l.says("send.batch"))
 	}
 	l.checkBrokers()
+	l.checkCertificates()
+}
+
+// checkCertificates refuses files without those that they need, and names that no certificate will ever have.
+func (l *loading) checkCertificates() {
+	c := &l.config
+	l.pair("grpc", c.GRPC.Certificates)
+	l.pair("callbacks", c.Callbacks.Certificates)
+	if c.GRPC.Certificates.CA != "" && c.GRPC.Certificates.Cert == "" {
+		l.relation("grpc.tls_client_ca", "needs a certificate of our own: set grpc.tls_cert and grpc.tls_key")
+	}
+	if c.GRPC.Certificates.CA == "" {
+		const remedy = "names certificates, and clients are asked for none: set grpc.tls_client_ca"
+		if len(c.GRPC.Admins) > 0 {
+			l.relation("grpc.admins", remedy)
+		}
+		if len(c.GRPC.Callers) > 0 {
+			l.relation("grpc.callers", remedy)
+		}
+		for name, p := range c.Producers {
+			if len(p.Callers) > 0 {
+				l.relation(producersPrefix+name+".callers", remedy)
+			}
+		}
+	}
+	if (c.Callbacks.Certificates != Certificates{}) && !c.SecuresAny() {
+		key := "callbacks.tls_ca"
+		if c.Callbacks.Certificates.CA == "" {
+			key = "callbacks.tls_cert"
+		}
+		l.relation(key, "is of no use while no producer is called with TLS: set callbacks.tls, or producers.NAME.tls")
+	}
+}
+
+// pair refuses a certificate without its key, and a key without its certificate.
+func (l *loading) pair(section string, files Certificates) {
+	switch {
+	case files.Cert != "" && files.Key == "":
+		l.relation(section+".tls_cert", "needs its private key: set %s.tls_key", section)
+	case files.Cert == "" && files.Key != "":
+		l.relation(section+".tls_key", "needs its certificate: set %s.tls_cert", section)
+	}
 }
 
 // checkBrokers refuses an embedded broker beside real ones.
