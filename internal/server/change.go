@@ -301,10 +301,14 @@ func (c *change) log(ctx context.Context, names []string) {
 	}
 }
 
-// asker is where a call comes from.
+// asker is where a call comes from, and whose certificate it came with.
 func asker(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.Addr.String()
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "unknown"
 	}
-	return "unknown"
+	if names := namesOf(ctx); len(names) > 0 {
+		return names[0] + ", " + p.Addr.String()
+	}
+	return p.Addr.String()
 }

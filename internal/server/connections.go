@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"sync"
@@ -12,12 +13,14 @@ import (
 
 // connections are those to the server. gRPC closes one when it is drained, and so waits for clients: for one that does not
 // finish its greeting, and for one that does not read its answers. A stop must not depend on them, so it can close
-// connections by itself. Each comes by here as gRPC greets it; nothing is encrypted.
+// connections by itself. Each comes by here as gRPC greets it.
 type connections struct {
 	credentials.TransportCredentials
 
-	mu   sync.Mutex
-	open map[*connection]struct{}
+	mu sync.Mutex
+	// shaking are those that are still being secured.
+	shaking map[net.Conn]struct{}
+	open    map[*connection]struct{}
 	// closing says that no more are taken.
 	closing bool
 
@@ -40,24 +43,40 @@ const greeting = 24 + 9
 
 var errClosing = errors.New("the server is stopping")
 
-func newConnections() *connections {
-	return &connections{TransportCredentials: insecure.NewCredentials(), open: map[*connection]struct{}{}}
+func newConnections(secured credentials.TransportCredentials) *connections {
+	return &connections{
+		TransportCredentials: cmp.Or(secured, insecure.NewCredentials()),
+		shaking:              map[net.Conn]struct{}{}, open: map[*connection]struct{}{},
+	}
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (c *connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ServerHandshake(conn)
+func (c *connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if !c.begin(raw) {
+		return nil, nil, errClosing
+	}
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.shaking, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closing {
 		return nil, nil, errClosing
 	}
 	one := &connection{Conn: conn, all: c}
 	c.open[one] = struct{}{}
 	return one, caller{info, one}, nil
+}
+
+func (c *connections) begin(raw net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.shaking[raw] = struct{}{}
+	}
+	return !c.closing
 }
 
 // Read implements net.Conn.
@@ -87,6 +106,9 @@ func (c *connections) close(which func(*connection) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closing = true
+	for raw := range c.shaking {
+		_ = raw.Close()
+	}
 	for one := range c.open {
 		if which(one) {
 			_ = one.Conn.Close() // gRPC finds it closed, and says the same to one

@@ -73,6 +73,7 @@ var faultTable = []fault{
 	{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", "not allowed in the message's state", false},
 	{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", "the stored record cannot be read", false},
 	{halfmsg.ErrForbidden, codes.PermissionDenied, "CALLBACK_FORBIDDEN", "the callback target is not allowed", false},
+	{errCaller, codes.PermissionDenied, "CALLER_FORBIDDEN", "the caller may not do this", false},
 	{
 		errUnknownFields, codes.Unimplemented, "UNKNOWN_FIELDS",
 		"the request has fields that this version does not know, and without them more messages might be meant; nothing was done", false,
@@ -163,7 +164,10 @@ func (f *faults) note(call string, err error) {
 	case codes.Unavailable, codes.Unknown, codes.ResourceExhausted:
 		level = slog.LevelWarn
 	default:
-		return
+		if !errors.Is(err, errCaller) {
+			return
+		}
+		level = slog.LevelWarn // its caller cannot mend it, and may be up to something
 	}
 	if silent, due := f.due(kind.reason); due {
 		f.logger.Log(context.Background(), level, "a call failed", "call", call, "reason", kind.reason, "cause", err,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -58,6 +59,10 @@ type Config struct {
 	Limits Limits
 	// Reflection serves gRPC reflection.
 	Reflection bool
+	// Credentials are those that clients are met with. Default: none, nothing is encrypted.
+	Credentials credentials.TransportCredentials
+	// Permissions say who may call what.
+	Permissions Permissions
 	// Interceptors see every unary call, before its request is checked; for metrics and authentication. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
@@ -128,7 +133,7 @@ func New(config Config) (*Server, error) {
 		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
 	}
 	s := &Server{config: config.withDefaults(), health: health.NewServer()}
-	s.watch, s.clients = newWatch(s.config.Limits.Calls), newConnections()
+	s.watch, s.clients = newWatch(s.config.Limits.Calls), newConnections(s.config.Credentials)
 	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -190,13 +195,13 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(s.interceptors()...),
-		grpc.ChainStreamInterceptor(s.recoverStream, s.endWithStop),
+		grpc.ChainStreamInterceptor(s.recoverStream, s.permitStream, s.endWithStop),
 	}
 }
 
 func (s *Server) interceptors() []grpc.UnaryServerInterceptor {
 	all := append([]grpc.UnaryServerInterceptor{s.recoverUnary}, s.config.Interceptors...)
-	return append(all, s.admit)
+	return append(all, s.permit, s.admit)
 }
 
 // Queues tells what waits here: calls that are under way, and the messages of them that wait for the store.

@@ -1,0 +1,192 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// guarded is a server that goes by certificates, and where it listens.
+func guarded(t *testing.T, a *servers.Authority, permissions server.Permissions, edit ...func(*server.Config)) (h *house, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openAt(t, listener, append(edit, func(c *server.Config) {
+		c.Credentials, c.Permissions = credentials.NewTLS(a.Server("127.0.0.1")), permissions
+	})...), listener.Addr().String()
+}
+
+func as(t *testing.T, a *servers.Authority, address string, names ...string) *grpc.ClientConn {
+	t.Helper()
+	return connect(t, address, grpc.WithTransportCredentials(credentials.NewTLS(a.Client(names...))))
+}
+
+// Every call of both services is tried, as one that is added later will be.
+func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	h, address := guarded(t, a, server.Permissions{
+		Admins: []string{"*.ops.shop", "spiffe://shop/ops/*"},
+		Callers: func(producer string) []string {
+			if producer == "free" {
+				return nil
+			}
+			return []string{producer + ".shop"}
+		},
+	})
+	h.store.put("orders", "1", halfmsg.Dead)
+	// Every request of producers begins with the producer. Whoever may make the call hears what else is wrong with it.
+	empty := &msghandlerv1.SubmitRequest{Producer: "orders"}
+	for who, c := range map[string]struct {
+		names            []string
+		produce, operate bool
+	}{
+		"the producer":             {[]string{"orders.shop"}, true, false},
+		"another producer":         {[]string{"stock.shop"}, false, false},
+		"an operator":              {[]string{"anna.ops.shop"}, false, true},
+		"an operator, by URI":      {[]string{"10.0.0.1", "spiffe://shop/ops/anna"}, false, true},
+		"neither, whatever begins": {[]string{"spiffe://shop/ops/anna/x", "orders.shop.evil", "ops.shop"}, false, false},
+	} {
+		conn := as(t, a, address, c.names...)
+		for _, method := range msghandlerv1.MessageHandlerService_ServiceDesc.Methods {
+			err := conn.Invoke(t.Context(), "/msghandler.v1.MessageHandlerService/"+method.MethodName, empty, &emptypb.Empty{})
+			refused(t, who+": "+method.MethodName, err, !c.produce)
+		}
+		for _, method := range msghandlerv1.AdminService_ServiceDesc.Methods {
+			err := conn.Invoke(t.Context(), "/msghandler.v1.AdminService/"+method.MethodName, &emptypb.Empty{}, &emptypb.Empty{})
+			refused(t, who+": "+method.MethodName, err, !c.operate)
+		}
+		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
+			tail(t, who, conn, stream.StreamName, c.operate)
+		}
+		if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+			t.Errorf("%s is not told the health: %v", who, err)
+		}
+		_, err := msghandlerv1.NewMessageHandlerServiceClient(conn).Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "free", Id: "1"})
+		wantCode(t, err, codes.NotFound) // nobody is named for it
+	}
+	if len(msghandlerv1.MessageHandlerService_ServiceDesc.Streams) > 0 {
+		t.Error("a stream of producers is not asked for its certificate")
+	}
+	if state := h.store.get("orders", "1").State; state != halfmsg.Dead {
+		t.Errorf("the message was changed: %v", state)
+	}
+}
+
+func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	if may { // it begins, and has nothing to tell
+		if _, err := stream.Header(); err != nil {
+			t.Errorf("%s: %s: %v", who, method, err)
+		}
+		return
+	}
+	refused(t, who+": "+method, stream.RecvMsg(&emptypb.Empty{}), true)
+}
+
+func refused(t *testing.T, what string, err error, want bool) {
+	t.Helper()
+	info, _ := reason(err)
+	if got := status.Code(err) == codes.PermissionDenied && info.GetReason() == "CALLER_FORBIDDEN"; got != want {
+		t.Errorf("%s: refused %t, want %t: %v", what, got, want, err)
+	}
+}
+
+func TestARefusalNamesTheCallerAndTheKey(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	log := &logged{}
+	_, address := guarded(t, a, server.Permissions{
+		Admins: []string{"ops.shop"}, Callers: func(string) []string { return []string{"orders.shop"} },
+	}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	conn := as(t, a, address, "stock.shop")
+	_, err := msghandlerv1.NewAdminServiceClient(conn).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	wantText(t, err, "a certificate of stock.shop", "the admin API", "grpc.admins")
+	if said := log.String(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "stock.shop") {
+		t.Errorf("the log says %q", said)
+	}
+	_, err = msghandlerv1.NewMessageHandlerServiceClient(conn).SendHalfMessage(t.Context(), good("1"))
+	wantText(t, err, "a certificate of stock.shop", `"orders"`, "grpc.callers", "producers.NAME.callers")
+}
+
+func wantText(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(status.Convert(err).Message(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+// Who discarded a message is told by his certificate.
+func TestTheLogNamesWhoseCertificateItWas(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	log := &logged{}
+	h, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	h.store.put("orders", "1", halfmsg.Dead)
+	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
+		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := log.String(); !strings.Contains(said, `by="anna.ops.shop, 127.0.0.1:`) {
+		t.Errorf("the log says %q", said)
+	}
+}
+
+// One that connects and does not even begin to be secured holds up no stop.
+func TestAStopWaitsForNobodyWhoIsBeingSecured(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	for name, said := range map[string][]byte{"silent": nil, "begun": {22, 3, 1, 2, 0, 1}, "much": append([]byte{22, 3, 1, 2, 0}, bytes.Repeat([]byte{1}, 200)...)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, address := guarded(t, a, server.Permissions{})
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.Write(said); err != nil {
+				t.Fatal(err)
+			}
+			ask := healthv1.NewHealthClient(as(t, a, address, "x"))
+			if _, err := ask.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil { // so the one before has been accepted
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // gRPC would give it ten
+			defer cancel()
+			if err := h.Stop(ctx); err != nil {
+				t.Errorf("the stop waited: %v", err)
+			}
+		})
+	}
+}
