@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"google.golang.org/grpc/credentials"
+
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
@@ -46,9 +48,11 @@ type App struct {
 	metrics            *console.Metrics
 	console            *console.Console
 	callbacks          *callback.Client
-	events             *events.Teller
-	tracer             *tracing.Tracer // nil: no spans are wanted
-	checks             checks
+	// credentials are those of the door for producers and operators; nil: nothing is encrypted.
+	credentials credentials.TransportCredentials
+	events      *events.Teller
+	tracer      *tracing.Tracer // nil: no spans are wanted
+	checks      checks
 	// storeAway and storeUnsafe say what people were told of Redis last.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
@@ -78,7 +82,7 @@ type App struct {
 type SettingsError struct{ error }
 
 // New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a SettingsError
-// when the target of a producer is not allowed. Run does the rest; an App that is never run must be stopped.
+// when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an App that is never run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings,
@@ -92,6 +96,9 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a.logger = cmp.Or(deps.Logger, slog.Default()).With("instance", a.instance)
 	var err error
 	if a.callbacks, err = a.newCallbacks(); err != nil {
+		return nil, err
+	}
+	if a.credentials, err = a.newCredentials(); err != nil {
 		return nil, err
 	}
 	if a.httpDoor, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/app/callbacks"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/confirmloop"
@@ -91,14 +92,12 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so no half message will be accepted; " +
 			"set it to where your producers serve, such as *.orders.svc:9000")
 	}
-	client, err := callback.New(callback.Config{
-		Allow:    a.settings.Callbacks.Allow,
-		Networks: a.settings.Callbacks.Networks,
-		Targets:  a.settings.Targets(),
-		Timeout:  a.settings.Confirm.Timeout,
-		MaxBatch: a.settings.Confirm.Batch,
-		Logger:   a.logger,
-	})
+	config, source, err := callbacks.Config(&a.settings, a.logger)
+	if err != nil {
+		return nil, SettingsError{err}
+	}
+	a.expires("callbacks.tls_cert", source)
+	client, err := callback.New(config)
 	if err != nil {
 		return nil, SettingsError{fmt.Errorf("callbacks.allow and producers.NAME.target: %w", err)}
 	}
@@ -215,6 +214,8 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		ConfirmLease: a.settings.Confirm.Lease,
 		Limits:       server.Limits{Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting},
 		Reflection:   a.settings.GRPC.Reflection,
+		Credentials:  a.credentials,
+		Permissions:  a.permissions(),
 		Interceptors: a.interceptors(),
 		Logger:       a.logger,
 	})

@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -37,9 +38,12 @@ type Config struct {
 	Timeout time.Duration
 	// MaxBatch is how many ids go into one call; larger requests are split. Default 500, which is also the most.
 	MaxBatch int
+	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
+	Secure      func(producer string) bool
+	Credentials credentials.TransportCredentials
 	// MaxTargets is how many targets stay connected; of more, those used longest ago are closed. Default 512.
 	MaxTargets int
-	// DialOptions come after the client's own, for TLS or for tests.
+	// DialOptions come after the client's own, for tests.
 	DialOptions []grpc.DialOption
 	// Logger hears of answers that contradict themselves. Default slog.Default().
 	Logger *slog.Logger
@@ -65,6 +69,9 @@ func New(config Config) (*Client, error) {
 	config.MaxBatch = min(cmp.Or(config.MaxBatch, contractBatch), contractBatch)
 	config.MaxTargets = cmp.Or(config.MaxTargets, 512)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Secure == nil {
+		config.Secure = func(string) bool { return false }
+	}
 	allowed, err := newRules(config.Allow, config.Networks)
 	if err != nil {
 		return nil, err
@@ -107,12 +114,14 @@ func (c *Client) resolve(producer, named string) (target, error) {
 			return target{}, fmt.Errorf("%w: the request names none, and none is configured for producer %s",
 				halfmsg.ErrNoTarget, producer)
 		}
+		t.secure = c.config.Secure(producer)
 		return t, nil
 	}
 	t, err := parseTarget(named)
 	if err != nil {
 		return target{}, err
 	}
+	t.secure = c.config.Secure(producer)
 	return t, c.rules.check(t)
 }
 

@@ -35,20 +35,20 @@ type conns struct {
 
 	mu     sync.Mutex
 	closed bool
-	byName map[string]*list.Element // of *conn
+	to     map[target]*list.Element // of *conn
 	order  *list.List               // the one used last in front
 }
 
 // conn is a connection and how many calls use it now. It is closed when it is dropped and nobody uses it.
 type conn struct {
 	*grpc.ClientConn
-	name    string
+	to      target
 	users   int
 	dropped bool
 }
 
 func newConns(limit int, dial func(t target) (*grpc.ClientConn, error)) *conns {
-	return &conns{dial: dial, max: limit, byName: map[string]*list.Element{}, order: list.New()}
+	return &conns{dial: dial, max: limit, to: map[target]*list.Element{}, order: list.New()}
 }
 
 // get returns the connection to a target; release must follow.
@@ -58,8 +58,7 @@ func (c *conns) get(t target) (*conn, error) {
 	if c.closed {
 		return nil, errClosed
 	}
-	name := t.String()
-	if element, ok := c.byName[name]; ok {
+	if element, ok := c.to[t]; ok {
 		c.order.MoveToFront(element)
 		found := element.Value.(*conn)
 		found.users++
@@ -69,8 +68,8 @@ func (c *conns) get(t target) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fresh := &conn{ClientConn: opened, name: name, users: 1}
-	c.byName[name] = c.order.PushFront(fresh)
+	fresh := &conn{ClientConn: opened, to: t, users: 1}
+	c.to[t] = c.order.PushFront(fresh)
 	if c.order.Len() > c.max {
 		c.drop(c.order.Back())
 	}
@@ -89,7 +88,7 @@ func (c *conns) release(used *conn) {
 // drop forgets a connection and closes it, at once or when its last call ends.
 func (c *conns) drop(element *list.Element) {
 	old := c.order.Remove(element).(*conn)
-	delete(c.byName, old.name)
+	delete(c.to, old.to)
 	old.dropped = true
 	if old.users == 0 {
 		_ = old.Close()
@@ -103,7 +102,7 @@ func (c *conns) close() {
 	c.closed = true
 	for element := c.order.Front(); element != nil; element = c.order.Front() {
 		old := c.order.Remove(element).(*conn)
-		delete(c.byName, old.name)
+		delete(c.to, old.to)
 		_ = old.Close()
 	}
 }
@@ -111,8 +110,12 @@ func (c *conns) close() {
 // dialOptions are those of a connection to a target.
 func (c *Client) dialOptions(t target) []grpc.DialOption {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t)}
+	secured := insecure.NewCredentials()
+	if t.secure {
+		secured = c.config.Credentials
+	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(secured),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}),

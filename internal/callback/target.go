@@ -23,6 +23,8 @@ type target struct {
 	port string
 	// literal is the address that the host is, and invalid where the host is a name.
 	literal netip.Addr
+	// secure says that it is called with TLS.
+	secure bool
 }
 
 // parseTarget reads host:port or dns:///host:port.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -185,6 +186,14 @@ func (m *Metrics) Queue(name string, waiting func() int) {
 		Name: "msghandler_queue_items", Help: "What waits in this process, by queue.",
 		ConstLabels: prometheus.Labels{"queue": name},
 	}, func() float64 { return float64(waiting()) }))
+}
+
+// Certificate tells when the certificate of a key of the configuration ends.
+func (m *Metrics) Certificate(key string, expires func() time.Time) {
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_certificate_expires_timestamp_seconds", Help: "When the certificate of a key of the configuration ends.",
+		ConstLabels: prometheus.Labels{"key": key},
+	}, func() float64 { return float64(expires().Unix()) }))
 }
 
 // Broker shows whether the broker takes messages.

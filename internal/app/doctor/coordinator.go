@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,7 +23,7 @@ const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaCoordinator}
-	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy())
 	if err != nil {
 		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it", "write host:port")
 		return r.all

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/credentials"
+
 	"github.com/msghandler/msghandler/internal/config"
 )
 
@@ -48,6 +50,8 @@ type Examination struct {
 	Settings config.Config
 	// Server is the address of a running coordinator.
 	Server string
+	// Credentials are those that it is talked to with. Default: none, nothing is encrypted.
+	Credentials credentials.TransportCredentials
 	// Producers are callback targets by producer, beside those of the settings.
 	Producers map[string]string
 	// Timeout bounds each part. Default 10s.

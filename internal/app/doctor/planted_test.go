@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/config"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -106,6 +107,10 @@ var planted = []struct {
 	{name: "producer-no-service", plant: func(s *site) { s.e.Producers["stock"] = s.app.HTTPAddr() }},
 	{name: "producer-no-service", plant: func(s *site) {
 		s.e.Producers["stock"] = serveProducer(s.t, func(grpc.ServiceRegistrar) {})
+	}},
+	{name: "producer-certificate", plant: func(s *site) { // it is to be called with TLS, and serves without
+		s.e.Settings.Producers["stock"] = config.Producer{TLS: new(true)}
+		s.e.Producers["stock"] = other{}.serve(s.t)
 	}},
 	{name: "producer-mute", plant: confirming(func(ctx context.Context, _ *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 		<-ctx.Done()

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/msghandler/msghandler/internal/app/callbacks"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -45,10 +46,11 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 
 // callbacks is the client with which a coordinator of these settings calls producers.
 func (e *Examination) callbacks() (*callback.Client, error) {
-	return callback.New(callback.Config{
-		Allow: e.Settings.Callbacks.Allow, Networks: e.Settings.Callbacks.Networks, Targets: e.Settings.Targets(),
-		Timeout: e.Settings.Confirm.Timeout, Logger: slog.New(slog.DiscardHandler),
-	})
+	config, _, err := callbacks.Config(&e.Settings, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	return callback.New(config)
 }
 
 func (e *Examination) examineProducer(ctx context.Context, client *callback.Client, name, address string) []Finding {
@@ -85,6 +87,7 @@ const (
 	outsideNetworks = "outside callbacks.networks"
 	noHTTP2         = "error reading server preface"
 	noGRPC          = "unexpected HTTP status code"
+	noTrust         = "authentication handshake failed"
 	// Nothing was heard: until the call was over, or until gRPC gave up and closed the connection that it was reading.
 	noConnection = "waiting for connections to become ready"
 	gaveUp       = "use of closed network connection"
@@ -106,9 +109,12 @@ func (r *report) unreachable(err error) {
 	case saying(noConnection), saying(gaveUp):
 		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+
 			"whether what listens there hangs")
+	case saying(noTrust):
+		r.trouble("producer-certificate", err.Error(), why, "give it a certificate for the host of its callback target, of an authority in "+
+			"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, set producers.NAME.tls to false")
 	case saying(noHTTP2), saying(noGRPC):
 		r.trouble("producer-no-service", err.Error(), why,
-			"name the address at which it serves gRPC without TLS: what listens there speaks something else, or asks for TLS")
+			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that set producers.NAME.tls")
 	case away != nil && away.Unresolved():
 		r.trouble("producer-away", err.Error(), why, "look whether the name in its callback target resolves from here; correct it, or the DNS")
 	case away == nil || away.Code() == codes.Unavailable:

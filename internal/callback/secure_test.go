@@ -1,0 +1,82 @@
+package callback_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/msghandler/msghandler/internal/callback"
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// serveSecurely is a producer that shows a certificate for names and wants one.
+func serveSecurely(t *testing.T, a *servers.Authority, names ...string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server(names...))))
+	msghandlerv1.RegisterProducerServiceServer(server, &business{confirm: committed})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		server.Stop()
+		<-ended
+	})
+	return listener.Addr().String()
+}
+
+// Whom a certificate does not make the producer is out of reach: he is told nothing, and gives no verdict.
+func TestProducersAreCalledWithTLSWhereThatIsSaid(t *testing.T) {
+	t.Parallel()
+	a, foreign := servers.NewAuthority(t), servers.NewAuthority(t)
+	files := certs.Files{CA: a.File}
+	files.Cert, files.Key = a.Issue("coordinator.shop")
+	source, err := certs.Open(files, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, callback.Config{
+		Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" }, Credentials: source.Client(""),
+	})
+	plain, secure := serve(t, &business{confirm: committed}), serveSecurely(t, a, "127.0.0.1")
+	for name, tc := range map[string]struct {
+		producer, address string
+		// want is in the error; empty: it answers.
+		want string
+	}{
+		"secured":                     {"orders", secure, ""},
+		"not secured":                 {"plain", plain, ""},
+		"for another host":            {"orders", serveSecurely(t, a, "10.0.0.1", "orders.shop"), "not 127.0.0.1"},
+		"of another authority":        {"orders", serveSecurely(t, foreign, "127.0.0.1"), "unknown authority"},
+		"not secured, where it is to": {"orders", plain, "handshake"},
+		"secured, where it is not to": {"plain", secure, "preface"},
+	} {
+		got, err := c.Confirm(t.Context(), halfmsg.Target{Producer: tc.producer, Address: tc.address}, []string{"1"}, true)
+		if tc.want == "" {
+			if err != nil || got["1"] != halfmsg.VerdictCommitted {
+				t.Errorf("%s: got %v, %v", name, got, err)
+			}
+			continue
+		}
+		var away *callback.UnreachableError
+		if !errors.As(err, &away) || away.Code() != codes.Unavailable || !strings.Contains(err.Error(), tc.want) ||
+			errors.Is(err, halfmsg.ErrCallFailed) {
+			t.Errorf("%s: got %v, %v; want unreachable for %q", name, got, err, tc.want)
+		}
+	}
+}
