@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,7 +49,10 @@ type Config struct {
 	// the coordinator's confirm loop. Default: 10,000.
 	Background int
 
-	// DialOptions are added to those the SDK dials the coordinator with. Default: no transport security.
+	// TLS is how the coordinator is talked to with TLS; its certificate must be for the host of its address, or for
+	// TLS.ServerName. Nil: nothing is encrypted.
+	TLS *tls.Config
+	// DialOptions are added to those the SDK dials the coordinator with. Credentials among them take the place of TLS.
 	DialOptions []grpc.DialOption
 	// Logger gets what happens in the background. Default: slog.Default().
 	Logger *slog.Logger

@@ -1,12 +1,14 @@
 package producer
 
 import (
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health" // with it connections watch their coordinator's health
 	"google.golang.org/grpc/keepalive"
@@ -18,7 +20,6 @@ import (
 // The keepalive finds a connection that died without a word; half a minute is what the coordinator allows. A coordinator
 // that says it cannot serve, because Redis is out of its reach or it is stopping, gets no calls while others can.
 var dialDefaults = []grpc.DialOption{
-	grpc.WithTransportCredentials(insecure.NewCredentials()),
 	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":""}}`),
 	grpc.WithDisableServiceConfig(),
 	grpc.WithConnectParams(grpc.ConnectParams{
@@ -30,11 +31,15 @@ var dialDefaults = []grpc.DialOption{
 	grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
 }
 
-// dial opens a connection that is made with the first call.
-func dial(coordinator string, options []grpc.DialOption) (*grpc.ClientConn, error) {
-	all := append([]grpc.DialOption{}, dialDefaults...)
+// dial opens a connection that is made with the first call. secured may be nil.
+func dial(coordinator string, secured *tls.Config, options []grpc.DialOption) (*grpc.ClientConn, error) {
+	transport := insecure.NewCredentials()
+	if secured != nil {
+		transport = credentials.NewTLS(secured)
+	}
+	all := append([]grpc.DialOption{grpc.WithTransportCredentials(transport)}, dialDefaults...)
 	if strings.Contains(coordinator, ",") {
-		list := fixedList(coordinator)
+		list := fixedList(coordinator, secured != nil && secured.ServerName != "")
 		all = append(all, grpc.WithResolvers(list))
 		coordinator = list.Scheme() + ":///coordinators"
 	}
@@ -45,11 +50,15 @@ func dial(coordinator string, options []grpc.DialOption) (*grpc.ClientConn, erro
 	return conn, nil
 }
 
-// fixedList resolves to the addresses of a comma-separated list.
-func fixedList(addresses string) *manual.Resolver {
+// fixedList resolves to the addresses of a comma-separated list. The certificate of each must be for its own host, unless all
+// have one name.
+func fixedList(addresses string, oneName bool) *manual.Resolver {
 	var state resolver.State
 	for address := range strings.SplitSeq(addresses, ",") {
 		a := resolver.Address{Addr: strings.TrimSpace(address)}
+		if !oneName {
+			a.ServerName = a.Addr
+		}
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{a}})
 	}
 	list := manual.NewBuilderWithScheme("list")

@@ -34,7 +34,7 @@ func New(config Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(config.Coordinator, config.DialOptions)
+	conn, err := dial(config.Coordinator, config.TLS, config.DialOptions)
 	if err != nil {
 		return nil, err
 	}

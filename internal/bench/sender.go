@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -68,12 +70,14 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	if r.config.Target != "" {
 		s.target = r.config.Target
 	}
+	secured := cmp.Or(r.config.Credentials, insecure.NewCredentials())
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
+		DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(secured)},
 	})
 	if err == nil {
-		err = s.connect(coordinators)
+		err = s.connect(coordinators, secured)
 	}
 	if err != nil {
 		_ = listener.Close()
@@ -87,9 +91,9 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	return s, nil
 }
 
-func (s *sender) connect(coordinators []string) error {
+func (s *sender) connect(coordinators []string, secured credentials.TransportCredentials) error {
 	for _, address := range coordinators {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secured), grpc.WithNoProxy())
 		if err != nil {
 			return fmt.Errorf("%q is not a coordinator's address; write host:port: %w", address, err)
 		}

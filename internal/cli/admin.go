@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/address"
@@ -20,6 +20,7 @@ import (
 type serverFlags struct {
 	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
+	tlsFlags
 }
 
 // adminFlags are those of the commands that ask a coordinator.
@@ -37,6 +38,8 @@ type admin struct {
 	conn    *grpc.ClientConn
 	server  string
 	timeout time.Duration
+	// hint says why it may not answer although it runs; may be empty.
+	hint string
 }
 
 func (f *serverFlags) connect(s *session) (*admin, error) {
@@ -50,12 +53,18 @@ func (f *serverFlags) connect(s *session) (*admin, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	secured, err := f.credentials(s)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(secured),
 		grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
 	}
-	return &admin{client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout}, nil
+	return &admin{
+		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout, hint: f.hint(s),
+	}, nil
 }
 
 // checkServer refuses an address that cannot be.
@@ -94,9 +103,12 @@ func (a *admin) explain(err error) error {
 		return notFoundError{errors.New(st.Message())}
 	case st.Code() == codes.InvalidArgument:
 		return usageError{errors.New(st.Message())}
+	case st.Code() == codes.Unavailable && unmet(st.Message()):
+		return fmt.Errorf("the coordinator at %s is talked to in another way than it wants: --tls, and the flags beside it in --help, say how (%s)",
+			a.server, st.Message())
 	case st.Code() == codes.Unavailable && !fromCoordinator(st):
 		return fmt.Errorf("cannot reach the coordinator at %s: is it running? Name another with --server or "+
-			"MSGHANDLER_SERVER (%s)", a.server, st.Message())
+			"MSGHANDLER_SERVER%s (%s)", a.server, a.hint, st.Message())
 	case st.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("the coordinator at %s did not answer within %s: it or its Redis may be busy or hang, as msghandler "+
 			"doctor tells, or something else listens there; --timeout waits longer", a.server, a.timeout)
@@ -106,6 +118,11 @@ func (a *admin) explain(err error) error {
 		return errors.New("interrupted")
 	}
 	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
+}
+
+// unmet says of gRPC's words that two ends could not agree on TLS, or on each other's certificates. There is no other sign of it.
+func unmet(words string) bool {
+	return strings.Contains(words, "authentication handshake failed") || strings.Contains(words, "error reading server preface")
 }
 
 // further says where to look on when an answer leaves open what is wrong.

@@ -41,6 +41,7 @@ type benchCommand struct {
 	Ceilings bool          `help:"Measure what Redis, RabbitMQ and gRPC allow as well, in turn with the coordinators."`
 	Rounds   int           `default:"3" help:"With --ceilings: how often each is measured, for --for each time."`
 	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	tlsFlags
 
 	kong.Plugins
 	flags *configFlags
@@ -55,7 +56,7 @@ func newBenchCommand() benchCommand {
 func (c *benchCommand) Help() string {
 	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes queues of its own, and redis.url,
 which it asks how much memory a message takes. Producers, queues and ids have names of their own, and are taken away in the end
-and on an interrupt. Coordinators must be allowed to call it back: callbacks.allow. Without --rate it takes all that coordinators,
+and on an interrupt. Coordinators must be allowed to call it back: callbacks.allow; what it serves for that is not encrypted. Without --rate it takes all that coordinators,
 Redis and RabbitMQ can give, which others who use them will feel; --ceilings puts a load on Redis and RabbitMQ themselves.
 Processor time and memory are told of processes that listen on this machine's loopback. The exit status is 1 when a message
 was lost, or one arrived that had rolled back.`
@@ -73,7 +74,8 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	load := c.config(s, settings)
-	err = c.check()
+	load.Credentials, err = c.credentials(s)
+	err = errors.Join(err, c.check())
 	for _, server := range load.Coordinators {
 		err = errors.Join(err, checkServer(server))
 	}

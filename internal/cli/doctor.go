@@ -17,6 +17,7 @@ type doctorCommand struct {
 	Server   string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout  time.Duration     `default:"10s" help:"How long one part may be looked at."`
 	Output   string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	tlsFlags
 
 	kong.Plugins
 	flags *configFlags
@@ -51,9 +52,13 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return usageError{err}
 	}
+	secured, err := c.credentials(s)
+	if err != nil {
+		return usageError{err}
+	}
 	stop := s.progress().during("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
-		Settings: settings, Server: server, Producers: c.Producer, Timeout: c.Timeout,
+		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
 	})
 	stop()
 	return s.printFindings(found, c.Output)

@@ -1,0 +1,73 @@
+package producer_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// Of several coordinators each has the certificate of its own host.
+func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	coordinator, addresses := newCoordinator(), ""
+	for range 2 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server("127.0.0.1"))))
+		pb.RegisterMessageHandlerServiceServer(server, coordinator)
+		serving := make(chan struct{})
+		go func() {
+			defer close(serving)
+			_ = server.Serve(listener)
+		}()
+		t.Cleanup(func() {
+			server.Stop()
+			<-serving
+		})
+		if addresses != "" {
+			addresses += ", "
+		}
+		addresses += listener.Addr().String()
+	}
+	send := func(change func(*producer.Config)) error {
+		config := producer.Config{Name: "orders", Coordinator: addresses, Markers: memory.New(), SendTimeout: time.Second}
+		change(&config)
+		p, err := producer.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(t.Context())
+		for _, id := range []string{"1", "2", "3"} { // one goes to the other
+			if _, err := p.SendHalf(t.Context(), message(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := send(func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.SendTimeout = time.Minute }); err != nil {
+		t.Errorf("with TLS: %v", err)
+	}
+	for name, change := range map[string]func(*producer.Config){
+		"without":           func(*producer.Config) {},
+		"no certificate":    func(c *producer.Config) { c.TLS = a.Client() },
+		"for somebody else": func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.TLS.ServerName = "coordinators" },
+		"another's, by hand": func(c *producer.Config) {
+			c.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(servers.NewAuthority(t).Client("x")))}
+		},
+	} {
+		if err := send(change); err == nil {
+			t.Errorf("%s: a half message was stored", name)
+		}
+	}
+}
