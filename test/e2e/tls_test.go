@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// secured is a world in which everybody shows a certificate.
+type secured struct {
+	*world
+	*servers.Authority
+	// certFile and keyFile are those that the coordinator shows.
+	certFile, keyFile string
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{world: newWorld(t), Authority: servers.NewAuthority(t)}
+	s.certFile, s.keyFile = s.Issue("127.0.0.1")
+	s.startCoordinators(1,
+		"MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile, "MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File,
+		"MSGHANDLER_GRPC_ADMINS=*.ops.shop", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
+		"MSGHANDLER_CALLBACKS_TLS=true", "MSGHANDLER_CALLBACKS_TLS_CA="+s.File,
+		"MSGHANDLER_CALLBACKS_TLS_CERT="+s.certFile, "MSGHANDLER_CALLBACKS_TLS_KEY="+s.keyFile)
+	if _, err := s.channel().QueueDeclare("secured", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// producer serves one that is called back with what shown gives, and calls as the names say.
+func (s *secured) producer(name string, shown func() (*tls.Certificate, error), names ...string) *producer.Producer {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{
+		Name: name, Coordinator: s.targets(), CallbackTarget: listener.Addr().String(), Markers: memory.New(),
+		TLS: s.Client(names...), SendTimeout: 10 * time.Second,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := s.Server("127.0.0.1")
+	config.Certificates, config.GetCertificate = nil, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown() }
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)))
+	p.Register(server)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	s.t.Cleanup(func() {
+		_ = p.Close(s.t.Context())
+		server.Stop()
+		serving.Wait()
+	})
+	return p
+}
+
+// asks runs an admin command with a certificate for a name; none with none.
+func (s *secured) asks(name string, args ...string) (output string, status int) {
+	s.t.Helper()
+	env := []string{"MSGHANDLER_SERVER=" + s.coordinators[0].grpc, "MSGHANDLER_TLS_CA=" + s.File}
+	if name != "" {
+		certFile, keyFile := s.Issue(name)
+		env = append(env, "MSGHANDLER_TLS_CERT="+certFile, "MSGHANDLER_TLS_KEY="+keyFile)
+	}
+	return run(s.t, env, args...)
+}
+
+// A message goes all its way between parties that show each other certificates; whoever has none, or another's, is kept out.
+// A producer whose certificate is no good is out of reach: its message waits, at no cost, until it has a better one.
+func TestEverybodyShowsACertificate(t *testing.T) {
+	s := newSecured(t)
+	good, bad := s.Server("127.0.0.1").Certificates[0], s.Server("10.0.0.1").Certificates[0]
+	var mu sync.Mutex
+	now := &bad
+	orders := s.producer("orders", func() (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, nil
+	}, "orders.shop")
+	nothing := func(context.Context) error { return nil }
+	commits := func(id string) producer.Message {
+		return producer.Message{ID: id, RoutingKey: "secured", Body: []byte(id)}
+	}
+	if err := orders.Send(t.Context(), commits("1"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, 30*time.Second, "the message waits for a producer with a good certificate", func() bool {
+		said, _ := s.asks("anna.ops.shop", "show", "orders/1")
+		return strings.Contains(said, "pending") && strings.Contains(said, "certificate is valid for 10.0.0.1, not 127.0.0.1")
+	})
+	if said, _ := s.asks("anna.ops.shop", "show", "orders/1"); !strings.Contains(said, "confirm attempts   0") {
+		t.Errorf("it cost an attempt:\n%s", said)
+	}
+	mu.Lock()
+	now = &good
+	mu.Unlock()
+	if got := s.get(s.channel(), "secured"); string(got.Body) != "1" {
+		t.Errorf("got %q", got.Body)
+	}
+
+	stranger := s.producer("orders", func() (*tls.Certificate, error) { return &good, nil }, "stock.shop")
+	err := stranger.Send(t.Context(), commits("2"), nothing)
+	if err == nil || !strings.Contains(err.Error(), `PermissionDenied: a certificate of stock.shop may not call as producer "orders"`) {
+		t.Errorf("who is not orders stored a message of it: %v", err)
+	}
+	for name, c := range map[string]struct {
+		status int
+		want   string
+	}{
+		"anna.ops.shop": {0, "sendable"},
+		"orders.shop":   {1, "may not use the admin API"},
+		"":              {1, "--tls"}, // the reason is told or not, according to who is faster
+	} {
+		if said, status := s.asks(name, "stats"); status != c.status || !strings.Contains(said, c.want) {
+			t.Errorf("%q: got %d:\n%s", name, status, said)
+		}
+	}
+	said, status := run(t, []string{"MSGHANDLER_SERVER=" + s.coordinators[0].grpc}, "stats")
+	if status != 1 || !strings.Contains(said, "--tls") {
+		t.Errorf("who talks without TLS is told (%d):\n%s", status, said)
+	}
+	if said, status := s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp); !strings.Contains(said, "serves at") {
+		t.Errorf("the doctor says (%d):\n%s", status, said)
+	}
+}
+
+// Certificates are renewed by putting others in their place; nothing is restarted.
+func TestACertificateIsRenewedWithoutARestart(t *testing.T) {
+	s := newSecured(t)
+	shown := func() string {
+		conn, err := tls.Dial("tcp", s.coordinators[0].grpc, s.Client("orders.shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := shown()
+	s.Renew(s.certFile, s.keyFile, "127.0.0.1")
+	servers.Eventually(t, 30*time.Second, "the new certificate is shown", func() bool { return shown() != first })
+	if err := os.WriteFile(s.certFile, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := shown()
+	servers.Eventually(t, 30*time.Second, "the log says that it is no good", func() bool {
+		if shown() != second {
+			t.Fatal("what is no good took the place of what is")
+		}
+		return strings.Contains(s.coordinators[0].tail(), "certificates have changed and are no good")
+	})
+	if !tells(t, s.coordinators[0], "/metrics", `msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
+		t.Error("the metrics do not tell when it ends")
+	}
+	s.coordinators[0].stop(20 * time.Second)
+}
