@@ -61,9 +61,12 @@ func (c *connections) watch(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// overdue begins a tick, and gives the connections with requests that have been arriving since the tick whose place it takes.
+// overdue gives the connections with requests that have been arriving since the tick whose place the next one takes, and
+// begins that one. Not the other way round: what begins meanwhile would count as what began so long ago.
 func (c *connections) overdue() (late []*connection) {
-	place := c.tick.Add(1) % uint32(len(arriving{}))
+	next := c.tick.Load() + 1
+	defer c.tick.Store(next)
+	place := next % uint32(len(arriving{}))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.open {
