@@ -120,9 +120,11 @@ func (a *admin) explain(err error) error {
 	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
 }
 
-// unmet says of gRPC's words that two ends could not agree on TLS, or on each other's certificates. There is no other sign of it.
+// unmet says of gRPC's words that two ends could not agree on TLS, or on each other's certificates. There is no other sign of it;
+// a connection that gRPC itself gave up tells nothing.
 func unmet(words string) bool {
-	return strings.Contains(words, "authentication handshake failed") || strings.Contains(words, "error reading server preface")
+	return strings.Contains(words, "authentication handshake failed") ||
+		strings.Contains(words, "error reading server preface") && !strings.Contains(words, "use of closed network connection")
 }
 
 // further says where to look on when an answer leaves open what is wrong.

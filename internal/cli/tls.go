@@ -21,16 +21,22 @@ type tlsFlags struct {
 
 // credentials are those that a coordinator is talked to with.
 func (f *tlsFlags) credentials(s *session) (credentials.TransportCredentials, error) {
-	files, name := f.files(s), cmp.Or(f.TLSName, s.env("MSGHANDLER_TLS_NAME"))
-	if !f.TLS && s.env("MSGHANDLER_TLS") != "true" && files == (certs.Files{}) && name == "" {
+	if !f.wanted(s) {
 		return insecure.NewCredentials(), nil
 	}
-	source, err := certs.Open(files, slog.New(slog.DiscardHandler))
+	source, err := certs.Open(f.files(s), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	return source.Client(name), nil
+	return source.Client(f.name(s)), nil
 }
+
+// wanted says whether anything was said of TLS.
+func (f *tlsFlags) wanted(s *session) bool {
+	return f.TLS || s.env("MSGHANDLER_TLS") == "true" || f.files(s) != (certs.Files{}) || f.name(s) != ""
+}
+
+func (f *tlsFlags) name(s *session) string { return cmp.Or(f.TLSName, s.env("MSGHANDLER_TLS_NAME")) }
 
 func (f *tlsFlags) files(s *session) certs.Files {
 	return certs.Files{
@@ -42,8 +48,8 @@ func (f *tlsFlags) files(s *session) certs.Files {
 
 // hint is for those who show no certificate: a coordinator that wants one hangs up, often before it has said so.
 func (f *tlsFlags) hint(s *session) string {
-	if f.files(s).Cert != "" {
+	if !f.wanted(s) || f.files(s).Cert != "" {
 		return ""
 	}
-	return "; if it takes TLS only, or wants a certificate: --tls-cert and the flags beside it"
+	return ", or show it a certificate with --tls-cert and --tls-key"
 }
