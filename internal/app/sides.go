@@ -99,7 +99,7 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	a.expires("callbacks.tls_cert", source)
 	client, err := callback.New(config)
 	if err != nil {
-		return nil, SettingsError{fmt.Errorf("callbacks.allow and producers.NAME.target: %w", err)}
+		return nil, SettingsError{fmt.Errorf("callbacks.allow, callbacks.moved and producers.NAME.target: %w", err)}
 	}
 	return client, nil
 }

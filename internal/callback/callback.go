@@ -34,6 +34,8 @@ type Config struct {
 	Networks []string
 	// Targets holds the callback targets of producers that send none, by the producer's name.
 	Targets map[string]string
+	// Moved holds, by targets that producers have moved from, where they are called instead.
+	Moved map[string]string
 	// Timeout bounds each call. Default 3s.
 	Timeout time.Duration
 	// MaxBatch is how many ids go into one call; larger requests are split. Default 500, which is also the most.
@@ -58,7 +60,9 @@ type Client struct {
 	rules  rules
 	// configured holds Config.Targets, read.
 	configured map[string]target
-	conns      *conns
+	// moved holds Config.Moved, read.
+	moved map[target]target
+	conns *conns
 }
 
 var _ halfmsg.Callbacks = (*Client)(nil)
@@ -76,21 +80,34 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{config: config, rules: allowed, configured: map[string]target{}}
+	c := &Client{config: config, rules: allowed, configured: map[string]target{}, moved: map[target]target{}}
 	for producer, text := range config.Targets {
-		t, err := parseTarget(text)
-		if err == nil {
-			err = c.rules.check(t)
-		}
-		if err != nil {
+		if c.configured[producer], err = c.read(text); err != nil {
 			return nil, fmt.Errorf("target of producer %s: %w", producer, err)
 		}
-		c.configured[producer] = t
+	}
+	for old, text := range config.Moved {
+		from, err := parseTarget(old)
+		if err == nil {
+			c.moved[from], err = c.read(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("target that %s has moved to: %w", old, err)
+		}
 	}
 	c.conns = newConns(config.MaxTargets, func(t target) (*grpc.ClientConn, error) {
 		return grpc.NewClient(t.String(), c.dialOptions(t)...)
 	})
 	return c, nil
+}
+
+// read reads a target that the configuration names.
+func (c *Client) read(text string) (target, error) {
+	t, err := parseTarget(text)
+	if err == nil {
+		err = c.rules.check(t)
+	}
+	return t, err
 }
 
 // Close ends all connections, and the calls under way with them.
@@ -108,21 +125,28 @@ func (c *Client) Resolve(producer, named string) (string, error) {
 }
 
 func (c *Client) resolve(producer, named string) (target, error) {
-	if named == "" {
-		t, ok := c.configured[producer]
-		if !ok {
-			return target{}, fmt.Errorf("%w: the request names none, and none is configured for producer %s",
-				halfmsg.ErrNoTarget, producer)
-		}
-		t.secure = c.config.Secure(producer)
-		return t, nil
-	}
-	t, err := parseTarget(named)
+	t, err := c.find(producer, named)
 	if err != nil {
 		return target{}, err
 	}
+	if to, moved := c.moved[t]; moved {
+		t = to
+	}
 	t.secure = c.config.Secure(producer)
 	return t, c.rules.check(t)
+}
+
+// find gives the target that was named, or else the one that is configured.
+func (c *Client) find(producer, named string) (target, error) {
+	if named != "" {
+		return parseTarget(named)
+	}
+	t, ok := c.configured[producer]
+	if !ok {
+		return target{}, fmt.Errorf("%w: the request names none, and none is configured for producer %s",
+			halfmsg.ErrNoTarget, producer)
+	}
+	return t, nil
 }
 
 // Confirm implements halfmsg.Callbacks.

@@ -100,6 +100,30 @@ func TestAnEmptyTargetIsTheConfiguredOne(t *testing.T) {
 	}
 }
 
+func TestWhoHasMovedIsCalledThere(t *testing.T) {
+	t.Parallel()
+	client, err := New(Config{
+		Allow:   []string{"new:*", "far:*"},
+		Moved:   map[string]string{"Old:9000": "new:9001", "dns:///older:9000": "new:9002", "new:9001": "far:1"},
+		Targets: map[string]string{"orders": "new:9001"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for named, want := range map[string]string{
+		"old:9000": "dns:///new:9001", "dns:///OLD:9000": "dns:///new:9001", "older:9000": "dns:///new:9002",
+		"new:9003": "dns:///new:9003", "new:9001": "dns:///far:1", "": "dns:///far:1",
+	} {
+		if got, err := client.Resolve("orders", named); err != nil || got != want {
+			t.Errorf("%q: got %s, %v, want %s", named, got, err, want)
+		}
+	}
+	if _, err := client.Resolve("orders", "old:9001"); !errors.Is(err, halfmsg.ErrForbidden) {
+		t.Errorf("another port of it: got %v, want ErrForbidden", err)
+	}
+}
+
 func TestBadConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]Config{
@@ -108,6 +132,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"glob with a scheme":           {Allow: []string{"dns:///orders:9000"}},
 		"no CIDR":                      {Networks: []string{"10.0.0.1"}},
 		"configured target forbidden":  {Targets: map[string]string{"orders": "orders:9000"}},
+		"moved to what is forbidden":   {Allow: []string{"old:*"}, Moved: map[string]string{"old:1": "new:1"}},
+		"moved from what is no target": {Allow: []string{"*:*"}, Moved: map[string]string{"unix:/x": "new:1"}},
 		"configured target unreadable": {Allow: []string{"*:*"}, Targets: map[string]string{"orders": "unix:/x"}},
 	} {
 		if _, err := New(config); err == nil {

@@ -30,7 +30,7 @@ func TestWhatCannotBeIsWrongUsage(t *testing.T) {
 		"version --output=text":                    "--output must be one of",
 		"serve --log.level=loud":                   "is none of debug, info, warn, error",
 		"serve --delete_business.when=never":       "is none of before_publish, after_ack",
-		"serve --callbacks.allow=a:1 --set=producers.stock.target=b:1": `callbacks.allow and producers.NAME.target: target of producer stock`,
+		"serve --callbacks.allow=a:1 --set=producers.stock.target=b:1": `producers.NAME.target: target of producer stock`,
 	} {
 		t.Run(typed, func(t *testing.T) {
 			t.Parallel()

@@ -148,6 +148,14 @@ func checkTarget(s string) error {
 	return nil
 }
 
+func checkMoved(s string) error {
+	from, to, found := strings.Cut(s, "=")
+	if !found || checkTarget(from) != nil || checkTarget(to) != nil {
+		return errors.New("is not OLD=NEW; write two callback targets, such as old.svc:9000=new.svc:9000")
+	}
+	return nil
+}
+
 // checkWebhook takes an absolute URL, and nothing at all. The URL may hold a secret, so it is not quoted.
 func checkWebhook(s string) error {
 	if s == "" {

@@ -75,6 +75,7 @@ type AMQP struct {
 type Callbacks struct {
 	Allow        []string
 	Networks     []string
+	Moved        []string
 	Parallel     int
 	Queue        int
 	TLS          bool
@@ -241,6 +242,16 @@ func (c *Config) Targets() map[string]string {
 		}
 	}
 	return targets
+}
+
+// MovedTargets gives the callback targets that are called somewhere else, and where.
+func (c *Config) MovedTargets() map[string]string {
+	moved := map[string]string{}
+	for _, pair := range c.Callbacks.Moved {
+		from, to, _ := strings.Cut(pair, "=") // it was checked
+		moved[from] = to
+	}
+	return moved
 }
 
 // Default returns the configuration with nothing set.

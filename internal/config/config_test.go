@@ -76,6 +76,7 @@ submit:
 		File: path,
 		Env: []string{
 			"MSGHANDLER_CONFIRM_TIMEOUT=2s", "MSGHANDLER_CONFIRM_BATCH=12", "MSGHANDLER_CALLBACKS_NETWORKS=10.0.0.0/8, fd00::/8",
+			"MSGHANDLER_CALLBACKS_MOVED=old:9000=new:9000, dns:///a:1=b:2",
 			"MSGHANDLER_HTTP_HOSTS=console.example.com, shop_1",
 			"MSGHANDLER_CONFIRM_AFTER=", "OTHER=x", "MSGHANDLER_SERVICE_HOST=10.1.1.1", "MSGHANDLER_PORT=tcp://10.1.1.1:9090",
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
@@ -98,6 +99,7 @@ submit:
 	want.Send.Batch = 22
 	want.Callbacks.Allow = []string{"*.orders.svc:9000", "127.0.0.1:*"}
 	want.Callbacks.Networks = []string{"10.0.0.0/8", "fd00::/8"}
+	want.Callbacks.Moved = []string{"old:9000=new:9000", "dns:///a:1=b:2"}
 	want.Limits.Body = 64 << 10
 	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false)}
 	want.Producers["stock"] = config.Producer{
@@ -121,6 +123,9 @@ submit:
 			t.Errorf("who may call as %s: %s", producer, diff)
 		}
 	}
+	if diff := cmp.Diff(map[string]string{"old:9000": "new:9000", "dns:///a:1": "b:2"}, c.MovedTargets()); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -143,6 +148,12 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		flags map[string]string
 		want  []string
 	}{
+		"a move to nowhere": {
+			file: "callbacks: {moved: [\"old:9000\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
+		},
+		"a move to what is no target": {
+			env: []string{"MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d"}, want: []string{"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"},
+		},
 		"a certificate without its key": {
 			env:  []string{"MSGHANDLER_GRPC_TLS_CERT=tls.crt"},
 			want: []string{"MSGHANDLER_GRPC_TLS_CERT", "set grpc.tls_key"},

@@ -182,6 +182,11 @@ func (c *Callbacks) keys() []Key {
 				"loopback, link-local, multicast and unspecified. A literal address that callbacks.allow names needs no more.",
 		},
 		{
+			Name: "callbacks.moved", value: list(&c.Moved, 0, checkMoved),
+			Meaning: "Producers that have moved, as OLD=NEW: messages that name the callback target OLD, also those stored long ago, are asked " +
+				"about at NEW, which callbacks.allow must name. Such as old.svc:9000=new.svc:9000.",
+		},
+		{
 			Name: "callbacks.parallel", Default: "4", value: whole(&c.Parallel, 1, 64),
 			Meaning: "How many Confirm calls to one producer may be under way at once.",
 		},

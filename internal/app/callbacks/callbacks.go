@@ -17,6 +17,7 @@ func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *cer
 		Allow:    settings.Callbacks.Allow,
 		Networks: settings.Callbacks.Networks,
 		Targets:  settings.Targets(),
+		Moved:    settings.MovedTargets(),
 		Timeout:  settings.Confirm.Timeout,
 		MaxBatch: settings.Confirm.Batch,
 		Logger:   logger,

@@ -86,7 +86,7 @@ func (r *report) refused(f failures) {
 func (r *report) unanswered(f failures) {
 	if f.found > 0 {
 		r.warn("messages-unanswered", "pending messages wait for their producer's answer: "+f.String(),
-			"they wait for as long as it does not answer", fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there",
-				f.first.GetProducer(), f.first.GetCallbackTarget()))
+			"they wait for as long as it does not answer", fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there; "+
+				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()))
 	}
 }

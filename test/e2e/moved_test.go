@@ -1,0 +1,36 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// A message keeps the callback target that it was stored with. Where nobody is there any more it waits, until the coordinator
+// is told where its producer is now.
+func TestAProducerThatHasMovedIsAskedWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	w.startCoordinators(1)
+	c := w.coordinators[0]
+	if _, err := w.channel().QueueDeclare("moved", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlainProducer(t, "orders", c.grpc)
+	now, old := p.target, servers.Addresses(t, 1)[0]
+	p.target = old
+	p.sendHalves(100*time.Millisecond, &pb.Message{Id: "1", RoutingKey: "moved", Body: []byte("{}")})
+	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
+	servers.Eventually(t, 30*time.Second, "nobody is found where it was", func() bool {
+		said, _ := run(t, env, "show", "orders/1")
+		return strings.Contains(said, "pending") && strings.Contains(said, "connection refused")
+	})
+	c.stop(20 * time.Second)
+	w.restart(c, "MSGHANDLER_CALLBACKS_MOVED="+old+"="+now)
+	w.ready(c)
+	if got := w.get(w.channel(), "moved"); got.MessageId != "1" {
+		t.Errorf("got %q", got.MessageId)
+	}
+}
