@@ -39,7 +39,7 @@ func dial(coordinator string, secured *tls.Config, options []grpc.DialOption) (*
 	}
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(transport)}, dialDefaults...)
 	if strings.Contains(coordinator, ",") {
-		list := fixedList(coordinator, secured != nil && secured.ServerName != "")
+		list := fixedList(coordinator, secured != nil && secured.ServerName == "")
 		all = append(all, grpc.WithResolvers(list))
 		coordinator = list.Scheme() + ":///coordinators"
 	}
@@ -50,13 +50,13 @@ func dial(coordinator string, secured *tls.Config, options []grpc.DialOption) (*
 	return conn, nil
 }
 
-// fixedList resolves to the addresses of a comma-separated list. The certificate of each must be for its own host, unless all
-// have one name.
-func fixedList(addresses string, oneName bool) *manual.Resolver {
+// fixedList resolves to the addresses of a comma-separated list. Where they are named, the certificate of each must be for its own
+// host; else credentials say whom all of them must be for.
+func fixedList(addresses string, named bool) *manual.Resolver {
 	var state resolver.State
 	for address := range strings.SplitSeq(addresses, ",") {
 		a := resolver.Address{Addr: strings.TrimSpace(address)}
-		if !oneName {
+		if named {
 			a.ServerName = a.Addr
 		}
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{a}})

@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,17 +15,16 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// Of several coordinators each has the certificate of its own host.
-func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
-	t.Parallel()
-	a := servers.NewAuthority(t)
-	coordinator, addresses := newCoordinator(), ""
+// secured serves a coordinator at two addresses, with certificates for a name.
+func secured(t *testing.T, a *servers.Authority, coordinator *coordinator, name string) (addresses string) {
+	t.Helper()
+	var all []string
 	for range 2 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server("127.0.0.1"))))
+		server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server(name))))
 		pb.RegisterMessageHandlerServiceServer(server, coordinator)
 		serving := make(chan struct{})
 		go func() {
@@ -35,13 +35,19 @@ func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
 			server.Stop()
 			<-serving
 		})
-		if addresses != "" {
-			addresses += ", "
-		}
-		addresses += listener.Addr().String()
+		all = append(all, listener.Addr().String())
 	}
+	return strings.Join(all, ", ")
+}
+
+// Of several coordinators each has the certificate of its own host.
+func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
+	t.Parallel()
+	a := servers.NewAuthority(t)
+	coordinator := newCoordinator()
+	own, shared := secured(t, a, coordinator, "127.0.0.1"), secured(t, a, coordinator, "msghandler.shop")
 	send := func(change func(*producer.Config)) error {
-		config := producer.Config{Name: "orders", Coordinator: addresses, Markers: memory.New(), SendTimeout: time.Second}
+		config := producer.Config{Name: "orders", Coordinator: own, Markers: memory.New(), SendTimeout: time.Second}
 		change(&config)
 		p, err := producer.New(config)
 		if err != nil {
@@ -57,6 +63,18 @@ func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
 	}
 	if err := send(func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.SendTimeout = time.Minute }); err != nil {
 		t.Errorf("with TLS: %v", err)
+	}
+	named := a.Client("orders.shop")
+	named.ServerName = "msghandler.shop"
+	for name, change := range map[string]func(*producer.Config){
+		"named": func(c *producer.Config) { c.TLS = named },
+		"named, by hand": func(c *producer.Config) {
+			c.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(named))}
+		},
+	} {
+		if err := send(func(c *producer.Config) { change(c); c.Coordinator, c.SendTimeout = shared, time.Minute }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for name, change := range map[string]func(*producer.Config){
 		"without":           func(*producer.Config) {},

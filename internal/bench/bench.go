@@ -9,14 +9,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"time"
-
-	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/bench/usage"
@@ -38,10 +37,9 @@ type Config struct {
 	// Coordinators are their addresses, host:port. The calls go to all of them in turn, or those of a producer to one of them
 	// where Pinned says so.
 	Coordinators []string
-	// Credentials are those that coordinators are talked to with. Default: none, nothing is encrypted. What the producers serve
-	// is never encrypted.
-	Credentials credentials.TransportCredentials
-	Pinned      bool
+	Pinned       bool
+	// TLS is how coordinators are talked to with TLS; nil: nothing is encrypted. What the producers serve never is.
+	TLS *tls.Config
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
 	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory. May be empty.

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -70,14 +70,13 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	if r.config.Target != "" {
 		s.target = r.config.Target
 	}
-	secured := cmp.Or(r.config.Credentials, insecure.NewCredentials())
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
-		DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(secured)},
+		TLS: r.config.TLS,
 	})
 	if err == nil {
-		err = s.connect(coordinators, secured)
+		err = s.connect(coordinators, r.config.TLS)
 	}
 	if err != nil {
 		_ = listener.Close()
@@ -91,9 +90,13 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	return s, nil
 }
 
-func (s *sender) connect(coordinators []string, secured credentials.TransportCredentials) error {
+func (s *sender) connect(coordinators []string, secured *tls.Config) error {
+	transport := insecure.NewCredentials()
+	if secured != nil {
+		transport = credentials.NewTLS(secured)
+	}
 	for _, address := range coordinators {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secured), grpc.WithNoProxy())
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport), grpc.WithNoProxy())
 		if err != nil {
 			return fmt.Errorf("%q is not a coordinator's address; write host:port: %w", address, err)
 		}

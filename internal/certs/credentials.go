@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -25,10 +26,20 @@ func (s *Source) Server() credentials.TransportCredentials {
 // Client are the credentials of a client: it shows its certificate, where Files has one, to servers that ask for it. A server's
 // must be for name; where that is empty, for the host that is dialled.
 func (s *Source) Client(name string) credentials.TransportCredentials {
-	return newTransport(func() *tls.Config {
-		now := s.current()
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, RootCAs: now.authorities, ServerName: name}
-	})
+	return newTransport(func() *tls.Config { return s.ClientConfig(name) })
+}
+
+// ClientConfig is that of a client, as Client uses it, by what stands in the files now.
+func (s *Source) ClientConfig(name string) *tls.Config {
+	now := s.current()
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, RootCAs: now.authorities, ServerName: name}
+}
+
+// Unmet says of the words of a gRPC error that two ends could not agree on TLS, or on each other's certificates: there is no
+// other sign of it. A connection that gRPC itself gave up tells nothing.
+func Unmet(words string) bool {
+	return strings.Contains(words, "authentication handshake failed") ||
+		strings.Contains(words, "error reading server preface") && !strings.Contains(words, "use of closed network connection")
 }
 
 // transport is TLS with a configuration that is made for each connection.

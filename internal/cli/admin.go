@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/certs"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -103,7 +103,7 @@ func (a *admin) explain(err error) error {
 		return notFoundError{errors.New(st.Message())}
 	case st.Code() == codes.InvalidArgument:
 		return usageError{errors.New(st.Message())}
-	case st.Code() == codes.Unavailable && unmet(st.Message()):
+	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
 		return fmt.Errorf("the coordinator at %s is talked to in another way than it wants: --tls, and the flags beside it in --help, say how (%s)",
 			a.server, st.Message())
 	case st.Code() == codes.Unavailable && !fromCoordinator(st):
@@ -118,13 +118,6 @@ func (a *admin) explain(err error) error {
 		return errors.New("interrupted")
 	}
 	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
-}
-
-// unmet says of gRPC's words that two ends could not agree on TLS, or on each other's certificates. There is no other sign of it;
-// a connection that gRPC itself gave up tells nothing.
-func unmet(words string) bool {
-	return strings.Contains(words, "authentication handshake failed") ||
-		strings.Contains(words, "error reading server preface") && !strings.Contains(words, "use of closed network connection")
 }
 
 // further says where to look on when an answer leaves open what is wrong.

@@ -74,7 +74,7 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	load := c.config(s, settings)
-	load.Credentials, err = c.credentials(s)
+	load.TLS, err = c.tlsFlags.config(s)
 	err = errors.Join(err, c.check())
 	for _, server := range load.Coordinators {
 		err = errors.Join(err, checkServer(server))

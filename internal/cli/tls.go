@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"crypto/tls"
+	"fmt"
 	"log/slog"
 
 	"google.golang.org/grpc/credentials"
@@ -19,16 +21,30 @@ type tlsFlags struct {
 	TLSName string `name:"tls-name" help:"Whom its certificate must be for, where that is not the host of its address (also: MSGHANDLER_TLS_NAME)." placeholder:"HOST"`
 }
 
-// credentials are those that a coordinator is talked to with.
-func (f *tlsFlags) credentials(s *session) (credentials.TransportCredentials, error) {
+// config is how a coordinator is talked to with TLS; nil: without it.
+func (f *tlsFlags) config(s *session) (*tls.Config, error) {
+	switch on := s.env("MSGHANDLER_TLS"); on {
+	case "", "true", "false":
+	default:
+		return nil, fmt.Errorf("MSGHANDLER_TLS=%s is neither true nor false", on)
+	}
 	if !f.wanted(s) {
-		return insecure.NewCredentials(), nil
+		return nil, nil //nolint:nilnil // no TLS is no error
 	}
 	source, err := certs.Open(f.files(s), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	return source.Client(f.name(s)), nil
+	return source.ClientConfig(f.name(s)), nil
+}
+
+// credentials are those that a coordinator is talked to with.
+func (f *tlsFlags) credentials(s *session) (credentials.TransportCredentials, error) {
+	config, err := f.config(s)
+	if err != nil || config == nil {
+		return insecure.NewCredentials(), err
+	}
+	return credentials.NewTLS(config), nil
 }
 
 // wanted says whether anything was said of TLS.

@@ -1,12 +1,10 @@
 package bench
 
 import (
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"testing"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
@@ -25,7 +23,7 @@ func BenchmarkSecured(b *testing.B) {
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL)
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL, "MSGHANDLER_GRPC_TLS_CERT="+cert, "MSGHANDLER_GRPC_TLS_KEY="+key,
 			"MSGHANDLER_GRPC_TLS_CLIENT_CA="+a.File, "MSGHANDLER_GRPC_CALLERS=*.shop")
-		talks := []credentials.TransportCredentials{insecure.NewCredentials(), credentials.NewTLS(a.Client("orders.shop"))}
+		talks := []*tls.Config{nil, a.Client("orders.shop")}
 		for _, mode := range modes {
 			found := make([][]bench.Report, len(talks))
 			for round := range *rounds {
@@ -33,7 +31,7 @@ func BenchmarkSecured(b *testing.B) {
 					which := (round + i) % len(talks)
 					s.only(which)
 					load := s.load()
-					load.Mode, load.Credentials, load.ConsumeAfter, load.RedisURL = mode, talks[which], true, ""
+					load.Mode, load.TLS, load.ConsumeAfter, load.RedisURL = mode, talks[which], true, ""
 					found[which] = append(found[which], s.measure(load))
 				}
 			}

@@ -134,6 +134,12 @@ func TestEverybodyShowsACertificate(t *testing.T) {
 	if status != 1 || !strings.Contains(said, "--tls") {
 		t.Errorf("who talks without TLS is told (%d):\n%s", status, said)
 	}
+	if said, _ := s.asks("anna.ops.shop", "doctor", "--tls-name=elsewhere", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp); !strings.Contains(said, "talk to it as it wants: --tls") {
+		t.Errorf("whom the coordinator is not meant for is told by the doctor:\n%s", said)
+	}
+	if said, status := run(t, []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 || !strings.Contains(said, "neither true nor false") {
+		t.Errorf("got %d:\n%s", status, said)
+	}
 	if said, status := s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp); !strings.Contains(said, "serves at") {
 		t.Errorf("the doctor says (%d):\n%s", status, said)
 	}

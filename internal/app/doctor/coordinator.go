@@ -12,6 +12,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -54,14 +55,16 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 func (r *report) away(server string, err error) {
 	st := status.Convert(err)
 	what := "none answers at " + server + ": " + st.Message()
-	switch st.Code() {
-	case codes.Unimplemented:
+	remedy := "start msghandler serve, restart one that hangs, or name another with --server"
+	switch {
+	case st.Code() == codes.Unimplemented:
 		what = "what answers at " + server + " is no coordinator: " + st.Message()
-	case codes.DeadlineExceeded:
+	case st.Code() == codes.DeadlineExceeded:
 		what = "none answers at " + server + ", though something may listen there: " + st.Message()
+	case certs.Unmet(st.Message()):
+		remedy = "talk to it as it wants: --tls, and the flags beside it, or none of them"
 	}
-	r.warn("coordinator-away", what, "if it should run, producers get no answer either",
-		"start msghandler serve, restart one that hangs, or name another with --server")
+	r.warn("coordinator-away", what, "if it should run, producers get no answer either", remedy)
 }
 
 // waiting finds messages that wait for a person, or for longer than they should.

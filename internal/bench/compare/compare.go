@@ -201,7 +201,7 @@ func (c *comparison) measureLoad(mode bench.Mode, r *Reference) func(context.Con
 		load.Mode, load.RedisURL, load.Processes = mode, "", c.processes(r)
 		load.Unpublished = r != nil && r == c.calls
 		if r != nil {
-			load.Coordinators, load.Credentials = []string{r.Address}, nil
+			load.Coordinators, load.TLS = []string{r.Address}, nil
 		}
 		report, err := bench.Run(ctx, load)
 		if err == nil && ctx.Err() == nil && (report.Failed > 0 || !report.Balance.Even() && !load.Unpublished) {
