@@ -34,8 +34,8 @@ type Config struct {
 	Networks []string
 	// Targets holds the callback targets of producers that send none, by the producer's name.
 	Targets map[string]string
-	// Moved holds, by targets that producers have moved from, where they are called instead.
-	Moved map[string]string
+	// Moved holds targets that producers have moved from, and where they are called instead.
+	Moved [][2]string
 	// Timeout bounds each call. Default 3s.
 	Timeout time.Duration
 	// MaxBatch is how many ids go into one call; larger requests are split. Default 500, which is also the most.
@@ -86,19 +86,35 @@ func New(config Config) (*Client, error) {
 			return nil, fmt.Errorf("target of producer %s: %w", producer, err)
 		}
 	}
-	for old, text := range config.Moved {
-		from, err := parseTarget(old)
-		if err == nil {
-			c.moved[from], err = c.read(text)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("target that %s has moved to: %w", old, err)
-		}
+	if err := c.move(config.Moved); err != nil {
+		return nil, err
 	}
 	c.conns = newConns(config.MaxTargets, func(t target) (*grpc.ClientConn, error) {
 		return grpc.NewClient(t.String(), c.dialOptions(t)...)
 	})
 	return c, nil
+}
+
+// move notes who has moved. Nobody may have moved twice: which of the places it is now is the configuration's to say.
+func (c *Client) move(pairs [][2]string) error {
+	for _, pair := range pairs {
+		from, err := parseTarget(pair[0])
+		if err != nil {
+			return err
+		}
+		if _, twice := c.moved[from]; twice {
+			return fmt.Errorf("%s has moved to two places: name the one where it is now", pair[0])
+		}
+		if c.moved[from], err = c.read(pair[1]); err != nil {
+			return fmt.Errorf("target that %s has moved to: %w", pair[0], err)
+		}
+	}
+	for from, to := range c.moved {
+		if _, again := c.moved[to]; again {
+			return fmt.Errorf("%s has moved to %s, and that has moved itself: name where it is now", from, to)
+		}
+	}
+	return nil
 }
 
 // read reads a target that the configuration names.

@@ -68,13 +68,13 @@ func committed(_ context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1
 }
 
 // serve runs the producer on a free port of the loopback and returns its address.
-func serve(t *testing.T, b *business) string {
+func serve(t *testing.T, b *business, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(options...)
 	msghandlerv1.RegisterProducerServiceServer(server, b)
 	ended := make(chan struct{})
 	go func() {

@@ -3,7 +3,6 @@ package callback_test
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -15,29 +14,13 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 // serveSecurely is a producer that shows a certificate for names and wants one.
 func serveSecurely(t *testing.T, a *servers.Authority, names ...string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(a.Server(names...))))
-	msghandlerv1.RegisterProducerServiceServer(server, &business{confirm: committed})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		server.Stop()
-		<-ended
-	})
-	return listener.Addr().String()
+	return serve(t, &business{confirm: committed}, grpc.Creds(credentials.NewTLS(a.Server(names...))))
 }
 
 // Whom a certificate does not make the producer is out of reach: he is told nothing, and gives no verdict.

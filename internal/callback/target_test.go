@@ -104,8 +104,8 @@ func TestWhoHasMovedIsCalledThere(t *testing.T) {
 	t.Parallel()
 	client, err := New(Config{
 		Allow:   []string{"new:*", "far:*"},
-		Moved:   map[string]string{"Old:9000": "new:9001", "dns:///older:9000": "new:9002", "new:9001": "far:1"},
-		Targets: map[string]string{"orders": "new:9001"},
+		Moved:   [][2]string{{"Old:9000", "new:9001"}, {"dns:///older:9000", "new:9002"}, {"new:9009", "far:1"}},
+		Targets: map[string]string{"orders": "new:9009"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestWhoHasMovedIsCalledThere(t *testing.T) {
 	defer client.Close()
 	for named, want := range map[string]string{
 		"old:9000": "dns:///new:9001", "dns:///OLD:9000": "dns:///new:9001", "older:9000": "dns:///new:9002",
-		"new:9003": "dns:///new:9003", "new:9001": "dns:///far:1", "": "dns:///far:1",
+		"new:9003": "dns:///new:9003", "new:9009": "dns:///far:1", "": "dns:///far:1",
 	} {
 		if got, err := client.Resolve("orders", named); err != nil || got != want {
 			t.Errorf("%q: got %s, %v, want %s", named, got, err, want)
@@ -132,8 +132,10 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"glob with a scheme":           {Allow: []string{"dns:///orders:9000"}},
 		"no CIDR":                      {Networks: []string{"10.0.0.1"}},
 		"configured target forbidden":  {Targets: map[string]string{"orders": "orders:9000"}},
-		"moved to what is forbidden":   {Allow: []string{"old:*"}, Moved: map[string]string{"old:1": "new:1"}},
-		"moved from what is no target": {Allow: []string{"*:*"}, Moved: map[string]string{"unix:/x": "new:1"}},
+		"moved to what is forbidden":   {Allow: []string{"old:*"}, Moved: [][2]string{{"old:1", "new:1"}}},
+		"moved from what is no target": {Allow: []string{"*:*"}, Moved: [][2]string{{"unix:/x", "new:1"}}},
+		"moved to two places":          {Allow: []string{"*:*"}, Moved: [][2]string{{"old:1", "new:1"}, {"OLD:1", "far:1"}}},
+		"moved and moved again":        {Allow: []string{"*:*"}, Moved: [][2]string{{"old:1", "new:1"}, {"new:1", "far:1"}}},
 		"configured target unreadable": {Allow: []string{"*:*"}, Targets: map[string]string{"orders": "unix:/x"}},
 	} {
 		if _, err := New(config); err == nil {

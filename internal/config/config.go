@@ -188,7 +188,7 @@ func (c *Config) Callers(producer string) []string {
 	}
 	callers := make([]string, len(c.GRPC.Callers))
 	for i, glob := range c.GRPC.Callers {
-		callers[i] = strings.ReplaceAll(glob, "{producer}", escapeGlob(producer))
+		callers[i] = strings.ReplaceAll(glob, "{producer}", globEscaper.Replace(producer))
 	}
 	return callers
 }
@@ -245,11 +245,10 @@ func (c *Config) Targets() map[string]string {
 }
 
 // MovedTargets gives the callback targets that are called somewhere else, and where.
-func (c *Config) MovedTargets() map[string]string {
-	moved := map[string]string{}
+func (c *Config) MovedTargets() (moved [][2]string) {
 	for _, pair := range c.Callbacks.Moved {
 		from, to, _ := strings.Cut(pair, "=") // it was checked
-		moved[from] = to
+		moved = append(moved, [2]string{from, to})
 	}
 	return moved
 }

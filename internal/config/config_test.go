@@ -123,7 +123,7 @@ submit:
 			t.Errorf("who may call as %s: %s", producer, diff)
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"old:9000": "new:9000", "dns:///a:1": "b:2"}, c.MovedTargets()); diff != "" {
+	if diff := cmp.Diff([][2]string{{"old:9000", "new:9000"}, {"dns:///a:1", "b:2"}}, c.MovedTargets()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"127.0.0.1", "console.example.com", "shop_1"}, c.HTTP.Names()); diff != "" {
