@@ -82,7 +82,8 @@ type App struct {
 type SettingsError struct{ error }
 
 // New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a SettingsError
-// when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an App that is never run must be stopped.
+// when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an App that is never run
+// must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings,

@@ -56,9 +56,11 @@ func (s *Server) permit(
 	case *operators:
 		err = s.config.Permissions.admin(ctx)
 	case *producers:
+		var producer string // a request that named none would be nobody's
 		if of, ok := request.(interface{ GetProducer() string }); ok {
-			err = s.config.Permissions.caller(ctx, of.GetProducer())
+			producer = of.GetProducer()
 		}
+		err = s.config.Permissions.caller(ctx, producer)
 	}
 	if err != nil {
 		return nil, s.fail(info.FullMethod, err, halfmsg.None)

@@ -63,7 +63,7 @@ type Config struct {
 	Credentials credentials.TransportCredentials
 	// Permissions say who may call what.
 	Permissions Permissions
-	// Interceptors see every unary call, before its request is checked; for metrics and authentication. A panic in one
+	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
 	// Logger gets one line for each event that a person may need. Default slog.Default().
