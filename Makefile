@@ -7,6 +7,9 @@ GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.
 # How long one package's tests may take, on two slow cores with the race detector.
 TEST_TIMEOUT ?= 15m
 PACKAGES ?= ./...
+# The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
+SERVERS ?= $(or $(TEST_SERVERS),oldest)
+export TEST_SERVERS = $(SERVERS)
 # The package that takes longest begins first, or it would run alone in the end.
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
 FUZZTIME ?= 60s

@@ -2,8 +2,10 @@
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
 # the manual page), systemd (for systemd-analyze) and gRPC for Python (for docs/python). It changes nothing on a machine that
-# has them, and starts no service. With the argument "servers" only the servers.
+# has them, and starts no service. With the argument "servers" only the servers. Otherwise the newer servers that TEST_SERVERS
+# names are unpacked beside the system's.
 set -euo pipefail
+[ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
 
 # has_python_grpc: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
 has_python_grpc() {

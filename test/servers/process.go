@@ -22,6 +22,8 @@ type process struct {
 	path string
 	args []string
 	dir  string
+	// release is where path is found; the zero value is the system itself.
+	release release
 	// env is the whole environment; nil means this process's own.
 	env []string
 	// as is the user it runs as; nil means this process's own.
@@ -43,7 +45,8 @@ func (p *process) start() error {
 		return fmt.Errorf("open the output of %s: %w", p.path, err)
 	}
 	defer out.Close()
-	cmd := exec.Command(p.path, p.args...)
+	path, args := p.release.command(p.path, p.args)
+	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.dir, p.env, out, out
 	cmd.SysProcAttr = childAttributes()
 	cmd.SysProcAttr.Credential = p.as

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ type Broker struct {
 	URL string `json:"url"`
 	// Management is http://USER:PASSWORD@HOST:PORT.
 	Management string `json:"management"`
+	// Release is the release that the broker is of; empty is the oldest.
+	Release string `json:"release,omitempty"`
 }
 
 // Vhost is a virtual host of a test's own: no exchange and no queue of another test is in it.
@@ -203,7 +206,10 @@ func sharedBroker() (Broker, error) {
 		if err := json.Unmarshal([]byte(text), &broker); err != nil {
 			return Broker{}, fmt.Errorf("%s is not a broker as JSON: %w", Variable, err)
 		}
-		return broker, nil
+		// A broker of another release than the one asked for is of no use.
+		if cmp.Or(broker.Release, oldest) == Release() {
+			return broker, nil
+		}
 	}
 	shared.Lock()
 	defer shared.Unlock()

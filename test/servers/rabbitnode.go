@@ -25,6 +25,7 @@ var ErrNotInstalled = errors.New("rabbitmq-server is not installed; scripts/inst
 
 // Node is a private RabbitMQ node with the management plugin. Its methods are safe for concurrent use.
 type Node struct {
+	release                    release
 	dir, scripts, name         string
 	port, distPort, managePort int
 	together                   *together
@@ -54,13 +55,13 @@ func LaunchNode(dir string) (*Node, error) {
 
 // launchNodes starts so many nodes that are one cluster.
 func launchNodes(dir string, count int) ([]*Node, error) {
-	scripts, err := rabbitScripts()
+	release, scripts, err := rabbitScripts()
 	if err != nil {
 		return nil, err
 	}
 	for try := range 3 { // Another process may take a port between the choice and the start.
 		var nodes []*Node
-		if nodes, err = prepareNodes(filepath.Join(dir, fmt.Sprintf("try%d", try)), scripts, count); err != nil {
+		if nodes, err = prepareNodes(filepath.Join(dir, fmt.Sprintf("try%d", try)), release, scripts, count); err != nil {
 			return nil, err
 		}
 		if err = startNodes(nodes); err == nil {
@@ -88,26 +89,30 @@ func startNodes(nodes []*Node) error {
 }
 
 // rabbitScripts finds the scripts themselves: Debian's wrappers in the PATH change the user.
-func rabbitScripts() (string, error) {
+func rabbitScripts() (release, string, error) {
+	release, err := currentRelease()
+	if err != nil {
+		return release, "", err
+	}
 	for _, dir := range []string{"/usr/lib/rabbitmq/bin", "/opt/rabbitmq/sbin"} {
-		if _, err := os.Stat(filepath.Join(dir, "rabbitmq-server")); err == nil {
-			return dir, nil
+		if release.exists(filepath.Join(dir, "rabbitmq-server")) {
+			return release, dir, nil
 		}
 	}
-	path, err := exec.LookPath("rabbitmq-server")
+	path, err := release.lookPath("rabbitmq-server")
 	if err != nil {
-		return "", ErrNotInstalled
+		return release, "", ErrNotInstalled
 	}
-	return filepath.Dir(path), nil
+	return release, filepath.Dir(path), nil
 }
 
-func prepareNodes(dir, scripts string, count int) ([]*Node, error) {
+func prepareNodes(dir string, release release, scripts string, count int) ([]*Node, error) {
 	const portsOfNode = 3
 	ports, err := freePorts(1 + portsOfNode*count)
 	if err != nil {
 		return nil, err
 	}
-	shared, err := newTogether(dir, ports[0])
+	shared, err := newTogether(dir, release, ports[0])
 	if err != nil {
 		return nil, err
 	}
@@ -115,28 +120,31 @@ func prepareNodes(dir, scripts string, count int) ([]*Node, error) {
 	for i := range nodes {
 		own := ports[1+portsOfNode*i:]
 		n := &Node{
-			dir: filepath.Join(dir, fmt.Sprintf("node%d", i)), scripts: scripts, name: "test" + strconv.Itoa(own[0]) + "@localhost",
+			release: release, scripts: scripts,
+			dir: filepath.Join(dir, fmt.Sprintf("node%d", i)), name: "test" + strconv.Itoa(own[0]) + "@localhost",
 			port: own[0], distPort: own[1], managePort: own[2], together: shared,
 		}
 		shared.first = cmp.Or(shared.first, n.name)
 		if err := n.writeFiles(); err != nil {
 			return nil, fmt.Errorf("prepare a RabbitMQ node: %w", err)
 		}
-		n.beam = &process{path: filepath.Join(scripts, "rabbitmq-server"), dir: n.dir, env: n.environment()}
+		n.beam = &process{
+			path: filepath.Join(scripts, "rabbitmq-server"), release: release, dir: n.dir, env: n.environment(),
+		}
 		nodes[i] = n
 	}
 	return nodes, nil
 }
 
-func newTogether(dir string, mapper int) (*together, error) {
-	path, err := exec.LookPath("epmd")
+func newTogether(dir string, release release, mapper int) (*together, error) {
+	path, err := release.lookPath("epmd")
 	if err != nil {
 		return nil, fmt.Errorf("the Erlang port mapper is not installed: %w", err)
 	}
 	cookie := make([]byte, 20)
 	_, _ = rand.Read(cookie)
 	return &together{cookie: hex.EncodeToString(cookie), mapper: mapper, epmd: &process{
-		path: path, args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(mapper)}, dir: dir,
+		path: path, args: []string{"-address", "127.0.0.1", "-port", strconv.Itoa(mapper)}, release: release, dir: dir,
 	}}, nil
 }
 
@@ -243,9 +251,9 @@ func (t *together) start() error {
 	return nil
 }
 
-// serves says whether clients are accepted and the management API answers.
+// serves says whether clients are accepted and the management API has statistics: RabbitMQ 4.3 answers 500 without them.
 func (n *Node) serves() bool {
-	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/whoami", nil, nil) == nil
+	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/overview", nil, nil) == nil
 }
 
 // Stop ends it with SIGTERM and returns when it is gone.
@@ -262,7 +270,8 @@ func (n *Node) Close() {
 
 // Ctl runs rabbitmqctl against it and returns what it printed.
 func (n *Node) Ctl(args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(n.scripts, "rabbitmqctl"), append([]string{"-n", n.name}, args...)...)
+	path, command := n.release.command(filepath.Join(n.scripts, "rabbitmqctl"), append([]string{"-n", n.name}, args...))
+	cmd := exec.Command(path, command...)
 	cmd.Env, cmd.Dir = n.environment(), n.dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -278,7 +287,9 @@ func (n *Node) URL() string { return "amqp://guest:guest@" + loopback(n.port) + 
 func (n *Node) ManagementURL() string { return "http://guest:guest@" + loopback(n.managePort) }
 
 // Broker is what Variable tells tests of this node.
-func (n *Node) Broker() Broker { return Broker{URL: n.URL(), Management: n.ManagementURL()} }
+func (n *Node) Broker() Broker {
+	return Broker{URL: n.URL(), Management: n.ManagementURL(), Release: n.release.name}
+}
 
 // logs is the end of all that it wrote.
 func (n *Node) logs() string {

@@ -32,11 +32,11 @@ type RedisServer struct {
 // args are added to its command line, such as "--maxmemory", "20mb".
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
-	path := Tool(t, "redis-server")
+	release, path := redisTool(t, "server")
 	r := &RedisServer{t: t}
 	var err error
 	for range 3 { // Another process may take the port between the choice and the start.
-		if r.port, r.proc, err = launchRedis(path, t.TempDir(), args); err == nil {
+		if r.port, r.proc, err = launchRedis(release, path, t.TempDir(), args); err == nil {
 			break
 		}
 	}
@@ -48,7 +48,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	return r
 }
 
-func launchRedis(path, dir string, args []string) (int, *process, error) {
+func launchRedis(release release, path, dir string, args []string) (int, *process, error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return 0, nil, err
@@ -59,7 +59,7 @@ func launchRedis(path, dir string, args []string) (int, *process, error) {
 	}
 	// FillDisk's limit is to be an error for Redis, not its end; what is ignored here is ignored by a child too.
 	signal.Ignore(syscall.SIGXFSZ)
-	proc := &process{path: path, args: append(command, args...), dir: dir}
+	proc := &process{path: path, args: append(command, args...), release: release, dir: dir}
 	return ports[0], proc, startRedis(proc, ports[0])
 }
 
@@ -243,9 +243,34 @@ func redisCLI(t testing.TB, port int, args ...string) string {
 	return out
 }
 
+// redisTool finds redis-server or redis-cli, or what stands in their place in this release; suffix is server or cli.
+func redisTool(t testing.TB, suffix string) (release, string) {
+	t.Helper()
+	release, err := currentRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "redis-" + suffix
+	if release.valkey {
+		name = "valkey-" + suffix
+	}
+	path, err := release.lookPath(name)
+	if err != nil {
+		missing(t, fmt.Sprintf("%s is not installed; scripts/install-test-servers.sh installs it", name))
+	}
+	return release, path
+}
+
+// redisCommand is how redis-cli of this release is run with args.
+func redisCommand(t testing.TB, args []string) (string, []string) {
+	t.Helper()
+	release, path := redisTool(t, "cli")
+	return release.command(path, args)
+}
+
 func tryCLI(t testing.TB, port int, args ...string) (string, error) {
 	t.Helper()
-	command := append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(port)}, args...)
-	out, err := exec.Command(Tool(t, "redis-cli"), command...).CombinedOutput()
+	path, args := redisCommand(t, append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(port)}, args...))
+	out, err := exec.Command(path, args...).CombinedOutput()
 	return strings.TrimRight(string(out), "\n"), err
 }

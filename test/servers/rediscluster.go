@@ -16,7 +16,6 @@ func RedisCluster(t testing.TB) []string {
 // cluster_state:ok. They stop when the test ends.
 func RedisMasters(t testing.TB) []*RedisServer {
 	t.Helper()
-	cli := Tool(t, "redis-cli")
 	buses, err := freePorts(3)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +28,8 @@ func RedisMasters(t testing.TB) []*RedisServer {
 		nodes = append(nodes, node)
 	}
 	create := append([]string{"--cluster", "create"}, addressesOf(nodes)...)
-	run(t, cli, append(create, "--cluster-replicas", "0", "--cluster-yes")...)
+	path, args := redisCommand(t, append(create, "--cluster-replicas", "0", "--cluster-yes"))
+	run(t, path, args...)
 	for _, node := range nodes {
 		Eventually(t, redisStartTimeout, node.Addr+" says cluster_state:ok", func() bool {
 			return strings.Contains(node.CLI("cluster", "info"), "cluster_state:ok")

@@ -35,10 +35,10 @@ func (s *SentinelServer) URL() string {
 // returns when the Sentinel knows those that are given, and their links to the master are up.
 func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *SentinelServer {
 	t.Helper()
-	path := Tool(t, "redis-server")
+	release, path := redisTool(t, "server")
 	port, err := 0, error(nil)
 	for range 3 { // Another process may take the port between the choice and the start.
-		if port, err = launchSentinel(t, path, master.port); err == nil {
+		if port, err = launchSentinel(t, release, path, master.port); err == nil {
 			break
 		}
 	}
@@ -58,7 +58,7 @@ func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *Sent
 	return s
 }
 
-func launchSentinel(t testing.TB, path string, master int) (port int, err error) {
+func launchSentinel(t testing.TB, release release, path string, master int) (port int, err error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func launchSentinel(t testing.TB, path string, master int) (port int, err error)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return 0, err
 	}
-	proc := &process{path: path, args: []string{file, "--sentinel"}, dir: dir}
+	proc := &process{path: path, args: []string{file, "--sentinel"}, release: release, dir: dir}
 	if err := startRedis(proc, ports[0]); err != nil {
 		return 0, err
 	}

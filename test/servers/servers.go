@@ -4,6 +4,9 @@
 // Each server has its own ports and its own directory and dies with the test process, however that one ends. Nothing
 // here leaves a goroutine behind while a server runs, so tests may look for leaks of their own. A server program that
 // is not installed skips the test with a reason, and fails it where CI=true.
+//
+// TEST_SERVERS=newest starts a newer release of Redis (or Valkey) and RabbitMQ, which scripts/install-newer-servers.sh has
+// unpacked beside the system's own.
 package servers
 
 import (
