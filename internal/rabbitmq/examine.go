@@ -23,6 +23,8 @@ var ErrNotPermitted = errors.New("the user may not publish to the default exchan
 type Health struct {
 	// Server is the product and its version, as it says itself.
 	Server string
+	// Age says whether msghandler supports the version.
+	Age Age
 	// Host is the host:port that was connected to.
 	Host string
 	// Trouble is why a message could not be published now; nil: it could.
@@ -90,7 +92,7 @@ func Depths(ctx context.Context, config Config, queues ...string) (map[string]in
 
 func (k *link) examine(ctx context.Context, node address.AMQP, exchanges []string) Health {
 	about := k.connection.Properties
-	h := Health{Server: fmt.Sprint(about["product"], " ", about["version"]), Host: node.Host, Exchanges: map[string]error{}}
+	h := Health{Server: serverOf(about), Age: ageOf(about), Host: node.Host, Exchanges: map[string]error{}}
 	h.Trouble = k.probe(ctx)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
 		if err := k.find(name); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/versions"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -232,6 +233,10 @@ func (p *Publisher) connect(ctx context.Context, node address.AMQP) error {
 	p.change(func() { p.link = k })
 	defer p.change(func() { p.link, p.lane, p.blocked = nil, nil, nil })
 	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", node.Host)
+	if about := k.connection.Properties; ageOf(about) == TooOld {
+		p.config.Logger.WarnContext(ctx, "the broker's version is not supported; msghandler is not tested with it; upgrade the broker",
+			"broker", node.Host, "server", serverOf(about), "oldest", versions.RabbitMQ.Oldest)
+	}
 	return p.serve(ctx, k)
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -25,6 +26,20 @@ func (blind) next(_ Phase, from *bufio.Reader) ([]byte, Event, error) {
 	raw := make([]byte, from.Buffered())
 	_, err := io.ReadFull(from, raw)
 	return raw, Event{}, err
+}
+
+// rewriter is a tap that replaces a text in what the server says.
+type rewriter struct {
+	blind
+	from, to []byte
+}
+
+func (r rewriter) next(phase Phase, from *bufio.Reader) ([]byte, Event, error) {
+	raw, event, err := r.blind.next(phase, from)
+	if phase == Reply {
+		raw = bytes.ReplaceAll(raw, r.from, r.to)
+	}
+	return raw, event, err
 }
 
 // link is one connection through a proxy.

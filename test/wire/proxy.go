@@ -45,6 +45,16 @@ func TCP(t testing.TB, addr string) *Proxy {
 	return start(t, addr, func() tap { return blind{} })
 }
 
+// Rewrite stands in front of any server and replaces a text in all that it says, such as its version. Both texts have the same
+// length, so that lengths on the wire stay right.
+func Rewrite(t testing.TB, addr, from, to string) *Proxy {
+	t.Helper()
+	if len(from) != len(to) {
+		t.Fatalf("%q and %q differ in length", from, to)
+	}
+	return start(t, addr, func() tap { return rewriter{from: []byte(from), to: []byte(to)} })
+}
+
 // Redis stands in front of a redis-server whose clients speak RESP 2 and do not subscribe.
 func Redis(t testing.TB, addr string) *Proxy {
 	t.Helper()

@@ -23,15 +23,17 @@ type Severity uint8
 const (
 	// OK is a part that was looked at and is well.
 	OK Severity = iota
+	// Note is something to know that may be well.
+	Note
 	// Warning weakens a promise in some faults, or waits for somebody to act.
 	Warning
 	// Trouble means that messages are not taken, not delivered, or can be lost without any fault.
 	Trouble
 )
 
-var severityNames = [...]string{"ok", "warning", "trouble"}
+var severityNames = [...]string{"ok", "note", "warning", "trouble"}
 
-// String is ok, warning or trouble.
+// String is ok, note, warning or trouble.
 func (s Severity) String() string { return severityNames[s] }
 
 // Finding is one thing that the doctor saw.
@@ -85,6 +87,10 @@ type report struct {
 	all  []Finding
 }
 
+func (r *report) note(name, what, why, remedy string) {
+	r.all = append(r.all, Finding{r.area, name, Note, what, why, remedy})
+}
+
 func (r *report) warn(name, what, why, remedy string) {
 	r.all = append(r.all, Finding{r.area, name, Warning, what, why, remedy})
 }
@@ -93,10 +99,10 @@ func (r *report) trouble(name, what, why, remedy string) {
 	r.all = append(r.all, Finding{r.area, name, Trouble, what, why, remedy})
 }
 
-// orWell returns what was found, and where that is nothing, what is well.
+// orWell returns what was found, and where that is nothing but notes, what is well before them.
 func (r *report) orWell(what string) []Finding {
-	if len(r.all) == 0 {
-		return []Finding{{Area: r.area, What: what}}
+	if Worst(r.all) <= Note {
+		return slices.Concat([]Finding{{Area: r.area, What: what}}, r.all)
 	}
 	return r.all
 }

@@ -30,8 +30,14 @@ func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
 	if names := complaints(t, found); len(names) > 0 {
 		t.Errorf("of a good set-up it says %+v", found)
 	}
-	if len(found) != 5 {
-		t.Errorf("%d parts were looked at: %+v", len(found), found)
+	well := 0
+	for _, f := range found {
+		if f.Severity == doctor.OK {
+			well++
+		}
+	}
+	if well != 5 {
+		t.Errorf("%d parts are well: %+v", well, found)
 	}
 	if keys := s.redis.CLI("KEYS", "*"); strings.Contains(keys, "doctor") {
 		t.Errorf("it left something behind: %s", keys)
@@ -158,7 +164,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"rabbitmq-permission", "rabbitmq-alarm"}
+	names := []string{"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole"}
 	for _, p := range planted {
 		names = append(names, p.name)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/versions"
 )
 
 const (
@@ -37,8 +38,12 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 	}
 	for _, s := range seen {
 		tell := r.warn
-		if s.Severity == redisstore.Refuse {
+		switch s.Severity {
+		case redisstore.Refuse:
 			tell = r.trouble
+		case redisstore.Note:
+			tell = r.note
+		default:
 		}
 		tell(s.Name, s.What, s.Why, s.Remedy)
 	}
@@ -75,6 +80,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 		return r.all
 	}
 	r.broker(health)
+	r.brokerVersion(health)
 	for _, name := range slices.Sorted(maps.Keys(health.Exchanges)) {
 		r.warn("dead-letter-exchange", fmt.Sprintf("send.dead_letter_exchange %s: %v", name, health.Exchanges[name]),
 			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
@@ -94,6 +100,20 @@ func (r *report) broker(health rabbitmq.Health) {
 		r.trouble("rabbitmq-alarm", what, brokerMatters, "look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
 	default:
 		r.trouble("rabbitmq-refuses", what, brokerMatters, "look into RabbitMQ's log")
+	}
+}
+
+// brokerVersion tells of a version that is not supported.
+func (r *report) brokerVersion(health rabbitmq.Health) {
+	what := health.Server + " at " + health.Host
+	switch health.Age {
+	case rabbitmq.TooOld:
+		r.warn("rabbitmq-old", fmt.Sprintf("%s is older than %v", what, versions.RabbitMQ.Oldest), "msghandler is not tested with it",
+			fmt.Sprintf("upgrade to RabbitMQ %v or later", versions.RabbitMQ.Oldest))
+	case rabbitmq.Untested:
+		r.note("rabbitmq-new", fmt.Sprintf("%s is newer than %v", what, versions.RabbitMQ.Newest), "msghandler is not tested with it",
+			"try it with queues of the same kind before producers depend on it")
+	default:
 	}
 }
 

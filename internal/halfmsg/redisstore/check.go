@@ -18,18 +18,24 @@ import (
 type Severity uint8
 
 const (
+	// Note is something to know that may be well. Only Examine finds notes.
+	Note Severity = iota + 1
 	// Warning is a set-up that weakens a promise in some faults.
-	Warning Severity = iota + 1
+	Warning
 	// Refuse is a set-up with which messages are lost without any fault.
 	Refuse
 )
 
-// String is "warning" or "refuse".
+// String is "note", "warning" or "refuse".
 func (s Severity) String() string {
-	if s == Refuse {
+	switch s {
+	case Note:
+		return "note"
+	case Refuse:
 		return "refuse"
+	default:
+		return "warning"
 	}
-	return "warning"
 }
 
 // Finding is something about the Redis servers that would break the promises.
@@ -44,10 +50,6 @@ type Finding struct {
 	// Remedy says what to do about it.
 	Remedy string
 }
-
-// oldestMajor is the first version that knows the flags of scripts, without which a full server stops the work that would
-// empty it.
-const oldestMajor = 7
 
 // Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as a
 // managed or an embedded one, are taken to be right.
@@ -173,10 +175,8 @@ func judge(addr string, info, settings map[string]string) []Finding {
 	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
 		f.add("forgets", Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")
 	}
-	major, _, _ := strings.Cut(info["redis_version"], ".")
-	if n, err := strconv.Atoi(major); err == nil && n < oldestMajor {
-		f.add("old", Warning, "has version "+info["redis_version"], "when memory is full it also stops the work that would free some",
-			fmt.Sprintf("upgrade to Redis %d or later", oldestMajor))
+	if version, known := serverVersionOf(info); known {
+		f.supported(version)
 	}
 	return f.all
 }

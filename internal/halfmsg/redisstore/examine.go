@@ -87,7 +87,7 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 	if err != nil {
 		return nil, err
 	}
-	info, err := serverInfo(ctx, master, "replication", "persistence", "memory")
+	info, err := serverInfo(ctx, master, "server", "replication", "persistence", "memory")
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +98,9 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 	f := found{addr: master.Options().Addr, all: all}
 	f.durability(info, settings)
 	f.memory(info, settings)
+	if version, known := serverVersionOf(info); known {
+		f.notes(version)
+	}
 	if connected, err := strconv.Atoi(info["connected_slaves"]); err == nil && connected < minReplicas {
 		f.add("replicas-missing", Refuse, fmt.Sprintf("has %d replicas", connected),
 			fmt.Sprintf("redis.min_replicas is %d, so no half message is accepted", minReplicas),
