@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,7 +47,8 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 // Submit says that the transaction of an id has committed: it leaves the marker and tells the coordinator, both tried
 // again while the context lasts. It returns the state that the message has by now. An error loses nothing once the
 // marker is there: the coordinator will ask. Without the marker the error is ErrMarkers. Where the marker belongs into
-// the transaction and was missing, the message goes out and the error is ErrUnmarked.
+// the transaction and was missing, the message goes out and the error is ErrUnmarked. Where the message was rolled back
+// before, by another run of the id or by this caller, the error is ErrContradicted.
 func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 	if err := p.background.enter(); err != nil {
 		return 0, err
@@ -60,10 +62,13 @@ func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrMarkers, err)
 	}
 	if standing.verdict == marker.RolledBack {
-		return 0, fmt.Errorf("submit %s: %w", id, ErrContradicted)
+		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrContradicted, ErrRolledBack)
 	}
 	state, err := p.submit(ctx, id)
-	if err == nil && standing.unmarked {
+	switch {
+	case errors.Is(err, ErrRolledBack):
+		err = fmt.Errorf("%w: %w", ErrContradicted, err)
+	case err == nil && standing.unmarked:
 		err = fmt.Errorf("submit %s: %w", id, ErrUnmarked)
 	}
 	return state, err
@@ -128,8 +133,8 @@ func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
 	return p.rollback(ctx, id, reason)
 }
 
-// rollback has the message removed. Once it is, the marker has done its work; and where the coordinator knows that the
-// message has committed, the marker is wrong.
+// rollback has the message removed. The marker stays: a slower run of the id may still commit, and must learn from it that
+// the message is gone. Where the coordinator knows that the message has committed, the marker is wrong and is withdrawn.
 func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	request := &pb.RollbackRequest{Producer: p.config.Name, Id: id, Reason: shortened(reason)}
 	_, err := retry(ctx, func(ctx context.Context) (State, *Error) {
@@ -138,13 +143,22 @@ func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 		response, err := p.coordinator.Rollback(ctx, request)
 		return response.GetState(), fromRPC(opRollback, id, err)
 	})
-	if err != nil && !errors.Is(err, ErrAlreadyCommitted) {
-		return err
-	}
-	if failure := guard(func() error { return p.config.Markers.Delete(ctx, []string{id}) }); failure != nil {
-		p.complaints.add(levelOfLitter, "a marker is left over; it will expire", id, failure)
+	if errors.Is(err, ErrAlreadyCommitted) {
+		p.withdraw(ctx, id)
 	}
 	return err
+}
+
+// withdraw removes a rolled-back marker that proved wrong. The Delete of a store that is no Withdrawer may do it: stores
+// that were written for older versions of the SDK forget every marker there.
+func (p *Producer) withdraw(ctx context.Context, id string) {
+	remove := p.config.Markers.Delete
+	if withdrawer, can := p.config.Markers.(marker.Withdrawer); can {
+		remove = withdrawer.Withdraw
+	}
+	if err := guard(func() error { return remove(ctx, []string{id}) }); err != nil {
+		p.complaints.add(slog.LevelWarn, "a wrong rolled-back marker could not be withdrawn; it stands until it expires", id, err)
+	}
 }
 
 // markCommitted leaves the marker of a commit, and tries again while the context lasts.

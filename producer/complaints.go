@@ -24,6 +24,11 @@ type complaint struct {
 	skipped int
 }
 
+// always writes a line whatever was written before: one for each message, where each line asks for an act of its own.
+func (c *complaints) always(text, id string, err error) {
+	c.log.LogAttrs(context.Background(), slog.LevelError, text, slog.String("id", id), slog.Any("error", err))
+}
+
 // add writes a line, with the number of those like it that were left out since the last one.
 func (c *complaints) add(level slog.Level, text, id string, err error) {
 	skipped, due := c.due(text)

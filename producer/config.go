@@ -32,6 +32,12 @@ type Config struct {
 	// before the message is set aside as ABANDONED. It is called concurrently, at most ResolveParallel at
 	// once, and must return when its context ends. Nil: such a message is Unknown.
 	Resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)
+	// OnUndeliverable is called for each message whose business committed and that the coordinator will not deliver, where
+	// no caller can be told any more because Send has returned nil. The error wraps ErrContradicted if the message was
+	// rolled back, and ErrNotFound if the coordinator knows no such message: an operator discarded it, or its Redis lost
+	// it. Undo the business, or send the message under a new id. It may be called more than once for a message, and
+	// concurrently; it must return soon. Nil: each such message is an ERROR line of the Logger, which it is anyway.
+	OnUndeliverable func(id string, err error)
 
 	// ConfirmAfter is how long after the half message the coordinator asks when no Submit arrives. 0: its own default.
 	ConfirmAfter time.Duration

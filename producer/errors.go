@@ -34,7 +34,8 @@ var (
 	ErrAbandoned = errors.New("the message of this id is abandoned; call Submit if its business committed, " +
 		"or discard it (msghandler discard)")
 	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will
-	// not be delivered. Undo the business, or send the message under a new id.
+	// not be delivered. Undo the business, or send the message under a new id. With markers in memory or Redis it is what
+	// a run of an id hears that commits after another run of the same id has failed; with SQL markers no run can commit then.
 	ErrContradicted = errors.New("the business committed after its message had been rolled back; " +
 		"the message will not be delivered: undo the business, or send it under a new id")
 	// ErrUnmarked: the business HAS committed and its message is on its way, but it left no marker in its transaction,
@@ -44,7 +45,7 @@ var (
 		"would have rolled the message back: run it through the marker store's Send, or call the store's Mark first in it")
 	// ErrInFlight: a Send with this id is running in this process.
 	ErrInFlight = errors.New("a Send with this id is running")
-	// ErrMarkers: the marker store failed before the business could run.
+	// ErrMarkers: the marker store failed before the business could run. From Send: call again with the same id and content.
 	ErrMarkers = errors.New("the marker store failed")
 	// ErrClosed: the producer was closed.
 	ErrClosed = errors.New("the producer is closed")
@@ -55,6 +56,12 @@ var (
 	// ErrNotCommitted is for the business function to wrap when it is certain that nothing was committed although its
 	// error is one of an ended context.
 	ErrNotCommitted = errors.New("the business did not commit")
+	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. The business could not begin, as
+	// its marker could not be written (package marker/sql), or it says so itself by wrapping ErrSendAgain, such as after
+	// a deadlock. The message is neither submitted nor rolled back: it stays PENDING until it is sent again, or rolled
+	// back with Producer.Rollback, or until the coordinator's final question, which SQL markers answer with ROLLED_BACK; with
+	// other markers it ends as ABANDONED. After that a Send returns ErrRolledBack or ErrAbandoned.
+	ErrSendAgain = errors.New("nothing was committed; the message may be sent again under the same id")
 )
 
 // Unsure is for an error that leaves open whether the transaction committed, as that of every Commit does. It returns
@@ -72,7 +79,7 @@ func outcomeUnknown(err error) bool {
 		return true
 	}
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	return ended && !errors.Is(err, ErrNotCommitted)
+	return ended && !errors.Is(err, ErrNotCommitted) && !errors.Is(err, ErrSendAgain)
 }
 
 // Error is what a call to the coordinator ended with. errors.Is finds this package's Err values in it.

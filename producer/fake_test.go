@@ -209,6 +209,12 @@ func (c *coordinator) confirm(ctx context.Context, final bool, ids ...string) er
 	return err
 }
 
+func (c *coordinator) setFault(f func(rpc string, n int) fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault = f
+}
+
 func (c *coordinator) state(id string) pb.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,6 +238,7 @@ func (c *coordinator) count(rpc string) int {
 type house struct {
 	*coordinator
 	p       *producer.Producer
+	config  producer.Config
 	markers *memory.Store
 	log     *logged
 }
@@ -240,7 +247,7 @@ type house struct {
 func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house {
 	t.Helper()
 	h := &house{coordinator: newCoordinator(), markers: memory.New(), log: &logged{}}
-	door, hatch := bufconn.Listen(1<<20), bufconn.Listen(1<<20)
+	door := bufconn.Listen(1 << 20)
 	config := producer.Config{
 		Name: "orders", Coordinator: "passthrough:///coordinator", Markers: h.markers, Logger: slog.New(h.log),
 		DialOptions: []grpc.DialOption{dialer(door)},
@@ -248,12 +255,23 @@ func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house 
 	if change != nil {
 		change(&config, h.coordinator)
 	}
-	p, err := producer.New(config)
+	h.config = config
+	serve(t, door, func(s *grpc.Server) { pb.RegisterMessageHandlerServiceServer(s, h.coordinator) })
+	h.p = h.start(t)
+	return h
+}
+
+// newReplica is another producer of the same name, with the same markers; the coordinator asks it from now on.
+func newReplica(t *testing.T, h *house) *producer.Producer { return h.start(t) }
+
+// start starts a producer, and has the coordinator ask it.
+func (h *house) start(t *testing.T) *producer.Producer {
+	t.Helper()
+	p, err := producer.New(h.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.p = p
-	serve(t, door, func(s *grpc.Server) { pb.RegisterMessageHandlerServiceServer(s, h.coordinator) })
+	hatch := bufconn.Listen(1 << 20)
 	serve(t, hatch, func(s *grpc.Server) { p.Register(s) })
 	conn, err := grpc.NewClient("passthrough:///producer", dialer(hatch),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -267,7 +285,7 @@ func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house 
 		_ = p.Close(ctx)
 		_ = conn.Close()
 	})
-	return h
+	return p
 }
 
 func dialer(l *bufconn.Listener) grpc.DialOption {

@@ -17,12 +17,13 @@ const levelOfLitter = slog.LevelInfo
 
 // What is said of a business that committed when its message is in danger.
 const (
-	textGone     = "the coordinator has given up a message whose business committed"
+	textGone = "the coordinator has given up a message whose business committed; it is not delivered: " +
+		"undo the business, or send the message under a new id"
 	textUnmarked = "a committed business has no marker; its message may end abandoned"
 	textNoneLeft = "a committed business left no marker in its transaction"
 )
 
-// textRollbackLost is said of a call that was lost and cost nothing but, at worst, a marker.
+// textRollbackLost is said of a call that was lost and costs nothing: Confirm finds the rolled-back marker.
 const textRollbackLost = "a rollback was lost; the coordinator will ask"
 
 // lateMarkerTimeout is how long a marker that could not be stored is tried again in the background. Confirm answers
@@ -109,13 +110,17 @@ func (p *Producer) committed(ctx context.Context, id string) error {
 }
 
 // failed rolls back what the business is certain not to have committed. It does so before Send returns, so that nobody
-// can begin the id anew in between. Confirm makes up for a Rollback that does not arrive.
+// can begin the id anew in between. Confirm makes up for a Rollback that does not arrive. What may be sent again is left
+// as it is: only a marker can decide it, and there is none.
 func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	if outcomeUnknown(cause) {
 		if errors.Is(cause, ErrOutcomeUnknown) {
 			return fmt.Errorf("business of %s: %w", id, cause)
 		}
 		return fmt.Errorf("business of %s: %w", id, Unsure(cause))
+	}
+	if errors.Is(cause, ErrSendAgain) {
+		return fmt.Errorf("business of %s: %w", id, cause)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.RollbackTimeout)
 	defer cancel()
@@ -136,8 +141,7 @@ func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	return fmt.Errorf("business of %s: %w", id, cause)
 }
 
-// rollbackLater goes on with a Rollback in the background. One that did not arrive is made up for by Confirm; of one whose
-// answer was lost nobody would ask any more, and its marker would stay.
+// rollbackLater goes on with a Rollback in the background. Confirm makes up for one that does not arrive, later.
 func (p *Producer) rollbackLater(id, reason string, lost error) {
 	started := p.background.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.SubmitTimeout)
@@ -191,10 +195,27 @@ func (p *Producer) judgeSubmit(id string, err error) {
 	var failure *Error
 	switch {
 	case err == nil:
+	case errors.Is(err, ErrRolledBack):
+		p.undeliverable(id, fmt.Errorf("%w: %w", ErrContradicted, err))
 	case errors.As(err, &failure) && (failure.Code == codes.FailedPrecondition || failure.Code == codes.NotFound):
-		p.complaints.add(slog.LevelError, textGone, id, err)
+		p.undeliverable(id, err)
 	default:
 		p.complaints.add(slog.LevelWarn, "a submit was lost; the coordinator will ask", id, err)
+	}
+}
+
+// undeliverable tells of a committed message that the coordinator will not deliver, where no caller is left to hear it.
+func (p *Producer) undeliverable(id string, err error) {
+	p.complaints.always(textGone, id, err)
+	if p.config.OnUndeliverable == nil {
+		return
+	}
+	failure := guard(func() error {
+		p.config.OnUndeliverable(id, err)
+		return nil
+	})
+	if failure != nil {
+		p.complaints.add(slog.LevelError, "Config.OnUndeliverable panicked", id, failure)
 	}
 }
 
@@ -225,7 +246,7 @@ func (p *Producer) lateMarker(ctx context.Context, id string) {
 		switch {
 		case err != nil:
 		case standing.verdict == marker.RolledBack:
-			p.complaints.add(slog.LevelError, textGone, id, ErrContradicted)
+			p.undeliverable(id, ErrContradicted)
 		case standing.unmarked:
 			p.complaints.add(slog.LevelError, textNoneLeft, id, ErrUnmarked)
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,8 +170,43 @@ func TestABusinessThatFailedIsRolledBack(t *testing.T) {
 			if h.state("1001") != producer.StateRolledBack || len(h.reasons) != 1 || h.reasons[0] != cause.Error() {
 				t.Errorf("state %v, reasons %q", h.state("1001"), h.reasons)
 			}
-			if h.markers.Len() != 0 || h.count("SubmitAll") != 0 {
-				t.Errorf("%d markers, %d submits", h.markers.Len(), h.count("SubmitAll"))
+			if h.marked(t, "1001") != marker.RolledBack || h.count("SubmitAll") != 0 {
+				t.Errorf("marker %v, %d submits", h.marked(t, "1001"), h.count("SubmitAll"))
+			}
+		})
+	}
+}
+
+// The business could not begin, or says that it may be tried again: only a marker may decide its message.
+func TestWhatMayBeSentAgainIsNotRolledBack(t *testing.T) {
+	for name, cause := range map[string]error{
+		"plain":          fmt.Errorf("mark: %w: database is locked", producer.ErrSendAgain),
+		"out of time":    fmt.Errorf("mark: %w: %w", producer.ErrSendAgain, context.DeadlineExceeded),
+		"not committed":  fmt.Errorf("%w: %w: deadlock", producer.ErrNotCommitted, producer.ErrSendAgain),
+		"Resolve denies": fmt.Errorf("%w: deadlock", producer.ErrSendAgain),
+	} {
+		inBubble(name, t, func(t *testing.T) {
+			h := newHouse(t, func(c *producer.Config, co *coordinator) {
+				co.confirms = true
+				if name == "Resolve denies" {
+					c.Resolve = func(context.Context, string, bool) (marker.Verdict, error) { return marker.RolledBack, nil }
+				}
+			})
+			runs := 0
+			err := h.p.Send(t.Context(), message("1001"), ran(&runs, cause))
+			if !errors.Is(err, producer.ErrSendAgain) || !errors.Is(err, cause) || errors.Is(err, producer.ErrOutcomeUnknown) {
+				t.Errorf("got %v", err)
+			}
+			synctest.Wait()
+			if h.count("Rollback") != 0 || h.count("SubmitAll") != 0 || h.markers.Len() != 0 {
+				t.Errorf("calls %v, %d markers", h.calls, h.markers.Len())
+			}
+			if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil || runs != 2 {
+				t.Errorf("sent again: %v, %d runs", err, runs)
+			}
+			synctest.Wait()
+			if len(h.delivered) != 1 {
+				t.Errorf("delivered %v", h.delivered)
 			}
 		})
 	}
@@ -200,28 +237,27 @@ func TestARollbackThatDoesNotArriveIsAnsweredByConfirm(t *testing.T) {
 	})
 }
 
-// The coordinator has stored the rollback and will never ask: only the producer can let its marker go.
-func TestARollbackWhoseAnswersWereLostLeavesNoMarker(t *testing.T) {
+func TestARollbackIsTriedAgainInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
 			c.fault = func(rpc string, _ int) fault {
 				if rpc == "Rollback" && time.Since(start) < 8*time.Second {
-					return fault{after: errLost}
+					return fault{before: errLost}
 				}
 				return fault{}
 			}
 		})
 		runs := 0
 		_ = h.p.Send(t.Context(), message("1001"), ran(&runs, errors.New("card declined")))
-		if v := h.marked(t, "1001"); h.state("1001") != producer.StateRolledBack || v != marker.RolledBack {
+		if v := h.marked(t, "1001"); h.state("1001") != producer.StatePending || v != marker.RolledBack {
 			t.Fatalf("after Send the state is %v and the marker %v", h.state("1001"), v)
 		}
 		if err := h.p.Close(t.Context()); err != nil { // waits for what is under way
 			t.Fatal(err)
 		}
-		if h.markers.Len() != 0 {
-			t.Error("its marker is still there")
+		if h.state("1001") != producer.StateRolledBack {
+			t.Errorf("its state is %v", h.state("1001"))
 		}
 	})
 }
@@ -379,19 +415,101 @@ func TestASubmitThatOvertookItsHalfMessageIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestACommittedMessageThatIsGoneIsShoutedAbout(t *testing.T) {
+// Send has returned nil by then, so each message is named to the log and to OnUndeliverable, also where many are gone at
+// once.
+func TestACommittedMessageThatIsGoneIsNamed(t *testing.T) {
+	for name, row := range map[string]struct {
+		state producer.State
+		want  error
+	}{
+		"rolled back": {producer.StateRolledBack, producer.ErrContradicted},
+		"discarded":   {0, producer.ErrNotFound},
+	} {
+		inBubble(name, t, func(t *testing.T) {
+			gone := map[string]error{}
+			var mu sync.Mutex
+			h := newHouse(t, func(c *producer.Config, _ *coordinator) {
+				c.OnUndeliverable = func(id string, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					gone[id] = err
+					panic("in the callback")
+				}
+			})
+			for _, id := range []string{"1001", "1002"} {
+				err := h.p.Send(t.Context(), message(id), func(context.Context) error {
+					h.setState(id, row.state)
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lines := slices.DeleteFunc(h.log.all(), func(line string) bool {
+				return !strings.HasPrefix(line, "ERROR the coordinator has given up")
+			})
+			if len(lines) != 2 {
+				t.Errorf("logged %q", h.log.all())
+			}
+			for _, id := range []string{"1001", "1002"} {
+				if !errors.Is(gone[id], row.want) {
+					t.Errorf("of %s was told %v", id, gone[id])
+				}
+			}
+		})
+	}
+}
+
+// Two runs of one id in one process, by the single steps: whoever commits after the other has rolled back is told.
+func TestASubmitAfterAnotherRunHasRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
-		err := h.p.Send(t.Context(), message("1001"), func(context.Context) error {
-			h.setState("1001", producer.StateRolledBack)
-			return nil
-		})
-		if err != nil {
+		for range 2 {
+			if state, err := h.p.SendHalf(t.Context(), message("1001")); err != nil || state != producer.StatePending {
+				t.Fatal(state, err)
+			}
+		}
+		if err := h.p.Rollback(t.Context(), "1001", "card declined"); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if lines := h.log.all(); len(lines) != 1 || !strings.HasPrefix(lines[0], "ERROR the coordinator has given up") {
-			t.Errorf("logged %q", lines)
+		if _, err := h.p.Submit(t.Context(), "1001"); !errors.Is(err, producer.ErrContradicted) {
+			t.Errorf("by its marker: %v", err)
+		}
+		if err := h.markers.Withdraw(t.Context(), []string{"1001"}); err != nil { // as when it has expired
+			t.Fatal(err)
+		}
+		if _, err := h.p.Submit(t.Context(), "1001"); !errors.Is(err, producer.ErrContradicted) {
+			t.Errorf("by the coordinator: %v", err)
+		}
+	})
+}
+
+// A run may still be open when the coordinator has asked, heard ROLLED_BACK of the other run, and had markers deleted.
+func TestACommitAfterDeleteBusinessIsContradicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		other := newReplica(t, h)
+		err := h.p.Send(t.Context(), message("1001"), func(ctx context.Context) error {
+			h.coordinator.setFault(func(rpc string, _ int) fault {
+				if rpc == "Rollback" {
+					return fault{before: errLost}
+				}
+				return fault{}
+			})
+			_ = other.Send(ctx, message("1001"), func(context.Context) error { return errors.New("card declined") })
+			if err := h.confirm(ctx, false, "1001"); err != nil { // asks the replica that failed
+				t.Fatal(err)
+			}
+			if h.state("1001") != producer.StateRolledBack {
+				t.Fatalf("the message is %v", h.state("1001"))
+			}
+			return nil
+		})
+		if !errors.Is(err, producer.ErrContradicted) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

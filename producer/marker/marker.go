@@ -56,10 +56,21 @@ type Store interface {
 	// at may be Unavailable. A marker that cannot be read spoils no other. final says that the coordinator asks for the
 	// last time: a store that DecidesFinal then answers every id, and makes sure that the answer stays true.
 	Lookup(ctx context.Context, ids []string, final bool) (map[string]Verdict, error)
-	// Delete forgets the markers of messages whose fate the coordinator has stored. Ids without one are no error.
+	// Delete forgets the Committed markers of messages whose fate the coordinator has stored. A RolledBack marker stands
+	// until the store's retention ends: a second run of the id, here or in another replica, may still commit, and only
+	// the verdict that Put returns can tell that run that its message is gone. Ids without a marker are no error.
 	Delete(ctx context.Context, ids []string) error
 	// Capabilities says what the store can do. It is asked once.
 	Capabilities() Capabilities
+}
+
+// Withdrawer is a Store that can take back a RolledBack marker. The SDK uses it for a marker that proved wrong: the run
+// that left it has failed, but the coordinator has a COMMITTED verdict of an earlier run. A store that keeps its
+// Committed markers after Delete, as SQL does, meets no such marker and need not be one.
+type Withdrawer interface {
+	// Withdraw removes the RolledBack markers of ids; Committed markers stay. Ids without a marker are no error. An error
+	// means that the markers may still be there; the caller does not try again, and they expire.
+	Withdraw(ctx context.Context, ids []string) error
 }
 
 // Capabilities names what differs between stores, so that users can choose and tests can hold them to it.

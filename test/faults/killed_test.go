@@ -17,7 +17,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/producer/marker"
 	markerredis "github.com/msghandler/msghandler/producer/marker/redis"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -155,8 +154,7 @@ func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 	return surprises
 }
 
-// marked lists the messages whose markers are still there. One in Redis that says "rolled back" is the producer's own to
-// delete, after its Rollback; it expires where the producer died before that.
+// marked lists the messages whose committed markers are still there.
 func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
 	if p.db != nil {
 		return markedTable(ctx, p.db, p.Name)
@@ -167,7 +165,7 @@ func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return markedIn(ctx, markers, p.Name, p.ledger.IDs(p.Name), marker.Committed)
+	return markedIn(ctx, markers, p.Name, p.ledger.IDs(p.Name))
 }
 
 func (p *producerProcess) key(id string) string { return p.Name + "/" + id }

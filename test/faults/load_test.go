@@ -296,20 +296,18 @@ func (s *service) expect(key string, got error, wanted ...error) bool {
 }
 
 func (s *service) marked(ctx context.Context) ([]string, error) {
-	return markedIn(ctx, s.markers, s.name, s.ledger.IDs(s.name), marker.Committed, marker.RolledBack)
+	return markedIn(ctx, s.markers, s.name, s.ledger.IDs(s.name))
 }
 
-// markedIn lists those of a producer's ids that have a marker with one of these verdicts.
-func markedIn(
-	ctx context.Context, markers marker.Store, producer string, ids []string, verdicts ...marker.Verdict,
-) (keys []string, err error) {
+// markedIn lists those of a producer's ids that have a committed marker. A rolled-back marker stands until it expires.
+func markedIn(ctx context.Context, markers marker.Store, producer string, ids []string) (keys []string, err error) {
 	for some := range slices.Chunk(ids, 1000) {
 		found, err := markers.Lookup(ctx, some, false)
 		if err != nil {
 			return nil, err
 		}
 		for id, verdict := range found {
-			if slices.Contains(verdicts, verdict) {
+			if verdict == marker.Committed {
 				keys = append(keys, producer+"/"+id)
 			}
 		}

@@ -28,6 +28,8 @@ func Run(t *testing.T, open func(t *testing.T) marker.Store) {
 		{"one verdict stands whoever races", race},
 		{"deleting touches no other marker", deleted},
 		{"a deleted id may be marked anew", markedAnew},
+		{"deleting leaves a rolled-back marker", rolledBackStands},
+		{"a withdrawn marker is gone", withdrawn},
 		{"ids are told apart byte by byte", ids},
 		{"a thousand at a time", thousand},
 		{"nothing asked nothing answered", nothing},
@@ -162,6 +164,41 @@ func markedAnew(t *testing.T, s marker.Store) {
 	remove(t, s, "1")
 	if got := put(t, s, marker.Committed, "1"); got["1"] != marker.Committed {
 		t.Errorf("Put said that %v stands", got)
+	}
+}
+
+// rolledBackStands: another run of the id may commit after the coordinator has stored ROLLED_BACK and has called
+// DeleteBusiness. Put is then the only call that can tell that run.
+func rolledBackStands(t *testing.T, s marker.Store) {
+	put(t, s, marker.Committed, "paid")
+	put(t, s, marker.RolledBack, "failed")
+	for range 2 {
+		remove(t, s, "failed", "paid", "never there")
+		if late := put(t, s, marker.Committed, "failed"); late["failed"] != marker.RolledBack {
+			t.Fatalf("after Delete, a late commit of what rolled back is %v", late["failed"])
+		}
+	}
+	expect(t, s, map[string]marker.Verdict{"failed": marker.RolledBack})
+}
+
+// withdrawn: where the store can, a rolled-back marker that proved wrong is taken back, and no other marker is.
+func withdrawn(t *testing.T, s marker.Store) {
+	withdrawer, can := s.(marker.Withdrawer)
+	if !can {
+		return // nothing is promised
+	}
+	put(t, s, marker.Committed, "paid")
+	put(t, s, marker.RolledBack, "wrong", "failed")
+	for range 2 {
+		if err := withdrawer.Withdraw(t.Context(), []string{"wrong", "paid", "never there"}); err != nil {
+			t.Fatalf("Withdraw: %v", err)
+		}
+	}
+	expect(t, s, map[string]marker.Verdict{
+		"wrong": marker.Unknown, "paid": marker.Committed, "failed": marker.RolledBack,
+	})
+	if got := put(t, s, marker.Committed, "wrong"); got["wrong"] != marker.Committed {
+		t.Errorf("after Withdraw, Put said that %v stands", got["wrong"])
 	}
 }
 

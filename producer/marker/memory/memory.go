@@ -18,6 +18,14 @@ import (
 // default limits it gives up after about an hour.
 const Retention = 7 * 24 * time.Hour
 
+// A rolled-back marker is kept after Delete too, so that a slower run of its id in this process is told that the message
+// is gone. It is kept for RolledBackRetention, and at most MaxRolledBack of them are kept: the oldest goes first. That
+// bounds their memory at about 15 MB.
+const (
+	RolledBackRetention = 24 * time.Hour
+	MaxRolledBack       = 100_000
+)
+
 // sweepInterval is how often the markers past their retention are cleared away. Each sweep walks all markers, so it is
 // rare.
 const sweepInterval = time.Hour
@@ -32,6 +40,14 @@ type Store struct {
 	mu        sync.Mutex
 	marks     map[string]mark
 	nextSweep time.Time
+	// rolledBack lists the rolled-back markers in the order in which they end; it may name some that were withdrawn.
+	rolledBack []ending
+}
+
+// ending is when a rolled-back marker ends.
+type ending struct {
+	id    string
+	until time.Time
 }
 
 // New returns an empty store.
@@ -47,25 +63,52 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.sweep(now)
+	defer s.sweep(now)
 	standing := make(map[string]marker.Verdict, len(ids))
 	for _, id := range ids {
 		old, found := s.marks[id]
 		if !found || !now.Before(old.until) {
-			old = mark{verdict: v, until: now.Add(Retention)}
-			s.marks[id] = old
+			old = s.mark(id, v, now)
 		}
 		standing[id] = old.verdict
 	}
 	return standing, nil
 }
 
+// mark leaves a new marker.
+func (s *Store) mark(id string, v marker.Verdict, now time.Time) mark {
+	m := mark{verdict: v, until: now.Add(Retention)}
+	if v == marker.RolledBack {
+		m.until = now.Add(RolledBackRetention)
+		s.rolledBack = append(s.rolledBack, ending{id, m.until})
+	}
+	s.marks[id] = m
+	return m
+}
+
 func (s *Store) sweep(now time.Time) {
+	s.endRolledBack(now)
 	if now.Before(s.nextSweep) {
 		return
 	}
 	maps.DeleteFunc(s.marks, func(_ string, m mark) bool { return !now.Before(m.until) })
 	s.nextSweep = now.Add(sweepInterval)
+}
+
+// endRolledBack removes the rolled-back markers that have ended, and the oldest of those that are too many.
+func (s *Store) endRolledBack(now time.Time) {
+	ended := 0
+	for ended < len(s.rolledBack) {
+		e := s.rolledBack[ended]
+		if len(s.rolledBack)-ended <= MaxRolledBack && now.Before(e.until) {
+			break
+		}
+		if m := s.marks[e.id]; m.verdict == marker.RolledBack && m.until.Equal(e.until) {
+			delete(s.marks, e.id)
+		}
+		ended++
+	}
+	s.rolledBack = s.rolledBack[ended:]
 }
 
 // Lookup implements marker.Store. A final question changes nothing: memory cannot tell whether a transaction will
@@ -88,13 +131,24 @@ func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]ma
 
 // Delete implements marker.Store.
 func (s *Store) Delete(ctx context.Context, ids []string) error {
+	return s.remove(ctx, ids, marker.Committed)
+}
+
+// Withdraw implements marker.Withdrawer.
+func (s *Store) Withdraw(ctx context.Context, ids []string) error {
+	return s.remove(ctx, ids, marker.RolledBack)
+}
+
+func (s *Store) remove(ctx context.Context, ids []string, v marker.Verdict) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		delete(s.marks, id)
+		if s.marks[id].verdict == v {
+			delete(s.marks, id)
+		}
 	}
 	return nil
 }

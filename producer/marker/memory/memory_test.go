@@ -45,3 +45,40 @@ func TestWhatNobodyDeletesIsForgottenInTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// Rolled-back markers outlive Delete, so time and number bound them.
+func TestRolledBackMarkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		put := func(ids ...string) {
+			if _, err := s.Put(t.Context(), ids, marker.RolledBack); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has := func(id string) bool {
+			found, err := s.Lookup(t.Context(), []string{id}, false)
+			return err == nil && found[id] == marker.RolledBack
+		}
+		put("withdrawn", "old")
+		if err := s.Withdraw(t.Context(), []string{"withdrawn"}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(memory.RolledBackRetention - time.Second)
+		put("withdrawn")
+		if !has("old") {
+			t.Error("a marker was forgotten before its time")
+		}
+		<-time.After(time.Second)
+		put("new")
+		if has("old") || !has("new") || !has("withdrawn") || s.Len() != 2 {
+			t.Errorf("%d markers are kept, want the two that are young", s.Len())
+		}
+		for i := range memory.MaxRolledBack {
+			put(fmt.Sprint(i))
+		}
+		put("newest")
+		if s.Len() > memory.MaxRolledBack || has("new") || !has("newest") {
+			t.Errorf("%d markers are kept, the oldest: %v, the newest: %v", s.Len(), has("new"), has("newest"))
+		}
+	})
+}
