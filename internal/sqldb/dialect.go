@@ -47,6 +47,11 @@ type Traits struct {
 	Latest string
 	// Busy says that a statement gave up waiting for others, or for one of a circle that wait for each other.
 	Busy func(err error) bool
+	// Unreachable says that the server ended the connection, or gave none.
+	Unreachable func(err error) bool
+	// Aborted says, of the error of a COMMIT, that the database has rolled the transaction back, for a reason that passes.
+	// Any other error of a COMMIT leaves open what became of it.
+	Aborted func(err error) bool
 	// OneWriter: a write waits for every other write, whatever it is about.
 	OneWriter bool
 	// Level is what a table's own transactions and looks ask for; the zero one is the driver's.
@@ -72,6 +77,8 @@ var traits = map[Dialect]*Traits{
 		Now:         "(EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::BIGINT",
 		KeepOld:     " ON CONFLICT DO NOTHING",
 		Busy:        postgreSQLBusy,
+		Unreachable: postgreSQLUnreachable,
+		Aborted:     postgreSQLAborted,
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
 		Slice:       "ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
@@ -86,6 +93,8 @@ var traits = map[Dialect]*Traits{
 		Duplicate:    mySQLDuplicate,
 		Latest:       " LOCK IN SHARE MODE",
 		Busy:         mySQLBusy,
+		Unreachable:  mySQLUnreachable,
+		Aborted:      mySQLAborted,
 		ReadPatience: "SELECT @@SESSION.innodb_lock_wait_timeout",
 		SetPatience: func(d time.Duration) string {
 			return fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", max(1, int64(d.Seconds())))
@@ -101,6 +110,8 @@ var traits = map[Dialect]*Traits{
 		Now:            "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 		KeepOld:        " ON CONFLICT DO NOTHING",
 		Busy:           sqliteBusy,
+		Unreachable:    sqliteUnreachable,
+		Aborted:        sqliteBusy, // COMMIT found a reader in its way and changed nothing; drivers then roll back
 		ReadPatience:   "PRAGMA busy_timeout",
 		SetPatience:    func(d time.Duration) string { return fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()) },
 		Restored:       true,

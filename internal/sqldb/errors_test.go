@@ -1,8 +1,13 @@
 package sqldb
 
 import (
+	"context"
+	"database/sql/driver"
 	"fmt"
+	"io"
+	"net"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -37,6 +42,47 @@ func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
 	} {
 		if got := mySQLBusy(textError(text)); got != want {
 			t.Errorf("%q is busy: %v", text, got)
+		}
+	}
+}
+
+// What passes is tried again before the business begins; what a COMMIT says is certain only where the database answered.
+func TestTransientErrorsAreTold(t *testing.T) {
+	t.Parallel()
+	lost := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	for name, row := range map[string]struct {
+		dialect            Dialect
+		err                error
+		transient, aborted bool
+	}{
+		"serialization failure":         {PostgreSQL, stateError{"40001"}, true, true},
+		"deadlock":                      {PostgreSQL, stateError{"40P01"}, true, true},
+		"no lock in time":               {PostgreSQL, stateError{"55P03"}, true, false},
+		"terminated by an operator":     {PostgreSQL, stateError{"57P01"}, true, false},
+		"starting up":                   {PostgreSQL, stateError{"57P03"}, true, false},
+		"connection exception":          {PostgreSQL, stateError{"08006"}, true, false},
+		"no table":                      {PostgreSQL, stateError{"42P01"}, false, false},
+		"reset":                         {PostgreSQL, lost, true, false},
+		"ended in the middle":           {PostgreSQL, io.ErrUnexpectedEOF, true, false},
+		"an ended context":              {PostgreSQL, context.DeadlineExceeded, false, false},
+		"nothing":                       {PostgreSQL, nil, false, false},
+		"a deadlock of MariaDB":         {MySQL, textError("Error 1213 (40001): Deadlock found"), true, true},
+		"no lock in time of MariaDB":    {MySQL, textError("Error 1205 (HY000): Lock wait timeout"), true, false},
+		"killed":                        {MySQL, textError("Error 1927 (70100): Connection was killed"), true, false},
+		"ended in the middle, MariaDB":  {MySQL, textError("invalid connection"), true, false},
+		"pool of a driver, bad":         {MySQL, driver.ErrBadConn, true, false},
+		"no table in MariaDB":           {MySQL, textError("Error 1146 (42S02): Table doesn't exist"), false, false},
+		"a lock of SQLite":              {SQLite, textError("database is locked (5) (SQLITE_BUSY)"), true, true},
+		"another's constraint, SQLite":  {SQLite, textError("constraint failed"), false, false},
+		"a read-only database, SQLite ": {SQLite, textError("attempt to write a readonly database"), false, false},
+	} {
+		err := row.err
+		if err != nil {
+			err = fmt.Errorf("mark: %w", err)
+		}
+		traits := row.dialect.Traits()
+		if traits.Transient(err) != row.transient || traits.Aborted(err) != row.aborted {
+			t.Errorf("%s: transient %v, aborted %v", name, traits.Transient(err), traits.Aborted(err))
 		}
 	}
 }

@@ -1,0 +1,65 @@
+package sqldb
+
+import (
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Transient says whether a statement failed for a reason that passes: others were in its way (Busy), the connection was
+// lost, or the server is starting, stopping or full. Of a COMMIT such an error may mean that the transaction committed.
+func (t *Traits) Transient(err error) bool {
+	return err != nil && (t.Busy(err) || lostConnection(err) || t.Unreachable(err))
+}
+
+// lostConnection finds what drivers and the network below them return when a connection was refused or has ended.
+func lostConnection(err error) bool {
+	for _, lost := range []error{
+		driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
+	} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	var network *net.OpError
+	return errors.As(err, &network)
+}
+
+// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, and one without a free
+// connection.
+func postgreSQLUnreachable(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return false
+	}
+	state := e.SQLState()
+	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state)
+}
+
+// mySQLUnreachable: too many connections, a server that is stopping, a connection that was killed, a query that was, and
+// what go-sql-driver says of a connection that ended in the middle of a statement.
+func mySQLUnreachable(err error) bool {
+	for _, number := range []string{"1040", "1053", "1317", "1927"} {
+		if hasNumber(err, number) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "invalid connection")
+}
+
+// A file is always in reach.
+func sqliteUnreachable(error) bool { return false }
+
+// postgreSQLAborted: serialization_failure and deadlock_detected.
+func postgreSQLAborted(err error) bool {
+	var e interface{ SQLState() string }
+	return errors.As(err, &e) && (e.SQLState() == "40001" || e.SQLState() == "40P01")
+}
+
+// mySQLAborted: a deadlock, which is also what a cluster calls a transaction that another server's transaction overtook.
+func mySQLAborted(err error) bool { return hasNumber(err, "1213") }
