@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 )
@@ -18,8 +19,13 @@ const settleTimeout = 5 * time.Second
 // back.
 type Business func(ctx context.Context, tx *sql.Tx) error
 
+// beginSteps are the pauses between attempts to begin: short, as locks are held for milliseconds.
+var beginSteps = backoff.Exponential(10*time.Millisecond, time.Second)
+
 // Send stores the half message, runs the business in a transaction that marks it first, commits, and submits in the
 // background. It returns what [producer.Producer.Send] does; an error of the business means that nothing was committed.
+// Where the transaction could not begin or leave its marker for Config.BeginTimeout, or the database aborted it at its
+// COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the same id.
 func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
 	return p.Send(ctx, m, s.InTx(m, run))
 }
@@ -31,22 +37,15 @@ func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context)
 	if s.config.Resend > 0 {
 		mark = func(ctx context.Context, tx *sql.Tx) error { return s.keep(ctx, tx, m, StateHanded, s.config.Resend) }
 	}
-	return func(ctx context.Context) error {
-		return s.transact(ctx, m.ID, func(tx *sql.Tx) error {
-			if err := mark(ctx, tx); err != nil {
-				return err
-			}
-			return run(ctx, tx)
-		})
-	}
+	return func(ctx context.Context) error { return s.transact(ctx, m.ID, mark, run) }
 }
 
-// transact runs work in a transaction. Until the commit is tried it is certain that nothing is committed, and from then
-// on only the database can tell.
-func (s *Store) transact(ctx context.Context, id string, work func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
+// transact runs a business in a transaction that leaves its marker first. Until the commit is tried it is certain that
+// nothing is committed, and from then on only the database can tell.
+func (s *Store) transact(ctx context.Context, id string, mark, run Business) error {
+	tx, err := s.begin(ctx, id, mark)
 	if err != nil {
-		return notCommitted(fmt.Errorf("begin the transaction of %s: %w", id, err))
+		return notCommitted(err)
 	}
 	tried := false
 	defer func() { // deferred, for a business that panics
@@ -54,7 +53,7 @@ func (s *Store) transact(ctx context.Context, id string, work func(tx *sql.Tx) e
 			_ = tx.Rollback() // the connection is given up where it fails
 		}
 	}()
-	if err := work(tx); err != nil {
+	if err := run(ctx, tx); err != nil {
 		return notCommitted(err)
 	}
 	tried = true
@@ -64,6 +63,45 @@ func (s *Store) transact(ctx context.Context, id string, work func(tx *sql.Tx) e
 	return nil
 }
 
+// begin begins a transaction and leaves its marker. As the business has not begun, an error that passes is no reason to
+// give the message up: begin tries again, until BeginTimeout or the context ends it.
+func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
+	limit := time.Now().Add(s.config.BeginTimeout)
+	for failures := 0; ; failures++ {
+		tx, err := s.beginOnce(ctx, id, mark)
+		if err == nil || !s.Transient(err) {
+			return tx, err
+		}
+		delay := beginSteps.Delay(failures)
+		if time.Now().Add(delay).After(limit) || backoff.Sleep(ctx, delay) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
+	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
+	if err != nil {
+		return nil, fmt.Errorf("begin the transaction of %s: %w: %w", id, producer.ErrSendAgain, err)
+	}
+	marked := false
+	defer func() {
+		if !marked {
+			_ = tx.Rollback() // the connection is given up where it fails
+		}
+	}()
+	if err := mark(ctx, tx); err != nil {
+		return nil, err
+	}
+	marked = true
+	return tx, nil
+}
+
+// Transient says whether an error of the database is one that passes: a lock that was not to be had in time, a deadlock, a
+// serialization failure, a lost connection. A business that met one before its COMMIT may wrap it with
+// [producer.ErrSendAgain], and is then sent again under the same id.
+func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
+
 // notCommitted says that an error is certain, also where it is one of an ended context.
 func notCommitted(err error) error {
 	return fmt.Errorf("%w: %w", producer.ErrNotCommitted, err)
@@ -71,7 +109,8 @@ func notCommitted(err error) error {
 
 // Mark leaves the marker of an id in a transaction. Call it before anything else that the transaction writes; after an
 // error the transaction is to be rolled back. It fails with [producer.ErrRolledBack] when the coordinator was told that
-// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before.
+// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before. Where the database does
+// not take the marker, the error wraps [producer.ErrSendAgain]: return it from the business, and the id stays usable.
 func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
 	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
 }
@@ -85,7 +124,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ..
 	inserted, err := s.table.InsertNew(ctx, tx, insert, args...)
 	switch {
 	case err != nil:
-		return fmt.Errorf("mark %s: %w", id, err)
+		return fmt.Errorf("mark %s: %w: %w", id, producer.ErrSendAgain, err)
 	case !inserted:
 		return s.taken(ctx, tx, id)
 	}
@@ -100,18 +139,23 @@ func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 		s.config.Producer, []byte(id)).Scan(&verdict)
 	switch {
 	case err != nil:
-		return fmt.Errorf("mark %s: it has a marker that cannot be read: %w", id, err)
+		return fmt.Errorf("mark %s: it has a marker that cannot be read: %w: %w", id, producer.ErrSendAgain, err)
 	case verdict == marker.RolledBack:
 		return fmt.Errorf("mark %s: %w", id, producer.ErrRolledBack)
 	}
 	return fmt.Errorf("mark %s: %w", id, producer.ErrAlreadyCommitted)
 }
 
-// Settle finds out what became of a transaction whose Commit returned the error cause. It plants the tombstone: if the
-// marker is there the transaction has committed, and Settle returns nil; if the tombstone stands it never will, and the
-// error wraps [producer.ErrNotCommitted]; and if the database does not say, the error wraps
-// [producer.ErrOutcomeUnknown].
+// Settle finds out what became of a transaction whose Commit returned the error cause. Where cause is the database's own
+// word that it aborted the transaction, by a serialization failure, a deadlock or SQLite's lock, nothing is committed:
+// the error wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome open, and
+// nothing is tried again. Settle plants the tombstone: if the marker is there the transaction has committed, and Settle
+// returns nil; if the tombstone stands the transaction never will, and the error wraps [producer.ErrNotCommitted]; and if
+// the database does not say, the error wraps [producer.ErrOutcomeUnknown].
 func (s *Store) Settle(ctx context.Context, id string, cause error) error {
+	if s.table.Aborted(cause) {
+		return notCommitted(fmt.Errorf("commit %s: %w: %w", id, producer.ErrSendAgain, cause))
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	standing, err := s.Put(ctx, []string{id}, marker.RolledBack)

@@ -25,6 +25,8 @@ var errLost = errors.New("the answer to COMMIT was lost")
 type lossy struct {
 	driver.Connector
 	lose atomic.Pointer[string]
+	// onBegin is called before a transaction that may write begins.
+	onBegin atomic.Pointer[func()]
 }
 
 const before, after = "before", "after"
@@ -85,6 +87,9 @@ func (c *lossyConn) CheckNamedValue(v *driver.NamedValue) error {
 }
 
 func (c *lossyConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+	if call := c.lossy.onBegin.Load(); call != nil && !options.ReadOnly {
+		(*call)()
+	}
 	tx, err := c.Conn.(driver.ConnBeginTx).BeginTx(ctx, options)
 	return &lossyTx{Tx: tx, lossy: c.lossy}, err
 }

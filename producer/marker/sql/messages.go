@@ -38,14 +38,11 @@ func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, m producer.Message) err
 // Commit runs the business in a transaction that enqueues the message first, and commits. It needs no coordinator. It
 // returns nil when the business has committed; the message is then sent for certain. Otherwise the error wraps
 // [producer.ErrNotCommitted], or, where the database does not say, [producer.ErrOutcomeUnknown]: the message is then sent
-// if, and only if, it did commit. [producer.ErrAlreadyCommitted] is in it when the id has committed before.
+// if, and only if, it did commit. [producer.ErrAlreadyCommitted] is in it when the id has committed before, and
+// [producer.ErrSendAgain] when the transaction could not begin or was aborted for a reason that passes.
 func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) error {
-	err := s.transact(ctx, m.ID, func(tx *sql.Tx) error {
-		if err := s.Enqueue(ctx, tx, m); err != nil {
-			return err
-		}
-		return run(ctx, tx)
-	})
+	enqueue := func(ctx context.Context, tx *sql.Tx) error { return s.Enqueue(ctx, tx, m) }
+	err := s.transact(ctx, m.ID, enqueue, run)
 	if err != nil {
 		return fmt.Errorf("business of %s: %w", m.ID, err)
 	}

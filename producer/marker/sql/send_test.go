@@ -21,8 +21,9 @@ import (
 type accepting struct {
 	pb.UnimplementedMessageHandlerServiceServer
 
-	mu        sync.Mutex
-	submitted []string
+	mu         sync.Mutex
+	submitted  []string
+	rolledBack []string
 }
 
 func (a *accepting) SendHalfMessages(
@@ -36,6 +37,13 @@ func (a *accepting) SubmitAll(_ context.Context, r *pb.SubmitAllRequest) (*pb.Su
 	defer a.mu.Unlock()
 	a.submitted = append(a.submitted, r.GetIds()...)
 	return &pb.SubmitAllResponse{Outcomes: pending(len(r.GetIds()))}, nil
+}
+
+func (a *accepting) Rollback(_ context.Context, r *pb.RollbackRequest) (*pb.RollbackResponse, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rolledBack = append(a.rolledBack, r.GetId())
+	return &pb.RollbackResponse{State: pb.State_STATE_ROLLED_BACK}, nil
 }
 
 func pending(n int) []*pb.Outcome {

@@ -15,9 +15,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultTable       = "msghandler_markers"
-	DefaultRetention   = 7 * 24 * time.Hour
-	DefaultLockTimeout = time.Second
+	DefaultTable        = "msghandler_markers"
+	DefaultRetention    = 7 * 24 * time.Hour
+	DefaultLockTimeout  = time.Second
+	DefaultBeginTimeout = 10 * time.Second
 )
 
 // maxID is how long an id may be, in bytes; the coordinator takes no more than 128.
@@ -39,6 +40,10 @@ type Config struct {
 	// on SQLite, where it waits for any transaction that writes, UNAVAILABLE. It is below the coordinator's
 	// confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
 	LockTimeout time.Duration
+	// BeginTimeout is for how long Send, InTx and Commit begin the transaction anew where it cannot leave its marker for a
+	// reason that passes: a lock, a deadlock, a serialization failure, a lost connection. No attempt begins after it; the
+	// last one lasts as long as the database waits for its locks. The context ends all of it. Default: DefaultBeginTimeout.
+	BeginTimeout time.Duration
 	// Resend makes Send keep the message in the marker's row, and a relay hands it over once more when the coordinator
 	// has not let the marker go after that time: for a Redis that may forget what it acknowledged. 0: Send keeps none.
 	Resend time.Duration
@@ -64,6 +69,7 @@ func New(config Config) (*Store, error) {
 	config.Table = either(config.Table, DefaultTable)
 	config.Retention = either(config.Retention, DefaultRetention)
 	config.LockTimeout = either(config.LockTimeout, DefaultLockTimeout)
+	config.BeginTimeout = either(config.BeginTimeout, DefaultBeginTimeout)
 	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
 	case config.DB == nil:
@@ -76,9 +82,10 @@ func New(config Config) (*Store, error) {
 		return nil, fmt.Errorf("sql markers: Producer is over 100 bytes")
 	case badTable != nil:
 		return nil, fmt.Errorf("sql markers: Table: %w", badTable)
-	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0:
-		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v or Resend of %v is too short",
-			config.Retention, config.LockTimeout, config.Resend)
+	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0 ||
+		config.BeginTimeout < 0:
+		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v, BeginTimeout of %v or Resend of %v is too short",
+			config.Retention, config.LockTimeout, config.BeginTimeout, config.Resend)
 	}
 	return &Store{
 		config: config, db: config.DB, queued: make(chan struct{}, 1),
