@@ -57,7 +57,9 @@
 //
 // The id is the service's own business number. Send may be called again with the same id and content. A business that
 // is known to have committed does not run twice: the message is submitted again and ErrAlreadyCommitted returned. A
-// message that was rolled back stays so; a new attempt takes a new id. A business whose outcome nobody knows does run
+// message that was rolled back stays so; a new attempt takes a new id, such as 1001-2. An attempt that ends with
+// [ErrSendAgain] may be made again under the same id: its business did not begin, or says that nothing of it was
+// committed and that the reason passes. docs/ids.md has the whole table. A business whose outcome nobody knows does run
 // again, so let it recognise what an earlier run committed (a unique key on the id, say) and return nil then, not an
 // error.
 //
@@ -80,6 +82,11 @@
 //		}
 //		return marker.Unknown, nil
 //	},
+//
+// Two runs of one id, in two replicas or by the single steps in one process, are not kept apart either. If one fails and
+// rolls the message back, and the other commits after it, the message is gone; the other is told [ErrContradicted], as the
+// rolled-back marker stands until it expires. Its business has committed then: undo it, or send the message under a new
+// id. Where Send has returned nil already, [Config.OnUndeliverable] is called.
 //
 // The SQL markers have no such gap: their marker is a row of the business's own transaction, and a tombstone under its key
 // makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them. A business that leaves no

@@ -15,7 +15,8 @@
 // The marker is the FIRST thing that the transaction writes. When the coordinator asks about a message for the last time
 // and there is no marker, the store tries to write one under the same key that says "rolled back": a tombstone. If a
 // transaction with the marker is running, the database makes the tombstone wait for it: it commits, and the answer is
-// COMMITTED; or it fails, and the tombstone stands; or it takes longer than LockTimeout, and the answer is UNKNOWN. Once
+// COMMITTED; or it fails, and the tombstone stands; or it takes longer than LockTimeout, and the answer is UNKNOWN, on
+// SQLite UNAVAILABLE. Once
 // the tombstone stands, a transaction that comes late fails at its marker with [producer.ErrRolledBack], before it has
 // done anything. So COMMITTED and ROLLED_BACK are both true for ever, and absence alone is never a verdict.
 //
@@ -25,6 +26,13 @@
 // The same barrier tells what became of a commit whose answer was lost: Send returns nil if it is there, and is certain
 // that it is not when the tombstone stands. Nothing is ever rolled back by hand after a commit was tried.
 //
+// # A database that is busy
+//
+// Until the marker is written the business has not begun. [Store.Send], [Store.InTx] and [Store.Commit] begin anew after a
+// lock, a deadlock, a serialization failure or a lost connection, for [Config.BeginTimeout] and as long as the context
+// lasts. Then the error wraps [producer.ErrSendAgain]: the half message stays PENDING, and the same id may be sent again
+// until the coordinator's last question. An error of COMMIT is never tried again.
+//
 // # Transactions of one's own making
 //
 // Who manages the transaction calls [Store.Mark] as its first statement, between [producer.Producer.SendHalf] and
@@ -32,7 +40,7 @@
 //
 //	state, err := p.SendHalf(ctx, message)           // go on only with StatePending and no error
 //	tx, err := db.BeginTx(ctx, nil)
-//	err = markers.Mark(ctx, tx, message.ID)          // an error: tx.Rollback()
+//	err = markers.Mark(ctx, tx, message.ID)          // an error: tx.Rollback(); ErrSendAgain: the same id once more
 //	...
 //	if err = tx.Commit(); err != nil {
 //		err = markers.Settle(ctx, message.ID, err)   // nil: it is committed after all
@@ -50,7 +58,7 @@
 //
 // All of it is on the primary. The connection's transactions are READ COMMITTED or stricter; a serialization failure is
 // UNKNOWN, never a verdict. SQLite has one writer at a time: open it with a busy timeout (of modernc.org/sqlite:
-// file:orders.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)), and a last question is UNKNOWN while any
-// transaction writes for longer than LockTimeout. Markers that the coordinator let go are kept for Retention and then
+// file:orders.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)), and a last question is UNAVAILABLE while any
+// transaction writes for longer than LockTimeout: that says nothing of the message and costs no attempt. Markers that the coordinator let go are kept for Retention and then
 // taken by [Store.Purge]; a committed marker that it did not let go is kept for as long as it takes.
 package sql
