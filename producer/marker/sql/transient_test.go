@@ -63,10 +63,11 @@ func (d database) lockMarkers(t *testing.T, db *sql.DB) (unlock func()) {
 	return unlock
 }
 
-// sentAgain demands that an id is as good as new: the business runs, and the message is submitted.
-func sentAgain(t *testing.T, s *sqlmarker.Store, p *producer.Producer, a *accepting, id string, run sqlmarker.Business) {
+// sentAgain demands that the id 1001 is as good as new: the business runs, and the message is submitted.
+func (d database) sentAgain(t *testing.T, s *sqlmarker.Store, p *producer.Producer, a *accepting) {
 	t.Helper()
-	if err := s.Send(t.Context(), p, message(id), run); err != nil {
+	const id = "1001"
+	if err := s.Send(t.Context(), p, message(id), insertOrder(d.dialect, id)); err != nil {
 		t.Errorf("the same id once more: %v", err)
 	}
 	if err := p.Close(t.Context()); err != nil { // waits for what is under way in the background
@@ -103,7 +104,7 @@ func TestALockedDatabaseLeavesTheIDUsable(t *testing.T) {
 		if !errors.Is(err, producer.ErrRolledBack) {
 			t.Errorf("after the last question: %v", err)
 		}
-		sentAgain(t, s, p, a, "1001", insertOrder(d.dialect, "1001"))
+		d.sentAgain(t, s, p, a)
 		if ids := orderIDs(t, plain); len(ids) != 1 || !ids["1001"] {
 			t.Errorf("committed %v", ids)
 		}
@@ -354,7 +355,7 @@ func TestADeadlockOfATransactionOfOnesOwnLeavesTheIDUsable(t *testing.T) {
 		if !errors.Is(err, producer.ErrSendAgain) {
 			t.Errorf("got %v", err)
 		}
-		sentAgain(t, s, p, a, "1001", insertOrder(d.dialect, "1001"))
+		d.sentAgain(t, s, p, a)
 	})
 }
 
@@ -393,7 +394,7 @@ func TestACommitThatWasAbortedLeavesTheIDUsable(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		done()
-		sentAgain(t, s, p, a, "1001", insertOrder(d.dialect, "1001"))
+		d.sentAgain(t, s, p, a)
 	})
 }
 
