@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +16,16 @@ import (
 const (
 	checkRedis    = "redis"
 	checkSettings = "redis settings"
+	checkWrites   = "redis writes"
+	checkAPI      = "api"
 	checkRabbitMQ = "rabbitmq"
 	checkConfirm  = "confirm loop"
 	checkSend     = "send loop"
 )
+
+// required are the checks without which no half message can be accepted. Everything else, the broker above all, is made up for
+// later: the message waits in Redis.
+var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
 
 // errNotOpen is what a check says of a part that is not there yet.
 var errNotOpen = errors.New("not open yet")
@@ -56,8 +63,9 @@ func (c *checks) named(name string) console.Check {
 func (a *App) openConsole() {
 	a.metrics.Build(a.version, a.instance)
 	var all []console.Check
-	for _, name := range []string{checkRedis, checkSettings, checkRabbitMQ, checkConfirm, checkSend} {
+	for _, name := range append(slices.Clone(required), checkRabbitMQ, checkConfirm, checkSend) {
 		check := a.checks.named(name)
+		check.Required = slices.Contains(required, name)
 		if name == checkRedis {
 			check.Note = a.regression
 		}

@@ -54,6 +54,8 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	if err != nil {
 		return err
 	}
+	// The pulse writes to every shard, and needs no memory for it: while it fails no half message can be stored either.
+	a.checks.set(checkWrites, healthy(pulse))
 	sweep.Start()
 	watch.Start()
 	pulse.Start()

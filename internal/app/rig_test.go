@@ -102,9 +102,9 @@ func (r *running) awaitReady(t *testing.T) {
 			t.Logf("%s\n%s", body, r.log)
 		}
 	}()
-	servers.Eventually(t, 20*time.Second, "the coordinator is ready", func() bool {
-		ok, _ := r.ready()
-		return ok
+	servers.Eventually(t, 20*time.Second, "the coordinator is ready, and no check fails", func() bool {
+		ok, body := r.ready()
+		return ok && strings.Contains(body, `"degraded": false`)
 	})
 }
 

@@ -70,6 +70,7 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	s.deleteLoop.Start()
 	health.Start()
 	a.serve("grpc", func() error { return s.server.Serve(a.grpcDoor) })
+	a.checks.set(checkAPI, func(context.Context) error { return nil })
 	return nil
 }
 

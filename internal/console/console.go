@@ -24,7 +24,7 @@ type Config struct {
 	Instance string
 	// Version is what was built.
 	Version string
-	// Checks are what must hold for the coordinator to be ready. They may be called concurrently.
+	// Checks are what /readyz and the pages tell of. They may be called concurrently.
 	Checks []Check
 	// Stats counts the messages. It is asked at most once each StatsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
@@ -44,9 +44,12 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Check is one condition of being ready.
+// Check is one condition that a coordinator in good order meets.
 type Check struct {
 	Name string
+	// Required says that no half message can be accepted while the condition does not hold: /readyz then answers 503. Any
+	// other check that fails makes the coordinator degraded, and leaves it ready.
+	Required bool
 	// Run returns nil when the condition holds, and otherwise why not. Its context ends after a few seconds.
 	Run func(ctx context.Context) error
 	// Note returns what else an operator should know although the condition holds, or "". Nil: nothing ever.

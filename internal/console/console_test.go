@@ -26,7 +26,8 @@ type rig struct {
 	metrics *console.Metrics
 	url     string
 	reads   atomic.Int64
-	failing atomic.Value
+	// failing is what the required check says, degraded what the other one says.
+	failing, degraded atomic.Value
 }
 
 type failure struct{ error }
@@ -35,12 +36,13 @@ func start(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{metrics: console.NewMetrics()}
 	r.failing.Store(failure{})
+	r.degraded.Store(failure{})
 	r.metrics.Build("v1.2.3", "host-1")
 	r.console = console.New(console.Config{
 		Instance: "host-1", Version: "v1.2.3", Metrics: r.metrics,
 		Checks: []console.Check{
-			{Name: "redis", Run: func(context.Context) error { return r.failing.Load().(failure).error }},
-			{Name: "rabbitmq", Run: func(context.Context) error { return nil }},
+			{Name: "redis", Required: true, Run: func(context.Context) error { return r.failing.Load().(failure).error }},
+			{Name: "rabbitmq", Run: func(context.Context) error { return r.degraded.Load().(failure).error }},
 		},
 		Stats: func(context.Context) ([]halfmsg.Stat, error) {
 			r.reads.Add(1)
@@ -115,6 +117,24 @@ func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
 	}
 }
 
+// A probe that took a coordinator out of service for each check would stop producers whose half messages it accepts.
+func TestADegradedCoordinatorStaysReady(t *testing.T) {
+	r := start(t)
+	if _, body := r.get(t, "/readyz"); !strings.Contains(body, `"degraded": false`) {
+		t.Errorf("all is well, and it says %s", body)
+	}
+	r.degraded.Store(failure{errors.New("not connected")})
+	status, body := r.get(t, "/readyz")
+	for _, want := range []string{`"ready": true`, `"degraded": true`, `"required": false`, "not connected"} {
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("got %d, want %s: %s", status, want, body)
+		}
+	}
+	if _, page := r.get(t, "/"); !strings.Contains(page, "Something is wrong") || !strings.Contains(page, "not connected") {
+		t.Errorf("the page is\n%s", page)
+	}
+}
+
 // Probes and Prometheus ask by whatever name their network has for us; only the pages hold what a site could steal.
 func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
 	r := start(t)
@@ -140,7 +160,7 @@ func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
 func TestACheckThatHangsIsCutOff(t *testing.T) {
 	c := console.New(console.Config{
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
-		Checks: []console.Check{{Name: "slow", Run: func(ctx context.Context) error {
+		Checks: []console.Check{{Name: "slow", Required: true, Run: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}}},

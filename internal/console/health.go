@@ -15,8 +15,11 @@ const checkTimeout = 2 * time.Second
 
 // readiness is the answer of /readyz.
 type readiness struct {
-	Ready  bool            `json:"ready"`
-	Checks []pages.Checked `json:"checks"`
+	// Ready says that half messages can be accepted: every required check holds, and the coordinator is not stopping.
+	Ready bool `json:"ready"`
+	// Degraded says that any check fails.
+	Degraded bool            `json:"degraded"`
+	Checks   []pages.Checked `json:"checks"`
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) {
@@ -43,16 +46,17 @@ func (c *Console) check(ctx context.Context) readiness {
 	}
 	group.Wait()
 	if c.stopping.Load() {
-		answer.Checks = append(answer.Checks, pages.Checked{Name: "process", Error: "is stopping"})
+		answer.Checks = append(answer.Checks, pages.Checked{Name: "process", Required: true, Error: "is stopping"})
 	}
 	for _, one := range answer.Checks {
-		answer.Ready = answer.Ready && one.OK
+		answer.Ready = answer.Ready && (one.OK || !one.Required)
+		answer.Degraded = answer.Degraded || !one.OK
 	}
 	return answer
 }
 
 func run(ctx context.Context, check Check) pages.Checked {
-	one := pages.Checked{Name: check.Name, OK: true}
+	one := pages.Checked{Name: check.Name, Required: check.Required, OK: true}
 	if err := check.Run(ctx); err != nil {
 		one.OK, one.Error = false, err.Error()
 	}

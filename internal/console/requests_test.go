@@ -54,7 +54,7 @@ func serveInBubble(t *testing.T) (c *console.Console, p *pipes, asked, release c
 	asked, release = make(chan struct{}), make(chan struct{})
 	c = console.New(console.Config{
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
-		Checks: []console.Check{{Name: "held", Run: func(context.Context) error {
+		Checks: []console.Check{{Name: "held", Required: true, Run: func(context.Context) error {
 			close(asked)
 			<-release
 			return nil

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -82,13 +83,14 @@ func (w *world) restart(c *coordinator, settings ...string) {
 
 func (w *world) ready(c *coordinator) {
 	w.t.Helper()
-	servers.Eventually(w.t, 30*time.Second, "the coordinator is ready", func() bool {
+	servers.Eventually(w.t, 30*time.Second, "the coordinator is ready, and no check fails", func() bool {
 		response, err := http.Get("http://" + c.http + "/readyz")
 		if err != nil {
 			return false
 		}
 		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		body, err := io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK && strings.Contains(string(body), `"degraded": false`)
 	})
 }
 

@@ -44,7 +44,7 @@ func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
 		began := time.Now()
 		w.ledger.Fault("rabbitmqctl " + raise)
 		w.node.Ctl(strings.Fields(raise)...)
-		w.unready("takes no messages")
+		w.degraded("takes no messages")
 		w.ledger.Fault("every coordinator knows of the alarm")
 		stopped := w.coordinators[len(w.coordinators)-1]
 		w.stopInTime(stopped)
@@ -63,13 +63,13 @@ func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
 	}
 }
 
-// startInAlarm starts a coordinator during an alarm. It must take messages, and say why it is not ready once it knows;
+// startInAlarm starts a coordinator during an alarm. It must take messages, and say what fails once it knows;
 // RabbitMQ tells a connection of an alarm when it first publishes.
 func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("an alarm is raised")
 	w.node.Ctl("set_disk_free_limit", "1000000GB")
-	w.unready("takes no messages")
+	w.degraded("takes no messages")
 	started := w.coordinators[len(w.coordinators)-1]
 	w.stopInTime(started)
 	w.start(started)
@@ -80,7 +80,7 @@ func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 			return started.direct.send(w.t.Context(), id) == codes.OK
 		})
 	}
-	w.unready("takes no messages")
+	w.degraded("takes no messages")
 	w.confirmsGoOn()
 	if n := w.countedBy(started, `msghandler_publishes_total{outcome="acked"}`); n > 0 {
 		w.t.Errorf("%d of its messages were acknowledged during the alarm", n)

@@ -112,7 +112,7 @@ func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("rabbitmqctl stop_app")
 	w.node.Ctl("stop_app")
-	w.unready("not connected")
+	w.degraded("not connected")
 	wait(2 * time.Second)
 	w.node.Ctl("start_app")
 	w.ledger.Fault("rabbitmqctl start_app has come back")

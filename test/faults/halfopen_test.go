@@ -19,7 +19,7 @@ func fallSilent(ctx context.Context, w *world, _ *rand.Rand) {
 	for _, c := range w.coordinators {
 		c.amqp.Silence()
 	}
-	w.unready("not connected")
+	w.degraded("not connected")
 	took := time.Since(began)
 	w.ledger.Fault("all coordinators have found out; new connections work")
 	w.t.Logf("found out after %v", took.Round(10*time.Millisecond))

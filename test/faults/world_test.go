@@ -222,9 +222,9 @@ func (w *world) end(c *coordinator, signal syscall.Signal) error {
 
 func (w *world) ready(c *coordinator) {
 	w.t.Helper()
-	servers.Eventually(w.t, patience, "the coordinator is ready", func() bool {
-		status, _ := c.page("/readyz")
-		return status == http.StatusOK
+	servers.Eventually(w.t, patience, "the coordinator is ready, and no check fails", func() bool {
+		status, text := c.page("/readyz")
+		return status == http.StatusOK && !strings.Contains(text, `"degraded": true`)
 	})
 }
 
@@ -243,6 +243,17 @@ func (w *world) unready(why string) {
 		servers.Eventually(w.t, patience, "a coordinator is not ready: "+why, func() bool {
 			status, text := c.page("/readyz")
 			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
+		})
+	}
+}
+
+// degraded waits until each coordinator says what fails, and is ready for half messages all the same.
+func (w *world) degraded(why string) {
+	w.t.Helper()
+	for _, c := range w.coordinators {
+		servers.Eventually(w.t, patience, "a coordinator is ready and degraded: "+why, func() bool {
+			status, text := c.page("/readyz")
+			return status == http.StatusOK && strings.Contains(text, why)
 		})
 	}
 }

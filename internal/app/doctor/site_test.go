@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,9 +74,9 @@ func (s *site) startCoordinator(c config.Config) {
 		if err != nil {
 			return false
 		}
-		_, _ = io.Copy(io.Discard, answer.Body)
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return err == nil && answer.StatusCode == http.StatusOK && strings.Contains(string(body), `"degraded": false`)
 	})
 	s.app = a
 }

@@ -78,10 +78,12 @@ type Config struct {
 
 // Checked is what came of one readiness check.
 type Checked struct {
-	Name  string `json:"name"`
-	OK    bool   `json:"ok"`
-	Error string `json:"error,omitempty"`
-	Note  string `json:"note,omitempty"`
+	Name string `json:"name"`
+	// Required says that the coordinator is not ready while the check fails.
+	Required bool   `json:"required"`
+	OK       bool   `json:"ok"`
+	Error    string `json:"error,omitempty"`
+	Note     string `json:"note,omitempty"`
 }
 
 //go:embed templates/*.html
