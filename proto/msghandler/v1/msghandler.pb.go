@@ -217,6 +217,58 @@ func (Wait) EnumDescriptor() ([]byte, []int) {
 	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{2}
 }
 
+// Severity says how bad a finding is.
+type Severity int32
+
+const (
+	Severity_SEVERITY_UNSPECIFIED Severity = 0
+	// A promise is weakened, or something waits for somebody to act.
+	Severity_SEVERITY_WARNING Severity = 1
+	// Messages are not taken, or not delivered.
+	Severity_SEVERITY_TROUBLE Severity = 2
+)
+
+// Enum value maps for Severity.
+var (
+	Severity_name = map[int32]string{
+		0: "SEVERITY_UNSPECIFIED",
+		1: "SEVERITY_WARNING",
+		2: "SEVERITY_TROUBLE",
+	}
+	Severity_value = map[string]int32{
+		"SEVERITY_UNSPECIFIED": 0,
+		"SEVERITY_WARNING":     1,
+		"SEVERITY_TROUBLE":     2,
+	}
+)
+
+func (x Severity) Enum() *Severity {
+	p := new(Severity)
+	*p = x
+	return p
+}
+
+func (x Severity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Severity) Descriptor() protoreflect.EnumDescriptor {
+	return file_msghandler_v1_msghandler_proto_enumTypes[3].Descriptor()
+}
+
+func (Severity) Type() protoreflect.EnumType {
+	return &file_msghandler_v1_msghandler_proto_enumTypes[3]
+}
+
+func (x Severity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Severity.Descriptor instead.
+func (Severity) EnumDescriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{3}
+}
+
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
@@ -1704,8 +1756,11 @@ func (*GetStatsRequest) Descriptor() ([]byte, []int) {
 }
 
 type GetStatsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	States        []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	States []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
+	// What this coordinator sees that somebody should act on, the worst first: producers that are refused, dead letters,
+	// coordinators that were killed, checks that fail. A coordinator of an earlier version tells of nothing.
+	Findings      []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1747,6 +1802,92 @@ func (x *GetStatsResponse) GetStates() []*StateStats {
 	return nil
 }
 
+func (x *GetStatsResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Finding is one thing that somebody should act on.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The finding's own name, such as producer-refused. It stays the same, for scripts and runbooks.
+	Name     string   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Severity Severity `protobuf:"varint,2,opt,name=severity,proto3,enum=msghandler.v1.Severity" json:"severity,omitempty"`
+	// What was seen, why it matters, and what to do.
+	What          string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	Remedy        string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Finding) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Finding) GetSeverity() Severity {
+	if x != nil {
+		return x.Severity
+	}
+	return Severity_SEVERITY_UNSPECIFIED
+}
+
+func (x *Finding) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Finding) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Finding) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type StateStats struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	State            State                  `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
@@ -1761,7 +1902,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1914,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1927,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StateStats) GetState() State {
@@ -1828,7 +1969,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1981,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1994,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -1894,7 +2035,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2047,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2060,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -2008,7 +2149,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2161,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2174,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -2087,7 +2228,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2240,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2253,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -2200,7 +2341,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2353,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2366,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -2268,7 +2409,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2421,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2434,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2322,7 +2463,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2475,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2488,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2379,7 +2520,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2532,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2545,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -2547,9 +2688,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
-	"\x0fGetStatsRequest\"E\n" +
+	"\x0fGetStatsRequest\"y\n" +
 	"\x10GetStatsResponse\x121\n" +
-	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\"\xda\x01\n" +
+	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
+	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\"\x90\x01\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
+	"\bseverity\x18\x02 \x01(\x0e2\x17.msghandler.v1.SeverityR\bseverity\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x16\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"\xda\x01\n" +
 	"\n" +
 	"StateStats\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x14\n" +
@@ -2626,7 +2774,11 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rWAIT_SENDABLE\x10\x01\x12\r\n" +
-	"\tWAIT_DONE\x10\x022\xc2\x03\n" +
+	"\tWAIT_DONE\x10\x02*P\n" +
+	"\bSeverity\x12\x18\n" +
+	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10SEVERITY_WARNING\x10\x01\x12\x14\n" +
+	"\x10SEVERITY_TROUBLE\x10\x022\xc2\x03\n" +
 	"\x15MessageHandlerService\x12`\n" +
 	"\x0fSendHalfMessage\x12%.msghandler.v1.SendHalfMessageRequest\x1a&.msghandler.v1.SendHalfMessageResponse\x12c\n" +
 	"\x10SendHalfMessages\x12&.msghandler.v1.SendHalfMessagesRequest\x1a'.msghandler.v1.SendHalfMessagesResponse\x12E\n" +
@@ -2657,127 +2809,131 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 	return file_msghandler_v1_msghandler_proto_rawDescData
 }
 
-var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
 	(Wait)(0),                        // 2: msghandler.v1.Wait
-	(*Message)(nil),                  // 3: msghandler.v1.Message
-	(*SendHalfMessageRequest)(nil),   // 4: msghandler.v1.SendHalfMessageRequest
-	(*SendHalfMessageResponse)(nil),  // 5: msghandler.v1.SendHalfMessageResponse
-	(*SendHalfMessagesRequest)(nil),  // 6: msghandler.v1.SendHalfMessagesRequest
-	(*SendHalfMessagesResponse)(nil), // 7: msghandler.v1.SendHalfMessagesResponse
-	(*SubmitRequest)(nil),            // 8: msghandler.v1.SubmitRequest
-	(*SubmitResponse)(nil),           // 9: msghandler.v1.SubmitResponse
-	(*SubmitAllRequest)(nil),         // 10: msghandler.v1.SubmitAllRequest
-	(*SubmitAllResponse)(nil),        // 11: msghandler.v1.SubmitAllResponse
-	(*RollbackRequest)(nil),          // 12: msghandler.v1.RollbackRequest
-	(*RollbackResponse)(nil),         // 13: msghandler.v1.RollbackResponse
-	(*Outcome)(nil),                  // 14: msghandler.v1.Outcome
-	(*ConfirmRequest)(nil),           // 15: msghandler.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),          // 16: msghandler.v1.ConfirmResponse
-	(*Confirmation)(nil),             // 17: msghandler.v1.Confirmation
-	(*DeleteBusinessRequest)(nil),    // 18: msghandler.v1.DeleteBusinessRequest
-	(*DeleteBusinessResponse)(nil),   // 19: msghandler.v1.DeleteBusinessResponse
-	(*MessageRecord)(nil),            // 20: msghandler.v1.MessageRecord
-	(*Event)(nil),                    // 21: msghandler.v1.Event
-	(*GetMessageRequest)(nil),        // 22: msghandler.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),       // 23: msghandler.v1.GetMessageResponse
-	(*ListMessagesRequest)(nil),      // 24: msghandler.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),     // 25: msghandler.v1.ListMessagesResponse
-	(*GetStatsRequest)(nil),          // 26: msghandler.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),         // 27: msghandler.v1.GetStatsResponse
-	(*StateStats)(nil),               // 28: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 29: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 30: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 31: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 32: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 33: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 34: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 35: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 36: msghandler.v1.Move
-	nil,                              // 37: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 39: google.protobuf.Timestamp
+	(Severity)(0),                    // 3: msghandler.v1.Severity
+	(*Message)(nil),                  // 4: msghandler.v1.Message
+	(*SendHalfMessageRequest)(nil),   // 5: msghandler.v1.SendHalfMessageRequest
+	(*SendHalfMessageResponse)(nil),  // 6: msghandler.v1.SendHalfMessageResponse
+	(*SendHalfMessagesRequest)(nil),  // 7: msghandler.v1.SendHalfMessagesRequest
+	(*SendHalfMessagesResponse)(nil), // 8: msghandler.v1.SendHalfMessagesResponse
+	(*SubmitRequest)(nil),            // 9: msghandler.v1.SubmitRequest
+	(*SubmitResponse)(nil),           // 10: msghandler.v1.SubmitResponse
+	(*SubmitAllRequest)(nil),         // 11: msghandler.v1.SubmitAllRequest
+	(*SubmitAllResponse)(nil),        // 12: msghandler.v1.SubmitAllResponse
+	(*RollbackRequest)(nil),          // 13: msghandler.v1.RollbackRequest
+	(*RollbackResponse)(nil),         // 14: msghandler.v1.RollbackResponse
+	(*Outcome)(nil),                  // 15: msghandler.v1.Outcome
+	(*ConfirmRequest)(nil),           // 16: msghandler.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),          // 17: msghandler.v1.ConfirmResponse
+	(*Confirmation)(nil),             // 18: msghandler.v1.Confirmation
+	(*DeleteBusinessRequest)(nil),    // 19: msghandler.v1.DeleteBusinessRequest
+	(*DeleteBusinessResponse)(nil),   // 20: msghandler.v1.DeleteBusinessResponse
+	(*MessageRecord)(nil),            // 21: msghandler.v1.MessageRecord
+	(*Event)(nil),                    // 22: msghandler.v1.Event
+	(*GetMessageRequest)(nil),        // 23: msghandler.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),       // 24: msghandler.v1.GetMessageResponse
+	(*ListMessagesRequest)(nil),      // 25: msghandler.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),     // 26: msghandler.v1.ListMessagesResponse
+	(*GetStatsRequest)(nil),          // 27: msghandler.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),         // 28: msghandler.v1.GetStatsResponse
+	(*Finding)(nil),                  // 29: msghandler.v1.Finding
+	(*StateStats)(nil),               // 30: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 31: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 32: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 33: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 34: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 35: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 36: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 37: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 38: msghandler.v1.Move
+	nil,                              // 39: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	37, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	38, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
-	3,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	38, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	39, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	40, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	4,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
+	40, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
-	3,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	38, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
-	14, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	4,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
+	40, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	15, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
 	2,  // 10: msghandler.v1.SubmitAllRequest.wait:type_name -> msghandler.v1.Wait
-	14, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
+	15, // 11: msghandler.v1.SubmitAllResponse.outcomes:type_name -> msghandler.v1.Outcome
 	0,  // 12: msghandler.v1.RollbackResponse.state:type_name -> msghandler.v1.State
 	0,  // 13: msghandler.v1.Outcome.state:type_name -> msghandler.v1.State
-	17, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
+	18, // 14: msghandler.v1.ConfirmResponse.confirmations:type_name -> msghandler.v1.Confirmation
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
-	3,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
+	4,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	39, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	39, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	39, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	39, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
-	21, // 22: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	39, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	39, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
-	20, // 25: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
+	41, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	41, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	41, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	41, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	22, // 22: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
+	41, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	41, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	21, // 25: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 26: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	38, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	20, // 28: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	28, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	0,  // 30: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	39, // 31: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	39, // 32: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	29, // 33: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 34: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	38, // 35: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 36: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	29, // 37: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 38: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	38, // 39: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	14, // 40: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 41: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	36, // 42: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	39, // 43: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 44: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	4,  // 45: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	6,  // 46: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	8,  // 47: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	10, // 48: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	12, // 49: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	15, // 50: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	18, // 51: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	22, // 52: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	24, // 53: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	26, // 54: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	30, // 55: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	32, // 56: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	34, // 57: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	5,  // 58: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	7,  // 59: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	9,  // 60: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	11, // 61: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	13, // 62: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	16, // 63: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	19, // 64: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	23, // 65: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	25, // 66: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	27, // 67: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	31, // 68: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	33, // 69: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	35, // 70: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	58, // [58:71] is the sub-list for method output_type
-	45, // [45:58] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	40, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	21, // 28: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
+	30, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	29, // 30: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	3,  // 31: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 32: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	41, // 33: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	41, // 34: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	31, // 35: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 36: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	40, // 37: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 38: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	31, // 39: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 40: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	40, // 41: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 42: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 43: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	38, // 44: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	41, // 45: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 46: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	5,  // 47: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	7,  // 48: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	9,  // 49: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	11, // 50: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	13, // 51: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	16, // 52: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	19, // 53: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	23, // 54: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	25, // 55: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	27, // 56: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	32, // 57: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	34, // 58: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	36, // 59: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	6,  // 60: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	8,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	10, // 62: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	12, // 63: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	14, // 64: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	17, // 65: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	20, // 66: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	24, // 67: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	26, // 68: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	28, // 69: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	33, // 70: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	35, // 71: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	37, // 72: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	60, // [60:73] is the sub-list for method output_type
+	47, // [47:60] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -2790,8 +2946,8 @@ func file_msghandler_v1_msghandler_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   35,
+			NumEnums:      4,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
