@@ -100,7 +100,7 @@ func (s *operators) GetStats(
 	if err != nil {
 		return nil, s.fail("GetStats", err, halfmsg.None)
 	}
-	response := &msghandlerv1.GetStatsResponse{}
+	response := &msghandlerv1.GetStatsResponse{Findings: s.config.Findings(ctx)}
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),

@@ -51,19 +51,19 @@ func (e *forbiddenError) Unwrap() error { return errCaller }
 func (s *Server) permit(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
-	var err error
 	switch info.Server.(type) {
 	case *operators:
-		err = s.config.Permissions.admin(ctx)
+		if err := s.config.Permissions.admin(ctx); err != nil {
+			return nil, s.fail(info.FullMethod, err, halfmsg.None)
+		}
 	case *producers:
 		var producer string // a request that named none would be nobody's
 		if of, ok := request.(interface{ GetProducer() string }); ok {
 			producer = of.GetProducer()
 		}
-		err = s.config.Permissions.caller(ctx, producer)
-	}
-	if err != nil {
-		return nil, s.fail(info.FullMethod, err, halfmsg.None)
+		if err := s.config.Permissions.caller(ctx, producer); err != nil {
+			return nil, s.refuse(producer, err)
+		}
 	}
 	return next(ctx, request)
 }

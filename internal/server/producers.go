@@ -72,12 +72,12 @@ func (s *producers) SendHalfMessage(
 	c := &check{}
 	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, s.refuse(r.GetProducer(), err)
 	}
 	c.path = "message"
 	message := s.build(c, o, r.GetMessage())
 	if err := c.err(); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, s.refuse(r.GetProducer(), err)
 	}
 	result, err := gathered(ctx, s.creates, message)
 	if err = errors.Join(err, result.Err); err != nil {
@@ -94,11 +94,11 @@ func (s *producers) SendHalfMessages(
 	c := &check{}
 	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, s.refuse(r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, s.refuse(r.GetProducer(), err)
 	}
 	results, err := s.createAll(ctx, o, r.GetMessages())
 	if err = errors.Join(err, halted(results)); err != nil {
@@ -117,6 +117,7 @@ func (s *Server) createAll(ctx context.Context, o origin, messages []*msghandler
 		c := &check{path: item("messages", i)}
 		if good[i] = s.build(c, o, m); c.found != nil {
 			results[i].Err = c.err()
+			s.tellRefused(o.producer, results[i].Err)
 			continue
 		}
 		places = append(places, i)

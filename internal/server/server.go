@@ -46,6 +46,12 @@ type Config struct {
 	// Trusted says whether a producer's Submit is the verdict; its Submit returns when that is stored. Default:
 	// nobody's is.
 	Trusted func(producer string) bool
+	// Refused is told of each call of a producer, and each message of a batch, that is refused for good: of whom, empty where the
+	// name is none, for what reason (CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT), and in what words. It must not
+	// block. May be nil.
+	Refused func(producer, reason, cause string)
+	// Findings tells what somebody should act on, the worst first, for AdminService. May be nil.
+	Findings func(ctx context.Context) []*msghandlerv1.Finding
 	// Wake is called after messages were made due in that state; it must not block. May be nil.
 	Wake func(state halfmsg.State)
 
@@ -159,6 +165,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Wake == nil {
 		c.Wake = func(halfmsg.State) {}
+	}
+	if c.Refused == nil {
+		c.Refused = func(string, string, string) {}
+	}
+	if c.Findings == nil {
+		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
 	}
 	c.ConfirmAfter = cmp.Or(c.ConfirmAfter, 6*time.Second)
 	c.ConfirmLease = cmp.Or(c.ConfirmLease, 30*time.Second)

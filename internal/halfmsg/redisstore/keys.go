@@ -24,6 +24,7 @@ import (
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
 //	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, by which a loss is noticed
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
+//	PREFIX:{SHARD}:runs                       hash: the coordinators that have not stopped cleanly; in the first shard only
 //	PREFIX:meta                               hash: layout, shards
 const (
 	producersKey  = "producers"
@@ -37,6 +38,7 @@ const (
 	shardsField   = "shards"
 	pulseName     = "pulse"
 	suspectName   = "suspect"
+	runsName      = "runs"
 )
 
 // Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease is
@@ -71,6 +73,8 @@ func metaOf(prefix string) string { return prefix + ":" + metaKey }
 func waitKey(shard string) string { return shard + "wait" }
 
 func suspectKey(shard string) string { return shard + suspectName }
+
+func runsKey(shard string) string { return shard + runsName }
 
 // pattern matches every key of a message and no key of others, as far as a glob can.
 func (k keys) pattern() string { return k.prefix + ":{*" }
@@ -183,7 +187,7 @@ func luaNames(retention time.Duration) string {
 		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
-		fmt.Sprintf("local PULSE, SUSPECT = '%s', '%s'\n", pulseName, suspectName) +
+		fmt.Sprintf("local PULSE, SUSPECT, RUNS = '%s', '%s', '%s'\n", pulseName, suspectName, runsName) +
 		fmt.Sprintf("local SUBMITTED, TAKENOVER, NOBODY = '%s', '%s', '%s'\n", halfmsg.EventSubmit, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +
 		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),

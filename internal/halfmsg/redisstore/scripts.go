@@ -40,7 +40,7 @@ var parts = map[string][]string{
 
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, move, due, claim, show, list, stats, mend, pulse, owners, backlog *script
+	create, submit, move, due, claim, show, list, stats, mend, pulse, runs, owners, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -54,7 +54,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	byName := map[string]**script{
 		"create": &all.create, "submit": &all.submit, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
-		"owners": &all.owners, "backlog": &all.backlog,
+		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs,
 	}
 	for name, into := range byName {
 		source, err := assemble(name, flagged, config.Retention)

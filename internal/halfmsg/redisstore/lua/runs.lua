@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- Purpose: notes that a coordinator runs, and tells which others ended without a clean stop. It is run in the first shard only.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 who runs; 2 milliseconds without a count in the pulse after which a coordinator counts as ended; 3 milliseconds for
+--   which an end is remembered; 4 how many ends are remembered at most
+-- Returns: for each end, the latest first: who it was, and how many milliseconds ago it last counted
+local key, who, silence, kept, most = KEYS[1] .. RUNS, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+
+call('HSETNX', key, who, now)
+call('PEXPIRE', key, PULSERETENTION)
+local ends, all = {}, call('HGETALL', key)
+for i = 1, #all, 2 do
+  local name = all[i]
+  local last = math.max(tonumber(all[i + 1]) or 0, tonumber(call('HGET', KEYS[1] .. PULSE, name) or 0))
+  if name ~= who and now - last > silence then
+    ends[#ends + 1] = {name = name, ago = now - last}
+  end
+end
+table.sort(ends, function(a, b) return a.ago < b.ago end)
+local out = {}
+for i, gone in ipairs(ends) do
+  if i > most or gone.ago > kept then
+    call('HDEL', key, gone.name)
+  else
+    out[#out + 1] = gone.name
+    out[#out + 1] = gone.ago
+  end
+end
+return out
