@@ -62,6 +62,10 @@ type App struct {
 	// regressed says when and how Redis last went back in time, if it did.
 	regressed atomic.Pointer[string]
 
+	// queues is what was last counted in the queues that are watched.
+	queues atomic.Pointer[queueDepths]
+	// runs knows which coordinators ended without a clean stop.
+	runs runs
 	// life ends when the coordinator is to stop; end ends it.
 	life context.Context
 	end  context.CancelFunc
@@ -200,6 +204,7 @@ func (a *App) Run(ctx context.Context) error {
 		select {
 		case <-a.life.Done():
 		case err = <-a.failed:
+			a.runs.broken.Store(true)
 		}
 	} else if a.life.Err() != nil {
 		// Told to stop while it was still opening: that is no failure.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // The names of the checks, as /readyz shows them.
@@ -26,6 +27,9 @@ const (
 // required are the checks without which no half message can be accepted. Everything else, the broker above all, is made up for
 // later: the message waits in Redis.
 var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
+
+// degrading are the other checks.
+var degrading = []string{checkRabbitMQ, checkConfirm, checkSend}
 
 // errNotOpen is what a check says of a part that is not there yet.
 var errNotOpen = errors.New("not open yet")
@@ -63,7 +67,7 @@ func (c *checks) named(name string) console.Check {
 func (a *App) openConsole() {
 	a.metrics.Build(a.version, a.instance)
 	var all []console.Check
-	for _, name := range append(slices.Clone(required), checkRabbitMQ, checkConfirm, checkSend) {
+	for _, name := range slices.Concat(required, degrading) {
 		check := a.checks.named(name)
 		check.Required = slices.Contains(required, name)
 		if name == checkRedis {
@@ -80,6 +84,7 @@ func (a *App) openConsole() {
 		Admin:    a.admin,
 		Hosts:    a.settings.HTTP.Names(),
 		ReadOnly: a.settings.HTTP.ReadOnly,
+		Findings: func() []*msghandlerv1.Finding { return a.findings(time.Now()) },
 		Owners: func(ctx context.Context) (halfmsg.Owners, error) {
 			if store := a.store.Load(); store != nil {
 				return store.Owners(ctx)

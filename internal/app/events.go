@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console"
@@ -87,9 +86,8 @@ const backlogSchedule = "@every 10s"
 func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	settings := a.settings.Events
 	thresholds := &events.Thresholds{Teller: a.events, Logger: a.logger}
-	var depths atomic.Pointer[map[string]int]
-	depths.Store(new(map[string]int))
-	a.metrics.Watched(func() map[string]int { return *depths.Load() })
+	a.metrics.Watched(func() map[string]int { return a.queues.Load().all() })
+	a.metrics.DeadLetters(func() map[string]int { return a.queues.Load().of(settings.DeadLetterQueues) })
 	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
 		if err == nil {
@@ -97,8 +95,8 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 			thresholds.Look("sendable", int(waiting), settings.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)
-		a.tellMissing(*depths.Load(), found, brokerErr)
-		depths.Store(&found) // none while the broker cannot be asked: what was known is not what is
+		a.tellMissing(a.queues.Load().all(), found, brokerErr)
+		a.queues.Store(&queueDepths{found, brokerErr == nil}) // none while the broker cannot be asked: what was known is not what is
 		a.lookAtQueues(thresholds, found)
 		return false, errors.Join(err, brokerErr)
 	})

@@ -48,6 +48,7 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	}
 	pulse, err := a.newLoop("pulse", pulseSchedule, func(ctx context.Context) (bool, error) {
 		found, err := store.Pulse(ctx)
+		a.runs.counted(err)
 		a.tellRegressions(found)
 		return false, err
 	})

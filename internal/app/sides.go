@@ -217,6 +217,8 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		Reflection:   a.settings.GRPC.Reflection,
 		Credentials:  a.credentials,
 		Permissions:  a.permissions(),
+		Refused:      a.noteRefused,
+		Findings:     a.allFindings,
 		Interceptors: a.interceptors(),
 		Logger:       a.logger,
 	})

@@ -31,11 +31,17 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.closeWith(closer{name: "redis", close: func(context.Context) error { return store.Close() }})
+	a.closeWith(closer{name: "redis", close: func(ctx context.Context) error {
+		a.noteCleanStop(ctx, store)
+		return store.Close()
+	}})
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
-	return store, a.watchStore(store)
+	if err := a.watchStore(store); err != nil {
+		return nil, err
+	}
+	return store, a.watchRuns(ctx, store)
 }
 
 // redisURL is where Redis is; an embedded one is started first.

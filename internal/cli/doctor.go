@@ -66,7 +66,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 
 // finding is one finding for programs.
 type finding struct {
-	Area     string `json:"area"`
+	Area     string `json:"area,omitempty"`
 	Name     string `json:"name,omitempty"`
 	Severity string `json:"severity"`
 	What     string `json:"what"`

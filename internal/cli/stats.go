@@ -67,9 +67,13 @@ func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
 	for i, st := range response.GetStates() {
 		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime())}
 	}
-	return s.printDocument(c.Output, map[string]any{"states": states}, func() [][]string {
-		return statsRows(response.GetStates(), time.Now())
-	})
+	document := map[string]any{"states": states, "findings": coordinatorFindings(response.GetFindings())}
+	err = s.printDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
+	if err != nil || c.Output != outputTable || len(response.GetFindings()) == 0 {
+		return err
+	}
+	fmt.Fprintln(s.Out)
+	return s.printTable(findingRows(response.GetFindings()))
 }
 
 func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {

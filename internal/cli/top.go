@@ -145,6 +145,12 @@ func (t *top) page(ctx context.Context) (string, error) {
 	if err := out.printTable(t.states(response.GetStates(), now)); err != nil {
 		return "", err
 	}
+	if all := response.GetFindings(); len(all) > 0 {
+		b.WriteString("\nTO LOOK AT\n")
+		if err := out.printTable(findingRows(all)); err != nil {
+			return "", err
+		}
+	}
 	b.WriteString("\nIN TROUBLE\n")
 	if err := out.printTable(messageRows(records, now)); err != nil {
 		return "", err

@@ -16,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/pages"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // Config says what the console shows.
@@ -34,6 +35,8 @@ type Config struct {
 	StatsInterval time.Duration
 	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
 	Admin func(by string) pages.Admin
+	// Findings tells what somebody should act on, the worst first, beside the checks. Default: nothing ever.
+	Findings func() []*msghandlerv1.Finding
 	// Hosts are names under which the pages are served, beside localhost and IP addresses.
 	Hosts []string
 	// ReadOnly leaves out of the pages whatever changes messages.
@@ -94,7 +97,7 @@ func New(config Config) *Console {
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Owners: owners.get, Undecided: config.Metrics.overdue, Board: config.Metrics.board, Ring: &c.ring, Logger: config.Logger,
+		Stats: c.stats.get, Owners: owners.get, Undecided: config.Metrics.overdue, Board: config.Metrics.board, Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
 	})
 	c.server = &http.Server{
 		Handler:           c.requests.whole(c.routes()),

@@ -20,6 +20,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	board    *seen.Board
+	refusals seen.Refusals
 
 	moves          *prometheus.CounterVec
 	sendableTime   prometheus.Observer
@@ -60,7 +61,7 @@ func NewMetrics() *Metrics {
 	m.countCalls()
 	m.countEvents()
 	m.beginAtZero()
-	m.registry.MustRegister(boarded{m.board},
+	m.registry.MustRegister(boarded{m.board}, refused{&m.refusals},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -209,20 +210,25 @@ func (m *Metrics) Broker(ready func() error) {
 }
 
 // Watched shows how many messages wait in the broker's queues that are watched.
-func (m *Metrics) Watched(depths func() map[string]int) { m.registry.MustRegister(watched(depths)) }
+func (m *Metrics) Watched(depths func() map[string]int) {
+	m.registry.MustRegister(watched{watchedDesc, depths})
+}
 
-// watched is a prometheus.Collector of the queues that the configuration names.
-type watched func() map[string]int
+// watched is a prometheus.Collector of queues that the configuration names.
+type watched struct {
+	desc   *prometheus.Desc
+	depths func() map[string]int
+}
 
 var watchedDesc = prometheus.NewDesc("msghandler_watched_queue_messages",
 	"Messages that wait in a queue of the broker that is watched.", []string{"queue"}, nil)
 
 // Describe implements prometheus.Collector.
-func (w watched) Describe(ch chan<- *prometheus.Desc) { ch <- watchedDesc }
+func (w watched) Describe(ch chan<- *prometheus.Desc) { ch <- w.desc }
 
 // Collect implements prometheus.Collector.
 func (w watched) Collect(ch chan<- prometheus.Metric) {
-	for queue, depth := range w() {
-		ch <- prometheus.MustNewConstMetric(watchedDesc, prometheus.GaugeValue, float64(depth), queue)
+	for queue, depth := range w.depths() {
+		ch <- prometheus.MustNewConstMetric(w.desc, prometheus.GaugeValue, float64(depth), queue)
 	}
 }

@@ -59,6 +59,8 @@ func table(t *testing.T) string {
 	m.Broker(func() error { return nil })
 	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
 	m.Watched(func() map[string]int { return nil })
+	m.DeadLetters(func() map[string]int { return nil })
+	m.UncleanEnds(func() int { return 0 })
 	New(Config{Metrics: m})
 
 	described := make(chan *prometheus.Desc)

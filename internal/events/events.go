@@ -35,6 +35,10 @@ const (
 	// Backlog and BacklogOver: more than a threshold waits, or no longer; the subject is "sendable" or a queue.
 	Backlog     Kind = "backlog"
 	BacklogOver Kind = "backlog_over"
+	// ProducerRefused: calls of the subject, a producer, are refused for good.
+	ProducerRefused Kind = "producer_refused"
+	// UncleanEnd: coordinators have ended without a clean stop.
+	UncleanEnd Kind = "unclean_end"
 )
 
 // Event is one or several events that are alike.

@@ -46,6 +46,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 			"its store does not answer", "look at what is found about redis")
 		return r.all
 	}
+	r.findings(stats.GetFindings())
 	r.waiting(stats.GetStates(), time.Now())
 	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
 	return r.orWell("serves at " + e.Server + ", and nothing waits for somebody to act")

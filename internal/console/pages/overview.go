@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/seen"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // overviewData is what the first page shows.
@@ -22,6 +23,7 @@ type overviewData struct {
 	Producers []producerLine
 	Exchanges []exchangeLine
 	Checks    []Checked
+	Findings  []*msghandlerv1.Finding
 	Owners    halfmsg.Owners
 	Since     time.Time
 	// TurnedAway is what the last sample says of callers.
@@ -79,7 +81,7 @@ var means = map[halfmsg.State]string{
 
 func (p *Pages) overview(r *http.Request) answer {
 	now := time.Now()
-	data := overviewData{Checks: p.config.Check(r.Context())}
+	data := overviewData{Checks: p.config.Check(r.Context()), Findings: p.config.Findings()}
 	stats, err := p.config.Stats(r.Context())
 	data.Owners, _ = p.config.Owners(r.Context()) // a Redis that does not answer is told of above all else
 	samples := p.config.Ring.Samples()
@@ -193,6 +195,9 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		if c.Note != "" {
 			add(true, "#checks", "%s: %s", c.Name, c.Note)
 		}
+	}
+	for _, f := range d.Findings {
+		add(f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, "#findings", "%s", f.GetWhat())
 	}
 	if d.TurnedAway > 0 {
 		add(true, "#checks", "Callers are turned away, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+

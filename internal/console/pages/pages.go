@@ -51,7 +51,7 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config says what the pages show. All but Hosts and Logger is required.
+// Config says what the pages show. All but Hosts, Findings and Logger is required.
 type Config struct {
 	// Instance and Version name what runs.
 	Instance, Version string
@@ -67,6 +67,8 @@ type Config struct {
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Owners tells who works on messages.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
+	// Findings tells what somebody should act on, the worst first. Default: nothing ever.
+	Findings func() []*msghandlerv1.Finding
 	// Undecided is for how long the worst pending message should have had its verdict.
 	Undecided func() time.Duration
 	// Board is what this instance saw of producers and exchanges, Ring how it fared lately.
@@ -101,6 +103,9 @@ type Pages struct {
 // New returns the pages.
 func New(config Config) *Pages {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Findings == nil {
+		config.Findings = func() []*msghandlerv1.Finding { return nil }
+	}
 	return &Pages{config: config, seals: newSeals()}
 }
 

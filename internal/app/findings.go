@@ -1,0 +1,139 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	warning = msghandlerv1.Severity_SEVERITY_WARNING
+	trouble = msghandlerv1.Severity_SEVERITY_TROUBLE
+)
+
+const (
+	// refusedLately is for how long a refusal is told: longer than most producers are silent by day.
+	refusedLately = 10 * time.Minute
+	// maxRefused is how many producers that are refused are told of: strangers may come under many names.
+	maxRefused = 10
+	// crashLoop is how many ends in endsLately are no accident any more.
+	crashLoop = 3
+)
+
+const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, and at journalctl or kubectl describe pod"
+
+// findings collects what somebody should act on.
+type findings []*msghandlerv1.Finding
+
+func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy string) {
+	*f = append(*f, &msghandlerv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
+}
+
+// findings are what this coordinator sees that somebody should act on, the worst first, but for its checks.
+func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
+	var f findings
+	f.refusals(a.metrics.Refusals(), now)
+	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
+	f.queues(a.settings.Events, a.queues.Load())
+	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int { return cmp.Compare(b.GetSeverity(), a.GetSeverity()) })
+	return f
+}
+
+// allFindings are the findings with the checks that fail and leave the coordinator ready: who asks for them through the API does
+// not see /readyz.
+func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
+	var f findings
+	for _, name := range degrading {
+		if err := a.checks.named(name).Run(ctx); err != nil {
+			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.instance, err),
+				"half messages are accepted, and wait in Redis for what this part does",
+				"fix what the error names; see what the doctor finds about rabbitmq and redis")
+		}
+	}
+	return append(f, a.findings(time.Now())...)
+}
+
+// refusals tells of producers whose calls were refused lately.
+func (f *findings) refusals(all []seen.Refusal, now time.Time) {
+	all = slices.DeleteFunc(all, func(r seen.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
+	slices.SortStableFunc(all, func(a, b seen.Refusal) int {
+		return cmp.Or(cmp.Compare(refusalSeverity(b), refusalSeverity(a)), b.LastAt.Compare(a.LastAt))
+	})
+	for i, r := range all {
+		if i == maxRefused {
+			f.add(warning, "producer-refused", fmt.Sprintf("calls of %d further producers are refused", len(all)-i),
+				"nothing of them is stored", "msghandler_refusals_total and the log name them")
+			return
+		}
+		f.add(refusalSeverity(r), "producer-refused",
+			fmt.Sprintf("producer %s: %d calls refused with %s since %s, the last at %s: %s", r.Producer, r.Count, r.Reason,
+				clock(r.FirstAt), clock(r.LastAt), r.Cause),
+			"nothing of them is stored, and a business that waits for its half message does not run", refusalRemedies[r.Reason])
+	}
+}
+
+// refusalSeverity tells a producer that cannot do anything from one that makes mistakes.
+func refusalSeverity(r seen.Refusal) msghandlerv1.Severity {
+	if r.Reason == "INVALID_ARGUMENT" {
+		return warning
+	}
+	return trouble
+}
+
+// ends tells of coordinators that ended without a clean stop, the latest first.
+func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
+	if len(all) == 0 {
+		return
+	}
+	lately := 0
+	for _, end := range all {
+		if now.Sub(end.LastSeenAt) < endsLately {
+			lately++
+		}
+	}
+	severity := warning
+	if lately >= crashLoop {
+		severity = trouble
+	}
+	f.add(severity, "coordinators-unclean-end",
+		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, %d in the last ten minutes; the last was %s, last seen at %s",
+			len(all), lately, all[0].Instance, clock(all[0].LastSeenAt)),
+		"they were killed, crashed or hang; what they had in hand waits until their leases end, and consumers may get flagged copies",
+		endsRemedy)
+}
+
+// queues tells of queues that are watched and hold more than they should, or are not there.
+func (f *findings) queues(settings config.Events, queues *queueDepths) {
+	if queues == nil || !queues.known {
+		return // that the broker cannot be asked is told elsewhere
+	}
+	for _, queue := range settings.DeadLetterQueues {
+		if n := queues.depths[queue]; n > 0 {
+			f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
+				"their consumers have given them up, and nobody handles them",
+				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay")
+		}
+	}
+	for _, queue := range settings.Queues {
+		if n := queues.depths[queue]; n >= settings.QueueMessages {
+			f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d", queue, n, settings.QueueMessages),
+				"its consumers are slower than its producers, or gone", "rabbitmqctl list_queues name messages consumers; start consumers")
+		}
+	}
+	for _, queue := range slices.Concat(settings.DeadLetterQueues, settings.Queues) {
+		if _, there := queues.depths[queue]; !there {
+			f.add(warning, "queue-missing", fmt.Sprintf("the queue %s is to be watched and is not there", queue),
+				"nobody hears of what waits in it", "check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url")
+		}
+	}
+}
+
+// clock writes when something was, by day: what is told is never old.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }

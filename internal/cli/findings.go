@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/escape"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// coordinatorFindings is what a coordinator says that somebody should act on, for programs.
+func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
+	told := make([]finding, len(all))
+	for i, f := range all {
+		told[i] = finding{
+			Name: f.GetName(), Severity: severityName(f.GetSeverity()), What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
+		}
+	}
+	return told
+}
+
+// findingRows is the same for people: nothing where there is nothing.
+func findingRows(all []*msghandlerv1.Finding) (rows [][]string) {
+	for _, f := range all {
+		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), escape.Line(f.GetWhat())})
+	}
+	return rows
+}
+
+func severityName(s msghandlerv1.Severity) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))
+}
