@@ -35,6 +35,7 @@ type coordinator struct {
 	mu       sync.Mutex
 	records  []*msghandlerv1.MessageRecord
 	requests []string
+	findings []*msghandlerv1.Finding
 }
 
 func startCoordinator(t *testing.T) *coordinator {
@@ -133,7 +134,7 @@ func (c *coordinator) ListMessages(
 }
 
 func (c *coordinator) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{
+	return &msghandlerv1.GetStatsResponse{Findings: c.findings, States: []*msghandlerv1.StateStats{
 		{
 			State: msghandlerv1.State_STATE_PENDING, Count: 1, OldestCreateTime: timestamppb.New(time.Now().Add(-3 * time.Hour)),
 			FirstDueTime: timestamppb.New(time.Now().Add(2*time.Minute + 30*time.Second)),

@@ -3,7 +3,6 @@ package cli
 import (
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/escape"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -21,7 +20,7 @@ func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
 // findingRows is the same for people: nothing where there is nothing.
 func findingRows(all []*msghandlerv1.Finding) (rows [][]string) {
 	for _, f := range all {
-		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), escape.Line(f.GetWhat())})
+		rows = append(rows, []string{strings.ToUpper(severityName(f.GetSeverity())), f.GetName(), f.GetWhat()})
 	}
 	return rows
 }

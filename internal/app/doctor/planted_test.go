@@ -97,6 +97,17 @@ var planted = []struct {
 	{name: "messages-dead", plant: plantDead},
 	{name: "messages-refused", plant: plantRefused},
 	{name: "messages-unanswered", plant: plantUnanswered},
+	{name: "producer-refused", plant: plantRefusedProducer},
+	{name: "queue-dead-letters", plant: plantDeadLetters},
+	{name: "queue-long", plant: plantLongQueue},
+	{name: "queue-missing", plant: func(s *site) {
+		s.watch(func(c *config.Config) { c.Events.Queues = []string{"misspelt"} })
+	}},
+	{name: "coordinators-unclean-end", plant: func(s *site) {
+		at := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
+		s.redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", at)
+		s.awaitFinding()
+	}},
 	{name: "producer-forbidden", plant: func(s *site) { s.e.Producers["stock"] = "stock.svc:9000" }},
 	{name: "producer-forbidden", plant: func(s *site) { // its name may be called, and what it resolves to may not
 		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "localhost:*"}

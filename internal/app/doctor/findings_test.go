@@ -1,0 +1,110 @@
+package doctor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/config"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// dial is a client of the site's coordinator.
+func (s *site) dial() *grpc.ClientConn {
+	s.t.Helper()
+	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// awaitFinding waits until the coordinator sees something to act on by itself.
+func (s *site) awaitFinding() {
+	s.t.Helper()
+	admin := pb.NewAdminServiceClient(s.dial())
+	servers.Eventually(s.t, time.Minute, "the coordinator finds something", func() bool {
+		stats, err := admin.GetStats(s.t.Context(), &pb.GetStatsRequest{})
+		return err == nil && len(stats.GetFindings()) > 0
+	})
+}
+
+// watch has another coordinator, on other data, watch queues.
+func (s *site) watch(change func(c *config.Config)) {
+	s.t.Helper()
+	watching := s.e.Settings
+	watching.Redis.Prefix = "watching"
+	change(&watching)
+	s.startCoordinator(watching)
+	s.e.Settings, s.e.Server = watching, s.app.GRPCAddr()
+	s.awaitFinding()
+}
+
+// fill puts messages into a queue that nobody reads.
+func (s *site) fill(queue string, messages int) {
+	s.t.Helper()
+	conn, err := amqp.Dial(s.e.Settings.AMQP.URLs[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	for range messages {
+		if err := ch.PublishWithContext(s.t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// plantRefusedProducer has a producer name a target that may not be called.
+func plantRefusedProducer(s *site) {
+	_, err := pb.NewMessageHandlerServiceClient(s.dial()).SendHalfMessage(s.t.Context(), &pb.SendHalfMessageRequest{
+		Producer: "stock", CallbackTarget: "stock.svc:9000", Message: &pb.Message{Id: "1", RoutingKey: "paid"},
+	})
+	if status.Code(err) != codes.PermissionDenied {
+		s.t.Fatalf("the message is not refused: %v", err)
+	}
+}
+
+func plantDeadLetters(s *site) {
+	s.fill("payments.dead", 17)
+	s.watch(func(c *config.Config) { c.Events.DeadLetterQueues = []string{"payments.dead"} })
+}
+
+func plantLongQueue(s *site) {
+	s.fill("payments.long", 5)
+	s.watch(func(c *config.Config) { c.Events.Queues, c.Events.QueueMessages = []string{"payments.long"}, 5 })
+}
+
+// A producer that is refused hears why; its operators have to hear it too, and what to change.
+func TestARefusalIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	plantRefusedProducer(s)
+	for _, f := range doctor.Examine(t.Context(), s.e) {
+		if f.Name != "producer-refused" {
+			continue
+		}
+		if f.Severity != doctor.Trouble || !strings.Contains(f.What, "producer stock") || !strings.Contains(f.What, "stock.svc:9000") ||
+			!strings.Contains(f.Remedy, "callbacks.allow") {
+			t.Errorf("it says %+v", f)
+		}
+		return
+	}
+	t.Error("the doctor does not tell of it")
+}

@@ -1,0 +1,174 @@
+package app_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// found is what the coordinator says that somebody should act on, by name.
+func (r *running) found(t *testing.T) map[string]string {
+	t.Helper()
+	stats, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, f := range stats.GetFindings() {
+		if f.GetWhat() == "" || f.GetWhy() == "" || f.GetRemedy() == "" || f.GetSeverity() == 0 {
+			t.Errorf("%v does not say what, why it matters and what to do", f)
+		}
+		all[f.GetName()] += f.GetWhat() + "\n"
+	}
+	return all
+}
+
+// A producer whose half messages are all refused must be seen by those who run the coordinator.
+func TestARefusedProducerIsSeen(t *testing.T) {
+	r := start(t, settings())
+	r.awaitReady(t)
+	if page := r.get(t, "/"); !strings.Contains(page, "All is well") {
+		t.Fatalf("the page is\n%s", page)
+	}
+	p := startOrders(t)
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	for range 12 {
+		refused := half(p, "1")
+		refused.CallbackTarget = "stock.svc:9000"
+		if _, err := client.SendHalfMessage(t.Context(), refused); status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	r.holds(t, `msghandler_refusals_total{producer="orders",reason="CALLBACK_FORBIDDEN"} 12`,
+		`msghandler_events_total{kind="producer_refused"} 1`)
+	if what := r.found(t)["producer-refused"]; !strings.Contains(what, "producer orders: 12 calls refused with CALLBACK_FORBIDDEN") ||
+		!strings.Contains(what, "stock.svc:9000") {
+		t.Errorf("found is %q", what)
+	}
+	page := r.get(t, "/")
+	for _, want := range []string{"Something is wrong", `class="bad"><a href="#findings">producer orders: 12 calls refused`, "allow its target in callbacks.allow"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(r.log.String()) {
+		if strings.Contains(line, "calls of a producer are refused") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 1 {
+		t.Fatalf("%d lines tell of it:\n%s", len(lines), lines)
+	}
+	for _, want := range []string{"level=WARN", "producer=orders", "reason=CALLBACK_FORBIDDEN", "stock.svc:9000", "remedy=\"allow its target"} {
+		if !strings.Contains(lines[0], want) {
+			t.Errorf("the log lacks %q: %s", want, lines[0])
+		}
+	}
+}
+
+func TestDeadLettersAreSeen(t *testing.T) {
+	r := start(t, settings(func(c *config.Config) {
+		c.Events.DeadLetterQueues, c.Events.Queues, c.Events.QueueMessages = []string{"payments.dead"}, []string{"payments", "misspelt"}, 3
+	}))
+	r.awaitReady(t)
+	r.fill(t, "payments.dead", 17)
+	r.fill(t, "payments", 2)
+	r.holds(t, `msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`, `msghandler_watched_queue_messages{queue="payments"} 2`)
+	found := r.found(t)
+	if what := found["queue-dead-letters"]; what != "dead letters in queue payments.dead: 17\n" {
+		t.Errorf("found is %q", what)
+	}
+	if what := found["queue-missing"]; what != "the queue misspelt is to be watched and is not there\n" {
+		t.Errorf("found is %q", what)
+	}
+	if what, long := found["queue-long"]; long {
+		t.Errorf("below the threshold it says %q", what)
+	}
+	page := r.get(t, "/")
+	for _, want := range []string{"Worth a look", "dead letters in queue payments.dead: 17", "msghandler dlq list --queue payments.dead"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	r.fill(t, "payments", 1)
+	servers.Eventually(t, time.Minute, "the queue is long", func() bool { return r.found(t)["queue-long"] != "" })
+}
+
+// fill puts messages into a queue that nobody reads.
+func (r *running) fill(t *testing.T, queue string, messages int) {
+	t.Helper()
+	r.declare(t, queue)
+	conn, err := amqp.Dial(r.brokerURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range messages {
+		if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A part that fails leaves half messages accepted, and so is told of where /readyz does not.
+func TestADegradedCoordinatorSaysSo(t *testing.T) {
+	nobody := nobodyAt(t)
+	r := start(t, settings(func(c *config.Config) { c.AMQP.URLs = []string{"amqp://guest:guest@" + nobody + "/"} }))
+	servers.Eventually(t, time.Minute, "it is ready without a broker", func() bool {
+		ok, body := r.ready()
+		return ok && strings.Contains(body, `"degraded": true`)
+	})
+	if what := r.found(t)["coordinator-degraded"]; !strings.Contains(what, `"rabbitmq"`) || !strings.Contains(what, r.Instance()) {
+		t.Errorf("found is %q", what)
+	}
+}
+
+// A coordinator that stops as it should leaves no trace of its run, and one that did not is told of by the next at once.
+func TestOnlyAStopThatWasNoneIsToldByTheNext(t *testing.T) {
+	redis := servers.Redis(t)
+	on := func(c *config.Config) { c.Redis.URL = redis.URL() }
+	first := start(t, settings(on))
+	first.awaitReady(t)
+	runs := func() string { return redis.CLI("HKEYS", "msghandler:{00}:runs") }
+	if !strings.Contains(runs(), first.Instance()) {
+		t.Errorf("noted are %q", runs())
+	}
+	if err := first.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if left := runs(); strings.Contains(left, first.Instance()) {
+		t.Errorf("after the stop there is %q", left)
+	}
+	redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", "1", "killed-2/0b", "1")
+	for name, ago := range map[string]time.Duration{"killed-3/0c": time.Minute, "killed-4/0d": 2 * time.Minute, "killed-5/0e": 3 * time.Minute} {
+		redis.CLI("HSET", "msghandler:{00}:runs", name, strconv.FormatInt(time.Now().Add(-ago).UnixMilli(), 10))
+	}
+	next := start(t, settings(on))
+	next.awaitReady(t)
+	next.holds(t, "msghandler_unclean_ends 3")
+	if log := next.log.String(); !strings.Contains(log, `"coordinators ended without a clean stop; others go on with their messages when their leases end" instance=`+
+		next.Instance()+" coordinators=3 last=killed-3 ") {
+		t.Errorf("the log is\n%s", log)
+	}
+	if what := next.found(t)["coordinators-unclean-end"]; !strings.Contains(what, "3 within the last hour, 3 in the last ten minutes; the last was killed-3") {
+		t.Errorf("found is %q", what)
+	}
+	if page := next.get(t, "/"); !strings.Contains(page, "Something is wrong") || !strings.Contains(page, "ended without a clean stop: 3") {
+		t.Errorf("the page is\n%s", page)
+	}
+}

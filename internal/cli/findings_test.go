@@ -1,0 +1,34 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestStatsAndTopShowFindings(t *testing.T) {
+	t.Parallel()
+	c := startCoordinator(t)
+	run(nil, "stats", "--output=json", "--server="+c.addr).want(t, 0, `"findings": []`, "")
+	c.findings = []*msghandlerv1.Finding{{
+		Name: "producer-refused", Severity: msghandlerv1.Severity_SEVERITY_TROUBLE, What: "producer orders: \x1b[2J", Why: "why", Remedy: "do",
+	}}
+	run(nil, "stats", "--server="+c.addr).want(t, 0, "dead      0       -        -\n\nTROUBLE   producer-refused   producer orders: \\x1b[2J\n", "")
+	var document struct {
+		Findings []struct{ Name, Severity, What, Why, Remedy string }
+	}
+	said := run(nil, "stats", "--output=json", "--server="+c.addr)
+	if err := json.Unmarshal([]byte(said.out), &document); err != nil || len(document.Findings) != 1 ||
+		document.Findings[0].Severity != "trouble" || document.Findings[0].Remedy != "do" {
+		t.Errorf("%v: %s", err, said.out)
+	}
+	out, stop := watch(t, "top", "--every=100ms", "--server="+c.addr)
+	servers.Eventually(t, 20*time.Second, "top shows it", func() bool {
+		return strings.Contains(out.String(), "TO LOOK AT\nTROUBLE   producer-refused   producer orders: ")
+	})
+	stop()
+}
