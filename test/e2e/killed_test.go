@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// A coordinator that dies again and again loses nothing, and its operators must see it all the same: in the log of whoever
+// runs, in the metrics, on the console and from the doctor. A stop that is one is nothing to see.
+func TestSixKillsAreSeen(t *testing.T) {
+	w := newWorld(t)
+	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")
+	w.startCoordinators(2)
+	watcher, victim := w.coordinators[0], w.coordinators[1]
+	victim.stop(30 * time.Second)
+	for range 6 {
+		w.restart(victim)
+		w.ready(victim)
+		victim.kill()
+	}
+	w.restart(victim)
+	w.ready(victim)
+	for _, c := range w.coordinators {
+		servers.Eventually(t, time.Minute, "the metrics count six", func() bool {
+			return tells(t, c, "/metrics", "msghandler_unclean_ends 6\n")
+		})
+		c.says("coordinators ended without a clean stop", time.Minute)
+		if !tells(t, c, "/", "ended without a clean stop: 6 within the last hour") || !tells(t, c, "/", "Something is wrong") {
+			t.Error("the console does not show it")
+		}
+	}
+	p := newPlainProducer(t, "honest", watcher.grpc, func(p *plainProducer) { p.confirm = unknown })
+	said, status := w.examine(p)
+	if status != 1 || !strings.Contains(said, "coordinators-unclean-end") || !strings.Contains(said, "6 in the last ten minutes") {
+		t.Errorf("the doctor says (%d):\n%s", status, said)
+	}
+	shown, status := run(t, []string{"MSGHANDLER_SERVER=" + watcher.grpc}, "stats")
+	if status != 0 || !strings.Contains(shown, "coordinators-unclean-end") {
+		t.Errorf("stats says (%d):\n%s", status, shown)
+	}
+}
