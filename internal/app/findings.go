@@ -73,8 +73,8 @@ func (f *findings) refusals(all []seen.Refusal, now time.Time) {
 			return
 		}
 		f.add(refusalSeverity(r), "producer-refused",
-			fmt.Sprintf("producer %s: %d calls refused with %s since %s, the last at %s: %s", r.Producer, r.Count, r.Reason,
-				clock(r.FirstAt), clock(r.LastAt), r.Cause),
+			fmt.Sprintf("refused calls of producer %s: %d since %s, the last at %s with %s: %s", r.Producer, r.Count,
+				clock(r.FirstAt), clock(r.LastAt), r.Reason, r.Cause),
 			"nothing of them is stored, and a business that waits for its half message does not run", refusalRemedies[r.Reason])
 	}
 }

@@ -51,12 +51,12 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 	}
 	r.holds(t, `msghandler_refusals_total{producer="orders",reason="CALLBACK_FORBIDDEN"} 12`,
 		`msghandler_events_total{kind="producer_refused"} 1`)
-	if what := r.found(t)["producer-refused"]; !strings.Contains(what, "producer orders: 12 calls refused with CALLBACK_FORBIDDEN") ||
-		!strings.Contains(what, "stock.svc:9000") {
+	if what := r.found(t)["producer-refused"]; !strings.Contains(what, "refused calls of producer orders: 12 since ") ||
+		!strings.Contains(what, "with CALLBACK_FORBIDDEN: ") || !strings.Contains(what, "stock.svc:9000") {
 		t.Errorf("found is %q", what)
 	}
 	page := r.get(t, "/")
-	for _, want := range []string{"Something is wrong", `class="bad"><a href="#findings">producer orders: 12 calls refused`, "allow its target in callbacks.allow"} {
+	for _, want := range []string{"Something is wrong", `class="bad"><a href="#findings">refused calls of producer orders: 12`, "allow its target in callbacks.allow"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}

@@ -33,6 +33,7 @@ type scene struct {
 	checks    []pages.Checked
 	owners    halfmsg.Owners
 	undecided time.Duration
+	findings  []*msghandlerv1.Finding
 	records   []*msghandlerv1.MessageRecord
 }
 
@@ -58,6 +59,7 @@ func (s *scene) pages() http.Handler {
 		Check:     func(context.Context) []pages.Checked { return s.checks },
 		Stats:     func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
 		Undecided: func() time.Duration { return s.undecided },
+		Findings:  func() []*msghandlerv1.Finding { return s.findings },
 		Owners:    func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
 	return mux
@@ -110,6 +112,7 @@ func TestHostileContentIsText(t *testing.T) {
 	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
+	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
 	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
 	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/config"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// What an operator sees who opens the first page on a day on which a producer is refused and 1,017 dead letters wait.
+func TestTheOverviewShowsFindings(t *testing.T) {
+	broker := servers.RabbitMQ(t).URL
+	deadLetters(t, broker, 1017)
+	c := start(t, func(c *config.Config) {
+		c.AMQP.URLs, c.Events.DeadLetterQueues = []string{broker}, []string{"payments.dead"}
+	})
+	request := &msghandlerv1.SendHalfMessageRequest{
+		Producer: "stock", CallbackTarget: "stock.svc:9000", Message: &msghandlerv1.Message{Id: "1", RoutingKey: "paid"},
+	}
+	if _, err := c.sender.SendHalfMessage(t.Context(), request); status.Code(err) != codes.PermissionDenied {
+		t.Fatalf("the message is not refused: %v", err)
+	}
+	servers.Eventually(t, time.Minute, "both are found", func() bool {
+		stats, err := c.admin.GetStats(context.Background(), &msghandlerv1.GetStatsRequest{})
+		return err == nil && len(stats.GetFindings()) == 2
+	})
+	b := browse(t, c.HTTPAddr())
+	b.open("/")
+	b.shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ", "dead letters in queue payments.dead: 1017",
+		"What to do", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")
+	b.lacks("All is well")
+	for tone, want := range map[string]int{"bad": 1, "warn": 1} {
+		if n := js[int](b, `document.querySelectorAll(".verdict li.`+tone+` a[href='#findings']").length`); n != want {
+			t.Errorf("%d lines are %s, want %d", n, tone, want)
+		}
+	}
+	b.do(chromedp.Click(chromedp.CSS(".verdict li.bad a")))
+	b.until(`location.hash === "#findings" && document.getElementById("findings").getBoundingClientRect().top < innerHeight`)
+	for name, width := range map[string]int64{"desktop": 1280, "phone": 390} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		b.open("/")
+		if over := js[int](b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("the page is %d pixels too wide on a %s", over, name)
+		}
+		if *shots == "" {
+			continue
+		}
+		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*shots, "console-findings-"+name+".png"), picture, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deadLetters puts messages into a queue that nobody reads.
+func deadLetters(t *testing.T, broker string, n int) {
+	t.Helper()
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("payments.dead", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := ch.PublishWithContext(t.Context(), "", "payments.dead", false, false, amqp.Publishing{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
