@@ -1,5 +1,6 @@
-// Package certs makes gRPC's transport credentials of certificates in PEM files, and reads the files anew when they change:
-// a certificate is renewed without a restart.
+// Package certs reads the credentials with which the two sides of a gRPC call identify each other: certificates in PEM files
+// and bearer tokens in text files. Changed files are read again, so that a credential is replaced without a restart. The package
+// also tells who a caller is, by the certificate or the token of a call.
 package certs
 
 import (
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -23,20 +23,9 @@ type Files struct {
 	CA string
 }
 
-// lookInterval is for how long nobody looks whether files have changed: a crowd that connects anew reads them once.
-const lookInterval = time.Second
-
 // Source is what stands in the files by now. It is safe for concurrent use.
 type Source struct {
-	files  Files
-	logger *slog.Logger
-
-	mu     sync.Mutex
-	looked time.Time
-	// last is what was read last, and told what was said of it, if it was no good.
-	last contents
-	told string
-	now  material
+	material *reloader[contents, material]
 }
 
 // contents are those of the files, in the order Cert, Key, CA.
@@ -51,15 +40,17 @@ type material struct {
 // Open reads the files. It fails when one of them cannot be read or does not hold what it should, in words that name it. The
 // logger hears of files that are read anew.
 func Open(files Files, logger *slog.Logger) (*Source, error) {
-	read, err := files.read()
-	if err != nil {
+	s := &Source{&reloader[contents, material]{
+		read: files.read, make: files.make,
+		reloaded: func() { logger.Info("certificates were read anew", "cert", files.Cert, "ca", files.CA) },
+		failed: func(err error) {
+			logger.Warn("certificates have changed and are no good; those read before stay in use", "error", err)
+		},
+	}}
+	if err := s.material.open(); err != nil {
 		return nil, err
 	}
-	made, err := files.make(read)
-	if err != nil {
-		return nil, err
-	}
-	return &Source{files: files, logger: logger, looked: time.Now(), last: read, now: made}, nil
+	return s, nil
 }
 
 // Expires is when the certificate ends that is shown; the zero time where none is.
@@ -70,38 +61,7 @@ func (s *Source) Expires() time.Time {
 	return time.Time{}
 }
 
-func (s *Source) current() material {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.looked) >= lookInterval {
-		s.look()
-		s.looked = time.Now()
-	}
-	return s.now
-}
-
-// look reads the files anew. What cannot be read, or does not fit together, as between the replacements of two files, leaves
-// what was read before.
-func (s *Source) look() {
-	read, err := s.files.read()
-	if err == nil && read == s.last {
-		return
-	}
-	var made material
-	if err == nil {
-		s.last = read
-		made, err = s.files.make(read)
-	}
-	if err != nil {
-		if s.told != err.Error() {
-			s.told = err.Error()
-			s.logger.Warn("certificates have changed and are no good; those read before stay in use", "error", err)
-		}
-		return
-	}
-	s.now, s.told = made, ""
-	s.logger.Info("certificates were read anew", "cert", s.files.Cert, "ca", s.files.CA)
-}
+func (s *Source) current() material { return s.material.current() }
 
 func (f Files) read() (read contents, err error) {
 	for i, name := range []string{f.Cert, f.Key, f.CA} {

@@ -2,17 +2,14 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -81,7 +78,7 @@ func (s *Server) permitStream(
 }
 
 func (p Permissions) admin(ctx context.Context) error {
-	if len(p.Admins) == 0 || anyMatches(p.Admins, namesOf(ctx)) {
+	if len(p.Admins) == 0 || certs.AnyMatches(p.Admins, namesOf(ctx)) {
 		return nil
 	}
 	return &forbiddenError{namesOf(ctx), "use the admin API", "grpc.admins"}
@@ -92,23 +89,12 @@ func (p Permissions) caller(ctx context.Context, producer string) error {
 		return nil
 	}
 	globs := p.Callers(producer)
-	if len(globs) == 0 || anyMatches(globs, namesOf(ctx)) {
+	if len(globs) == 0 || certs.AnyMatches(globs, namesOf(ctx)) {
 		return nil
 	}
 	return &forbiddenError{
 		namesOf(ctx), fmt.Sprintf("call as producer %.100q", producer), "grpc.callers, or producers.NAME.callers,",
 	}
-}
-
-func anyMatches(globs, names []string) bool {
-	for _, glob := range globs {
-		for _, name := range names {
-			if matched, err := path.Match(glob, name); err == nil && matched {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // namesOf are the names in the certificate of whoever calls; none where he has shown none.
@@ -121,20 +107,5 @@ func namesOf(ctx context.Context) []string {
 	if !ok {
 		return nil
 	}
-	secured, ok := from.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(secured.State.VerifiedChains) == 0 {
-		return nil
-	}
-	return certified(secured.State.VerifiedChains[0][0])
-}
-
-func certified(leaf *x509.Certificate) (names []string) {
-	if common := leaf.Subject.CommonName; common != "" && !slices.Contains(leaf.DNSNames, common) {
-		names = append(names, common)
-	}
-	names = append(names, leaf.DNSNames...)
-	for _, uri := range leaf.URIs {
-		names = append(names, uri.String())
-	}
-	return append(names, leaf.EmailAddresses...)
+	return certs.CallerNames(from.AuthInfo)
 }
