@@ -24,6 +24,8 @@ type Config struct {
 	// CallbackTarget is where the coordinator reaches this producer's gRPC server: host:port or dns:///host:port. The
 	// coordinator's callbacks.allow must name it. Empty: the one the coordinator is configured with.
 	CallbackTarget string
+	// Coordinators says who may call Confirm and DeleteBusiness. Empty: everybody who reaches the server, with a warning.
+	Coordinators Coordinators
 	// Markers keeps the notes of what committed. The memory store is for one replica only; see its Capabilities.
 	Markers marker.Store
 	// Resolve looks at the business data of a message that has no marker. It returns Committed when the data are there,

@@ -29,7 +29,7 @@ type callbacks struct {
 // whole call fail; a half message that is still on its way, and a Resolve that fails, or gets no turn in time, are
 // UNAVAILABLE: none of that costs the messages an attempt. Whatever panics is UNKNOWN, but for a message on its way.
 func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
-	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
+	if err := c.check(ctx, request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
 	verdicts, err := c.producer.verdicts(ctx, request.GetIds(), request.GetFinal())
@@ -52,7 +52,7 @@ func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*p
 func (c *callbacks) DeleteBusiness(
 	ctx context.Context, request *pb.DeleteBusinessRequest,
 ) (*pb.DeleteBusinessResponse, error) {
-	if err := c.check(request.GetProducer(), request.GetIds()); err != nil {
+	if err := c.check(ctx, request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
 	}
 	p := c.producer
@@ -66,9 +66,12 @@ func (c *callbacks) DeleteBusiness(
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// check refuses what is meant for somebody else. The coordinator takes that as "could not be reached", so the messages
-// wait until its configuration is right.
-func (c *callbacks) check(producer string, ids []string) error {
+// check refuses callers that are not let in, and what is meant for somebody else. The coordinator takes both as "could not be
+// reached", so the messages wait until its configuration is right.
+func (c *callbacks) check(ctx context.Context, producer string, ids []string) error {
+	if err := c.producer.admit(ctx); err != nil {
+		return err
+	}
 	switch {
 	case producer != c.producer.config.Name:
 		return status.Errorf(codes.FailedPrecondition,

@@ -14,6 +14,7 @@ import (
 type Producer struct {
 	config      Config
 	can         marker.Capabilities
+	admission   *admission
 	conn        *grpc.ClientConn
 	coordinator pb.MessageHandlerServiceClient
 
@@ -34,6 +35,10 @@ func New(config Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
+	admission, err := config.Coordinators.open(config.Logger)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := dial(config.Coordinator, config.TLS, config.DialOptions)
 	if err != nil {
 		return nil, err
@@ -41,6 +46,7 @@ func New(config Config) (*Producer, error) {
 	p := &Producer{
 		config:      config,
 		can:         config.Markers.Capabilities(),
+		admission:   admission,
 		conn:        conn,
 		coordinator: pb.NewMessageHandlerServiceClient(conn),
 		inflight:    newInflight(config.Background),
@@ -56,8 +62,11 @@ func New(config Config) (*Producer, error) {
 }
 
 // Register serves this producer's Confirm and DeleteBusiness on a gRPC server. Call it before the server's Serve; a
-// server takes one producer.
+// server takes one producer. It logs a warning where Config.Coordinators does not say who may call.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
+	if p.admission.unguarded {
+		p.config.Logger.Warn(textUnguarded, "producer", p.config.Name)
+	}
 	pb.RegisterProducerServiceServer(server, &callbacks{producer: p})
 }
 

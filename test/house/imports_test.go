@@ -69,7 +69,9 @@ var rooms = []struct {
 	},
 	{
 		sdks,
-		[]string{"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn"},
+		[]string{
+			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn", "internal/certs",
+		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
 	{

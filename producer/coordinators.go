@@ -1,0 +1,138 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/certs"
+)
+
+// Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile is let
+// in; every other gets UNAUTHENTICATED, or PERMISSION_DENIED where its certificate names somebody else, before anything is
+// looked up or written. Coordinators take that answer for a producer out of reach: their messages wait and lose no attempt.
+//
+// The zero value lets in everybody who reaches the server, and Register logs a warning: a stranger who guesses an id can have
+// its transaction rolled back.
+type Coordinators struct {
+	// Names are globs on the names in a client's certificate (DNS names, URIs, e-mail addresses and the common name), such as
+	// coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The gRPC server must use TLS and verify
+	// client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
+	Names []string
+	// Tokens are the bearer tokens that coordinators may show: 16 to 4,096 printable ASCII characters without spaces each. With
+	// two of them a token is replaced without a gap.
+	Tokens []string
+	// TokenFile holds further such tokens, one a line; empty lines and those that begin with # do not count. It is read again
+	// when it changes.
+	TokenFile string
+	// Anyone lets in everybody, without the warning: for servers that something else guards, such as a mesh or an interceptor.
+	// It cannot be combined with the other fields.
+	Anyone bool
+}
+
+// admission decides who may call.
+type admission struct {
+	names []string
+	// tokens and file may both hold tokens; file may be nil.
+	tokens certs.TokenSet
+	file   *certs.TokenFile
+	// named says that anything of the above is set. Where it is not, everybody is let in.
+	named bool
+	// unguarded says that Coordinators was left empty.
+	unguarded bool
+}
+
+// open checks the fields and reads the file. Its errors name the field and quote no token.
+func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
+	a := &admission{names: c.Names, named: len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != ""}
+	a.unguarded = !a.named && !c.Anyone
+	if a.named && c.Anyone {
+		return nil, errors.New("producer.Config: Coordinators.Anyone contradicts Names, Tokens and TokenFile; remove one side")
+	}
+	for _, glob := range c.Names {
+		if _, err := path.Match(glob, ""); err != nil || glob == "" {
+			return nil, fmt.Errorf("producer.Config: Coordinators.Names holds %q, which is not a glob", glob)
+		}
+	}
+	var err error
+	if a.tokens, err = certs.NewTokenSet(c.Tokens); err != nil {
+		return nil, fmt.Errorf("producer.Config: Coordinators.Tokens: %w", err)
+	}
+	if c.TokenFile != "" {
+		if a.file, err = certs.OpenTokens(c.TokenFile, logger); err != nil {
+			return nil, fmt.Errorf("producer.Config: Coordinators.TokenFile: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// textUnguarded is logged when everybody may call.
+const textUnguarded = "producer.Config.Coordinators is empty: anyone who reaches this server can roll back transactions that are " +
+	"running; set the certificate names or tokens of your coordinators, or Anyone where something else guards this server"
+
+// check returns a gRPC error for a caller that is not let in. Its text is for those who run coordinators, and names nobody who
+// would be let in.
+func (a *admission) check(ctx context.Context) error {
+	if !a.named {
+		return nil
+	}
+	names := callerNames(ctx)
+	if certs.AnyMatches(a.names, names) {
+		return nil
+	}
+	shown := certs.ShownTokens(ctx)
+	for _, token := range shown {
+		// Both are asked, so that the time taken does not tell which of them knows a token.
+		set, file := a.tokens.Accepts(token), a.file != nil && a.file.Accepts(token)
+		if set || file {
+			return nil
+		}
+	}
+	return refusal(names, shown)
+}
+
+func refusal(names, tokens []string) error {
+	const ask = "; producer.Config.Coordinators says who may call"
+	switch {
+	case len(tokens) > 0:
+		return status.Error(codes.Unauthenticated, "the caller's token is not one of a coordinator"+ask)
+	case len(names) > 0:
+		return status.Errorf(codes.PermissionDenied, "the caller's certificate, of %.200q, is not one of a coordinator%s",
+			strings.Join(names, ", "), ask)
+	}
+	return status.Error(codes.Unauthenticated, "the caller shows neither a token nor a verified client certificate"+ask)
+}
+
+func callerNames(ctx context.Context) []string {
+	if from, ok := peer.FromContext(ctx); ok {
+		return certs.CallerNames(from.AuthInfo)
+	}
+	return nil
+}
+
+const textRefused = "a callback was refused: its caller is not a known coordinator; nothing was looked up; if it is one of yours, " +
+	"correct its credentials or Config.Coordinators"
+
+// admit refuses callers that are not let in, and logs that without anything from their requests.
+func (p *Producer) admit(ctx context.Context) error {
+	err := p.admission.check(ctx)
+	if err == nil {
+		return nil
+	}
+	if skipped, due := p.complaints.due(textRefused); due {
+		var from net.Addr
+		if caller, ok := peer.FromContext(ctx); ok {
+			from = caller.Addr
+		}
+		p.complaints.log.WarnContext(ctx, textRefused, "from", from, "error", err, "more_like_this", skipped)
+	}
+	return err
+}
