@@ -93,6 +93,10 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so no half message will be accepted; " +
 			"set it to where your producers serve, such as *.orders.svc:9000")
 	}
+	if plain := a.settings.TokensInPlain(); len(plain) > 0 {
+		a.logger.Warn("tokens are shown to producers without encryption: who listens on the way can learn them, and roll back "+
+			"transactions that are running; set callbacks.tls, unless the network itself is private or encrypted", "keys", plain)
+	}
 	config, source, err := callbacks.Config(&a.settings, a.logger)
 	if err != nil {
 		return nil, SettingsError{err}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
 	Secure      func(producer string) bool
 	Credentials credentials.TransportCredentials
+	// Token gives the bearer token that a producer is shown; empty: none. Default: nobody is shown one. Everybody who may be
+	// named as a producer's target can learn its token.
+	Token func(producer string) string
 	// MaxTargets is how many targets stay connected; of more, those used longest ago are closed. Default 512.
 	MaxTargets int
 	// DialOptions come after the client's own, for tests.
@@ -75,6 +79,9 @@ func New(config Config) (*Client, error) {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Secure == nil {
 		config.Secure = func(string) bool { return false }
+	}
+	if config.Token == nil {
+		config.Token = func(string) string { return "" }
 	}
 	allowed, err := newRules(config.Allow, config.Networks)
 	if err != nil {
@@ -208,7 +215,8 @@ func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceC
 	if err != nil {
 		return nil, nil, err
 	}
-	return msghandlerv1.NewProducerServiceClient(conn), func() { c.conns.release(conn) }, nil
+	shown := &withToken{ClientConnInterface: conn, token: func() string { return c.config.Token(to.Producer) }}
+	return msghandlerv1.NewProducerServiceClient(shown), func() { c.conns.release(conn) }, nil
 }
 
 // call makes one or more calls to a target, each with a batch of the ids and a deadline of its own. The target is
@@ -226,6 +234,7 @@ func (c *Client) call(
 		return fmt.Errorf("%s of producer %s at %s: %w", method, to.Producer, t, err)
 	}
 	defer c.conns.release(conn)
+	ctx = certs.WithToken(ctx, c.config.Token(to.Producer))
 	for part := range slices.Chunk(ids, c.config.MaxBatch) {
 		if err := c.once(ctx, conn, part, do); err != nil {
 			return &UnreachableError{
@@ -272,6 +281,8 @@ func (e *UnreachableError) Error() string {
 		said = "the name does not resolve here, or has no address"
 	case st.Code() == codes.Unimplemented:
 		said += "; does that server serve msghandler.v1.ProducerService?"
+	case e.Refused():
+		said += "; give this coordinator a token (callbacks.token_file) or certificate (callbacks.tls_cert) that the producer accepts"
 	}
 	return fmt.Sprintf("%s of producer %s at %s: %s: %s", e.Method, e.Producer, e.Target, st.Code(), said)
 }
@@ -285,6 +296,11 @@ func isLate(said string) bool {
 // Unresolved says that the target's name did not resolve, or to no address. gRPC has no other sign of it than these words.
 func (e *UnreachableError) Unresolved() bool {
 	return e.Code() == codes.Unavailable && strings.Contains(status.Convert(e.err).Message(), "no children to pick from")
+}
+
+// Refused says that the producer was reached, and does not take the caller for one of its coordinators.
+func (e *UnreachableError) Refused() bool {
+	return e.Code() == codes.Unauthenticated || e.Code() == codes.PermissionDenied
 }
 
 // Unwrap gives the gRPC error.

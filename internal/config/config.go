@@ -80,6 +80,7 @@ type Callbacks struct {
 	Queue        int
 	TLS          bool
 	Certificates Certificates
+	TokenFile    string
 }
 
 // Confirm is the confirm side.
@@ -171,6 +172,8 @@ type Producer struct {
 	Callers []string
 	// TLS overrides callbacks.tls; nil leaves it.
 	TLS *bool
+	// TokenFile overrides callbacks.token_file; nil leaves it, and the empty text is no token.
+	TokenFile *string
 }
 
 // Trusted says whether a Submit of that producer is taken as the verdict.
@@ -225,6 +228,32 @@ func (c *Config) SecuresAny() bool {
 		}
 	}
 	return false
+}
+
+// TokenFile names the file with the token that a producer is shown; empty: none.
+func (c *Config) TokenFile(producer string) string {
+	if p := c.Producers[producer]; p.TokenFile != nil {
+		return *p.TokenFile
+	}
+	return c.Callbacks.TokenFile
+}
+
+// TokensInPlain names the keys of tokens that are shown on connections without TLS, sorted.
+func (c *Config) TokensInPlain() (keys []string) {
+	if c.Callbacks.TokenFile != "" && !c.Callbacks.TLS {
+		keys = append(keys, "callbacks.token_file")
+	}
+	for name, p := range c.Producers {
+		switch {
+		case c.Secure(name) || c.TokenFile(name) == "":
+		case p.TokenFile != nil:
+			keys = append(keys, producersPrefix+name+".token_file")
+		case p.TLS != nil:
+			keys = append(keys, "callbacks.token_file for producer "+name)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // Names are those by which a browser may ask for the console, beside localhost.

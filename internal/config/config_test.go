@@ -82,7 +82,8 @@ submit:
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
 			"MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=ca.pem", "MSGHANDLER_TLS_CERT=x", "MSGHANDLER_TLS_KEY=x", "MSGHANDLER_TLS_NAME=x", "MSGHANDLER_GRPC_TLS_CERT=tls.crt", "MSGHANDLER_GRPC_TLS_KEY=tls.key",
 			"MSGHANDLER_GRPC_TLS_CLIENT_CA=ca.pem", "MSGHANDLER_PRODUCERS_STOCK_CALLERS=stock, spiffe://shop/stock",
-			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
+			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_CALLBACKS_TOKEN_FILE=tokens", "MSGHANDLER_PRODUCERS_STOCK_TOKEN_FILE=stock.tokens",
+			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TOKEN_FILE=orders.tokens", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
 		},
 		Flags: map[string]string{"confirm.batch": "13", "limits.body": "64KiB"},
@@ -101,10 +102,11 @@ submit:
 	want.Callbacks.Networks = []string{"10.0.0.0/8", "fd00::/8"}
 	want.Callbacks.Moved = []string{"old:9000=new:9000", "dns:///a:1=b:2"}
 	want.Limits.Body = 64 << 10
-	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false)}
+	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false), TokenFile: new("orders.tokens")}
 	want.Producers["stock"] = config.Producer{
-		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true),
+		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true), TokenFile: new("stock.tokens"),
 	}
+	want.Callbacks.TokenFile = "tokens"
 	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
 	want.GRPC.Callers = []string{"{producer}.shop"}
 	if diff := cmp.Diff(want, c); diff != "" {
@@ -134,6 +136,37 @@ submit:
 		t.Error("submit.trust and producers.NAME.trust do not go together")
 	}
 	if diff := cmp.Diff(map[string]string{"orders-eu.v2": "dns:///orders:9000", "stock": "stock:9000"}, c.Targets()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTokensOfProducers(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load(config.Sources{File: write(t, `
+callbacks: {token_file: shared, tls: true}
+producers:
+  own: {token_file: own.tokens}
+  own-plain: {token_file: own.tokens, tls: false}
+  plain: {tls: false}
+  none: {token_file: "", tls: false}
+  token: {target: "token:9000"}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for producer, want := range map[string]string{
+		"own": "own.tokens", "own-plain": "own.tokens", "plain": "shared", "none": "", "token": "shared", "unknown": "shared",
+	} {
+		if got := c.TokenFile(producer); got != want {
+			t.Errorf("%s is shown %q, want %q", producer, got, want)
+		}
+	}
+	want := []string{"callbacks.token_file for producer plain", "producers.own-plain.token_file"}
+	if diff := cmp.Diff(want, c.TokensInPlain()); diff != "" {
+		t.Error(diff)
+	}
+	c.Callbacks.TLS = false
+	if diff := cmp.Diff(append([]string{"callbacks.token_file"}, append(want, "producers.own.token_file")...), c.TokensInPlain()); diff != "" {
 		t.Error(diff)
 	}
 }

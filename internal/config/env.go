@@ -48,28 +48,34 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS and _TLS. Names that the file has and that look like NAME in the
+// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS, _TLS and _TOKEN_FILE. Names that the file has and that look like NAME in the
 // environment are meant; where there is none the name is taken in small letters.
 func (l *loading) producerKey(variable string) (names []string) {
 	rest, is := strings.CutPrefix(variable, envPrefix+"PRODUCERS_")
-	i := strings.LastIndex(rest, "_")
-	if !is || i <= 0 {
-		return nil
-	}
-	field := "." + strings.ToLower(rest[i+1:])
-	if _, _, is := splitProducerKey(producersPrefix + "x" + field); !is {
+	name, field := splitProducerVariable(rest)
+	if !is || name == "" {
 		return nil
 	}
 	for key := range l.given {
-		if producer, _, ofProducer := splitProducerKey(key); ofProducer && envName(producer) == rest[:i] {
+		if producer, _, ofProducer := splitProducerKey(key); ofProducer && envName(producer) == name {
 			names = append(names, producersPrefix+producer+field)
 		}
 	}
 	if len(names) == 0 {
-		return []string{producersPrefix + strings.ToLower(rest[:i]) + field}
+		return []string{producersPrefix + strings.ToLower(name) + field}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// splitProducerVariable splits NAME_FIELD into NAME and .field; name is empty where it ends with no field of a producer.
+func splitProducerVariable(rest string) (name, field string) {
+	for _, field := range producerFields {
+		if name, is := strings.CutSuffix(rest, "_"+strings.ToUpper(field)); is {
+			return name, "." + field
+		}
+	}
+	return "", ""
 }
 
 // envName is a producer's name as an environment variable can hold it.

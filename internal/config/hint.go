@@ -12,7 +12,7 @@ func hint(name string) string {
 		names = append(names, k.Name)
 	}
 	if strings.HasPrefix(name, producersPrefix) || name == "producers" {
-		return "; a producer takes producers.NAME.target, .trust, .callers and .tls"
+		return "; a producer takes producers.NAME.target, .trust, .callers, .tls and .token_file"
 	}
 	return nearest(name, names, ".", "; docs/configuration.md lists them all")
 }

@@ -211,6 +211,11 @@ func (c *Callbacks) keys() []Key {
 			Name: "callbacks.tls_key", value: text(&c.Certificates.Key, checkFile),
 			Meaning: "The private key of callbacks.tls_cert, a PEM file.",
 		},
+		{
+			Name: "callbacks.token_file", value: text(&c.TokenFile, checkFile),
+			Meaning: "The file with the token that shows producers that a coordinator calls, sent as Authorization: Bearer: its first line that is not " +
+				"empty and does not begin with #. It is read again when it changes. producers.<name>.token_file sets it for one producer.",
+		},
 	}
 }
 

@@ -104,7 +104,7 @@ func (l *loading) set(k Key, g given) {
 // The keys of one producer are producers.NAME. and one of these; the name may hold dots itself.
 const producersPrefix = "producers."
 
-var producerFields = []string{"target", "trust", "callers", "tls"}
+var producerFields = []string{"target", "trust", "callers", "tls", "token_file"}
 
 func splitProducerKey(name string) (producer, field string, is bool) {
 	rest, is := strings.CutPrefix(name, producersPrefix)
@@ -135,6 +135,9 @@ func (p *Producer) value(field string) value {
 	case "tls":
 		p.TLS = new(bool)
 		return flag(p.TLS)
+	case "token_file":
+		p.TokenFile = new(string)
+		return text(p.TokenFile, checkFile)
 	case "callers":
 		return list(&p.Callers, 0, checkGlob)
 	}

@@ -90,6 +90,8 @@ What is set for single producers, by their names.
 | ` + "`producers.NAME.trust` | `MSGHANDLER_PRODUCERS_NAME_TRUST` | `submit.trust`" + ` | Take this producer's Submit itself as the verdict. |
 | ` + "`producers.NAME.callers` | `MSGHANDLER_PRODUCERS_NAME_CALLERS` | `grpc.callers`" + ` | Whose certificates may call as this producer. |
 | ` + "`producers.NAME.tls` | `MSGHANDLER_PRODUCERS_NAME_TLS` | `callbacks.tls`" + ` | Call this producer with TLS. |
+| ` + "`producers.NAME.token_file` | `MSGHANDLER_PRODUCERS_NAME_TOKEN_FILE` | `callbacks.token_file`" + ` | The file with the token that this producer is shown; ` +
+	"`\"\"`" + `, in the file, shows it none. |
 
 A variable cannot hold every name that a producer may have: ` + "`ORDERS_EU`" + ` means the producer of the file whose name gives that
 in capitals with dots and dashes as underscores (` + "`orders-eu`, `Orders.EU`" + `); when the file has none, it means ` + "`orders_eu`" + `, and when it has several, it is refused. Set
@@ -176,6 +178,7 @@ func example() string {
     #trust: false
     #callers: []
     #tls: false
+    #token_file: ""
 `)
 	return b.String()
 }

@@ -10,8 +10,39 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
+// addTokens opens the files of the tokens that producers are shown, each once.
+func addTokens(c *callback.Config, settings *config.Config, logger *slog.Logger) error {
+	keys := map[string]string{} // by the file
+	if settings.Callbacks.TokenFile != "" {
+		keys[settings.Callbacks.TokenFile] = "callbacks.token_file"
+	}
+	for name := range settings.Producers {
+		if file := settings.TokenFile(name); file != "" && keys[file] == "" {
+			keys[file] = "producers." + name + ".token_file"
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	files := map[string]*certs.TokenFile{}
+	for file, key := range keys {
+		opened, err := certs.OpenTokens(file, logger)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		files[file] = opened
+	}
+	c.Token = func(producer string) string {
+		if file := files[settings.TokenFile(producer)]; file != nil {
+			return file.First()
+		}
+		return ""
+	}
+	return nil
+}
+
 // Config gives the configuration of the client that calls producers, and where it takes its certificates from: nil where no
-// producer is called with TLS. It fails when those cannot be read.
+// producer is called with TLS. It fails when certificates or tokens cannot be read.
 func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *certs.Source, error) {
 	c := callback.Config{
 		Allow:    settings.Callbacks.Allow,
@@ -21,6 +52,9 @@ func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *cer
 		Timeout:  settings.Confirm.Timeout,
 		MaxBatch: settings.Confirm.Batch,
 		Logger:   logger,
+	}
+	if err := addTokens(&c, settings, logger); err != nil {
+		return callback.Config{}, nil, err
 	}
 	if !settings.SecuresAny() {
 		return c, nil, nil

@@ -2,10 +2,12 @@ package doctor_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -91,6 +95,16 @@ var planted = []struct {
 	{name: "dead-letter-exchange", plant: func(s *site) { s.e.Settings.Send.DeadLetterExchange = "nowhere" }},
 	{name: "callbacks-closed", plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil }, also: []string{"producer-forbidden"}},
 	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
+	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
+	{
+		name: "callbacks-credentials", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = s.t.TempDir() },
+		also: []string{"callbacks-token-plain"},
+	},
+	{name: "producer-refuses", plant: func(s *site) { // with a token that is not its own
+		s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, "an0ther-0123456789abcdef")
+		s.e.Producers["stock"] = guarded(s.t, goodToken)
+	}, also: []string{"callbacks-token-plain"}},
+	{name: "producer-refuses", plant: func(s *site) { s.e.Producers["stock"] = guarded(s.t, goodToken) }},
 	{name: "submit-trusted", plant: func(s *site) { s.e.Settings.Submit.Trust = true }},
 	{name: "retention-short", plant: func(s *site) { s.e.Settings.Done.Retention = time.Second }},
 	{name: "coordinator-away", plant: func(s *site) { s.e.Server = servers.Addresses(s.t, 1)[0] }},
@@ -152,6 +166,31 @@ var planted = []struct {
 	}},
 }
 
+const goodToken = "g00d-0123456789abcdef"
+
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// guarded serves a producer, stock, that lets in callers with a token.
+func guarded(t *testing.T, token string) string {
+	t.Helper()
+	p, err := producer.New(producer.Config{
+		Name: "stock", Coordinator: "127.0.0.1:1", Markers: memory.New(),
+		Coordinators: producer.Coordinators{Tokens: []string{token}}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	return serveProducer(t, p.Register)
+}
+
 func TestWhatIsPlantedIsFound(t *testing.T) {
 	t.Parallel()
 	broker := servers.RabbitMQ(t).URL
@@ -175,7 +214,10 @@ func TestEachFindingIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole"}
+	names := []string{
+		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
+		"producer-unguarded",
+	}
 	for _, p := range planted {
 		names = append(names, p.name)
 	}

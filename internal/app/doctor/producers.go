@@ -31,9 +31,8 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 	if len(targets) == 0 {
 		return r.orWell("no callback target is known; name one with --producer NAME=HOST:PORT")
 	}
-	client, err := e.callbacks()
-	if err != nil {
-		r.trouble("producer-forbidden", err.Error(), "the coordinator does not start", "correct the target, or allow it in callbacks.allow")
+	client := r.callbacks(&e)
+	if client == nil {
 		return r.all
 	}
 	defer client.Close()
@@ -44,13 +43,21 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 	return found
 }
 
-// callbacks is the client with which a coordinator of these settings calls producers.
-func (e *Examination) callbacks() (*callback.Client, error) {
+// callbacks is the client with which a coordinator of these settings calls producers; nil where there is none, and that is
+// a finding.
+func (r *report) callbacks(e *Examination) *callback.Client {
+	const why = "the coordinator does not start"
 	config, _, err := callbacks.Config(&e.Settings, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		r.trouble("callbacks-credentials", err.Error(), why, "correct that file, or name another")
+		return nil
 	}
-	return callback.New(config)
+	client, err := callback.New(config)
+	if err != nil {
+		r.trouble("producer-forbidden", err.Error(), why, "correct the target, or allow it in callbacks.allow")
+		return nil
+	}
+	return client
 }
 
 func (e *Examination) examineProducer(ctx context.Context, client *callback.Client, name, address string) []Finding {
@@ -103,6 +110,9 @@ func (r *report) unreachable(err error) {
 	case saying(outsideNetworks):
 		r.trouble("producer-forbidden", err.Error(), why, "add the network of that address to callbacks.networks, which leaves out "+
 			"loopback and link-local by default, or have callbacks.allow and the target name the address itself")
+	case away != nil && away.Refused() && !saying(noGRPC):
+		r.trouble("producer-refuses", err.Error(), why, "set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
+			"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the names there")
 	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")

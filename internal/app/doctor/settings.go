@@ -17,7 +17,12 @@ const shortRetention = time.Minute
 // examineSettings looks for what is allowed and rarely meant. What is wrong keeps the configuration from being read.
 func examineSettings(_ context.Context, e Examination) []Finding {
 	r := report{area: areaSettings}
-	r.callbacks(e.Settings.Callbacks)
+	r.callbackSettings(e.Settings.Callbacks)
+	if plain := e.Settings.TokensInPlain(); len(plain) > 0 {
+		r.warn("callbacks-token-plain", "without encryption tokens are shown that "+strings.Join(plain, ", ")+" names",
+			"who listens on the way can learn them, and roll back transactions that are running",
+			"set callbacks.tls, unless the network itself is private or encrypted")
+	}
 	if e.Settings.Submit.Trust {
 		r.warn("submit-trusted", "submit.trust is true", "a Submit is taken as the verdict, so a producer that submits "+
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")
@@ -34,7 +39,7 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 	return r.orWell("nothing that endangers messages")
 }
 
-func (r *report) callbacks(settings config.Callbacks) {
+func (r *report) callbackSettings(settings config.Callbacks) {
 	if len(settings.Allow) == 0 {
 		r.trouble("callbacks-closed", "callbacks.allow is empty", "no callback target is allowed, so no half message is accepted",
 			"set it to where your producers serve, such as *.orders.svc:9000")

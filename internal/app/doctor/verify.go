@@ -1,15 +1,20 @@
 package doctor
 
-import "context"
+import (
+	"context"
+	"maps"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
 
 // Verify examines how one producer keeps the contract of ProducerService: what Examine asks it, and more that leaves a
 // trace there, as a final question about an id that cannot exist does. committed are ids that are known to have committed
 // and whose markers have not been deleted. Each part says at least that it is well.
 func Verify(ctx context.Context, e Examination, name, address string, committed ...string) []Finding {
 	r := report{area: "producer " + name}
-	client, err := e.callbacks()
-	if err != nil {
-		r.trouble("producer-forbidden", err.Error(), "the coordinator does not start", "correct the target, or allow it in callbacks.allow")
+	client := r.callbacks(&e)
+	if client == nil {
 		return r.all
 	}
 	defer client.Close()
@@ -26,7 +31,7 @@ func Verify(ctx context.Context, e Examination, name, address string, committed 
 	defer release()
 	i := interview{api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout}
 	for _, part := range []func(context.Context, *report) string{
-		i.batch, i.odd, i.known(committed), i.final, i.deletions,
+		i.batch, i.odd, i.known(committed), i.final, i.deletions, e.stranger(to),
 	} {
 		r := report{area: "producer " + name}
 		if well := part(ctx, &r); well != "" || len(r.all) > 0 {
@@ -34,4 +39,34 @@ func Verify(ctx context.Context, e Examination, name, address string, committed 
 		}
 	}
 	return found
+}
+
+// stranger asks the producer without the credentials that the settings have for it: whoever relies on them wants others to be
+// refused. Where the settings have none, nobody is asked.
+func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report) string {
+	return func(ctx context.Context, r *report) string {
+		shown := &e.Settings.Callbacks.Certificates
+		if e.Settings.TokenFile(to.Producer) == "" && (shown.Cert == "" || !e.Settings.Secure(to.Producer)) {
+			return ""
+		}
+		without := *e
+		without.Settings.Callbacks.TokenFile = ""
+		without.Settings.Callbacks.Certificates = config.Certificates{CA: shown.CA}
+		without.Settings.Producers = maps.Clone(e.Settings.Producers)
+		for name, p := range without.Settings.Producers {
+			p.TokenFile = nil
+			without.Settings.Producers[name] = p
+		}
+		client := r.callbacks(&without)
+		if client == nil {
+			return ""
+		}
+		defer client.Close()
+		if _, err := client.Confirm(ctx, to, []string{unknowable()}, false); err == nil {
+			r.warn("producer-unguarded", "answers a caller that shows neither a token nor a certificate",
+				"whoever reaches it can have its transactions rolled back", "set Coordinators in its producer.Config, to what "+
+					"callbacks.token_file or callbacks.tls_cert holds")
+		}
+		return "refuses a caller without credentials"
+	}
 }

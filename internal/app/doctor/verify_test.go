@@ -3,8 +3,10 @@ package doctor_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,6 +171,38 @@ func TestAProducerThatCannotBeAskedIsNotVerified(t *testing.T) {
 		found := verify(t, target)
 		if names := complaints(t, found); !slices.Equal(names, []string{want}) || len(found) != 1 {
 			t.Errorf("of %s it says %+v", target, found)
+		}
+	}
+}
+
+// Verify shows the token of the settings, and asks once without it.
+func TestVerifyShowsTheTokenAndAsksWithout(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Callbacks.Allow, c.Callbacks.TokenFile = []string{"127.0.0.1:*"}, tokenFile(t, goodToken)
+	open := serveProducer(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterProducerServiceServer(r, &book{stone: map[string]bool{}})
+	})
+	for name, tc := range map[string]struct {
+		target, token string
+		want          []string
+	}{
+		"guarded":         {guarded(t, goodToken), goodToken, []string{"producer-undecided"}},
+		"unguarded":       {open, goodToken, []string{"producer-unguarded"}},
+		"of another":      {guarded(t, goodToken), "an0ther-0123456789abcdef", []string{"producer-refuses"}},
+		"not shown a one": {guarded(t, goodToken), "", []string{"producer-refuses"}},
+	} {
+		of := c
+		of.Producers = map[string]config.Producer{"stock": {TokenFile: new("")}}
+		if tc.token != "" {
+			of.Producers["stock"] = config.Producer{TokenFile: new(tokenFile(t, tc.token))}
+		}
+		found := doctor.Verify(t.Context(), doctor.Examination{Settings: of}, "stock", tc.target)
+		if names := complaints(t, found); !slices.Equal(names, tc.want) {
+			t.Errorf("%s: found %q, want %q: %+v", name, names, tc.want, found)
+		}
+		if text := fmt.Sprint(found); strings.Contains(text, goodToken) {
+			t.Errorf("%s: it shows the token", name)
 		}
 	}
 }

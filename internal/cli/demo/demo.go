@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/payments"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/producer"
 )
 
 // Config says how the demo is told.
@@ -117,6 +118,7 @@ order service and the payment service are those of producer-demo and consumer-de
 	s.orders, err = orders.Open(ctx, orders.Config{
 		Name: "orders", Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Database: s.ofOrders, AMQP: s.amqp,
 		Exchange: exchange, RoutingKey: routingKey, PayWithin: payWithin, Logger: logger,
+		Coordinators: producer.Coordinators{Anyone: true}, // on the loopback, and for as long as the demo lasts
 	})
 	if err != nil {
 		return err

@@ -14,23 +14,25 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/demo/database"
+	"github.com/msghandler/msghandler/producer"
 )
 
 // command is the command line of producer-demo.
 type command struct {
-	Coordinator    string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens."`
-	Name           string        `default:"orders" env:"NAME" help:"This producer's name."`
-	Listen         string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
-	CallbackTarget string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
-	AMQP           string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which says when an order's time is up."`
-	HTTP           string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
-	Orders         string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
-	Database       string        `default:"sqlite:orders.db" env:"DATABASE" placeholder:"URL" help:"Where the orders are kept: ${databases}. Default: ${default}."`
-	PayWithin      time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled."`
-	Exchange       string        `default:"orders" env:"EXCHANGE" help:"Where paid orders are announced."`
-	RoutingKey     string        `default:"order.paid" env:"ROUTING_KEY" help:"With which routing key."`
-	Parallel       int           `default:"64" env:"PARALLEL" help:"How many customers there are at once."`
-	Stay           bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
+	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens."`
+	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
+	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
+	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
+	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer everybody."`
+	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which says when an order's time is up."`
+	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
+	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
+	Database             string        `default:"sqlite:orders.db" env:"DATABASE" placeholder:"URL" help:"Where the orders are kept: ${databases}. Default: ${default}."`
+	PayWithin            time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled."`
+	Exchange             string        `default:"orders" env:"EXCHANGE" help:"Where paid orders are announced."`
+	RoutingKey           string        `default:"order.paid" env:"ROUTING_KEY" help:"With which routing key."`
+	Parallel             int           `default:"64" env:"PARALLEL" help:"How many customers there are at once."`
+	Stay                 bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
 }
 
 const description = `An order service that uses msghandler.
@@ -72,7 +74,8 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	defer func() { err = errors.Join(err, db.Close()) }()
 	service, err := Open(ctx, Config{
 		Name: c.Name, Coordinator: c.Coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
-		AMQP: c.AMQP, Exchange: c.Exchange, RoutingKey: c.RoutingKey, PayWithin: c.PayWithin,
+		Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
+		AMQP:         c.AMQP, Exchange: c.Exchange, RoutingKey: c.RoutingKey, PayWithin: c.PayWithin,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	})
 	if err != nil {

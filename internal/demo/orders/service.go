@@ -38,6 +38,8 @@ type Config struct {
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
+	// Coordinators says who may ask; the zero value: everybody, with a warning.
+	Coordinators producer.Coordinators
 	// Database holds the orders, their markers and their messages.
 	Database *database.DB
 	// AMQP is the broker, from which the service hears that an order's time is up.
@@ -110,7 +112,7 @@ func (s *Service) serve(ctx context.Context) error {
 	}
 	s.producer, err = producer.New(producer.Config{
 		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
-		Logger: s.config.Logger,
+		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
 	})
 	if err == nil {
 		s.relay, err = outbox.New(outbox.Config{
