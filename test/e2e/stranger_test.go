@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+const (
+	shopToken  = "0d1f7a35c2be4f0e9a66-shop"
+	otherToken = "7be1c0ffee0d15ea5e11-other"
+)
+
+// shop is producer-demo, taking orders over HTTP.
+type shop struct {
+	*process
+	http, callbacks string
+}
+
+// startShop starts producer-demo, with more arguments.
+func (w *world) startShop(args ...string) shop {
+	w.t.Helper()
+	addresses := servers.Addresses(w.t, 2)
+	s := shop{http: addresses[0], callbacks: addresses[1]}
+	if w.ofOrders == nil {
+		w.ofOrders = w.open("orders")
+	}
+	s.process = start(w.t, "producer-demo", nil, append([]string{
+		"--coordinator", w.targets(), "--listen", s.callbacks, "--amqp", w.amqp, "--database", w.databaseOf("orders"),
+		"--http", s.http,
+	}, args...)...)
+	s.says("taking orders at", 20*time.Second)
+	return s
+}
+
+// post makes a request of a customer, and returns the status.
+func (s shop) post(path, body string) int {
+	s.t.Helper()
+	response, err := http.Post("http://"+s.http+path, "application/json", strings.NewReader(body)) //nolint:noctx // a test's own server
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// stranger asks the final question about ids, as anybody can who reaches the port.
+func (s shop) stranger(ids ...string) error {
+	s.t.Helper()
+	conn, err := grpc.NewClient(s.callbacks, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = pb.NewProducerServiceClient(conn).Confirm(ctx, &pb.ConfirmRequest{Producer: "orders", Ids: ids, Final: true})
+	return err
+}
+
+// reloads waits until a process has read its tokens again, which it does when it needs them: so orders are placed.
+func (s shop) reloads(p *process) {
+	s.t.Helper()
+	before, n := strings.Count(p.tail(), "tokens reloaded"), 0
+	servers.Eventually(s.t, 30*time.Second, p.name+" reads its tokens again", func() bool {
+		n++
+		s.post("/orders", fmt.Sprintf(`{"id":"%s-%d-%d","items":[{"sku":"tea","quantity":1}]}`, p.name, before, n))
+		return strings.Count(p.tail(), "tokens reloaded") > before
+	})
+}
+
+func tokenFile(t *testing.T, tokens ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens")
+	writeTokens(t, file, tokens...)
+	return file
+}
+
+func writeTokens(t *testing.T, file string, tokens ...string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strings.Join(tokens, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stranger's final Confirm plants no tombstone: the order is placed, paid and delivered all the same.
+func TestAStrangerCannotVetoAnOrder(t *testing.T) {
+	w := newWorld(t)
+	accepted := tokenFile(t, shopToken)
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
+	w.startPayments()
+	s := w.startShop("--coordinator-token-file", accepted)
+	if err := s.stranger("1001", "1001:time-up"); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a stranger's final Confirm got %v", err)
+	}
+	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+		t.Fatalf("placing the order got %d", code)
+	}
+	// The Submit is left out, so that the message goes out only if the coordinator's own Confirm is answered.
+	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
+		t.Fatalf("paying the order got %d", code)
+	}
+	w.paid(1, time.Minute)
+}
+
+// Where the coordinator's token is not accepted its messages wait, lose no attempt, and say what to do; a token is replaced
+// while everything runs.
+func TestAWrongTokenWaitsAndIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	shown, accepted := tokenFile(t, otherToken), tokenFile(t, shopToken)
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown)
+	c := w.coordinators[0]
+	w.startPayments()
+	s := w.startShop("--coordinator-token-file", accepted)
+	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+		t.Fatalf("placing the order got %d", code)
+	}
+	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
+		t.Fatalf("paying the order got %d", code)
+	}
+	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
+	var shownAs string
+	servers.Eventually(t, 30*time.Second, "the message says why it waits", func() bool {
+		shownAs, _ = run(t, env, "show", "orders/1001")
+		return strings.Contains(shownAs, "Unauthenticated") && strings.Contains(shownAs, "callbacks.token_file")
+	})
+	if !strings.Contains(shownAs, "pending") || !strings.Contains(shownAs, "confirm attempts   0") {
+		t.Errorf("a refusal is taken for an answer:\n%s", shownAs)
+	}
+	c.says("callbacks.token_file", 30*time.Second) // in the log
+	s.says("its caller is not a known coordinator", 30*time.Second)
+	settings := append(env, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
+		"MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
+	if said, _ := run(t, settings, "doctor", "--producer", "orders="+s.callbacks); !strings.Contains(said, "producer-refuses") {
+		t.Errorf("doctor says:\n%s", said)
+	}
+	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 1 || !strings.Contains(said, "producer-refuses") {
+		t.Errorf("verify-producer says (%d):\n%s", status, said)
+	}
+
+	// The producer accepts both; then the coordinator shows the new one; then the old one goes.
+	writeTokens(t, accepted, otherToken, shopToken)
+	w.paid(1, time.Minute)
+	writeTokens(t, shown, shopToken)
+	s.reloads(c.process)
+	writeTokens(t, accepted, shopToken)
+	s.reloads(s.process)
+	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 0 || strings.Contains(said, "producer-") {
+		t.Errorf("verify-producer says (%d):\n%s", status, said)
+	}
+	if said := c.tail() + s.tail(); strings.Contains(said, shopToken) || strings.Contains(said, otherToken) {
+		t.Errorf("a token is in the log:\n%s", said)
+	}
+	c.says("tokens are shown to producers without encryption", time.Second)
+}
+
+// Without Coordinators everything goes on as before, and the log says what that means.
+func TestWithoutCoordinatorsTheProducerWarns(t *testing.T) {
+	w := newWorld(t)
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokenFile(t, shopToken))
+	w.startPayments()
+	s := w.startShop()
+	s.says("level=WARN msg=\"producer.Config.Coordinators is empty", 10*time.Second)
+	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+		t.Fatalf("placing the order got %d", code)
+	}
+	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
+		t.Fatalf("paying the order got %d", code)
+	}
+	w.paid(1, time.Minute)
+	if err := s.stranger("1002"); err != nil {
+		t.Errorf("a caller gets %v", err)
+	}
+}
