@@ -40,14 +40,26 @@ func parseTarget(s string) (target, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
 		return target{}, fmt.Errorf("%w: %q has no port from 1 to 65535", halfmsg.ErrBadTarget, s)
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {
-		addr = addr.Unmap()
+	if addr, is := literal(host); is {
 		return target{host: addr.String(), port: port, literal: addr}, nil
 	}
 	if !isHostName(host) {
 		return target{}, fmt.Errorf("%w: %q has no valid host name", halfmsg.ErrBadTarget, s)
 	}
 	return target{host: strings.ToLower(host), port: port}, nil
+}
+
+// literal reads a host that is an address. An IPv4 address with the root's dot behind it is one too, and no name: callbacks.allow
+// and callbacks.networks judge it as the address that it leads to.
+func literal(host string) (addr netip.Addr, is bool) {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		addr, err = netip.ParseAddr(strings.TrimSuffix(host, "."))
+		if err != nil || !addr.Is4() {
+			return netip.Addr{}, false
+		}
+	}
+	return addr.Unmap(), addr.Zone() == ""
 }
 
 // isHostName says whether s can be a name in DNS: letters, digits, hyphens and underscores between single dots.

@@ -16,6 +16,8 @@ func TestATargetHasOneForm(t *testing.T) {
 		"Orders.SVC:9000":               "dns:///orders.svc:9000",
 		"orders.svc.:9000":              "dns:///orders.svc.:9000",
 		"10.0.0.1:9000":                 "dns:///10.0.0.1:9000",
+		"127.0.0.1.:9000":               "dns:///127.0.0.1:9000",
+		"dns:///10.0.0.1.:9000":         "dns:///10.0.0.1:9000",
 		"[2001:DB8::1]:9000":            "dns:///[2001:db8::1]:9000",
 		"[::ffff:127.0.0.1]:9000":       "dns:///127.0.0.1:9000",
 		"dns:///my_service-1.local:443": "dns:///my_service-1.local:443",
@@ -34,7 +36,7 @@ func TestOtherTargetsAreRefused(t *testing.T) {
 		"unix:/tmp/x", "unix:///tmp/x", "passthrough:///10.0.0.1:80", "xds:///orders:9000", "DNS:///orders:9000",
 		"dns://8.8.8.8/orders:9000", "dns:orders:9000", "dns:////orders:9000", "http://orders:80", "ipv4:127.0.0.1:80",
 		"a:1,b:2", "orders:9000/x", "user@orders:9000", "or ders:9000", "orders..svc:9000", "-\x00:1", "::1:9000",
-		"[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x", "%6fo:1",
+		"127.0.0.1..:9000", "[::1.]:9000", "[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x", "%6fo:1",
 		strings.Repeat("a", 64) + ":9000", strings.Repeat("a.", 200) + "b:9000", strings.Repeat("9", 1<<16) + ":1",
 	} {
 		if got, err := parseTarget(in); !errors.Is(err, halfmsg.ErrBadTarget) {
@@ -63,6 +65,10 @@ func TestTheAllowListDecides(t *testing.T) {
 		{"a glob on the port", []string{"orders:90*"}, nil, "orders:9012", false},
 		{"a literal loopback that is named", []string{"127.0.0.1:*"}, nil, "127.0.0.1:9000", false},
 		{"and in another guise", []string{"127.0.0.1:*"}, nil, "[::ffff:127.0.0.1]:9000", false},
+		{"and with the root's dot", []string{"127.0.0.1:*"}, nil, "127.0.0.1.:9000", false},
+		{"a literal loopback that a star caught, with the root's dot", []string{"*:9000"}, nil, "127.0.0.1.:9000", true},
+		{"a literal in no network, with the root's dot", []string{"*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1.:9000", true},
+		{"a literal in a network, with the root's dot", []string{"*:9000"}, []string{"10.0.0.0/8"}, "10.1.2.3.:9000", false},
 		{"a literal loopback of IPv6 that is named", []string{"[::1]:*"}, nil, "[::1]:9000", false},
 		{"a literal loopback that a star caught", []string{"*:9000"}, nil, "127.0.0.1:9000", true},
 		{"the metadata service that a star caught", []string{"*:80"}, nil, "169.254.169.254:80", true},

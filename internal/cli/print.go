@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -41,7 +42,7 @@ func (s *session) printYAML(v any) error {
 		return err
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(escaped(data), &document); err != nil {
+	if err := yaml.Unmarshal(escaped(data, yamlEscape), &document); err != nil {
 		return err
 	}
 	inBlocks(&document)
@@ -50,18 +51,28 @@ func (s *session) printYAML(v any) error {
 	return errors.Join(encoder.Encode(&document), encoder.Close())
 }
 
-// escaped writes what YAML does not take as it is, or takes for the end of a line, as YAML's escapes. In JSON such runes stand
-// only in texts, where YAML has these escapes too.
-func escaped(document []byte) []byte {
+// escaped writes what cannot be seen as an escape: a terminal may obey it, and YAML does not take it as it is, or takes it for
+// the end of a line. In JSON such runes stand only in texts, where both JSON and YAML have escapes.
+func escaped(document []byte, escape func(r rune) string) []byte {
 	var b bytes.Buffer
 	for _, r := range string(document) {
 		if r > '~' && !unicode.IsPrint(r) {
-			fmt.Fprintf(&b, `\U%08x`, r)
+			b.WriteString(escape(r))
 		} else {
 			b.WriteRune(r)
 		}
 	}
 	return b.Bytes()
+}
+
+func yamlEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
+
+// jsonEscape writes a rune as one or two units of UTF-16.
+func jsonEscape(r rune) string {
+	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
 }
 
 func inBlocks(n *yaml.Node) {
@@ -72,11 +83,21 @@ func inBlocks(n *yaml.Node) {
 }
 
 // printJSON prints one document.
-func (s *session) printJSON(v any) error {
-	encoder := json.NewEncoder(s.Out)
-	encoder.SetIndent("", "  ")
+func (s *session) printJSON(v any) error { return s.encodeJSON(v, "  ") }
+
+// printJSONLine prints one document in a line.
+func (s *session) printJSONLine(v any) error { return s.encodeJSON(v, "") }
+
+func (s *session) encodeJSON(v any, indent string) error {
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := s.Out.Write(escaped(document.Bytes(), jsonEscape))
+	return err
 }
 
 // printTable prints rows under a header, in columns.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -69,6 +71,39 @@ func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 	out.Reset()
 	if (&Process{Err: &out}).fail(errors.New("no \u009b2J\nnor this")); out.String() != "msghandler: no "+`\u009b2J`+"\nnor this\n" {
 		t.Errorf("an error is told as %q", &out)
+	}
+}
+
+// Documents for programs are looked at on terminals too: they hold every text, and nothing that cannot be seen.
+func TestJSONHoldsEveryTextVisibly(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"\x7f", "\u0080\u009b2J\u009f", "\u2028\u202etxt.exe", "\ufeff\ufffe\uffff", `\u009b \`, "\x00\x1b\r\n", "<é€🙂>", "\U000e0061", "\U0010ffff",
+	} {
+		for name, print := range map[string]func(s *session) error{
+			"document": func(s *session) error { return s.printJSON(map[string]string{"routing_key": text}) },
+			"line":     func(s *session) error { return s.printJSONLine(map[string]string{"routing_key": text}) },
+		} {
+			var out bytes.Buffer
+			if err := print(&session{Process: Process{Out: &out}}); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]string
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["routing_key"] != text {
+				t.Errorf("%s of %q: got %q, %v, of\n%s", name, text, got["routing_key"], err, &out)
+			}
+			if shown := out.String(); escape.Lines(shown) != shown {
+				t.Errorf("%s of %q holds what cannot be seen: %q", name, text, shown)
+			}
+		}
+	}
+	var out bytes.Buffer
+	s := &session{Process: Process{Out: &out}}
+	if err := (&tailCommand{Output: outputJSON}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
+		t.Fatal(err)
+	}
+	if told := out.String(); escape.Lines(told) != told {
+		t.Errorf("tail tells %q", told)
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +102,7 @@ func stateNames() (names []string) {
 func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {
 	line := move{m.GetTime().AsTime(), m.GetProducer(), m.GetId(), reached(m.GetState())}
 	if c.Output == outputJSON {
-		return json.NewEncoder(s.Out).Encode(line)
+		return s.printJSONLine(line)
 	}
 	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State,
 		escape.Line(line.Producer), escape.Line(line.ID))

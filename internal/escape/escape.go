@@ -33,3 +33,17 @@ func escape(s, mayStay string) string {
 	}
 	return b.String()
 }
+
+// Deceptive says whether a name should not hold a text like this: a control character (C0, DEL, C1), the end of a line, or a
+// character that is invisible or changes the direction of writing, with which a name can look like another one or command a
+// terminal. The joiners U+200C and U+200D, and the signs that stand before a number in Arabic or Syriac, belong to ordinary
+// words and are none.
+func Deceptive(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool {
+		const nonJoiner, joiner = '\u200c', '\u200d'
+		if r == nonJoiner || r == joiner || unicode.Is(unicode.Prepended_Concatenation_Mark, r) {
+			return false
+		}
+		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	})
+}

@@ -205,7 +205,7 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		m.Body = make([]byte, admission.config.Limits.Body)
 	})
 	add("everything at its longest, not ASCII", func(_ *request, m *message) {
-		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(maxShort, "é"), bytesOf(maxShort, "\U0001f4e6"), bytesOf(maxShort, "\u2028")
+		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(maxShort, "é"), bytesOf(maxShort, "\U0001f4e6"), bytesOf(maxShort, "\u200d")
 		m.Headers = map[string]string{bytesOf(maxShort, "é"): bytesOf(maxHeaderBytes-maxShort, "\U0001f4e6")}
 	})
 	add("a queue's name at its longest, default exchange", func(_ *request, m *message) {
@@ -215,7 +215,7 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		add(fmt.Sprintf("a body of %d bytes", n), func(_ *request, m *message) { m.Body = bytes.Repeat([]byte{0xCE}, n) })
 	}
 	for _, text := range []string{
-		" ", "  a  ", "/", "%2f", "#", "*", ".", "..", "a..b", "#.#.#.*", ":", "\u0085\u009f", "\ufeff\u200b", "\ufffd", "\u202e!",
+		" ", "  a  ", "/", "%2f", "#", "*", ".", "..", "a..b", "#.#.#.*", ":", "\u200c\u200d", "\u00a0\u3000", "\ufffd", "\u0601!",
 		"amq", "AMQ.direct", " amq.direct", "(AMQP default)", "<<\"x\">>", "'; --", "${x}", "~p~s~n",
 		strings.Repeat(".", maxShort), strings.Repeat("#.", 127), strings.Repeat("a.", 127),
 	} {
@@ -243,7 +243,7 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 	add("headers with names of properties and of RabbitMQ", func(_ *request, m *message) {
 		m.Headers = map[string]string{
 			"user-id": "nobody", "user_id": "nobody", "expiration": "never", "priority": "300", "delivery-mode": "7", "type": "x",
-			"deaths": "1", "timestamp": "-1", "timestamp_in_ms": "-1", "headers": "", " CC": "a", "CC ": "a", "BCC\u200b": "a",
+			"deaths": "1", "timestamp": "-1", "timestamp_in_ms": "-1", "headers": "", " CC": "a", "CC ": "a", "BCC\u00a0": "a",
 			"x": "y", "X": "Z", "_x-death": "1", "content-length": "-1", "correlation-id": strings.Repeat("x", 300),
 		}
 	})

@@ -57,7 +57,7 @@ func TestAFilteredListingLooksAtSoManyMessagesAtATime(t *testing.T) {
 	}
 	for _, wrong := range []*msghandlerv1.ListMessagesRequest{
 		{State: r.GetState(), ErrorContains: strings.Repeat("é", 201)},
-		{State: r.GetState(), Exchange: "a\x00"},
+		{State: r.GetState(), Exchange: strings.Repeat("é", 128)},
 		{State: r.GetState(), MinAge: durationpb.New(-time.Second)},
 	} {
 		_, err := h.operators.ListMessages(t.Context(), wrong)
@@ -145,4 +145,30 @@ func TestADiscardByNameSparesWhatHasMovedOn(t *testing.T) {
 	r.State = msghandlerv1.State_STATE_SENDABLE
 	_, err := h.operators.DiscardMessages(t.Context(), r)
 	wantCode(t, err, codes.InvalidArgument)
+}
+
+// What an earlier version has stored is found, listed and discarded, whatever it is called.
+func TestOldNamesAreFoundAndDiscarded(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	const exchange = "shop\u009b2J\u202e"
+	h.store.put("orders", "1", halfmsg.Dead)
+	h.store.put("orders", "2", halfmsg.Dead)
+	h.store.mu.Lock()
+	old := h.store.records[halfmsg.Name{Producer: "orders", ID: "1"}]
+	old.Exchange, old.RoutingKey = exchange, "paid\u0085"
+	h.store.records[old.Name] = old
+	h.store.mu.Unlock()
+	listed, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		State: msghandlerv1.State_STATE_DEAD, Exchange: exchange,
+	})
+	if err != nil || len(listed.GetRecords()) != 1 || listed.GetRecords()[0].GetMessage().GetRoutingKey() != "paid\u0085" {
+		t.Fatalf("listed %v, %v", listed, err)
+	}
+	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+		State: msghandlerv1.State_STATE_DEAD, Exchange: exchange, Reason: "old",
+	})
+	if err != nil || discarded.GetDiscarded() != 1 {
+		t.Errorf("discarded %v, %v", discarded, err)
+	}
 }

@@ -138,7 +138,7 @@ func (c *check) query(f filter) halfmsg.Query {
 	if query.Producer != "" {
 		c.producer("producer", query.Producer)
 	}
-	c.short("exchange", query.Exchange)
+	c.shortText("exchange", query.Exchange)
 	if n := utf8.RuneCountInString(query.Error); n > maxErrorText {
 		c.fail("error_contains", "has %d characters, more than %d", n, maxErrorText)
 	}

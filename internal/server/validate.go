@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -127,8 +128,15 @@ func (c *check) short(field, s string) {
 	switch {
 	case len(s) > maxShort:
 		c.fail(field, "is %d bytes long, more than %d", len(s), maxShort)
-	case hasControl(s):
-		c.fail(field, "must not hold control characters")
+	case escape.Deceptive(s):
+		c.fail(field, "must not hold control characters, nor invisible ones such as those that turn the direction of writing")
+	}
+}
+
+// shortText checks a text that is only compared with stored ones: those of an earlier version may hold anything.
+func (c *check) shortText(field, s string) {
+	if len(s) > maxShort {
+		c.fail(field, "is %d bytes long, more than %d", len(s), maxShort)
 	}
 }
 
@@ -157,6 +165,7 @@ func (c *check) duration(field string, d *durationpb.Duration, limit time.Durati
 func (c *check) message(m *msghandlerv1.Message, maxBody int) {
 	c.id("id", m.GetId())
 	c.short("exchange", m.GetExchange())
+	// RabbitMQ compares case: AMQ.direct is like any other name, and may exist.
 	if strings.HasPrefix(m.GetExchange(), "amq.") {
 		c.fail("exchange", "must not begin with amq., which RabbitMQ keeps for itself")
 	}
@@ -193,8 +202,8 @@ func (c *check) header(key, value string) {
 		c.fail(field, "must not have an empty name")
 	case len(key) > maxShort:
 		c.fail(field, "have a name of %d bytes, more than %d", len(key), maxShort)
-	case hasControl(key):
-		c.fail(field, "have a name with control characters")
+	case escape.Deceptive(key):
+		c.fail(field, "have a name with control characters or invisible ones")
 	case isReserved(key):
 		c.fail(field, "must not hold %.20q: CC, BCC and names that begin with x- or msghandler- are reserved", key)
 	case strings.IndexByte(value, 0) >= 0:
@@ -236,13 +245,4 @@ func allBytes(s, others string) bool {
 		}
 	}
 	return true
-}
-
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return true
-		}
-	}
-	return false
 }

@@ -75,6 +75,18 @@ func TestBadInput(t *testing.T) {
 		{"routing key too long", func(r *request) { r.Message.RoutingKey = long }, invalid, "message.routing_key"},
 		{"routing key with a NUL", func(r *request) { r.Message.RoutingKey = "\x00" }, invalid, "message.routing_key"},
 		{"routing key empty at the default exchange", func(r *request) { r.Message.Exchange, r.Message.RoutingKey = "", "" }, invalid, "message.routing_key"},
+		{"exchange with a C1 control", func(r *request) { r.Message.Exchange = "a\u009b2Jb" }, invalid, "message.exchange"},
+		{"exchange that turns the text round", func(r *request) { r.Message.Exchange = "a\u202eb" }, invalid, "message.exchange"},
+		{"routing key with DEL", func(r *request) { r.Message.RoutingKey = "a\x7f" }, invalid, "message.routing_key"},
+		{"routing key with a C1 control", func(r *request) { r.Message.RoutingKey = "a\u0085b" }, invalid, "message.routing_key"},
+		{"routing key that turns the text round", func(r *request) { r.Message.RoutingKey = "a\u2066b" }, invalid, "message.routing_key"},
+		{"routing key with a mark of direction", func(r *request) { r.Message.RoutingKey = "a\u061cb" }, invalid, "message.routing_key"},
+		{"routing key of two lines", func(r *request) { r.Message.RoutingKey = "a\u2028b" }, invalid, "message.routing_key"},
+		{"routing key with a byte order mark", func(r *request) { r.Message.RoutingKey = "\ufeffa" }, invalid, "message.routing_key"},
+		{"routing key with a tag character", func(r *request) { r.Message.RoutingKey = "a\U000e0061" }, invalid, "message.routing_key"},
+		{"content type with a C1 control", func(r *request) { r.Message.ContentType = "text/\u009fplain" }, invalid, "message.content_type"},
+		{"header with a C1 control in its name", header("a\u0090", "x"), invalid, "message.headers"},
+		{"header with a name that turns the text round", header("\u202ea", "x"), invalid, "message.headers"},
 		{"content type too long", func(r *request) { r.Message.ContentType = long }, invalid, "message.content_type"},
 		{"content type with a newline", func(r *request) { r.Message.ContentType = "a\nb" }, invalid, "message.content_type"},
 		{"body over the limit", func(r *request) { r.Message.Body = make([]byte, 1<<20+1) }, invalid, "message.body"},
@@ -150,6 +162,12 @@ func TestGoodInputAtItsLimits(t *testing.T) {
 	for i, edit := range []func(*msghandlerv1.SendHalfMessageRequest){
 		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Exchange = "" },
 		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.RoutingKey = "" },
+		// RabbitMQ reserves small letters only, see TestOnlySmallLettersAreReserved.
+		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Exchange = "AMQ.direct" },
+		// Joiners are part of words in Persian and in the scripts of India, and of emoji.
+		func(r *msghandlerv1.SendHalfMessageRequest) {
+			r.Message.RoutingKey = "\u0645\u06cc\u200c\u0631\u0648\u062f.gr\u00f6\u00dfe 12.\u20ac"
+		},
 		func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = nil },
 		func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer, r.CallbackTarget = "configured", "" },
 	} {
@@ -159,7 +177,7 @@ func TestGoodInputAtItsLimits(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if got := h.store.get("configured", "3"); got.CallbackTarget != "" || got.ConfirmAfter != 6*time.Second {
+	if got := h.store.get("configured", "5"); got.CallbackTarget != "" || got.ConfirmAfter != 6*time.Second {
 		t.Errorf("stored: target %q, confirm after %s", got.CallbackTarget, got.ConfirmAfter)
 	}
 }

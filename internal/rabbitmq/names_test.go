@@ -1,0 +1,42 @@
+package rabbitmq_test
+
+import (
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// RabbitMQ reserves names that begin with amq. in small letters, and no others: so such exchanges may exist, and are published to.
+func TestOnlySmallLettersAreReserved(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	d := declare(t, url)
+	p := publisher(t, rabbitmq.Config{URLs: []string{url}})
+	for _, exchange := range []string{"AMQ.direct", "Amq.orders"} {
+		d.exchange(exchange)
+		d.queue("q-"+exchange, exchange, "k", nil)
+		expect(t, publish(t.Context(), p, []halfmsg.Publishing{message(1, exchange, "k")}), halfmsg.Acked)
+		if got := d.take("q-"+exchange, 1)[0]; got.Exchange != exchange {
+			t.Errorf("%s: got %+v", exchange, got)
+		}
+	}
+}
+
+// Messages of an earlier version may hold what is refused now; they are published as they are.
+func TestOldNamesArePublished(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	d := declare(t, url)
+	p := publisher(t, rabbitmq.Config{URLs: []string{url}})
+	const exchange, key = "shop\u009b2J", "paid\u202e.\u0085"
+	d.exchange(exchange)
+	d.queue("old", exchange, key, nil)
+	m := message(1, exchange, key)
+	m.ContentType, m.Headers = "text/\u009fplain", map[string]string{"a\u202e": "b"}
+	expect(t, publish(t.Context(), p, []halfmsg.Publishing{m}), halfmsg.Acked)
+	if got := d.take("old", 1)[0]; got.Exchange != exchange || got.RoutingKey != key || got.Headers["a\u202e"] != "b" {
+		t.Errorf("got %+v", got)
+	}
+}
