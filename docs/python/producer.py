@@ -10,6 +10,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import fileinput
+import hmac
 import json
 import logging
 import random
@@ -86,8 +87,9 @@ class Markers:
 class Answers(rpc.ProducerServiceServicer):
     """What the coordinator asks: at any time, more than once, and about what another replica has sent."""
 
-    def __init__(self, producer):
+    def __init__(self, producer, tokens):
         self.producer, self.markers = producer, producer.markers
+        self.tokens = tokens  # a file that holds those of the coordinators, one a line; None: everybody may ask
 
     def Confirm(self, request, context):
         self.check(request, context)
@@ -113,8 +115,19 @@ class Answers(rpc.ProducerServiceServicer):
         return pb.DeleteBusinessResponse()
 
     def check(self, request, context):
+        if self.tokens and not self.knows(context):  # first of all: a stranger's last question plants a tombstone
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the caller shows no token of a coordinator")
         if request.producer != self.producer.name:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this is the producer {self.producer.name}")
+
+
+    def knows(self, context):
+        """Whether the call carries one of the tokens. The file is read each time, so that a token can be replaced."""
+        shown = [v.partition(" ") for k, v in context.invocation_metadata() if k == "authorization"]
+        with open(self.tokens, encoding="ascii") as file:
+            accepted = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+        return any([hmac.compare_digest(token.encode(), a.encode())  # a list: all are compared, however soon one fits
+                    for scheme, _, token in shown if scheme.lower() == "bearer" for a in accepted])
 
 
 class Producer:
@@ -186,6 +199,7 @@ def main():
     flags.add_argument("--coordinator", default="127.0.0.1:9090", help="HOST:PORT, or dns:///NAME:PORT")
     flags.add_argument("--listen", default="127.0.0.1:7001", help="where the coordinator calls back")
     flags.add_argument("--target", help="the same as the coordinator sees it; default: --listen")
+    flags.add_argument("--coordinator-tokens", metavar="FILE", help="answer only callers with a token of this file")
     flags.add_argument("--database", default="orders.db", help="a file of SQLite")
     flags.add_argument("--queue", default="python-orders", help="the queue that the orders go to")
     flags.add_argument("orders", nargs="*", help="files of orders; default: standard input")
@@ -200,7 +214,9 @@ def main():
     producer = Producer("python-orders", args.coordinator, args.target or args.listen, markers)
     # Without so_reuseport = 0 a second process on this port would quietly get half of the questions.
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
-    rpc.add_ProducerServiceServicer_to_server(Answers(producer), server)
+    if not args.coordinator_tokens:
+        logging.warning("everybody who reaches %s can have transactions rolled back; set --coordinator-tokens", args.listen)
+    rpc.add_ProducerServiceServicer_to_server(Answers(producer, args.coordinator_tokens), server)
     server.add_insecure_port(args.listen)
     server.start()  # before the first half message: the coordinator may ask at once
     print("ready", flush=True)

@@ -16,7 +16,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
@@ -31,7 +34,9 @@ type pythonShop struct {
 	*world
 	calls, asks      *wire.Calls
 	listen, database string
-	db               *sql.DB
+	// tokens is the file of those that the shop answers.
+	tokens string
+	db     *sql.DB
 
 	mu sync.Mutex
 	// at says what happens to a call about a message, by method, phase and id.
@@ -84,10 +89,15 @@ func TestTheProducerInPythonKeepsTheContract(t *testing.T) {
 	}
 	s.stands(replica, "vanished", "VERDICT_ROLLED_BACK")
 
+	if err := (shop{process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late"); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a stranger's last question gets %v", err)
+	}
 	s.tally()
-	verified, status := run(t, []string{"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}, "verify-producer", pythonQueue, s.listen)
-	if status != 0 || strings.Contains(verified, "WARN") {
-		t.Errorf("verify-producer says (%d):\n%s", status, verified)
+	verified, exit := run(t, []string{
+		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE=" + tokenFile(t, otherToken),
+	}, "verify-producer", pythonQueue, s.listen)
+	if exit != 0 || strings.Contains(verified, "WARN") {
+		t.Errorf("verify-producer says (%d):\n%s", exit, verified)
 	}
 	third.stop(20 * time.Second)
 	replica.stop(20 * time.Second)
@@ -97,9 +107,10 @@ func newPythonShop(t *testing.T) *pythonShop {
 	t.Helper()
 	installPythonShop(t)
 	w := newWorld(t)
-	w.startCoordinators(1, "MSGHANDLER_CONFIRM_AFTER=200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
+	tokens := tokenFile(t, "# of the coordinators", shopToken, otherToken)
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokens, "MSGHANDLER_CONFIRM_AFTER=200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
 	s := &pythonShop{
-		world: w, listen: servers.Addresses(t, 1)[0], database: filepath.Join(w.dir, "python.db"),
+		world: w, tokens: tokens, listen: servers.Addresses(t, 1)[0], database: filepath.Join(w.dir, "python.db"),
 		at: map[string]func() wire.Act{}, asked: map[string]int{}, enough: map[string]chan struct{}{},
 		calling: make(chan struct{}, 1), dead: make(chan struct{}, 1),
 	}
@@ -166,7 +177,7 @@ func (s *pythonShop) startShop(listen string, ids ...string) *process {
 		s.t.Fatal(err)
 	}
 	p := start(s.t, "python-shop", nil, "--coordinator", s.calls.Addr, "--listen", listen, "--target", s.asks.Addr,
-		"--database", s.database, file)
+		"--coordinator-tokens", s.tokens, "--database", s.database, file)
 	p.says("ready\n", time.Minute)
 	return p
 }
@@ -257,7 +268,7 @@ func (s *pythonShop) ask(id string) pb.Verdict {
 		return pb.Verdict_VERDICT_UNSPECIFIED
 	}
 	defer conn.Close()
-	answer, err := pb.NewProducerServiceClient(conn).Confirm(s.t.Context(),
+	answer, err := pb.NewProducerServiceClient(conn).Confirm(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", "Bearer "+shopToken),
 		&pb.ConfirmRequest{Producer: pythonQueue, Ids: []string{id}, Final: true})
 	if err != nil || len(answer.GetConfirmations()) != 1 {
 		return pb.Verdict_VERDICT_UNSPECIFIED

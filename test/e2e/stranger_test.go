@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func (w *world) startShop(args ...string) shop {
 // post makes a request of a customer, and returns the status.
 func (s shop) post(path, body string) int {
 	s.t.Helper()
-	response, err := http.Post("http://"+s.http+path, "application/json", strings.NewReader(body)) //nolint:noctx // a test's own server
+	response, err := http.Post("http://"+s.http+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -58,7 +59,9 @@ func (s shop) post(path, body string) int {
 }
 
 // stranger asks the final question about ids, as anybody can who reaches the port.
-func (s shop) stranger(ids ...string) error {
+func (s shop) stranger(ids ...string) error { return s.asks("orders", ids...) }
+
+func (s shop) asks(producer string, ids ...string) error {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.callbacks, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -67,7 +70,7 @@ func (s shop) stranger(ids ...string) error {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
-	_, err = pb.NewProducerServiceClient(conn).Confirm(ctx, &pb.ConfirmRequest{Producer: "orders", Ids: ids, Final: true})
+	_, err = pb.NewProducerServiceClient(conn).Confirm(ctx, &pb.ConfirmRequest{Producer: producer, Ids: ids, Final: true})
 	return err
 }
 
@@ -142,7 +145,7 @@ func TestAWrongTokenWaitsAndIsReplaced(t *testing.T) {
 	}
 	c.says("callbacks.token_file", 30*time.Second) // in the log
 	s.says("its caller is not a known coordinator", 30*time.Second)
-	settings := append(env, "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
+	settings := append(slices.Clone(env), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
 		"MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
 	if said, _ := run(t, settings, "doctor", "--producer", "orders="+s.callbacks); !strings.Contains(said, "producer-refuses") {
 		t.Errorf("doctor says:\n%s", said)

@@ -273,13 +273,16 @@ type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where to publish. The empty exchange is RabbitMQ's default exchange.
-	Exchange    string `protobuf:"bytes,2,opt,name=exchange,proto3" json:"exchange,omitempty"`
-	RoutingKey  string `protobuf:"bytes,3,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
-	Body        []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	// Where to publish: each at most 255 bytes, without control characters, line separators and invisible characters, such as
+	// those that change the direction of writing (the joiners U+200C and U+200D are allowed). The empty exchange is RabbitMQ's
+	// default exchange; names that begin with "amq." are refused, in small letters only, as in RabbitMQ.
+	Exchange   string `protobuf:"bytes,2,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	RoutingKey string `protobuf:"bytes,3,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`
+	Body       []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	// As routing_key.
 	ContentType string `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	// Sent on as AMQP headers. At most 32, 16 KiB in all. Names that begin with "x-" or
-	// "msghandler-", and CC and BCC, are refused.
+	// "msghandler-", and CC and BCC, are refused. Names are as routing_key; values hold no NUL.
 	Headers map[string]string `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Deliver no earlier than this long after the message becomes SENDABLE.
 	Delay         *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`

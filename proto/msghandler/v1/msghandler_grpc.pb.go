@@ -338,7 +338,11 @@ const (
 // ProducerService is what each producer serves and the coordinator calls back: at any time from the half message on, more
 // than once, and at any replica, so answers come out of what all replicas share. Each call has a deadline (confirm.timeout,
 // 3 s by default). A call that fails is never a verdict and costs the messages nothing: UNAVAILABLE says that it may work
-// later; most other codes make the coordinator try the messages of the call one by one.
+// later, UNAUTHENTICATED and PERMISSION_DENIED that the caller is not one of the producer's coordinators; most other codes
+// make the coordinator try the messages of the call one by one.
+//
+// A caller can have transactions rolled back, by a Confirm with final set. So a producer lets in its coordinators only, by
+// their client certificate, or by their token in the metadata: "authorization: Bearer TOKEN".
 type ProducerServiceClient interface {
 	// Confirm asks whether the local transactions of some messages committed.
 	// Each verdict stands alone; a message the answer leaves out, and any value
@@ -386,7 +390,11 @@ func (c *producerServiceClient) DeleteBusiness(ctx context.Context, in *DeleteBu
 // ProducerService is what each producer serves and the coordinator calls back: at any time from the half message on, more
 // than once, and at any replica, so answers come out of what all replicas share. Each call has a deadline (confirm.timeout,
 // 3 s by default). A call that fails is never a verdict and costs the messages nothing: UNAVAILABLE says that it may work
-// later; most other codes make the coordinator try the messages of the call one by one.
+// later, UNAUTHENTICATED and PERMISSION_DENIED that the caller is not one of the producer's coordinators; most other codes
+// make the coordinator try the messages of the call one by one.
+//
+// A caller can have transactions rolled back, by a Confirm with final set. So a producer lets in its coordinators only, by
+// their client certificate, or by their token in the metadata: "authorization: Bearer TOKEN".
 type ProducerServiceServer interface {
 	// Confirm asks whether the local transactions of some messages committed.
 	// Each verdict stands alone; a message the answer leaves out, and any value
