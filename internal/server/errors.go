@@ -155,8 +155,13 @@ func newFaults(logger *slog.Logger) *faults {
 	return &faults{logger: logger, seen: map[string]*spell{}}
 }
 
-// note logs an error that its caller cannot mend.
+// note logs an error that the client cannot fix. A request that is wrong in itself is answered and not logged: the field
+// and the rule stand in the answer, and an operator could do nothing.
 func (f *faults) note(call string, err error) {
+	var invalid *invalidError
+	if errors.As(err, &invalid) {
+		return
+	}
 	kind := faultOf(err)
 	level := slog.LevelError
 	switch kind.code {
@@ -193,9 +198,6 @@ func (f *faults) due(reason string) (silent int, due bool) {
 
 // fail logs an error where that is called for and translates it for the client of a call.
 func (s *Server) fail(call string, err error, state halfmsg.State) error {
-	var invalid *invalidError
-	if !errors.As(err, &invalid) {
-		s.faults.note(call, err)
-	}
+	s.faults.note(call, err)
 	return translate(err, state).Err()
 }

@@ -1,0 +1,38 @@
+package server_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log would
+// call its operators for a typing error of somebody else.
+func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	h := open(t, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	const bad = "no id has a space\n"
+	half := good(bad)
+	sent, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
+		Producer: "orders", CallbackTarget: half.GetCallbackTarget(), Messages: []*msghandlerv1.Message{half.GetMessage()},
+	})
+	if err != nil || sent.GetOutcomes()[0].GetCode() == 0 {
+		t.Fatalf("a half message with a bad id: %v, %v", sent, err)
+	}
+	submitted, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{bad}})
+	if err != nil || submitted.GetOutcomes()[0].GetCode() == 0 {
+		t.Fatalf("a Submit with a bad id: %v, %v", submitted, err)
+	}
+	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+		Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: bad}},
+	})
+	if err != nil || retried.GetOutcomes()[0].GetCode() == 0 {
+		t.Fatalf("a retry of a bad id: %v, %v", retried, err)
+	}
+	if said := log.String(); said != "" {
+		t.Errorf("the log says %s", said)
+	}
+}
