@@ -27,7 +27,7 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return fmt.Errorf("find this program's own file: %w", err)
 	}
-	return untilSignalled(ctx, slog.New(slog.NewTextHandler(s.Err, nil)), func(ctx context.Context) error {
+	return untilSignalled(ctx, slog.New(slog.NewTextHandler(s.Err, nil)), alwaysStop, func(ctx context.Context) error {
 		return demo.Run(ctx, demo.Config{
 			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out, Live: isTerminal(s.Out),
 		})

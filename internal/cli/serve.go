@@ -6,9 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -28,7 +25,7 @@ func newServeCommand() serveCommand {
 	return serveCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
 }
 
-// Run serves until the context ends, SIGTERM or SIGINT comes, or a part fails.
+// Run serves until the context ends, SIGTERM or SIGINT comes, its terminal closes, or a part fails.
 func (c *serveCommand) Run(ctx context.Context, s *session) error {
 	flags := c.flags.given()
 	maps.Copy(flags, c.Set)
@@ -38,7 +35,7 @@ func (c *serveCommand) Run(ctx context.Context, s *session) error {
 	}
 	logger := newLogger(s.Err, settings.Log)
 	defer letGarbagePileUp()()
-	return untilSignalled(ctx, logger, func(ctx context.Context) error {
+	return untilSignalled(ctx, logger, terminalClosed(), func(ctx context.Context) error {
 		a, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
 		var wrong app.SettingsError
 		switch {
@@ -49,32 +46,6 @@ func (c *serveCommand) Run(ctx context.Context, s *session) error {
 		}
 		return a.Run(ctx)
 	})
-}
-
-// errHurried is the end of those who are asked twice.
-var errHurried = errors.New("stopped at once by a second signal; what was in hand is picked up when its lease ends")
-
-// untilSignalled runs serve with a context that the first SIGTERM or SIGINT ends. The second one does not wait for serve.
-func untilSignalled(ctx context.Context, logger *slog.Logger, serve func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	defer signal.Stop(signals)
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx) }()
-	for received := 0; ; received++ {
-		select {
-		case err := <-served:
-			return err
-		case got := <-signals:
-			if received > 0 {
-				return errHurried
-			}
-			logger.Info("stopping; a second signal ends the process at once", "signal", got.String())
-			cancel()
-		}
-	}
 }
 
 func newLogger(w io.Writer, settings config.Log) *slog.Logger {

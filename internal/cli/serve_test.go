@@ -29,7 +29,7 @@ func signalSelf(t *testing.T) {
 func TestTheFirstSignalStopsAndTheSecondOneEnds(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	t.Run("first", func(t *testing.T) {
-		err := untilSignalled(t.Context(), quiet, func(ctx context.Context) error {
+		err := untilSignalled(t.Context(), quiet, alwaysStop, func(ctx context.Context) error {
 			signalSelf(t)
 			<-ctx.Done()
 			return nil
@@ -41,7 +41,7 @@ func TestTheFirstSignalStopsAndTheSecondOneEnds(t *testing.T) {
 	t.Run("second", func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
-		err := untilSignalled(t.Context(), quiet, func(ctx context.Context) error {
+		err := untilSignalled(t.Context(), quiet, alwaysStop, func(ctx context.Context) error {
 			signalSelf(t)
 			<-ctx.Done()
 			signalSelf(t)
@@ -54,7 +54,7 @@ func TestTheFirstSignalStopsAndTheSecondOneEnds(t *testing.T) {
 	})
 	t.Run("a part fails", func(t *testing.T) {
 		broken := errors.New("broken")
-		if err := untilSignalled(t.Context(), quiet, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		if err := untilSignalled(t.Context(), quiet, alwaysStop, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	})

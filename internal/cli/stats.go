@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -114,11 +111,6 @@ func again(ctx context.Context, every time.Duration, do func(context.Context) er
 		case <-ticker.C:
 		}
 	}
-}
-
-// interruptible is a context that an interrupt ends; for what is watched until somebody has seen enough.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 // minInterval keeps a watch from being a load.

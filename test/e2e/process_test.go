@@ -26,6 +26,12 @@ type process struct {
 // start runs a program until the test ends. Its output is shown when the test fails.
 func start(t *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
+	return startPrepared(t, name, env, func(*exec.Cmd) {}, args...)
+}
+
+// startPrepared is start with a last change to the command before it starts.
+func startPrepared(t *testing.T, name string, env []string, prepare func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	p := &process{t: t, name: name, log: filepath.Join(t.TempDir(), "output"), done: make(chan struct{})}
 	output, err := os.Create(p.log)
 	if err != nil {
@@ -35,6 +41,7 @@ func start(t *testing.T, name string, env []string, args ...string) *process {
 	p.cmd = exec.Command(filepath.Join(binaries, name), args...)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
+	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
