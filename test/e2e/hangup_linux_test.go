@@ -32,7 +32,8 @@ func hungUp(t *testing.T) map[string]struct {
 				"MSGHANDLER_GRPC_ADDR=" + addresses[0], "MSGHANDLER_HTTP_ADDR=" + addresses[1], "MSGHANDLER_REDIS_URL=embedded:",
 				"MSGHANDLER_AMQP_URL=" + amqp,
 			},
-			[]string{"serve"}, "msg=serving",
+			[]string{"serve"},
+			"msg=serving",
 		},
 		"consumer-demo": {
 			nil, []string{"--amqp", amqp, "--database", "sqlite:" + filepath.Join(dir, "payments.db")}, "waiting for orders",

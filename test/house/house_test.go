@@ -106,8 +106,10 @@ func parseOnce(list []pkg) ([]file, error) {
 	return parsed.files, parsed.err
 }
 
+// set is where all positions are kept: who checks the types of several files needs one set for them.
+var set = token.NewFileSet()
+
 func parse(p pkg, name string, test bool) {
-	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.ParseComments)
 	if err != nil {
 		parsed.err = errors.Join(parsed.err, err)

@@ -209,7 +209,7 @@ func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
 		fields, _ := reply.([]any)
 		if len(fields) == 2 {
 			mended++
-			s.logger.Warn("repaired: "+fields[1].(string), "producer", producer, "id", fields[0])
+			s.logger.Warn("repaired: "+fields[1].(string), "producer", producer, "id", fields[0].(string))
 		}
 	}
 	return mended

@@ -1,0 +1,181 @@
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/importer"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A log store gives an attribute the type of the first value that it sees, and refuses lines with another one.
+func TestLogAttributesHaveOneType(t *testing.T) {
+	t.Parallel()
+	uses := map[string]map[string][]string{} // by key, by type: where
+	for _, a := range logAttributes(t) {
+		if why, unfit := strings.CutPrefix(a.kind, "!"); unfit {
+			t.Errorf("%s: the log attribute %q is %s", a.at, a.key, why)
+			continue
+		}
+		if uses[a.key] == nil {
+			uses[a.key] = map[string][]string{}
+		}
+		uses[a.key][a.kind] = append(uses[a.key][a.kind], a.at)
+	}
+	const few = 40 // there are about 80 keys: fewer mean that the test has lost sight of them
+	if len(uses) < few {
+		t.Fatalf("found only %d log attributes: %v", len(uses), slices.Sorted(maps.Keys(uses)))
+	}
+	for key, kinds := range uses {
+		if len(kinds) > 1 {
+			t.Errorf("the log attribute %q has several types, and in JSON a log store takes only one: %v", key, kinds)
+		}
+	}
+}
+
+// attribute is one use of a log attribute: its key, what its value is in JSON, and where. A kind that begins with ! says
+// why the value does not belong in a log.
+type attribute struct{ key, kind, at string }
+
+// logAttributes finds what shipped code passes to slog.
+func logAttributes(t *testing.T) (found []attribute) {
+	t.Helper()
+	exports := exportData(t)
+	byPackage := map[string][]file{}
+	for _, f := range files(t) {
+		if !f.test && !in(f.pkg.room(), []string{"test/..."}) {
+			byPackage[f.pkg.ImportPath] = append(byPackage[f.pkg.ImportPath], f)
+		}
+	}
+	lookup := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for path, sources := range byPackage {
+		info := &types.Info{
+			Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		}
+		var trees []*ast.File
+		for _, f := range sources {
+			trees = append(trees, f.tree)
+		}
+		// Files of other systems and of other build tags are checked along with the rest: what they declare twice is no matter here.
+		checker := types.Config{Importer: lookup, Error: func(error) {}}
+		_, _ = checker.Check(path, set, trees, info)
+		for _, f := range sources {
+			ast.Inspect(f.tree, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok {
+					found = append(found, attributesOf(f, info, call)...)
+				}
+				return true
+			})
+		}
+	}
+	return found
+}
+
+// exportData says where the compiler has put the types of each package that the module imports.
+func exportData(t *testing.T) map[string]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list -export: %v", err)
+	}
+	exports := map[string]string{}
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct{ ImportPath, Export string }
+		switch err := decoder.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return exports
+		case err != nil:
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+	}
+}
+
+// pairsFrom says from which argument on the functions of log/slog take keys and values; -1: the first is the key of one value.
+var pairsFrom = map[string]int{
+	"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2,
+	"Log": 3, "With": 0, "Any": -1, "String": -1, "Int": -1, "Int64": -1, "Uint64": -1, "Float64": -1, "Bool": -1, "Time": -1,
+	"Duration": -1,
+}
+
+// attributesOf are those of one call, where that is one of log/slog.
+func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribute) {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	function, ok := info.Uses[selector.Sel].(*types.Func)
+	if !ok || function.Pkg() == nil || function.Pkg().Path() != "log/slog" {
+		return nil
+	}
+	from, ok := pairsFrom[function.Name()]
+	if !ok || call.Ellipsis.IsValid() && from >= 0 {
+		return nil
+	}
+	for i := max(from, 0); i+1 < len(call.Args); {
+		if attr, ok := info.TypeOf(call.Args[i]).(*types.Named); ok && attr.Obj().Name() == "Attr" {
+			i++ // made by a function that is looked at by itself
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", f.path, f.line(call.Args[i].Pos()))
+		key := info.Types[call.Args[i]].Value
+		if key == nil || key.Kind() != constant.String {
+			found = append(found, attribute{"?", "!named by no constant, so that nobody can look for it", at})
+		} else {
+			found = append(found, attribute{constant.StringVal(key), kindOf(info.TypeOf(call.Args[i+1])), at})
+		}
+		i += 2
+	}
+	return found
+}
+
+// kindOf says what a value of a type is in a line of JSON.
+func kindOf(of types.Type) string {
+	if of == nil {
+		return "!of an unknown type"
+	}
+	switch name := of.String(); {
+	case name == "time.Duration" || name == "time.Time" || name == "error":
+		return map[string]string{"time.Duration": "duration", "time.Time": "text", "error": "text"}[name]
+	case has(of, "LogValue"), has(of, "Error"), has(of, "MarshalText"):
+		return "text"
+	}
+	switch underlying := of.Underlying().(type) {
+	case *types.Basic:
+		switch {
+		case underlying.Info()&types.IsString != 0:
+			return "text"
+		case has(of, "String"):
+			return fmt.Sprintf("!a %s, which is a name in a text log and a number in a JSON log: give it LogValue", of)
+		case underlying.Info()&types.IsNumeric != 0:
+			return "number"
+		case underlying.Info()&types.IsBoolean != 0:
+			return "boolean"
+		}
+	case *types.Slice:
+		if element := kindOf(underlying.Elem()); !strings.HasPrefix(element, "!") && !has(underlying.Elem(), "LogValue") {
+			return "list of " + element
+		}
+		return fmt.Sprintf("!a %s, whose elements JSON spells in another way than text: make texts of them", of)
+	}
+	return fmt.Sprintf("!a %s, which JSON spells in another way than text: give it LogValue, or make a text of it", of)
+}
+
+// has says whether values of a type have a method.
+func has(of types.Type, method string) bool {
+	object, _, _ := types.LookupFieldOrMethod(of, false, nil, method)
+	_, is := object.(*types.Func)
+	return is
+}
