@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -83,6 +84,11 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 // dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have a
 // msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
+	return d.replay(ctx, math.MaxInt, keys)
+}
+
+// replay is Replay for at most limit letters that have one of the keys, or of all where there are no keys.
+func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
 	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
 	var failed []error
@@ -90,12 +96,13 @@ func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int,
 		if len(keys) > 0 && !slices.Contains(keys, l.name()) {
 			return walked{}, nil
 		}
+		limit--
 		if err := to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery)); err != nil {
 			failed = append(failed, fmt.Errorf("replay %s: %w", l.name(), err))
-			return walked{}, ctx.Err()
+			return walked{last: limit == 0}, ctx.Err()
 		}
 		replayed++
-		return walked{remove: true}, nil
+		return walked{remove: true, last: limit == 0}, nil
 	})
 	return replayed, errors.Join(append(failed, err)...)
 }

@@ -1,18 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -241,8 +236,8 @@ func (c change) age() *durationpb.Duration {
 // ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may be
 // changed: others may match by the time of the answer. Where there are none it does not ask.
 func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64) (agreed int64, err error) {
-	if !isTerminal(s.In) {
-		return 0, usageError{errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count")}
+	if err := s.canAsk(); err != nil {
+		return 0, err
 	}
 	counting := c
 	counting.DryRun = true
@@ -254,16 +249,7 @@ func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.Sta
 	if more {
 		of = "the first "
 	}
-	fmt.Fprintf(s.Err, "%s %s%d %s messages%s? [y/N] ", c.verb, of, count, state, c.filterFlags.String())
-	answer, err := bufio.NewReader(s.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	if answer != "y" && answer != "yes" {
-		return 0, errors.New("nothing was changed")
-	}
-	return count, nil
+	return count, s.agree(fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
 }
 
 // tell prints what was done, or would be.
@@ -281,10 +267,4 @@ func (c change) tell(s *session, changed int64, more bool) error {
 		text += " or raise --limit"
 	}
 	return s.printDocument(c.Output, document, func() [][]string { return [][]string{{text}} })
-}
-
-// isTerminal says whether there is a person at the other end of an input or output.
-func isTerminal(stream any) bool {
-	file, is := stream.(*os.File)
-	return is && isatty.IsTerminal(file.Fd())
 }

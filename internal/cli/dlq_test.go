@@ -58,7 +58,7 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	dlq("replay", queue).want(t, 2, "", "--all")
 	dlq("replay", queue, "orders/0", "orders/9").want(t, 3, "replayed 1\n", "1 of the 2")
 	dlq("discard", queue, "orders/1").want(t, 0, "discarded 1\n", "")
-	dlq("replay", queue, "--all").want(t, 0, "replayed 2\n", "")
+	dlq("replay", queue, "--all", "--yes").want(t, 0, "replayed 2\n", "")
 	dlq("list", queue).want(t, 0, "no dead letters\n", "")
 	dlq("list", "--queue=nowhere").want(t, 1, "", "NOT_FOUND")
 	dlq("list", queue, "--amqp.url=redis://x").want(t, 2, "", "--amqp.url")

@@ -1,0 +1,51 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Count counts the letters with these keys, as Discard would remove them. Without keys Count asks the broker for the length of
+// the queue, and takes no letter.
+func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
+	if len(keys) == 0 {
+		return d.depth(ctx)
+	}
+	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
+		if slices.Contains(keys, l.name()) {
+			count++
+		}
+		return walked{}, nil
+	})
+	return count, err
+}
+
+// depth is how many letters nobody has taken.
+func (d *DeadLetters) depth(ctx context.Context) (int, error) {
+	conn, err := d.config.dialAny(ctx, "dead letters")
+	if err != nil {
+		return 0, err
+	}
+	defer conn.CloseWithin(closeTimeout)
+	defer context.AfterFunc(ctx, conn.HangUp)()
+	ch, err := conn.Channel()
+	if err != nil {
+		return 0, fmt.Errorf("open a channel: %w", err)
+	}
+	return depth(ch, d.config.Queue)
+}
+
+// ReplayOldest is Replay for the oldest letters only, at most limit of them, whether their replay succeeds or not. A program that
+// has asked somebody about the letters of a Count leaves alone those that have come since. It is an error if limit is below 0.
+func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int) (replayed int, err error) {
+	if limit < 0 {
+		return 0, fmt.Errorf("replay the oldest %d letters: at least none", limit)
+	}
+	if limit == 0 {
+		return 0, nil
+	}
+	return d.replay(ctx, limit, nil)
+}

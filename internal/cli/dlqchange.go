@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/consumer"
+)
+
+// dlqChangeFlags are those of the commands that change a dead-letter queue, as retry and discard of messages have them.
+type dlqChangeFlags struct {
+	dlqFlags
+	Yes    bool   `short:"y" help:"Do not ask."`
+	DryRun bool   `short:"n" help:"Change nothing; say how many would be changed."`
+	Reason string `help:"Why, for a line of log on standard error, with who and how many." placeholder:"TEXT"`
+}
+
+const dlqAsks = `Letters that are named are changed at once. Before a change of letters that are not named one by one (%s), the letters are
+counted, and the command asks; without a terminal it needs --yes. %s--dry-run with names looks at letters as dlq list does.`
+
+type dlqReplayCommand struct {
+	dlqChangeFlags
+	All   bool     `help:"All that are there now."`
+	Names []string `arg:"" optional:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
+}
+
+// Help says what --help says below the usage.
+func (c *dlqReplayCommand) Help() string {
+	return fmt.Sprintf(dlqAsks, "--all, and PRODUCER/", "After --all no more than were counted are replayed, the oldest first. ")
+}
+
+// Run replays dead letters.
+func (c *dlqReplayCommand) Run(ctx context.Context, s *session) error {
+	if c.All == (len(c.Names) > 0) {
+		return usageError{errors.New("name the messages to replay, or say --all")}
+	}
+	return c.run(ctx, s, dlqChange{
+		verb: "Replay", done: "replayed", names: c.Names,
+		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
+			if c.All && !c.Yes {
+				return dead.ReplayOldest(ctx, agreed)
+			}
+			return dead.Replay(ctx, c.Names...)
+		},
+	})
+}
+
+type dlqDiscardCommand struct {
+	dlqChangeFlags
+	Names []string `arg:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
+}
+
+// Help says what --help says below the usage.
+func (c *dlqDiscardCommand) Help() string {
+	return "What is discarded is gone. " + fmt.Sprintf(dlqAsks, "PRODUCER/, which means all without an id", "")
+}
+
+// Run removes dead letters.
+func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
+	return c.run(ctx, s, dlqChange{
+		verb: "Discard", done: "discarded", names: c.Names,
+		do: func(ctx context.Context, dead *consumer.DeadLetters, _ int) (int, error) {
+			return dead.Discard(ctx, c.Names...)
+		},
+	})
+}
+
+// dlqChange is what a replay and a discard differ in.
+type dlqChange struct {
+	verb, done string
+	// names are empty where all letters are meant.
+	names []string
+	// do makes the change. agreed is how many letters somebody agreed to change, 0 where nobody was asked.
+	do func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error)
+}
+
+// asks says whether the change may be of more letters than somebody has typed.
+func (c dlqChange) asks() bool {
+	return len(c.names) == 0 || slices.ContainsFunc(c.names, func(name string) bool { return strings.HasSuffix(name, "/") })
+}
+
+// run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer within one.
+func (f *dlqChangeFlags) run(ctx context.Context, s *session, c dlqChange) error {
+	if err := checkLetters(c.names...); err != nil {
+		return err
+	}
+	if f.DryRun {
+		return f.count(ctx, s, c)
+	}
+	agreed := 0
+	if c.asks() && !f.Yes {
+		var err error
+		if agreed, err = f.ask(ctx, s, c); err != nil {
+			return err
+		}
+		if agreed == 0 {
+			return errors.Join(f.absent(c, 0), f.tell(s, c.done, 0))
+		}
+	}
+	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		n, err := c.do(ctx, dead, agreed)
+		f.record(s, c, n)
+		if err == nil {
+			err = f.absent(c, n)
+		}
+		return errors.Join(err, f.tell(s, c.done, n))
+	})
+}
+
+// count says how many letters would be changed.
+func (f *dlqChangeFlags) count(ctx context.Context, s *session, c dlqChange) error {
+	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+		n, err := dead.Count(ctx, c.names...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.absent(c, n), s.printDocument(f.Output, map[string]any{c.done: n, "dry_run": true}, func() [][]string {
+			return [][]string{{fmt.Sprintf("%d would be %s", n, c.done)}}
+		}))
+	})
+}
+
+// ask counts the letters and asks whether to change so many. Where there are none it does not ask.
+func (f *dlqChangeFlags) ask(ctx context.Context, s *session, c dlqChange) (agreed int, err error) {
+	if err := s.canAsk(); err != nil {
+		return 0, err
+	}
+	err = f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) (err error) {
+		agreed, err = dead.Count(ctx, c.names...)
+		return err
+	})
+	if err != nil || agreed == 0 {
+		return 0, err
+	}
+	return agreed, s.agree(fmt.Sprintf("%s %d dead letters of %s?", c.verb, agreed, f.Queue))
+}
+
+// record logs a change that somebody gave a reason for. The broker keeps no record of it, and there is no coordinator.
+func (f *dlqChangeFlags) record(s *session, c dlqChange, n int) {
+	if f.Reason == "" || n == 0 {
+		return
+	}
+	slog.New(slog.NewTextHandler(s.Err, nil)).Info("dead letters "+c.done, "count", n, "queue", f.Queue, "by", operator(),
+		"reason", f.Reason, "names", cmp.Or(strings.Join(c.names, " "), "all"))
+}
+
+// operator names the person at this machine.
+func operator() string {
+	host, _ := os.Hostname() // without a name it is left out
+	if u, err := user.Current(); err == nil {
+		return u.Username + "@" + host
+	}
+	return fmt.Sprintf("uid %d@%s", os.Getuid(), host)
+}
+
+// tell prints what was done.
+func (f *dlqChangeFlags) tell(s *session, done string, n int) error {
+	return s.printDocument(f.Output, map[string]any{done: n}, func() [][]string {
+		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
+	})
+}
+
+// absent says that some of the letters that were named are not there; nil where that is not so.
+func (f *dlqChangeFlags) absent(c dlqChange, found int) error {
+	missing := len(c.names) - found
+	if missing <= 0 {
+		return nil
+	}
+	return notFoundError{fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter)}
+}
