@@ -31,8 +31,9 @@ func newDoctorCommand() doctorCommand {
 // Help says what --help says below the usage.
 func (c *doctorCommand) Help() string {
 	return `It changes nothing: Redis is only read, the one message that it publishes can reach no queue, and producers are asked about
-an id that cannot exist, of which they must not say COMMITTED. Give it the configuration that the coordinator has. The exit
-status is 1 when there is trouble, and 0 otherwise: warnings are no failure. docs/operations.md explains each finding by name.`
+an id that cannot exist, of which they must not say COMMITTED. Give it the configuration that the coordinator has: what is wrong
+with defaults that nobody gave is a warning only. The exit status is 1 when there is trouble, and 0 otherwise: warnings are no
+failure. docs/operations.md explains each finding by name.`
 }
 
 // errTrouble is the end of an examination that found trouble.
@@ -59,6 +60,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	stop := s.progress().during("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
+		Defaults: s.sources(flags).Defaults(doctor.Sections()...),
 	})
 	stop()
 	return s.printFindings(found, c.Output)

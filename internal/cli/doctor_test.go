@@ -12,3 +12,11 @@ func TestTheDoctorLooksWhereItsFlagsSay(t *testing.T) {
 	run(env, args...).want(t, 0, "what answers at "+c.addr+" is no coordinator: ", "")
 	run(env, append(args, "--server=127.0.0.1:2")...).want(t, 0, "none answers at 127.0.0.1:2: ", "")
 }
+
+func TestTheDoctorDoesNotFailForDefaults(t *testing.T) {
+	t.Parallel()
+	args := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
+	run(nil, args...).want(t, 0, "no configuration was given: the defaults of callbacks.allow are examined", "")
+	run([]string{"MSGHANDLER_CONFIRM_TIMEOUT=2s"}, args...).want(t, 1, "TROUBLE   configuration   callbacks.allow is empty", "there is trouble")
+	run(nil, "verify-producer", "orders", "127.0.0.1:1").want(t, 1, "connection refused", "there is trouble")
+}

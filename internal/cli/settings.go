@@ -58,7 +58,12 @@ func (f *configFlags) given() map[string]string {
 
 // load reads the configuration from all its sources.
 func (s *session) load(flags map[string]string) (config.Config, error) {
-	return config.Load(config.Sources{File: cmp.Or(s.config, s.env("MSGHANDLER_CONFIG")), Env: s.Env, Flags: flags})
+	return config.Load(s.sources(flags))
+}
+
+// sources are where the configuration comes from.
+func (s *session) sources(flags map[string]string) config.Sources {
+	return config.Sources{File: cmp.Or(s.config, s.env("MSGHANDLER_CONFIG")), Env: s.Env, Flags: flags}
 }
 
 // env returns a variable; empty when it is not set.

@@ -28,8 +28,8 @@ func newVerifyProducerCommand() verifyProducerCommand {
 
 // Help says what --help says below the usage.
 func (c *verifyProducerCommand) Help() string {
-	return `For a producer that is new or under suspicion. Its target must be allowed by callbacks.allow, as for a coordinator. It is
-asked about ids that cannot exist: many at once, the longest, the same one twice, none at all, and in a final question, which
+	return `For a producer that is new or under suspicion. Its target must be allowed by callbacks.allow, as for a coordinator; without a
+configuration that is not examined. It is asked about ids that cannot exist: many at once, the longest, the same one twice, none at all, and in a final question, which
 leaves a tombstone there; and it is told to delete markers that are not there. The exit status is 1 when it breaks the
 contract, and 0 otherwise: warnings are no failure.`
 }
@@ -39,7 +39,8 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
 	if err := positive("timeout", c.Timeout); err != nil {
 		return err
 	}
-	settings, err := s.load(c.flags.given())
+	flags := c.flags.given()
+	settings, err := s.load(flags)
 	if err != nil {
 		return usageError{err}
 	}
@@ -49,7 +50,9 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	stop := s.progress().during("asking " + c.Name)
-	found := doctor.Verify(ctx, doctor.Examination{Settings: settings}, c.Name, c.Target, c.Committed...)
+	found := doctor.Verify(ctx, doctor.Examination{
+		Settings: settings, Defaults: s.sources(flags).Defaults(doctor.Sections()...),
+	}, c.Name, c.Target, c.Committed...)
 	stop()
 	return s.printFindings(found, c.Output)
 }

@@ -56,6 +56,8 @@ type Examination struct {
 	Credentials credentials.TransportCredentials
 	// Producers are callback targets by producer, beside those of the settings.
 	Producers map[string]string
+	// Defaults are those of Sections of which nobody has given a key. What is wrong with them is a warning only.
+	Defaults []string
 	// Timeout bounds each part. Default 10s.
 	Timeout time.Duration
 }
@@ -78,7 +80,7 @@ func Examine(ctx context.Context, e Examination) []Finding {
 		})
 	}
 	looking.Wait()
-	return slices.Concat(found...)
+	return e.ofDefaults(Sections(), slices.Concat(found...))
 }
 
 // report collects what is found in one area.

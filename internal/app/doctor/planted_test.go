@@ -157,6 +157,9 @@ var planted = []struct {
 	{name: "producer-fails", plant: confirming(func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 		return nil, status.Error(codes.NotFound, "no such order")
 	})},
+	{name: "producer-another", plant: func(s *site) {
+		s.e.Producers["stock"] = s.e.Settings.Producers["orders"].Target
+	}},
 	{name: "producer-commits-unknown", plant: confirming(say(pb.Verdict_VERDICT_COMMITTED))},
 	{name: "producer-hasty", plant: confirming(say(pb.Verdict_VERDICT_ROLLED_BACK))},
 	{name: "producer-keeps-markers", plant: func(s *site) {
@@ -216,7 +219,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	}
 	names := []string{
 		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
-		"producer-unguarded",
+		"producer-unguarded", "configuration-defaults",
 	}
 	for _, p := range planted {
 		names = append(names, p.name)

@@ -47,7 +47,8 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 // a finding.
 func (r *report) callbacks(e *Examination) *callback.Client {
 	const why = "the coordinator does not start"
-	config, _, err := callbacks.Config(&e.Settings, slog.New(slog.DiscardHandler))
+	settings := e.open(e.Settings)
+	config, _, err := callbacks.Config(&settings, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.trouble("callbacks-credentials", err.Error(), why, "correct that file, or name another")
 		return nil
@@ -89,6 +90,9 @@ func (r *report) find(client *callback.Client, name, address string) (to halfmsg
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
 
+// anotherName is what a producer with the SDK says where it is asked under a name that is not its own.
+const anotherName = "this is the producer "
+
 // What gRPC says where it gets no further than a connection: there is no other way to tell these apart.
 const (
 	outsideNetworks = "outside callbacks.networks"
@@ -113,6 +117,9 @@ func (r *report) unreachable(err error) {
 	case away != nil && away.Refused() && !saying(noGRPC):
 		r.trouble("producer-refuses", err.Error(), why, "set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
 			"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the names there")
+	case away != nil && away.Code() == codes.FailedPrecondition && saying(anotherName):
+		r.trouble("producer-another", err.Error(), why, "name the producer as it is called there, or correct its callback target: "+
+			"a producer with another name listens at this one")
 	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")

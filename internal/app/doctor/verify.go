@@ -12,8 +12,12 @@ import (
 // trace there, as a final question about an id that cannot exist does. committed are ids that are known to have committed
 // and whose markers have not been deleted. Each part says at least that it is well.
 func Verify(ctx context.Context, e Examination, name, address string, committed ...string) []Finding {
+	return e.ofDefaults([]string{sectionCallbacks}, e.verify(ctx, name, address, committed))
+}
+
+func (e *Examination) verify(ctx context.Context, name, address string, committed []string) []Finding {
 	r := report{area: "producer " + name}
-	client := r.callbacks(&e)
+	client := r.callbacks(e)
 	if client == nil {
 		return r.all
 	}

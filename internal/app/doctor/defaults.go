@@ -1,0 +1,62 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+// The sections of the configuration that name servers and producers. Their defaults are guesses: no coordinator need use them.
+const (
+	sectionCallbacks = "callbacks"
+	sectionRedis     = "redis"
+	sectionBroker    = "amqp"
+)
+
+// Sections are those that may be among Examination.Defaults.
+func Sections() []string { return []string{sectionCallbacks, sectionRedis, sectionBroker} }
+
+// guesses are the keys that stand for the sections, and the areas whose findings follow from the keys.
+var guesses = map[string]struct{ key, area string }{
+	sectionCallbacks: {"callbacks.allow", areaSettings},
+	sectionRedis:     {"redis.url", areaRedis},
+	sectionBroker:    {"amqp.url", areaBroker},
+}
+
+// ofDefaults says which of the sections are defaults, and makes warnings of the troubles that follow from them: the trouble is
+// that of a configuration that perhaps no coordinator has.
+func (e *Examination) ofDefaults(sections []string, found []Finding) []Finding {
+	var keys []string
+	for _, section := range sections {
+		guess := guesses[section]
+		if !slices.Contains(e.Defaults, section) {
+			continue
+		}
+		keys = append(keys, guess.key)
+		for i := range found {
+			if f := &found[i]; f.Area == guess.area && f.Severity == Trouble {
+				f.Severity = Warning
+				f.What += " (" + guess.key + " is the default, which was not given)"
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return found
+	}
+	r := report{area: areaSettings}
+	r.warn("configuration-defaults", "no configuration was given: the defaults of "+strings.Join(keys, ", ")+" are examined",
+		"a coordinator with a configuration of its own may be well, or in trouble, where this says otherwise",
+		"give the configuration of the coordinator: --config FILE, its environment, or flags such as --redis.url")
+	return append(r.all, found...)
+}
+
+// open lets every target be called where nobody has said which may be. The operator has typed the target, or has it in no
+// configuration that forbids it.
+func (e *Examination) open(settings config.Config) config.Config {
+	if slices.Contains(e.Defaults, sectionCallbacks) {
+		settings.Callbacks.Allow = []string{"*:*"}
+		settings.Callbacks.Networks = []string{"0.0.0.0/0", "::/0"}
+	}
+	return settings
+}

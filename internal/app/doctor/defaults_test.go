@@ -1,0 +1,76 @@
+package doctor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// examineDefaults examines servers that are away and a closed callbacks.allow, of sections that nobody has given.
+func examineDefaults(t *testing.T, defaults ...string) []doctor.Finding {
+	t.Helper()
+	away := servers.Addresses(t, 3)
+	c := config.Default()
+	c.Redis.URL, c.AMQP.URLs = "redis://"+away[0]+"/0", []string{"amqp://guest:guest@" + away[1] + "/"}
+	return doctor.Examine(t.Context(), doctor.Examination{Settings: c, Server: away[2], Defaults: defaults})
+}
+
+func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
+	t.Parallel()
+	troubles := func(found []doctor.Finding) (names []string) {
+		for _, f := range found {
+			if f.Severity == doctor.Trouble {
+				names = append(names, f.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	found := examineDefaults(t, doctor.Sections()...)
+	want := []string{"callbacks-closed", "configuration-defaults", "coordinator-away", "rabbitmq-away", "redis-away"}
+	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
+		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
+	}
+	if first := found[0].What; !strings.HasSuffix(first, "the defaults of callbacks.allow, redis.url, amqp.url are examined") {
+		t.Errorf("it begins with %q", first)
+	}
+	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
+		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
+	}
+	if got, want := troubles(examineDefaults(t)), []string{"callbacks-closed", "rabbitmq-away", "redis-away"}; !slices.Equal(got, want) {
+		t.Errorf("of a configuration that was given it finds as trouble %q", got)
+	}
+}
+
+// Nobody has forbidden the target, by a name or an address, that somebody has typed.
+func TestAProducerIsVerifiedWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	target := serveSDK(t, memory.New())
+	_, port, _ := strings.Cut(target, ":")
+	for _, typed := range []string{target, "localhost:" + port} {
+		e := doctor.Examination{Settings: config.Default(), Defaults: doctor.Sections()}
+		found := doctor.Verify(t.Context(), e, "orders", typed, "1001")
+		want := []string{"configuration-defaults", "producer-undecided"} // its markers are in memory
+		if names := complaints(t, found); !slices.Equal(names, want) || doctor.Worst(found) != doctor.Warning {
+			t.Errorf("%s: found %q:\n%+v", typed, names, found)
+		}
+	}
+}
+
+func TestVerifyNamesTheProducerThatAnswers(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Callbacks.Allow = []string{"127.0.0.1:*"}
+	found := doctor.Verify(t.Context(), doctor.Examination{Settings: c}, "stock", serveSDK(t, memory.New()))
+	if names := complaints(t, found); !slices.Equal(names, []string{"producer-another"}) {
+		t.Fatalf("found %q", names)
+	}
+	if f := found[0]; !strings.Contains(f.What, `this is the producer "orders", not "stock"`) || strings.Contains(f.Remedy, "log") {
+		t.Errorf("it says %+v", f)
+	}
+}
