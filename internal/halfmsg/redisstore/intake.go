@@ -42,7 +42,12 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 		now, _ := c.answer(len(c.items)).(int64)
 		for n, i := range c.items {
 			results[i] = s.result(c, n, messages[i].Name)
-			if c.answer(n) == int64(verdictStored+codeOf[halfmsg.Pending]) {
+			switch c.answer(n) {
+			case int64(verdictRepaired + codeOf[halfmsg.Pending]):
+				s.logger.Warn("repaired: a record was lost, and its index entries and notes were left; they were removed "+
+					"before a new message was stored under the name", "message", messages[i].Name.String())
+				fallthrough
+			case int64(verdictStored + codeOf[halfmsg.Pending]):
 				s.recent.keep(stored{message: messages[i], digest: digests[i], created: now})
 			}
 		}

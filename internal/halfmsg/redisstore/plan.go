@@ -124,11 +124,14 @@ const (
 	verdictOver    = 50
 	verdictStored  = 60 // and was not there before
 	verdictHeld    = 70 // and is the caller's now
+	// verdictRepaired is verdictStored where a lost record had left something behind, which was removed first.
+	verdictRepaired = 80
 )
 
 var verdicts = map[int64]error{
 	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
 	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
+	verdictRepaired: nil,
 }
 
 // result reads the reply about one message.

@@ -18,43 +18,111 @@ local function room(g)
   return left
 end
 
-local function create(g, id, at)
-  local digest, after = ARGV[at + 1], tonumber(ARGV[at + 2])
-  -- One that is there already is told its state, however full it is.
-  if g.room <= 0 and call('EXISTS', g.record .. id) == 0 then
-    return OVER
-  end
-  if g.written[id] or call('SET', g.record .. id, ARGV[at + 3], 'NX') then
-    g.written[id] = nil
-    call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
-    enter(g, FIRST, id, stamp(now), now + after)
-    g.stored = true
-    g.room = g.room - 1
-    return STORED + FIRST
-  end
-  local _, _, theirs = head(g, id)
-  local state = find(g, id)
-  if theirs ~= digest then
-    return EXISTS + state
-  end
-  return OK + state
-end
-
--- writeNew writes the records with one command where, as nearly always, none of the messages is there.
-local function writeNew(g, first)
-  local keys, all = {}, {}
-  for i, id in ipairs(g.ids) do
-    keys[i] = g.record .. id
-    if not g.written[id] then -- the first of a name counts
-      g.written[id] = true
-      gather(all, keys[i], ARGV[first + 4 * i - 1])
+-- standsIn says whether an index names one of the messages. A key of another type names none: its error has no items.
+local function standsIn(g, index)
+  for _, due in ipairs(redis.pcall('ZMSCORE', index, unpack(g.ids))) do
+    if due then
+      return true
     end
   end
-  if g.room >= #keys and call('EXISTS', unpack(keys)) == 0 then
-    call('MSET', unpack(all))
-  else
-    g.written = {}
+  return false
+end
+
+-- stale says whether one of the messages, of which none may have a record, stands in an index of another state than new ones.
+-- There is one of most states only while something is wrong.
+local function stale(g)
+  if standsIn(g, g[COMMITTED]) then
+    return true
   end
+  local others = {}
+  for s = 1, #KEPT do
+    if s ~= FIRST and s ~= COMMITTED then
+      others[#others + 1] = g[s]
+    end
+  end
+  if call('EXISTS', unpack(others)) > 0 then
+    for _, index in ipairs(others) do
+      if standsIn(g, index) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+-- repair removes what a lost record has left behind, and says whether that was anything. The new message must not have the
+-- state, the owner or the attempts of the lost one. Copies of the lost one may be out once its verdict was stored, so that
+-- the first copy of the new one says that it may not be the first.
+local function repair(g, id)
+  local left = 0
+  local function remove(command, key, ...)
+    local n = tonumber(redis.pcall(command, key, ...)) or 0
+    left = left + n
+    return n > 0
+  end
+  local place
+  for s = 1, g.stale and #KEPT or 0 do
+    place = remove('ZREM', g[s], id) and s or place
+    remove('ZREM', g[s] .. CREATED, id)
+  end
+  remove('HDEL', g.leases, id)
+  local judged = remove('HDEL', g.verdicts, id)
+  remove('DEL', g.notes .. id)
+  if place == ACKNOWLEDGED or place and judged then
+    call('HSET', g.notes .. id, 'copies', 1)
+  end
+  return left > 0
+end
+
+-- store completes a record that is written.
+local function store(g, id, after)
+  call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
+  enter(g, FIRST, id, stamp(now), now + after)
+  g.stored = true
+  g.room = g.room - 1
+end
+
+local function create(g, id, at)
+  local digest, after = ARGV[at + 1], tonumber(ARGV[at + 2])
+  if g.written[id] then
+    g.written[id] = nil
+    store(g, id, after)
+    return STORED + FIRST
+  end
+  -- One that is there already is told its state, however full it is.
+  if call('EXISTS', g.record .. id) == 1 then
+    local _, _, theirs = head(g, id)
+    local state = find(g, id)
+    return (theirs ~= digest and EXISTS or OK) + state
+  end
+  if g.room <= 0 then
+    return OVER
+  end
+  local repaired = repair(g, id)
+  call('SET', g.record .. id, ARGV[at + 3])
+  store(g, id, after)
+  return (repaired and REPAIRED or STORED) + FIRST
+end
+
+-- writeNew writes the records with one command where, as nearly always, none of the messages is there or stands in an index.
+-- None of them gets the owner, the verdict or the attempts of a lost one.
+local function writeNew(g, first)
+  local all, notes = {}, {}
+  for i, id in ipairs(g.ids) do
+    notes[i] = g.notes .. id
+    if not g.written[id] then -- the first of a name counts
+      g.written[id] = true
+      gather(all, g.record .. id, ARGV[first + 4 * i - 1])
+    end
+  end
+  g.stale = g.room < #g.ids or stale(g)
+  if g.stale or call('MSETNX', unpack(all)) == 0 then
+    g.written = {}
+    return
+  end
+  redis.pcall('HDEL', g.leases, unpack(g.ids))
+  redis.pcall('HDEL', g.verdicts, unpack(g.ids))
+  call('DEL', unpack(notes))
 end
 
 local function before(g, first)

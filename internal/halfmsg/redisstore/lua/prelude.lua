@@ -12,7 +12,7 @@
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
-local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD = 0, 10, 20, 30, 40, 50, 60, 70
+local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED = 0, 10, 20, 30, 40, 50, 60, 70, 80
 
 local call = redis.call
 local time = call('TIME')

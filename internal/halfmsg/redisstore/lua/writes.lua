@@ -2,8 +2,8 @@
 --   gathered and written with one command a key.
 
 local function gather(list, value, id)
-  list[#list + 1] = value
-  list[#list + 1] = id
+  local n = #list
+  list[n + 1], list[n + 2] = value, id
 end
 
 local function write(command, key, list)
