@@ -32,9 +32,13 @@ type Letter struct {
 // of that producer.
 func (l *Letter) name() string { return l.Producer + "/" + l.ID }
 
-// DeadLetters looks after a dead-letter queue: what a consumer put there, and what the broker did. Its methods connect,
-// walk over the queue and leave what they do not remove; while one walks, others see less. RabbitMQ counts each look as
-// a delivery, so let no dead-letter queue have a delivery limit.
+// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect, take the
+// letters one by one and give back what they do not remove; while one method runs, others see fewer letters.
+//
+// Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter, and later versions count a client that is
+// killed while it looks; a queue with a delivery limit drops a letter that comes back too often. Therefore a letter that has
+// come back twice to a queue with a limit is replaced by a copy of itself, at the queue's end. Declare makes queues without a
+// limit. A limit that a policy sets cannot be seen: give no dead-letter queue a policy with a delivery limit below 3.
 type DeadLetters struct {
 	config Config
 }
@@ -119,51 +123,14 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 	return discarded, err
 }
 
-// walked is what a walk does after a letter.
-type walked struct{ remove, last bool }
-
-// walk visits the letters that are there now, the oldest first. Closing the channel gives back what was not removed.
-func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) error {
-	conn, err := d.config.dialAny(ctx, "dead letters")
-	if err != nil {
-		return err
-	}
-	defer conn.CloseWithin(closeTimeout)
-	defer context.AfterFunc(ctx, conn.HangUp)()
-	ch, err := conn.Channel()
-	if err != nil {
-		return fmt.Errorf("open a channel: %w", err)
-	}
-	queue, err := ch.QueueDeclarePassive(d.config.Queue, true, false, false, false, nil)
-	if err != nil {
-		return fmt.Errorf("look at queue %q: %w", d.config.Queue, err)
-	}
-	for range queue.Messages {
-		delivery, found, err := ch.Get(d.config.Queue, false)
-		if err != nil {
-			return fmt.Errorf("get from queue %q: %w", d.config.Queue, err)
-		}
-		if !found || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		do, err := visit(newLetter(&delivery), &delivery)
-		if err == nil && do.remove {
-			err = delivery.Ack(false)
-		}
-		if err != nil || do.last {
-			return err
-		}
-	}
-	return nil
-}
-
 func newLetter(d *amqp.Delivery) Letter {
 	l := Letter{Message: newMessage(d)}
 	text := func(name string) string {
 		value, _ := d.Headers[name].(string)
 		return value
 	}
-	if l.Queue = text(HeaderQueue); l.Queue != "" {
+	l.Queue = text(HeaderQueue)
+	if _, known := d.Headers[HeaderRoutingKey]; known {
 		l.Exchange, l.RoutingKey = text(HeaderExchange), text(HeaderRoutingKey)
 	}
 	l.Reason, l.FirstFailedAt = text(HeaderDeadReason), text(HeaderFirstFailedAt)

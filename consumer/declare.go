@@ -3,10 +3,13 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
 // Declare says what to make on the broker before consuming, all of it durable. What exists already with the same
@@ -78,10 +81,10 @@ func (d *Declare) delayQueue(queue string, retries int) string {
 func delayQueue(queue string, delay time.Duration) string { return queue + ".retry." + delay.String() }
 
 // on makes it all, for that queue.
-func (d *Declare) on(ch *amqp.Channel, queue string) error {
+func (d *Declare) on(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
 	args := amqp.Table{}
 	if d.DeadLetterExchange != "" {
-		if err := d.deadLetters(ch, queue); err != nil {
+		if err := d.deadLetters(conn, ch, queue, logger); err != nil {
 			return err
 		}
 		args["x-dead-letter-exchange"] = d.DeadLetterExchange
@@ -143,20 +146,57 @@ func (d *Declare) bindings(ch *amqp.Channel, queue string) error {
 	return nil
 }
 
-// deadLetters makes the place for rejected messages. It is bound by the queue's name, so that several queues may share
-// the exchange.
-func (d *Declare) deadLetters(ch *amqp.Channel, queue string) error {
+// deadLetters declares exchange and queue for dead letters. The queue is bound by the consumed queue's name, so that several
+// queues may share the exchange.
+func (d *Declare) deadLetters(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
 	dead := d.deadLetterQueue(queue)
 	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
 		return err
 	}
-	if err := makeQueue(ch, dead, d.queueType(), amqp.Table{}); err != nil {
+	if err := makeDeadLetterQueue(conn, dead, d.queueType(), logger); err != nil {
 		return err
 	}
 	if err := ch.QueueBind(dead, queue, d.DeadLetterExchange, false, nil); err != nil {
 		return fmt.Errorf("bind dead-letter queue %q: %w", dead, err)
 	}
 	return nil
+}
+
+// makeDeadLetterQueue declares a queue without a delivery limit: each look at a dead letter may count as a delivery. A queue
+// that exists with another limit is used as it is, because no client can change the limit; an earlier version declared such
+// queues, and so does a client of RabbitMQ 3 whose broker is upgraded later.
+func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Logger) error {
+	variants := []amqp.Table{{}}
+	if kind == amqp.QueueTypeQuorum && conn.LimitsByDefault() {
+		variants = []amqp.Table{{amqpconn.LimitArgument: int64(amqpconn.Unlimited)}, {}}
+	}
+	var existing *MismatchError
+	for i, args := range variants {
+		err := declareAlone(conn, name, kind, args)
+		if !errors.As(err, &existing) || existing.Argument != amqpconn.LimitArgument {
+			if err == nil && i > 0 {
+				logger.Warn("dead-letter queue has a delivery limit; RabbitMQ may drop letters that come back too often; set the policy",
+					slog.String("dead_letter_queue", name), slog.String("policy", amqpconn.UnlimitedPolicy(conn.Config.Vhost, name)))
+			}
+			return err
+		}
+	}
+	logger.Warn("dead-letter queue was declared with a delivery limit, which no policy lifts; "+
+		"RabbitMQ may drop letters that come back too often; empty and delete the queue, and it is declared without",
+		slog.String("dead_letter_queue", name), slog.String("limit", existing.Existing))
+	return nil
+}
+
+// declareAlone declares a queue on a channel of its own: the broker closes the channel where the queue exists otherwise.
+func declareAlone(conn *amqpconn.Conn, name, kind string, args amqp.Table) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	if err := makeQueue(ch, name, kind, args); err != nil {
+		return err
+	}
+	return ch.Close()
 }
 
 func (d *Declare) deadLetterQueue(queue string) string { return or(d.DeadLetterQueue, queue+".dead") }

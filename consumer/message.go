@@ -20,8 +20,10 @@ type Message struct {
 	Attempt int
 	// Redelivered is set when the broker delivered this copy before, to this consumer or another.
 	Redelivered bool
-	// Deliveries is how often a quorum queue took this copy back before; 0 for other queues.
+	// Deliveries is how often a quorum queue delivered this copy before, for whatever reason it came back; 0 for other queues.
 	Deliveries int
+	// returns is how many of those deliveries count against the queue's delivery limit. RabbitMQ before 4.3 counts all.
+	returns int
 	// Retries is how often it waited in a delay queue, and FirstCause why it failed first.
 	Retries    int
 	FirstCause string
@@ -39,6 +41,12 @@ type Message struct {
 	// Timestamp is when the coordinator knew that the message was committed and due; seconds are as fine as it gets.
 	Timestamp time.Time
 }
+
+// Headers of a quorum queue: how often it took the message back, and since RabbitMQ 4.3 how often a client had it.
+const (
+	headerDeliveryCount = "x-delivery-count"
+	headerAcquiredCount = "x-acquired-count"
+)
 
 // Key names the message among those of all producers: PRODUCER/ID. It is empty when the message has no ID.
 func (m *Message) Key() string {
@@ -60,9 +68,13 @@ func (m *Message) TraceID() string {
 func newMessage(d *amqp.Delivery) *Message {
 	m := &Message{
 		ID: d.MessageId, Producer: d.AppId, Redelivered: d.Redelivered,
-		Attempt: max(1, number(d.Headers["msghandler-attempt"])), Deliveries: number(d.Headers["x-delivery-count"]),
+		Attempt:  max(1, number(d.Headers["msghandler-attempt"])),
 		Exchange: d.Exchange, RoutingKey: d.RoutingKey, ContentType: d.ContentType,
 		Headers: make(map[string]string, len(d.Headers)), Body: d.Body, Timestamp: d.Timestamp,
+	}
+	if d.Redelivered { // RabbitMQ 4 hands on these headers of a publisher
+		m.returns = number(d.Headers[headerDeliveryCount])
+		m.Deliveries = max(m.returns, number(d.Headers[headerAcquiredCount]))
 	}
 	m.FirstCause, _ = d.Headers[HeaderFirstCause].(string)
 	if m.Retries = number(d.Headers[HeaderRetries]); m.Retries > 0 {

@@ -45,67 +45,92 @@ const (
 	Dead Result = "dead"
 )
 
-// settle tells the broker what is to become of a message that was handled with err. A message is never acknowledged
-// before its copy is safe; what cannot be put anywhere goes back to the queue.
-func (r *run) settle(d *amqp.Delivery, m *Message, err error) Result {
+// settle tells the broker what is to become of a message that was handled with err, or keeps the message. A message is never
+// acknowledged before its copy is safe.
+func (r *run) settle(t *task, m *Message, err error) Result {
 	switch {
 	case err == nil:
-		r.answer(m, d.Ack(false))
+		r.answer(m, t.Ack(false))
 		return Effect
 	case errors.Is(err, ErrDuplicate):
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
-		r.answer(m, d.Ack(false))
+		r.answer(m, t.Ack(false))
 		return Duplicate
 	case isReject(err):
-		return r.bury(d, m, err)
-	case !r.parks() || errors.Is(err, ErrBusy) || r.work.Err() != nil:
-		return r.comeAgain(d, m, err)
+		return r.bury(t, m, err)
+	case r.work.Err() != nil:
+		return r.giveBack(t, m, err)
+	case errors.Is(err, ErrBusy):
+		return r.keep(t, m, err)
+	case !r.parks():
+		return r.comeAgain(t, m, err)
 	case m.Retries >= r.Declare.retryLimit():
-		return r.bury(d, m, err)
+		return r.bury(t, m, err)
 	}
-	return r.park(d, m, err)
+	return r.park(t, m, err)
 }
 
 // parks: a message that failed waits on the broker.
 func (r *run) parks() bool { return r.Declare != nil && len(r.Declare.Delays) > 0 }
 
-// comeAgain gives a message back to the queue after a pause.
-func (r *run) comeAgain(d *amqp.Delivery, m *Message, err error) Result {
+// comeAgain gives a message that failed back to the queue after a pause. Every RabbitMQ counts basic.reject as a delivery, so
+// a delivery limit ends a poison message.
+func (r *run) comeAgain(t *task, m *Message, err error) Result {
 	delay := r.retry.Delay(failuresBefore(m))
 	r.logFailure(m, err, delay)
 	// A stop does not wait for the pause: the message goes back now.
 	_ = backoff.Sleep(r.stopping, delay)
-	r.answer(m, d.Nack(false, true))
+	r.answer(m, t.Reject(true))
+	return Retried
+}
+
+// giveBack gives back a message whose handling was broken off. RabbitMQ 4.3 does not count basic.nack as a delivery.
+func (r *run) giveBack(t *task, m *Message, err error) Result {
+	r.logFailure(m, err, 0)
+	r.answer(m, t.Nack(false, true))
+	return Retried
+}
+
+// keep has a message handled again after a pause without giving it back: the message did not fail, and RabbitMQ before 4.3
+// counts whatever is given back against the delivery limit.
+func (r *run) keep(t *task, m *Message, err error) Result {
+	delay := r.retry.Delay(t.kept)
+	r.logFailure(m, err, delay)
+	if t.kept == 0 {
+		t.since = time.Now()
+	}
+	t.kept++
+	t.due = time.Now().Add(delay)
 	return Retried
 }
 
 // park puts a message into the delay queue of its next step.
-func (r *run) park(d *amqp.Delivery, m *Message, err error) Result {
-	again := r.again(d, m, err)
+func (r *run) park(t *task, m *Message, err error) Result {
+	again := r.again(&t.Delivery, m, err)
 	again.Headers[HeaderRetries] = int64(m.Retries) + 1
 	queue := r.Declare.delayQueue(r.Queue, m.Retries)
 	if failed := r.poster.post(r.work, "", queue, again); failed != nil {
-		return r.comeAgain(d, m, errors.Join(err, failed))
+		return r.keep(t, m, errors.Join(err, failed))
 	}
 	r.logFailure(m, err, r.Declare.Delays[min(m.Retries, len(r.Declare.Delays)-1)])
-	r.answer(m, d.Ack(false))
+	r.answer(m, t.Ack(false))
 	return Retried
 }
 
 // bury puts a message among the dead letters, with its cause where Declare says where they are.
-func (r *run) bury(d *amqp.Delivery, m *Message, err error) Result {
+func (r *run) bury(t *task, m *Message, err error) Result {
 	if r.Declare == nil || r.Declare.DeadLetterExchange == "" {
 		r.logDead(m, err)
-		r.answer(m, d.Reject(false))
+		r.answer(m, t.Reject(false))
 		return Dead
 	}
-	dead := r.again(d, m, err)
+	dead := r.again(&t.Delivery, m, err)
 	dead.Headers[HeaderDeadReason] = shortened(err.Error())
 	if failed := r.poster.post(r.work, r.Declare.DeadLetterExchange, r.Queue, dead); failed != nil {
-		return r.comeAgain(d, m, errors.Join(err, failed))
+		return r.keep(t, m, errors.Join(err, failed))
 	}
 	r.logDead(m, err)
-	r.answer(m, d.Ack(false))
+	r.answer(m, t.Ack(false))
 	return Dead
 }
 
@@ -127,7 +152,7 @@ func republishing(d *amqp.Delivery) amqp.Publishing {
 	headers := amqp.Table{}
 	maps.Copy(headers, d.Headers)
 	maps.DeleteFunc(headers, func(name string, _ any) bool {
-		return name == "CC" || name == "BCC" || name == "x-death" || name == "x-delivery-count" ||
+		return name == "CC" || name == "BCC" || name == "x-death" || name == headerDeliveryCount || name == headerAcquiredCount ||
 			strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 	})
 	return amqp.Publishing{
@@ -151,7 +176,7 @@ func failuresBefore(m *Message) int {
 	if m.Deliveries == 0 && m.Redelivered {
 		return 1
 	}
-	return m.Deliveries
+	return m.returns
 }
 
 func (r *run) logFailure(m *Message, err error, delay time.Duration) {

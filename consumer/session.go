@@ -51,7 +51,7 @@ func (r *run) session(url string) (served bool, err error) {
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if r.Declare != nil {
-		if err := r.Declare.on(ch, r.Queue); err != nil {
+		if err := r.Declare.on(conn, ch, r.Queue, r.Logger); err != nil {
 			return false, err
 		}
 	}
@@ -69,10 +69,15 @@ func (r *run) session(url string) (served bool, err error) {
 	r.Consuming()
 	watching.Go(func() { r.watchDepth(watch, conn) })
 
-	if r.receive(deliveries) {
-		// Closing the channel gives back what was received and not begun.
-		_ = ch.Cancel(tag, true)
-		return true, r.finish()
+	if in := newIntake(deliveries); r.receive(in) {
+		returned := make(chan struct{})
+		watching.Go(func() {
+			defer close(returned)
+			giveBackRest(ch, tag, deliveries)
+		})
+		err := r.finish()
+		within(returned, closeTimeout)
+		return true, err
 	}
 	select {
 	case reason := <-closed:
@@ -124,7 +129,8 @@ func dialShare(left time.Duration, nodes int) time.Duration {
 
 // receive begins each delivery as soon as a handler is free. It returns true when the run stops, and false when the
 // deliveries end by themselves.
-func (r *run) receive(deliveries <-chan amqp.Delivery) (stopped bool) {
+func (r *run) receive(in *intake) (stopped bool) {
+	defer close(in.over)
 	for {
 		select {
 		case <-r.stopping.Done():
@@ -135,26 +141,31 @@ func (r *run) receive(deliveries <-chan amqp.Delivery) (stopped bool) {
 		case <-r.stopping.Done():
 			<-r.slots
 			return true
-		case d, ok := <-deliveries:
+		case t := <-in.again:
+			r.inHand.Go(func() { r.handle(in, t) })
+		case d, ok := <-in.deliveries:
 			if !ok {
 				<-r.slots
 				return r.stopped()
 			}
-			r.inHand.Go(func() { r.handle(d) })
+			r.inHand.Go(func() { r.handle(in, &task{Delivery: d}) })
 		}
 	}
 }
 
 // handle has a message handled, and tells the broker what became of it.
-func (r *run) handle(d amqp.Delivery) {
-	m := newMessage(&d)
+func (r *run) handle(in *intake, t *task) {
+	m := newMessage(&t.Delivery)
 	m.Queue, m.Consumer = r.Queue, r.Name
-	begun := time.Now()
+	begun, kept := time.Now(), t.kept
 	r.Observer.Begun(r.Queue)
 	err := func() error {
 		defer func() { <-r.slots }()
 		return r.handler.Handle(r.work, m)
 	}()
 	took := time.Since(begun)
-	r.Observer.Ended(r.Queue, r.settle(&d, m, err), took)
+	r.Observer.Ended(r.Queue, r.settle(t, m, err), took)
+	if t.kept > kept {
+		r.wait(in, t)
+	}
 }

@@ -1,0 +1,148 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// A message that did not fail is given back any number of times, whatever the broker counts.
+func TestABusyMessageMeetsNoDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config := b.config()
+	config.Declare.DeliveryLimit = 2
+	config.Retry = []time.Duration{time.Millisecond}
+	var calls atomic.Int32
+	handled := make(chan string, 10)
+	b.start(config, func(_ context.Context, m *consumer.Message) error {
+		if m.ID == "1" && calls.Add(1) <= 30 {
+			return consumer.ErrBusy
+		}
+		handled <- m.ID
+		return nil
+	})
+	b.publish(1, 2)
+	for came := map[string]bool{}; !came["1"] || !came["2"]; {
+		came[take(t, handled, "both messages")] = true
+	}
+	if n := b.depth("payments.dead"); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// Somebody deletes the dead letters' queue: the broker must not meet its own limit meanwhile, and drop the message.
+func TestADeliveryLimitLosesNothingWhileTheDeadLettersHaveNoPlace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config := b.config()
+	config.Declare.DeliveryLimit = 2
+	config.Retry = []time.Duration{time.Millisecond}
+	var calls atomic.Int32
+	b.start(config, func(context.Context, *consumer.Message) error {
+		calls.Add(1)
+		return consumer.Reject(errors.New("nonsense"))
+	})
+	if _, err := b.ch.QueueDelete("payments.dead", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(1, 1)
+	servers.Eventually(t, patience, "it was handled ten times", func() bool { return calls.Load() >= 10 })
+	b.deadLetterQueue(deadLetterQueues["an older version"])
+	if err := b.ch.QueueBind("payments.dead", "payments", "dead", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if dead := b.get("payments.dead"); dead.Headers[consumer.HeaderDeadReason] != "rejected: nonsense" {
+		t.Errorf("the dead letter has the headers %v", dead.Headers)
+	}
+}
+
+// A stop gives back what was not begun. RabbitMQ 4.3 lets a client say that this is no failure.
+func TestAStopIsNoFailedDelivery(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config := b.config()
+	config.Prefetch = 5
+	begun, goOn := make(chan string, 10), make(chan struct{})
+	stop := b.start(config, func(_ context.Context, m *consumer.Message) error {
+		begun <- m.ID
+		<-goOn
+		return nil
+	})
+	b.publish(1, 5)
+	take(t, begun, "the first message")
+	servers.Eventually(t, patience, "all are in hand", func() bool { return b.depth("payments") == 0 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	servers.Eventually(t, patience, "what was not begun is back", func() bool { return b.depth("payments") == 4 })
+	close(goOn)
+	if err := take(t, stopped, "the stop"); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		d := b.get("payments")
+		if count, _ := d.Headers["x-delivery-count"].(int64); !d.Redelivered || count != b.nackCounts() {
+			t.Errorf("message %s: redelivered %v, headers %v", d.MessageId, d.Redelivered, d.Headers)
+		}
+	}
+	servers.Eventually(t, patience, "an empty queue", func() bool { return b.unsettled("payments") == 0 })
+}
+
+// A consumer meets the dead-letter queue that another version declared, and uses it.
+func TestADeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string]amqp.Table{
+		"none":                   {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
+		"no limit of RabbitMQ 4": {amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(-1)},
+		"five":                   {amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.deadLetterQueue(arguments)
+			b.start(b.config(), func(context.Context, *consumer.Message) error { return consumer.Reject(errors.New("nonsense")) })
+			b.publish(1, 1)
+			b.get("payments.dead")
+		})
+	}
+}
+
+func TestADeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.deadLetterQueue(amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(7)})
+	c, err := consumer.New(b.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mismatch *consumer.MismatchError
+	if err := c.Run(t.Context(), consumer.HandlerFunc(nil)); !errors.As(err, &mismatch) || mismatch.Argument != "x-max-length" {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// nackCounts is how much a basic.nack adds to x-delivery-count: nothing since RabbitMQ 4.3.
+func (b *bench) nackCounts() int64 {
+	b.Helper()
+	conn, err := amqp.Dial(b.vhost.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	var major, minor int
+	if _, err := fmt.Sscanf(fmt.Sprint(conn.Properties["version"]), "%d.%d", &major, &minor); err != nil {
+		b.Fatal(err)
+	}
+	if major > 4 || major == 4 && minor >= 3 {
+		return 0
+	}
+	return 1
+}

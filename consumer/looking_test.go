@@ -1,0 +1,113 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// looks is more than the delivery limit that RabbitMQ 4 gives to a quorum queue by default, for each letter.
+const looks = 50
+
+// deadLetterQueues are those that a client may meet, by what declared them.
+var deadLetterQueues = map[string]amqp.Table{
+	"this version":     nil,
+	"an older version": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
+	"somebody, with a limit of 5": {
+		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(5),
+	},
+	"somebody, with a limit of 1 among other arguments": {
+		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(100), "x-overflow": "reject-publish", "x-delivery-limit": int64(1),
+	},
+	"somebody, as a classic queue": {amqp.QueueTypeArg: amqp.QueueTypeClassic},
+}
+
+func TestLookingLosesNoLetter(t *testing.T) {
+	t.Parallel()
+	for by, arguments := range deadLetterQueues {
+		t.Run("declared by "+by, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.deadLetterQueue(arguments)
+			b.putLetters()
+			dead := b.deadLetters()
+			want := b.letters(dead)
+			for n := range looks {
+				if _, err := dead.List(t.Context(), 1+n%5); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := dead.Show(t.Context(), fmt.Sprintf("orders/%d", 1+n%4)); err != nil {
+					t.Fatalf("look %d: %v", n, err)
+				}
+			}
+			if got := b.letters(dead); !slices.Equal(got, want) {
+				t.Errorf("after %d looks there are\n%q, before there were\n%q", looks, got, want)
+			}
+		})
+	}
+}
+
+// deadLetterQueue declares payments.dead: with nil as Declare does.
+func (b *bench) deadLetterQueue(arguments amqp.Table) {
+	b.Helper()
+	if arguments == nil {
+		stop := b.start(b.config(), func(context.Context, *consumer.Message) error { return nil })
+		if err := stop(); err != nil {
+			b.Fatal(err)
+		}
+		return
+	}
+	if _, err := b.ch.QueueDeclare("payments.dead", true, false, false, false, arguments); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// putLetters publishes a letter of a consumer, two of other programs, and one that the broker gave up.
+func (b *bench) putLetters() {
+	b.Helper()
+	death := amqp.Table{
+		"reason": "rejected", "queue": "payments", "exchange": "orders", "routing-keys": []any{"order.paid"}, "count": int64(1),
+		"time": time.Unix(1700000000, 0),
+	}
+	for id, headers := range []amqp.Table{
+		{
+			consumer.HeaderQueue: "payments", consumer.HeaderExchange: "orders", consumer.HeaderRoutingKey: "order.paid",
+			consumer.HeaderDeadReason: "not JSON", consumer.HeaderRetries: int64(3),
+		},
+		nil,
+		{"CC": []any{"elsewhere"}, "colour": "red"},
+		{"x-death": []any{death}},
+	} {
+		err := b.ch.PublishWithContext(b.Context(), "", "payments.dead", true, false, amqp.Publishing{
+			MessageId: fmt.Sprint(id + 1), AppId: "orders", ContentType: "text/plain", Body: []byte(fmt.Sprint("body ", id)),
+			DeliveryMode: amqp.Persistent, Headers: headers, Type: "order",
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	servers.Eventually(b, patience, "four letters", func() bool { return b.depth("payments.dead") == 4 })
+}
+
+// letters are all that is known of the dead letters, in an order of its own.
+func (b *bench) letters(dead *consumer.DeadLetters) []string {
+	b.Helper()
+	found, err := dead.List(b.Context(), 100)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []string
+	for _, l := range found {
+		all = append(all, fmt.Sprint(l.Key(), l.Queue, l.Exchange, l.RoutingKey, l.Reason, l.Retries, l.Attempt, l.ContentType,
+			l.Headers, string(l.Body)))
+	}
+	slices.Sort(all)
+	return all
+}

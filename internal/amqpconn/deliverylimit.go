@@ -1,0 +1,149 @@
+package amqpconn
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	// Unlimited is the delivery limit of a queue that takes its messages back any number of times.
+	Unlimited = -1
+	// DefaultLimit is the delivery limit of a quorum queue that was declared without one, since RabbitMQ 4.0.
+	DefaultLimit = 20
+	// LimitArgument is the queue argument that sets the delivery limit.
+	LimitArgument = "x-delivery-limit"
+)
+
+// limitsSince is the first major version whose quorum queues have a limit by default, and take Unlimited as an argument.
+// An older broker takes it too, and then drops a message the first time that it comes back.
+const limitsSince = 4
+
+// mostArguments is how many of a queue's arguments are learned.
+const mostArguments = 16
+
+// Version is the broker's version, as the connection's server properties have it; 0, 0 where they have none.
+func (c *Conn) Version() (major, minor int) {
+	text, _ := c.Properties["version"].(string)
+	_, _ = fmt.Sscanf(text, "%d.%d", &major, &minor)
+	return major, minor
+}
+
+// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit.
+func (c *Conn) LimitsByDefault() bool {
+	major, _ := c.Version()
+	return major >= limitsSince
+}
+
+// UnlimitedArguments are those that a quorum queue is declared with so that it has no delivery limit.
+func (c *Conn) UnlimitedArguments() amqp.Table {
+	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
+	if c.LimitsByDefault() {
+		arguments[LimitArgument] = int64(Unlimited)
+	}
+	return arguments
+}
+
+// Limit is the delivery limit of a queue.
+type Limit struct {
+	// Returns is how often the queue takes a message back before it drops it, or Unlimited.
+	Returns int
+	// Fixed is set where the queue was declared with the limit: no policy lifts it.
+	Fixed bool
+}
+
+// DeliveryLimit finds the delivery limit of a durable queue, which must exist: it would be made. The arguments of a queue can
+// only be learned by declaring it again, from what the broker refuses. Policies cannot be seen over AMQP; the limit is the one
+// without them. Without the permission to declare the queue, it is taken for one without arguments.
+func (c *Conn) DeliveryLimit(queue string) (Limit, error) {
+	arguments := c.UnlimitedArguments()
+	for range mostArguments {
+		err := c.declare(queue, arguments)
+		var refused *amqp.Error
+		switch {
+		case err == nil:
+			return c.limitBy(arguments), nil
+		case errors.As(err, &refused) && refused.Code == amqp.AccessRefused:
+			return c.limitBy(nil), nil
+		case !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed:
+			return Limit{}, err
+		}
+		name, existing, ok := Mismatch(refused)
+		switch {
+		case !ok:
+			return c.limitBy(nil), nil
+		case !strings.HasPrefix(name, "x-") || name == amqp.QueueTypeArg:
+			return Limit{Returns: Unlimited}, nil // only quorum queues have a limit, and those are durable
+		}
+		if value := argument(existing); value == nil {
+			delete(arguments, name)
+		} else {
+			arguments[name] = value
+		}
+	}
+	return c.limitBy(nil), nil
+}
+
+// declare declares a queue on a channel of its own, which the broker closes where it refuses.
+func (c *Conn) declare(queue string, arguments amqp.Table) error {
+	ch, err := c.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	if _, err = ch.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
+		return fmt.Errorf("look at the arguments of queue %q: %w", queue, err)
+	}
+	return ch.Close()
+}
+
+// limitBy is the limit of a quorum queue with these arguments.
+func (c *Conn) limitBy(arguments amqp.Table) Limit {
+	limit, fixed := arguments[LimitArgument].(int64)
+	switch {
+	case !fixed && c.LimitsByDefault():
+		return Limit{Returns: DefaultLimit}
+	case !fixed || limit < 0 && c.LimitsByDefault():
+		return Limit{Returns: Unlimited}
+	}
+	return Limit{Returns: int(max(limit, 0)), Fixed: true}
+}
+
+var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for \w+ '.+' in vhost '.*': received .+ but current is (.+)$`)
+
+// Mismatch reads which argument the broker says differs from that of an existing queue or exchange, and what it is there.
+func Mismatch(refused *amqp.Error) (name, existing string, ok bool) {
+	if found := inequivalent.FindStringSubmatch(refused.Reason); found != nil {
+		return found[1], found[2], true
+	}
+	return "", "", false
+}
+
+var valueText = regexp.MustCompile(`^(?:the value )?'(.*)'(?: of type '(\w+)')?$`)
+
+// argument is the value that a broker's text describes; nil is none.
+func argument(text string) any {
+	found := valueText.FindStringSubmatch(text)
+	if found == nil {
+		return nil
+	}
+	if n, err := strconv.ParseInt(found[1], 10, 64); err == nil && found[2] != "longstr" {
+		return n
+	}
+	if found[2] == "bool" || found[2] == "boolean" {
+		return found[1] == "true"
+	}
+	return found[1]
+}
+
+// UnlimitedPolicy is the command that gives an existing quorum queue no delivery limit, where it was declared without one.
+func UnlimitedPolicy(vhost, queue string) string {
+	return fmt.Sprintf("rabbitmqctl set_policy --vhost %s --apply-to quorum_queues --priority 10 %s %s '{\"delivery-limit\":-1}'",
+		quoted(vhost), quoted("unlimited-"+queue), quoted("^"+regexp.QuoteMeta(queue)+"$"))
+}
+
+// quoted is a text as one word of a shell.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
