@@ -1,27 +1,23 @@
 package cli_test
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"strconv"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestDeadLettersOnARealBroker(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
-	conn, err := amqp.Dial(vhost.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch := channel(t, vhost.URL)
 	for _, queue := range []string{"payments", "payments.dead"} {
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -65,4 +61,84 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	if q, err := ch.QueueDeclarePassive("payments", true, false, false, false, nil); err != nil || q.Messages != 3 {
 		t.Errorf("%d came back, %v", q.Messages, err)
 	}
+}
+
+// TestAThousandLooksChangeNothing looks as operators and the console do. The queues are one that a consumer declared, and one of
+// an earlier version, which has a delivery limit of 20 on RabbitMQ 4.
+func TestAThousandLooksChangeNothing(t *testing.T) {
+	t.Parallel()
+	vhost := servers.RabbitMQ(t)
+	ch := channel(t, vhost.URL)
+	declareDeadLetters(t, vhost.URL, "new")
+	if _, err := ch.QueueDeclare("old.dead", true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}); err != nil {
+		t.Fatal(err)
+	}
+	queues := []string{"new.dead", "old.dead"}
+	for _, queue := range queues {
+		for id := range 2 {
+			if err := ch.PublishWithContext(t.Context(), "", queue, true, false, amqp.Publishing{
+				MessageId: strconv.Itoa(id), AppId: "orders", Body: []byte("order"), DeliveryMode: amqp.Persistent,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := range 1000 {
+		queue := queues[n%2]
+		env := []string{"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}
+		switch n % 100 {
+		case 98:
+			run(env, "doctor", "--dead-letters="+queue, "--server=127.0.0.1:1").want(t, 0, "dead letters", "")
+		case 99:
+			depths, err := rabbitmq.Depths(t.Context(), rabbitmq.Config{URLs: []string{vhost.URL}}, queue)
+			if err != nil || depths[queue] != 2 {
+				t.Fatalf("after %d looks at %s there are %v, %v", n, queue, depths, err)
+			}
+		default:
+			if n%4 < 2 {
+				run(env, "dlq", "list", "--queue="+queue).want(t, 0, "orders/1", "")
+			} else {
+				run(env, "dlq", "show", "--queue="+queue, fmt.Sprintf("orders/%d", n%2)).want(t, 0, "order", "")
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("look %d, at %s", n, queue)
+		}
+	}
+	for _, queue := range queues {
+		if q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil || q.Messages != 2 {
+			t.Errorf("%s has %d letters, %v", queue, q.Messages, err)
+		}
+	}
+}
+
+// declareDeadLetters has a consumer declare its queue and its dead letters' queue.
+func declareDeadLetters(t *testing.T, url, queue string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := consumer.New(consumer.Config{
+		URL: url, Queue: queue, Consuming: cancel, Declare: &consumer.Declare{DeadLetterExchange: "graves"},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(ctx, consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// channel opens a channel on a connection of its own.
+func channel(t *testing.T, url string) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
 }

@@ -13,10 +13,11 @@ import (
 )
 
 type doctorCommand struct {
-	Producer map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
-	Server   string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
-	Timeout  time.Duration     `default:"10s" help:"How long one part may be looked at."`
-	Output   string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Producer    map[string]string `help:"Ask this producer too: --producer orders=orders.svc:9000" mapsep:"none" placeholder:"NAME=HOST:PORT"`
+	DeadLetters []string          `help:"Look at this dead-letter queue too, beside events.dead_letter_queues: payments.dead" placeholder:"QUEUE"`
+	Server      string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
+	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
+	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 	tlsFlags
 
 	kong.Plugins
@@ -61,6 +62,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
 		Defaults: s.sources(flags).Defaults(doctor.Sections()...),
+		DeadLetterQueues: c.DeadLetters,
 	})
 	stop()
 	return s.printFindings(found, c.Output)

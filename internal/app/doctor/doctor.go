@@ -58,6 +58,8 @@ type Examination struct {
 	Producers map[string]string
 	// Defaults are those of Sections of which nobody has given a key. What is wrong with them is a warning only.
 	Defaults []string
+	// DeadLetterQueues are looked at beside those of the settings.
+	DeadLetterQueues []string
 	// Timeout bounds each part. Default 10s.
 	Timeout time.Duration
 }
@@ -69,7 +71,7 @@ type part func(ctx context.Context, e Examination) []Finding
 // least that it is well.
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
-	parts := []part{examineSettings, examineRedis, examineBroker, examineCoordinator, examineProducers}
+	parts := []part{examineSettings, examineRedis, examineBroker, examineDeadLetters, examineCoordinator, examineProducers}
 	found := make([][]Finding, len(parts))
 	var looking sync.WaitGroup
 	for i, look := range parts {

@@ -219,7 +219,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	}
 	names := []string{
 		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
-		"producer-unguarded", "configuration-defaults",
+		"producer-unguarded", "configuration-defaults", "dead-letters-limited",
 	}
 	for _, p := range planted {
 		names = append(names, p.name)

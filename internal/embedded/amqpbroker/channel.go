@@ -63,7 +63,7 @@ func (c *connection) handleChannel(cmd *command) error {
 		return connectionError(codeChannelError, "expected 'channel.open'")
 	case cmd.id == channelClose:
 		ch.dropConsumers()
-		ch.release()
+		ch.release(delivery.fail)
 		delete(c.channels, cmd.channel)
 		c.send(cmd.channel, channelCloseOK, nil)
 		return nil
@@ -113,7 +113,7 @@ func (ch *channel) fail(id methodID, err error) error {
 	ch.send(channelClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(uint32(id)))
 	ch.closing = true
 	ch.dropConsumers()
-	ch.release()
+	ch.release(delivery.fail)
 	return nil
 }
 
@@ -135,12 +135,12 @@ func (ch *channel) dropConsumers() {
 	}
 }
 
-// release gives back what the client has not acknowledged.
-func (ch *channel) release() {
+// release gives back what the client has not acknowledged, by giveBack or fail.
+func (ch *channel) release(giveBack func(delivery)) {
 	unacked := ch.unacked
 	ch.unacked = nil
 	for _, d := range unacked {
-		d.giveBack()
+		giveBack(d)
 	}
 	pumpAll(unacked)
 }

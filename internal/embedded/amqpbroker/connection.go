@@ -273,7 +273,7 @@ func (c *connection) releaseAll() {
 		ch.dropConsumers()
 	}
 	for _, ch := range c.channels {
-		ch.release()
+		ch.release(delivery.fail)
 	}
 	clear(c.channels)
 	for _, q := range c.broker.queues {

@@ -159,7 +159,7 @@ func (ch *channel) nack(d *decoder) error {
 	if d.err != nil {
 		return d.err
 	}
-	return ch.settle(tag, flags&1 != 0, refusal(flags&2 != 0))
+	return ch.settle(tag, flags&1 != 0, refusal(flags&2 != 0, delivery.giveBack))
 }
 
 func (ch *channel) reject(d *decoder) error {
@@ -167,12 +167,13 @@ func (ch *channel) reject(d *decoder) error {
 	if d.err != nil {
 		return d.err
 	}
-	return ch.settle(tag, false, refusal(requeue))
+	return ch.settle(tag, false, refusal(requeue, delivery.fail))
 }
 
-func refusal(requeue bool) func(delivery) {
+// refusal is what happens to a refused delivery: giveBack where it is to come again.
+func refusal(requeue bool, giveBack func(delivery)) func(delivery) {
 	if requeue {
-		return delivery.giveBack
+		return giveBack
 	}
 	return delivery.deadLetter
 }
@@ -221,10 +222,16 @@ func (d delivery) forget() {
 	}
 }
 
-// giveBack puts a message back to where it stood in its queue, unless it has come back too often.
+// giveBack puts a message back to where it stood in its queue, unless it has failed too often.
 func (d delivery) giveBack() {
 	d.forget()
-	d.queue.giveBack(d.message)
+	d.queue.giveBack(d.message, false)
+}
+
+// fail is giveBack of a message that counts as failed.
+func (d delivery) fail() {
+	d.forget()
+	d.queue.giveBack(d.message, true)
 }
 
 // deadLetter is for a message that the client does not want to see again.
@@ -268,6 +275,6 @@ func (ch *channel) recoverUnacked(d *decoder) error {
 	if !requeue {
 		return connectionError(codeNotImplemented, "requeue=false")
 	}
-	ch.release()
+	ch.release(delivery.giveBack)
 	return nil
 }

@@ -42,6 +42,8 @@ func (c *connection) greet() error {
 	about := table{
 		{"capabilities", tableValue(capabilities)},
 		{"product", stringValue("msghandler embedded broker")},
+		// Clients choose by it what they may ask for.
+		{"version", stringValue("4.3 (compatible)")},
 		{"information", stringValue("in memory only, for trying out and for tests")},
 	}
 	arguments := append(encoder{0, 9}, about.encode()...).longString("PLAIN").longString("en_US")

@@ -11,18 +11,22 @@ type message struct {
 	// position is where the message stands among those of its queue; it keeps it when it comes back.
 	position    uint64
 	redelivered bool
-	// returns is how often it has come back.
-	returns int
+	// acquired is how often a client had it and it came back, and failures is how many of those count against the delivery
+	// limit, as RabbitMQ 4.3 counts: what was rejected and what a closed channel left, but not what was nacked or recovered.
+	acquired, failures int
 	// expires is when it is dead-lettered; zero means never.
 	expires time.Time
 }
 
 // encodedFor gives the properties as they are sent to the clients of a queue.
 func (m *message) encodedFor(q *queue) []byte {
-	if !q.settings.quorum || m.returns == 0 {
+	if !q.settings.quorum || m.acquired == 0 {
 		return m.encoded
 	}
-	headers := m.properties.headers().set("x-delivery-count", intValue(int64(m.returns)))
+	headers := m.properties.headers().set("x-acquired-count", intValue(int64(m.acquired)))
+	if m.failures > 0 {
+		headers = headers.set("x-delivery-count", intValue(int64(m.failures)))
+	}
 	return m.properties.withHeaders(headers).encode()
 }
 
@@ -156,14 +160,17 @@ func (q *queue) fetch() *message {
 	return m
 }
 
-// giveBack takes a message back that a client has not acknowledged.
-func (q *queue) giveBack(m *message) {
+// giveBack takes a message back that a client has not acknowledged, and counts it as failed or not.
+func (q *queue) giveBack(m *message, failed bool) {
 	if q.deleted {
 		return
 	}
 	m.redelivered = true
-	m.returns++
-	if limit := q.settings.deliveryLimit; limit >= 0 && m.returns > limit {
+	m.acquired++
+	if failed {
+		m.failures++
+	}
+	if limit := q.settings.deliveryLimit; limit >= 0 && m.failures > limit {
 		q.deadLetter(m, reasonDeliveryLimit)
 		return
 	}

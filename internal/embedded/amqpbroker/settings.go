@@ -26,7 +26,7 @@ type settings struct {
 	hasDeadExchange, hasDeadKey bool
 
 	quorum bool
-	// deliveryLimit is how often a message may come back; negative means always.
+	// deliveryLimit is how often a message may fail; negative means always.
 	deliveryLimit int
 }
 
@@ -45,13 +45,13 @@ func (s settings) refusing() bool {
 func parseSettings(arguments table) (settings, error) {
 	r := argumentReader{arguments: arguments}
 	s := settings{
-		ttl:           r.duration("x-message-ttl"),
-		maxLength:     r.number("x-max-length"),
-		maxBytes:      r.number("x-max-length-bytes"),
-		deliveryLimit: int(r.number("x-delivery-limit")),
-		overflow:      r.choice("x-overflow", overflowDropHead, overflowReject, overflowRejectDeadLetter),
-		quorum:        r.choice("x-queue-type", typeClassic, typeQuorum) == typeQuorum,
+		ttl:       r.duration("x-message-ttl"),
+		maxLength: r.number("x-max-length"),
+		maxBytes:  r.number("x-max-length-bytes"),
+		overflow:  r.choice("x-overflow", overflowDropHead, overflowReject, overflowRejectDeadLetter),
+		quorum:    r.choice("x-queue-type", typeClassic, typeQuorum) == typeQuorum,
 	}
+	s.deliveryLimit = r.deliveryLimit(s.quorum)
 	if s.unusedFor = r.duration("x-expires"); s.unusedFor == 0 {
 		r.fail("x-expires", "must be positive")
 	}
@@ -96,6 +96,21 @@ func (r *argumentReader) number(name string) int64 {
 		r.fail(name, fmt.Sprintf("{value_negative,%d}", n))
 	}
 	return n
+}
+
+// defaultDeliveryLimit is that of quorum queues since RabbitMQ 4.0.
+const defaultDeliveryLimit = 20
+
+// deliveryLimit gives the delivery limit. As since RabbitMQ 4.0, a negative one is none.
+func (r *argumentReader) deliveryLimit(quorum bool) int {
+	v := r.arguments.get("x-delivery-limit")
+	if n, ok := v.integer(); ok && n < 0 {
+		return -1
+	}
+	if v == nil && quorum {
+		return defaultDeliveryLimit
+	}
+	return int(r.number("x-delivery-limit"))
 }
 
 // duration gives a number of milliseconds as a duration, or a negative one when there is none.
