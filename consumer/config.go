@@ -35,7 +35,8 @@ type Config struct {
 	Dedup dedup.Store
 	// Retry is how long a message whose handler failed waits in this process before it goes back to the queue, where it does
 	// not wait on the broker (Declare.Delays): the first entry after its first failure, and so on; the last repeats, and all
-	// have jitter. Only a quorum queue counts; elsewhere the second entry is the last. While it waits it takes up one of
+	// have jitter. Only a quorum queue counts; elsewhere the second entry is the last. A message that is busy, or that the
+	// broker has no place for, waits as long and is handled again without going back. While it waits it takes up one of
 	// Prefetch. Default: 1s, 5s, 30s.
 	Retry []time.Duration
 	// StopTimeout is how long the messages in hand may take after Run's context has ended, before their own context

@@ -132,17 +132,22 @@ func TestADeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
 // nackCounts is how much a basic.nack adds to x-delivery-count: nothing since RabbitMQ 4.3.
 func (b *bench) nackCounts() int64 {
 	b.Helper()
+	if major, minor := b.version(); major > 4 || major == 4 && minor >= 3 {
+		return 0
+	}
+	return 1
+}
+
+// version is the broker's.
+func (b *bench) version() (major, minor int) {
+	b.Helper()
 	conn, err := amqp.Dial(b.vhost.URL)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer conn.Close()
-	var major, minor int
 	if _, err := fmt.Sscanf(fmt.Sprint(conn.Properties["version"]), "%d.%d", &major, &minor); err != nil {
 		b.Fatal(err)
 	}
-	if major > 4 || major == 4 && minor >= 3 {
-		return 0
-	}
-	return 1
+	return major, minor
 }

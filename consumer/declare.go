@@ -25,11 +25,13 @@ type Declare struct {
 	QueueType string
 	// DeadLetterExchange is the direct exchange to which rejected messages go. Empty: they are dropped.
 	DeadLetterExchange string
-	// DeadLetterQueue is made and bound to DeadLetterExchange. Default: the queue's name and ".dead".
+	// DeadLetterQueue is declared without a delivery limit and bound to DeadLetterExchange. One that exists with another
+	// limit is used as it is, with a warning in the log. Default: the queue's name and ".dead".
 	DeadLetterQueue string
-	// DeliveryLimit is how often a quorum queue delivers a message again before it goes to DeadLetterExchange. 0: the
-	// broker's own default, which is none before RabbitMQ 4.0 and 20 since: without a DeadLetterExchange it drops the message
-	// then.
+	// DeliveryLimit is how often a quorum queue delivers a message again before it goes to DeadLetterExchange: after a
+	// failure without Delays, or when a process ends that has the message in hand. A stop counts too before RabbitMQ 4.3. 0:
+	// the broker's default, which is none before RabbitMQ 4.0 and 20 since; without a DeadLetterExchange the broker drops
+	// the message then.
 	DeliveryLimit int
 	// Delays are the retry steps: a message whose handler failed waits in a queue QUEUE.retry.DELAY of the broker, the
 	// first delay after its first failure and so on, and comes back. Nobody's prefetch holds it meanwhile, and it survives

@@ -111,3 +111,22 @@ func (b *bench) letters(dead *consumer.DeadLetters) []string {
 	slices.Sort(all)
 	return all
 }
+
+// Where the broker lets a client say so, a look is no failed delivery.
+func TestALookIsNoFailedDelivery(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.deadLetterQueue(nil)
+	b.putLetters()
+	dead := b.deadLetters()
+	const times = 5
+	for range times {
+		b.letters(dead)
+	}
+	for range 4 {
+		d := b.get("payments.dead")
+		if count, _ := d.Headers["x-delivery-count"].(int64); !d.Redelivered || count != times*b.nackCounts() {
+			t.Errorf("letter %s: redelivered %v, headers %v", d.MessageId, d.Redelivered, d.Headers)
+		}
+	}
+}

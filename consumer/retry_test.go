@@ -257,6 +257,9 @@ func TestAMismatchNamesTheArgumentThatDiffers(t *testing.T) {
 			if err := row.existing(b.ch); err != nil {
 				t.Fatal(err)
 			}
+			if major, _ := b.version(); major >= 4 && row.want.Existing == "none" {
+				row.want.Existing = "classic" // RabbitMQ 4 notes the type of each queue
+			}
 			c, err := consumer.New(b.delayed(time.Second))
 			if err != nil {
 				t.Fatal(err)

@@ -188,7 +188,7 @@ func quorumDeliveries(f *fixture) {
 			f.expectEqual("x-delivery-count", m.Headers["x-delivery-count"], round)
 		}
 		f.expectEqual("redelivered", m.Redelivered, round > 0)
-		f.must(m.Reject(true)) // a nack counts before RabbitMQ 4.3 only
+		f.must(m.Reject(true))
 	}
 }
 
@@ -199,7 +199,7 @@ func deliveryLimit(f *fixture) {
 	deliveries := f.consume(f.ch, "q")
 	for range 3 {
 		m := next(f, "delivery", deliveries)
-		f.must(m.Reject(true)) // a nack counts before RabbitMQ 4.3 only
+		f.must(m.Reject(true))
 	}
 	m := f.fetch("grave")
 	f.expectBody(m, "poison")

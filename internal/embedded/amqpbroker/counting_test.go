@@ -14,7 +14,7 @@ func TestItCountsDeliveriesAsRabbitMQ43Does(t *testing.T) {
 	t.Parallel()
 	giveBack := map[string]func(ch *amqp.Channel, d amqp.Delivery) error{
 		"nack":    func(_ *amqp.Channel, d amqp.Delivery) error { return d.Nack(false, true) },
-		"recover": func(ch *amqp.Channel, _ amqp.Delivery) error { return ch.Recover(true) },
+		"recover": func(ch *amqp.Channel, _ amqp.Delivery) error { return ch.Recover(true) }, //nolint:staticcheck // clients still use it
 		"reject":  func(_ *amqp.Channel, d amqp.Delivery) error { return d.Reject(true) },
 		"close":   func(*amqp.Channel, amqp.Delivery) error { return nil },
 	}
