@@ -96,7 +96,8 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 		}
 		found, brokerErr := a.depths(ctx, urls)
 		a.tellMissing(a.queues.Load().all(), found, brokerErr)
-		a.queues.Store(&queueDepths{found, brokerErr == nil}) // none while the broker cannot be asked: what was known is not what is
+		// None while the broker cannot be asked: what was known is not what is.
+		a.queues.Store(&queueDepths{found, brokerErr == nil})
 		a.lookAtQueues(thresholds, found)
 		return false, errors.Join(err, brokerErr)
 	})

@@ -27,7 +27,8 @@ const (
 	crashLoop = 3
 )
 
-const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, and at journalctl or kubectl describe pod"
+const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, " +
+	"and at journalctl or kubectl describe pod"
 
 // findings collects what somebody should act on.
 type findings []*msghandlerv1.Finding
@@ -42,12 +43,14 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	f.refusals(a.metrics.Refusals(), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
-	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int { return cmp.Compare(b.GetSeverity(), a.GetSeverity()) })
+	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {
+		return cmp.Compare(b.GetSeverity(), a.GetSeverity())
+	})
 	return f
 }
 
-// allFindings are the findings with the checks that fail and leave the coordinator ready: who asks for them through the API does
-// not see /readyz.
+// allFindings are the findings with the checks that fail and leave the coordinator ready: who asks for them through the
+// API does not see /readyz.
 func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 	var f findings
 	for _, name := range degrading {
@@ -75,7 +78,8 @@ func (f *findings) refusals(all []seen.Refusal, now time.Time) {
 		f.add(refusalSeverity(r), "producer-refused",
 			fmt.Sprintf("refused calls of producer %s: %d since %s, the last at %s with %s: %s", r.Producer, r.Count,
 				clock(r.FirstAt), clock(r.LastAt), r.Reason, r.Cause),
-			"nothing of them is stored, and a business that waits for its half message does not run", refusalRemedies[r.Reason])
+			"nothing of them is stored, and a business that waits for its half message does not run",
+			refusalRemedies[r.Reason])
 	}
 }
 
@@ -103,9 +107,10 @@ func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
 		severity = trouble
 	}
 	f.add(severity, "coordinators-unclean-end",
-		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, %d in the last ten minutes; the last was %s, last seen at %s",
-			len(all), lately, all[0].Instance, clock(all[0].LastSeenAt)),
-		"they were killed, crashed or hang; what they had in hand waits until their leases end, and consumers may get flagged copies",
+		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, "+
+			"%d in the last ten minutes; the last was %s, last seen at %s", len(all), lately, all[0].Instance, clock(all[0].LastSeenAt)),
+		"they were killed, crashed or hang; what they had in hand waits until their leases end, "+
+			"and consumers may get flagged copies",
 		endsRemedy)
 }
 
@@ -123,14 +128,17 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	}
 	for _, queue := range settings.Queues {
 		if n := queues.depths[queue]; n >= settings.QueueMessages {
-			f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d", queue, n, settings.QueueMessages),
-				"its consumers are slower than its producers, or gone", "rabbitmqctl list_queues name messages consumers; start consumers")
+			f.add(warning, "queue-long", fmt.Sprintf("messages in queue %s: %d, and events.queue_messages is %d",
+				queue, n, settings.QueueMessages),
+				"its consumers are slower than its producers, or gone",
+				"rabbitmqctl list_queues name messages consumers; start consumers")
 		}
 	}
 	for _, queue := range slices.Concat(settings.DeadLetterQueues, settings.Queues) {
 		if _, there := queues.depths[queue]; !there {
 			f.add(warning, "queue-missing", fmt.Sprintf("the queue %s is to be watched and is not there", queue),
-				"nobody hears of what waits in it", "check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url")
+				"nobody hears of what waits in it",
+				"check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url")
 		}
 	}
 }

@@ -24,7 +24,8 @@ const (
 type runs struct {
 	mu   sync.Mutex
 	ends []redisstore.UncleanEnd
-	// failedAt is when this coordinator could last not count in Redis, in Unix nanoseconds: others may not have counted either.
+	// failedAt is when this coordinator could last not count in Redis, in Unix nanoseconds: others may not have counted
+	// either.
 	failedAt atomic.Int64
 	// broken says that a part of this coordinator has failed, so that its own stop is none of the clean ones.
 	broken atomic.Bool
@@ -71,7 +72,8 @@ func (r *runs) since(then time.Time) (ends []redisstore.UncleanEnd) {
 	return ends
 }
 
-// watchRuns notes that this coordinator runs, tells at once of those that ended without a clean stop before, and looks on.
+// watchRuns notes that this coordinator runs, tells at once of those that ended without a clean stop before, and looks
+// on.
 func (a *App) watchRuns(ctx context.Context, store *redisstore.Store) error {
 	a.metrics.UncleanEnds(func() int { return len(a.runs.since(time.Now().Add(-endsLately))) })
 	_ = a.noteRun(ctx, store) // the loop tries again, and tells why it could not
@@ -95,10 +97,12 @@ func (a *App) noteRun(ctx context.Context, store *redisstore.Store) error {
 		return nil
 	}
 	last := fresh[0]
-	a.logger.Warn("coordinators ended without a clean stop; others go on with their messages when their leases end",
+	a.logger.Warn(
+		"coordinators ended without a clean stop; others go on with their messages when their leases end",
 		"coordinators", len(fresh), "last", last.Instance, "last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
 		"in_ten_minutes", len(a.runs.since(time.Now().Add(-endsLately))), "remedy", endsRemedy)
-	a.events.Note(events.UncleanEnd, "", fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(fresh), last.Instance))
+	a.events.Note(events.UncleanEnd, "",
+		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(fresh), last.Instance))
 	return nil
 }
 
@@ -110,6 +114,7 @@ func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	if err := store.NoteCleanStop(ctx); err != nil {
-		a.logger.Warn("Redis does not answer; the other coordinators will say that this one ended without a clean stop", "error", err)
+		a.logger.Warn("Redis does not answer; the others will say that this coordinator ended without a clean stop",
+			"error", err)
 	}
 }

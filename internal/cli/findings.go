@@ -11,7 +11,8 @@ func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
 	told := make([]finding, len(all))
 	for i, f := range all {
 		told[i] = finding{
-			Name: f.GetName(), Severity: severityName(f.GetSeverity()), What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
+			Name: f.GetName(), Severity: severityName(f.GetSeverity()),
+			What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
 		}
 	}
 	return told

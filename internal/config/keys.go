@@ -343,7 +343,7 @@ func (e *Events) keys() []Key {
 		{
 			Name: "events.webhook", Secret: true, value: text(&e.Webhook, checkWebhook),
 			Meaning: "Where events are posted as JSON, as http:// or https://: messages that became ABANDONED or DEAD, " +
-				"breakers, trouble with Redis, backlogs. None: they are only logged and counted.",
+				"breakers, trouble with Redis, backlogs, producers that are refused, coordinators that were killed. None: they are only logged and counted.",
 		},
 		{
 			Name: "events.webhook_token", Secret: true, value: text(&e.WebhookToken, checkToken),

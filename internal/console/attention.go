@@ -8,8 +8,8 @@ import (
 	"github.com/msghandler/msghandler/internal/console/seen"
 )
 
-// Refused counts a call of a producer, or a message of a batch, that was refused for good. due says that the log should tell of
-// it, and unlogged how many of the same producer and reason it has not told of.
+// Refused counts a call of a producer, or a message of a batch, that was refused for good. due says that the log should
+// tell of it, and unlogged how many of the same producer and reason it has not told of.
 func (m *Metrics) Refused(producer, reason, cause string) (unlogged int64, due bool) {
 	return m.refusals.Add(producer, reason, cause, time.Now())
 }
@@ -21,8 +21,8 @@ func (m *Metrics) Refusals() []seen.Refusal { return m.refusals.All() }
 type refused struct{ *seen.Refusals }
 
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
-	"Calls of a producer, and messages of its batches, that were refused for good: CALLBACK_FORBIDDEN (callbacks.allow), "+
-		"CALLER_FORBIDDEN (its certificate), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
+	"Calls of a producer, and messages of its batches, that were refused for good: "+
+		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its certificate), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
 	[]string{"producer", "reason"}, nil)
 
 // Describe implements prometheus.Collector.
@@ -31,7 +31,8 @@ func (r refused) Describe(ch chan<- *prometheus.Desc) { ch <- refusalsDesc }
 // Collect implements prometheus.Collector.
 func (r refused) Collect(ch chan<- prometheus.Metric) {
 	for _, line := range r.All() {
-		ch <- prometheus.MustNewConstMetric(refusalsDesc, prometheus.CounterValue, float64(line.Count), line.Producer, line.Reason)
+		ch <- prometheus.MustNewConstMetric(
+			refusalsDesc, prometheus.CounterValue, float64(line.Count), line.Producer, line.Reason)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 // reasonInvalid is what a refusal is called that says which fields are wrong, and so needs no reason in its ErrorInfo.
 const reasonInvalid = "INVALID_ARGUMENT"
 
-// refuse answers a call of a producer that somebody must change something for: its team, or whoever configures this coordinator.
-// The caller hears why; without this nobody else would.
+// refuse answers a call of a producer that somebody must change something for: its team, or whoever configures this
+// coordinator. The caller hears why; without this nobody else would.
 func (s *Server) refuse(producer string, err error) error {
 	s.tellRefused(producer, err)
 	return translate(err, halfmsg.None).Err()

@@ -46,9 +46,9 @@ type Config struct {
 	// Trusted says whether a producer's Submit is the verdict; its Submit returns when that is stored. Default:
 	// nobody's is.
 	Trusted func(producer string) bool
-	// Refused is told of each call of a producer, and each message of a batch, that is refused for good: of whom, empty where the
-	// name is none, for what reason (CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT), and in what words. It must not
-	// block. May be nil.
+	// Refused is told of each call of a producer, and each message of a batch, that is refused for good: of whom,
+	// empty where the name is none, for what reason (CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT), and in
+	// what words. It must not block. May be nil.
 	Refused func(producer, reason, cause string)
 	// Findings tells what somebody should act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*msghandlerv1.Finding

@@ -96,8 +96,11 @@ func (w *world) watched(c *coordinator, want healthv1.HealthCheckResponse_Servin
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
-	for _, service := range []string{"", pb.MessageHandlerService_ServiceDesc.ServiceName, pb.AdminService_ServiceDesc.ServiceName} {
-		stream, err := healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	for _, service := range []string{
+		"", pb.MessageHandlerService_ServiceDesc.ServiceName, pb.AdminService_ServiceDesc.ServiceName,
+	} {
+		request := &healthv1.HealthCheckRequest{Service: service}
+		stream, err := healthv1.NewHealthClient(conn).Watch(ctx, request, grpc.WaitForReady(true))
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ const (
 	Nameless = "(no valid name)"
 	// logEvery is how often one line of refusals is worth a line in the log.
 	logEvery = time.Minute
-	// forgetAfter is how long ago a line was last refused that makes room for another one. Names of refused producers come
-	// from outside: whoever sends many must not keep later ones from having a line for good.
+	// forgetAfter is how long ago a line was last refused that makes room for another one. Names of refused producers
+	// come from outside: whoever sends many must not keep later ones from having a line for good.
 	forgetAfter = time.Hour
 )
 
@@ -34,15 +34,15 @@ type Refusal struct {
 // refusedAs tells refusals apart.
 type refusedAs struct{ producer, reason string }
 
-// Refusals remembers what was refused to producers: Most lines at most, and one more for each reason, which all others share.
-// Its zero value is empty. It is safe for concurrent use.
+// Refusals remembers what was refused to producers: Most lines at most, and one more for each reason, which all others
+// share. Its zero value is empty. It is safe for concurrent use.
 type Refusals struct {
 	mu    sync.Mutex
 	lines map[refusedAs]*Refusal
 }
 
-// Add notes one refusal. due says that the log should tell of it, and unlogged how many refusals of this line it has not told of,
-// this one included.
+// Add notes one refusal. due says that the log should tell of it, and unlogged how many refusals of this line it has
+// not told of, this one included.
 func (r *Refusals) Add(producer, reason, cause string, now time.Time) (unlogged int64, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

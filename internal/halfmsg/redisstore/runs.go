@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// RunSilence is how long a coordinator that has not stopped cleanly must not have counted in the pulse before it counts as
-	// ended. A coordinator counts four times a second, and after an outage of Redis again within ten seconds.
+	// RunSilence is how long a coordinator that has not stopped cleanly must not have counted in the pulse before it
+	// counts as ended. A coordinator counts four times a second, and after an outage of Redis again within ten seconds.
 	RunSilence = 20 * time.Second
 	// RunMemory is for how long an end is told.
 	RunMemory = time.Hour
@@ -22,9 +22,9 @@ type UncleanEnd struct {
 	LastSeenAt time.Time
 }
 
-// NoteRun notes that this coordinator runs, and returns the others that ended without NoteCleanStop within RunMemory, the latest
-// first. One that was only cut off for a while is not told of any more once it counts again (Pulse). It is one call of a script;
-// its errors are those of the store.
+// NoteRun notes that this coordinator runs, and returns the others that ended without NoteCleanStop within RunMemory,
+// the latest first. One that was only cut off for a while is not told of any more once it counts again (Pulse). It is
+// one call of a script; its errors are those of the store.
 func (s *Store) NoteRun(ctx context.Context) ([]UncleanEnd, error) {
 	c := newCall(s.scripts.runs, s.keys.shards[0], 4)
 	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds)
@@ -37,13 +37,14 @@ func (s *Store) NoteRun(ctx context.Context) ([]UncleanEnd, error) {
 	for i := 0; i+1 < len(c.reply); i += 2 {
 		name, _ := c.reply[i].(string)
 		ago, _ := c.reply[i+1].(int64)
-		ends = append(ends, UncleanEnd{Instance: ownerOf(name), LastSeenAt: now.Add(-time.Duration(ago) * time.Millisecond)})
+		seenAt := now.Add(-time.Duration(ago) * time.Millisecond)
+		ends = append(ends, UncleanEnd{Instance: ownerOf(name), LastSeenAt: seenAt})
 	}
 	return ends, nil
 }
 
-// NoteCleanStop takes back what NoteRun has noted: this coordinator is about to end as it should. Its errors are those of the
-// store.
+// NoteCleanStop takes back what NoteRun has noted: this coordinator is about to end as it should. Its errors are those
+// of the store.
 func (s *Store) NoteCleanStop(ctx context.Context) error {
 	return translate(s.loops.HDel(ctx, runsKey(s.keys.shards[0]), s.name).Err())
 }

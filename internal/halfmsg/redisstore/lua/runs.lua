@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Purpose: notes that a coordinator runs, and tells which others ended without a clean stop. It is run in the first shard only.
+-- Purpose: notes that a coordinator runs, and tells which others ended without a clean stop. In the first shard only.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 who runs; 2 milliseconds without a count in the pulse after which a coordinator counts as ended; 3 milliseconds for
---   which an end is remembered; 4 how many ends are remembered at most
+-- ARGV: 1 who runs; 2 milliseconds without a count in the pulse after which a coordinator counts as ended;
+--   3 milliseconds for which an end is remembered; 4 how many ends are remembered at most
 -- Returns: for each end, the latest first: who it was, and how many milliseconds ago it last counted
 local key, who, silence, kept, most = KEYS[1] .. RUNS, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
