@@ -42,7 +42,8 @@ type Config struct {
 	TLS *tls.Config
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
-	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory. May be empty.
+	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory, before and after
+	// FootprintMessages more have been stored, which are rolled back. Empty: none are stored.
 	RedisURL string
 	// Mode defaults to Gathered.
 	Mode Mode

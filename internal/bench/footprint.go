@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// footprintMessages are so many that what else goes on in a Redis hardly shows.
-	footprintMessages = 5000
+	// FootprintMessages is how many half messages are stored to learn how many bytes one takes: so many that what else goes on in
+	// a Redis hardly shows.
+	FootprintMessages = 5000
 	// footprintPart is how many of them are under way at once.
 	footprintPart = 500
 )
@@ -33,7 +34,7 @@ func (r *run) footprint(ctx context.Context) (float64, error) {
 	if err != nil && ctx.Err() == nil {
 		return 0, err
 	}
-	s, ids := r.producers[0], make([]string, footprintMessages)
+	s, ids := r.producers[0], make([]string, FootprintMessages)
 	for i := range ids {
 		ids[i] = r.tally.id(r.tally.begin(rolledBack))
 	}
@@ -44,7 +45,7 @@ func (r *run) footprint(ctx context.Context) (float64, error) {
 	if ctx.Err() != nil {
 		return 0, ended
 	}
-	return float64(after-before) / footprintMessages, errors.Join(stored, err, ended)
+	return float64(after-before) / FootprintMessages, errors.Join(stored, err, ended)
 }
 
 // inParts calls do for each id, some at once.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -27,7 +28,7 @@ type benchCommand struct {
 	Callers  int           `help:"How many messages are under way at once, each begun when another has ended; default: 2000, or 256 with --mode=unary." placeholder:"N"`
 	Rate     int           `help:"How many messages a second become due, however long those before take; times are from when a message was due." placeholder:"N"`
 	For      time.Duration `default:"10s" help:"How long is measured."`
-	Warmup   time.Duration `default:"2s" help:"How long before that nothing is measured."`
+	Warmup   time.Duration `help:"How long before that nothing is measured; default: 2s, but at most a fifth of --for." placeholder:"DURATION"`
 	Producer int           `name:"producers" default:"1" help:"How many producers."`
 	Body     int           `default:"1024" help:"How many bytes a body has."`
 	Silent   float64       `default:"0" help:"The share of messages that commit and say nothing, from 0 to 1."`
@@ -38,6 +39,7 @@ type benchCommand struct {
 	Consume  string        `default:"during" enum:"during,after" help:"Whether the queues are emptied during the load, or after it at no cost to it."`
 	Listen   string        `default:"127.0.0.1:0" help:"Where the producers serve their callbacks." placeholder:"HOST:PORT"`
 	Target   string        `help:"Where coordinators reach that; default: the address it listens at." placeholder:"HOST:PORT"`
+	Sizes    bool          `name:"footprint" help:"Measure first how many bytes a pending message takes in Redis: 5,000 more are stored and rolled back."`
 	Ceilings bool          `help:"Measure what Redis, RabbitMQ and gRPC allow as well, in turn with the coordinators."`
 	Rounds   int           `default:"3" help:"With --ceilings: how often each is measured, for --for each time."`
 	Output   string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
@@ -54,9 +56,10 @@ func newBenchCommand() benchCommand {
 
 // Help says what --help says below the usage.
 func (c *benchCommand) Help() string {
-	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes queues of its own, and redis.url,
-which it asks how much memory a message takes. Producers, queues and ids have names of their own, and are taken away in the end
-and on an interrupt. Coordinators must be allowed to call it back: callbacks.allow; what it serves for that is not encrypted. Without --rate it takes all that coordinators,
+	return `It needs running coordinators and the configuration that they have: amqp.url, where it makes queues of its own, and with
+--footprint or --ceilings redis.url. With --rate it writes that many messages a second during --warmup and --for, and one a
+producer before. Producers, queues and ids begin with msghandler-bench-; queues and messages are taken away in the end and on an
+interrupt, and receipts of the messages stay in Redis for done.retention. Coordinators must be allowed to call it back: callbacks.allow; what it serves for that is not encrypted. Without --rate it takes all that coordinators,
 Redis and RabbitMQ can give, which others who use them will feel; --ceilings puts a load on Redis and RabbitMQ themselves.
 Processor time and memory are told of processes that listen on this machine's loopback. The exit status is 1 when a message
 was lost, or one arrived that had rolled back.`
@@ -82,7 +85,7 @@ func (c *benchCommand) Run(ctx context.Context, s *session) error {
 	if err = errors.Join(err, load.Check()); err != nil {
 		return usageError{err}
 	}
-	s.warn(load)
+	s.warn(load, c)
 	if c.Ceilings {
 		return c.compare(ctx, s, load)
 	}
@@ -111,7 +114,6 @@ func (c *benchCommand) check() error {
 		{"body", c.Body == 0},
 		{"queues", c.Queues == 0},
 		{"for", c.For == 0},
-		{"warmup", c.Warmup == 0},
 		{"confirm-after", c.After == 0},
 		{"rounds", c.Rounds < 1},
 	} {
@@ -133,10 +135,14 @@ func (c *benchCommand) config(s *session, settings config.Config) bench.Config {
 	if len(servers) == 0 {
 		servers = strings.Split(cmp.Or(s.env("MSGHANDLER_SERVER"), settings.GRPC.Addr), ",")
 	}
+	redis := ""
+	if c.Sizes || c.Ceilings {
+		redis = settings.Redis.URL
+	}
 	return bench.Config{
-		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], RedisURL: settings.Redis.URL, Mode: bench.Mode(c.Mode),
+		Coordinators: servers, AMQPURL: settings.AMQP.URLs[0], RedisURL: redis, Mode: bench.Mode(c.Mode),
 		Producers: c.Producer, Callers: c.Callers, Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback,
-		ConfirmAfter: c.After, Warmup: c.Warmup, Duration: c.For, Queues: c.Queues, Classic: c.Queue == "classic",
+		ConfirmAfter: c.After, Warmup: c.warmup(), Duration: c.For, Queues: c.Queues, Classic: c.Queue == "classic",
 		ConsumeAfter: c.Consume == "after", Listen: c.Listen, Target: c.Target,
 		Processes: usage.Find(compare.Producer, map[string][]string{
 			compare.Coordinator: servers, compare.Redis: redisHosts(settings.Redis.URL), compare.RabbitMQ: brokerHosts(settings.AMQP.URLs),
@@ -144,14 +150,31 @@ func (c *benchCommand) config(s *session, settings config.Config) bench.Config {
 	}
 }
 
-// warn says what is about to happen, and to whom.
-func (s *session) warn(load bench.Config) {
-	how := "as fast as they can"
+// warn says what is about to be written, and where.
+func (s *session) warn(load bench.Config, c *benchCommand) {
+	during := load.Warmup + load.Duration
+	amount := fmt.Sprintf("as many messages as they take in %s", during)
 	if load.Rate > 0 {
-		how = fmt.Sprintf("with %d messages a second", load.Rate)
+		amount = fmt.Sprintf("about %d messages (%d a second for %s)", int(math.Round(float64(load.Rate)*during.Seconds())), load.Rate, during)
 	}
-	fmt.Fprintf(s.Err, "msghandler bench loads %s %s, and the Redis and RabbitMQ behind them; an interrupt ends it and takes "+
-		"away what it made\n", strings.Join(load.Coordinators, ", "), how)
+	var more string
+	if c.Sizes {
+		more = fmt.Sprintf(", and first %d that are rolled back", bench.FootprintMessages)
+	}
+	if c.Ceilings {
+		more += fmt.Sprintf("; in each of %d rounds it also loads Redis at %s and that RabbitMQ themselves", c.Rounds,
+			strings.Join(redisHosts(load.RedisURL), ", "))
+	}
+	fmt.Fprintf(s.Err, "msghandler bench writes %s%s, to the Redis of the coordinators at %s and to queues msghandler-bench-* on RabbitMQ "+
+		"at %s; an interrupt ends it and takes away what it made\n", amount, more, strings.Join(load.Coordinators, ", "),
+		strings.Join(brokerHosts([]string{load.AMQPURL}), ", "))
+}
+
+// The warm-up is this share of a short load, and this long at most, where nobody says how long.
+const longestWarmup, shareOfWarmup = 2 * time.Second, 5
+
+func (c *benchCommand) warmup() time.Duration {
+	return cmp.Or(c.Warmup, max(min(longestWarmup, c.For/shareOfWarmup), time.Nanosecond))
 }
 
 // redisHosts are the addresses in a Redis URL.
