@@ -83,10 +83,19 @@ func (r rules) check(t target) error {
 	if !allowed {
 		return fmt.Errorf("%w: %s matches no glob of callbacks.allow", halfmsg.ErrForbidden, net.JoinHostPort(t.host, t.port))
 	}
+	if localhost(t.host) && !r.within(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && !r.within(netip.IPv6Loopback()) {
+		return fmt.Errorf("%w: %s always means loopback, which lies outside callbacks.networks; write the address", halfmsg.ErrForbidden, t.host)
+	}
 	if t.literal.IsValid() && !named && !r.within(t.literal) {
 		return fmt.Errorf("%w: %s lies outside callbacks.networks", halfmsg.ErrForbidden, t.literal)
 	}
 	return nil
+}
+
+// localhost says whether a name resolves to this host everywhere (RFC 6761): of no other name is that known before it is dialled.
+func localhost(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // within says whether an address lies in the networks that may be connected to.

@@ -321,6 +321,14 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
 		},
 		"queue below batch":   {flags: map[string]string{"callbacks.queue": "10"}, want: []string{"one batch of confirm.batch"}},
+		"localhost": {
+			file: "callbacks:\n  allow: ['orders.svc:9000', 'LocalHost:*']\n",
+			want: []string{"FILE:2: callbacks.allow", "names LocalHost:*", "leaves out loopback by default", "write 127.0.0.1:*,"},
+		},
+		"localhost outside networks": {
+			file: "callbacks:\n  allow: ['orders.localhost.:9000']\n  networks: [10.0.0.0/8]\n",
+			want: []string{"FILE:2: callbacks.allow", "callbacks.networks (10.0.0.0/8, from FILE:3) holds no loopback", "127.0.0.1:9000"},
+		},
 		"embedded and others": {file: "amqp:\n  url: [embedded, amqp://a]\n", want: []string{"FILE:2: amqp.url", "use either"}},
 		"embedded address":    {file: "redis:\n  url: embedded:nonsense\n", want: []string{"FILE:2: redis.url", "host:port"}},
 	}

@@ -174,7 +174,7 @@ func (c *Callbacks) keys() []Key {
 		{
 			Name: "callbacks.allow", value: list(&c.Allow, 0, checkAllow),
 			Meaning: "Which callback targets may be dialled: globs on host:port, such as *.orders.svc:9000. With none, no " +
-				"producer can send messages.",
+				"producer can send messages. A host of localhost is refused unless callbacks.networks holds loopback.",
 		},
 		{
 			Name: "callbacks.networks", value: list(&c.Networks, 0, checkCIDR),

@@ -34,6 +34,7 @@ func (l *loading) checkRelations() {
 	if c.Send.Queue < c.Send.Batch {
 		l.relation("send.queue", "must hold at least one batch of %s", l.says("send.batch"))
 	}
+	l.checkLoopback()
 	l.checkBrokers()
 	l.checkCertificates()
 }

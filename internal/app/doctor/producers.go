@@ -84,6 +84,10 @@ func (e *Examination) examineProducer(ctx context.Context, client *callback.Clie
 // find looks where a producer is called back; nothing is dialled yet.
 func (r *report) find(client *callback.Client, name, address string) (to halfmsg.Target, found bool) {
 	resolved, err := client.Resolve(name, address)
+	if err != nil && strings.Contains(err.Error(), outsideNetworks) {
+		r.trouble("producer-forbidden", err.Error(), "its half messages are refused", addNetwork)
+		return to, false
+	}
 	if err != nil {
 		r.trouble("producer-forbidden", err.Error(), "its half messages are refused", "write host:port, and allow it in callbacks.allow")
 	}
@@ -104,6 +108,10 @@ const (
 	gaveUp       = "use of closed network connection"
 )
 
+// addNetwork is the remedy where an address lies outside callbacks.networks.
+const addNetwork = "add the network of that address to callbacks.networks, which leaves out loopback and link-local by default, or " +
+	"have callbacks.allow and the target name the address itself"
+
 // unreachable tells why a producer gave no answer, as far as that decides what to do.
 func (r *report) unreachable(err error) {
 	const why = "its messages wait for as long as nobody answers"
@@ -112,8 +120,7 @@ func (r *report) unreachable(err error) {
 	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
 	switch {
 	case saying(outsideNetworks):
-		r.trouble("producer-forbidden", err.Error(), why, "add the network of that address to callbacks.networks, which leaves out "+
-			"loopback and link-local by default, or have callbacks.allow and the target name the address itself")
+		r.trouble("producer-forbidden", err.Error(), why, addNetwork)
 	case away != nil && away.Refused() && !saying(noGRPC):
 		r.trouble("producer-refuses", err.Error(), why, "set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
 			"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the names there")
