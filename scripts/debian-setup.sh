@@ -3,6 +3,7 @@
 # private Redis and RabbitMQ, the coordinator and both demos, on 127.0.0.1 only, as the user who calls it.
 #
 #   scripts/debian-setup.sh start [servers]   all five, or Redis and RabbitMQ only
+#   scripts/debian-setup.sh configure         only writes DIR/msghandler.yaml, as start does: one that you have edited stays
 #   scripts/debian-setup.sh status
 #   scripts/debian-setup.sh stop              the data stays; remove DIR to forget it
 #
@@ -118,22 +119,31 @@ start_programs() {
   fi
 }
 
-write_config() {
-  cat >"$DIR/msghandler.yaml" <<CONF
+# configure writes the coordinator's configuration for the ports of now. DIR/msghandler.yaml.written is what was written last:
+# where the configuration differs from it, somebody has edited it, and it stays.
+configure() {
+  local file=$DIR/msghandler.yaml written=$DIR/msghandler.yaml.written new=$DIR/msghandler.yaml.new
+  mkdir -p "$DIR"
+  cat >"$new" <<CONF
 grpc: {addr: "127.0.0.1:$GRPC_PORT"}
 http: {addr: "127.0.0.1:$HTTP_PORT"}
 redis: {url: "redis://127.0.0.1:$REDIS_PORT/0"}
 amqp: {url: "amqp://guest:guest@127.0.0.1:$AMQP_PORT/"}
 callbacks: {allow: ["127.0.0.1:$CALLBACK_PORT"]}
 CONF
+  if [ -e "$file" ] && ! cmp -s "$file" "$written" && ! cmp -s "$file" "$new"; then
+    echo "debian-setup: $file was edited and stays as it is; what this script would write is in $new" >&2
+    return
+  fi
+  cp "$new" "$written"
+  mv "$new" "$file"
 }
 
 start() {
   scripts/install-test-servers.sh servers
   command -v redis-server >/dev/null || fail "redis-server is not installed"
   command -v epmd >/dev/null || fail "rabbitmq-server is not installed"
-  mkdir -p "$DIR"
-  write_config
+  configure
   start_redis
   start_rabbitmq
   [ "${1:-all}" = servers ] || start_programs
@@ -177,6 +187,7 @@ stop() {
 
 case ${1:-} in
   start) start "${2:-all}" ;;
+  configure) configure ;;
   status) status ;;
   stop) stop ;;
   *)

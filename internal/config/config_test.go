@@ -320,7 +320,7 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"same address": {
 			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
 		},
-		"queue below batch":   {flags: map[string]string{"callbacks.queue": "10"}, want: []string{"one batch of confirm.batch"}},
+		"queue below batch": {flags: map[string]string{"callbacks.queue": "10"}, want: []string{"one batch of confirm.batch"}},
 		"localhost": {
 			file: "callbacks:\n  allow: ['orders.svc:9000', 'LocalHost:*']\n",
 			want: []string{"FILE:2: callbacks.allow", "names LocalHost:*", "leaves out loopback by default", "write 127.0.0.1:*,"},
