@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: msghandler/v1/msghandler.proto
 
-// The public contract of the half-message coordinator. It goes into the
-// project as proto/msghandler/v1/; it may grow, but only in ways that
-// `buf breaking` accepts.
+// The public API of the half-message coordinator: the services that producers
+// and operators call, and the service that a producer serves. The API only
+// grows; `buf breaking` refuses every change that would break a client.
 
 package msghandlerv1
 
