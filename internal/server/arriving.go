@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // gRPC calls a handler as soon as a request has begun, and the handler reads it: until all of it is there it may hold as much
@@ -33,14 +35,36 @@ type caller struct {
 
 // arrive reads a request, as decode does, and counts it for its connection while it is on its way.
 func arrive(ctx context.Context, decode func(any) error, v any) error {
-	if p, ok := peer.FromContext(ctx); ok {
-		if from, ok := p.AuthInfo.(caller); ok {
-			began := &from.conn.arriving[from.conn.all.tick.Load()%uint32(len(arriving{}))]
-			began.Add(1)
-			defer began.Add(-1)
-		}
+	if encodingOf(ctx) != "" {
+		return errCompressed
+	}
+	a := arrivalOf(ctx)
+	if a == nil {
+		return read(decode, v)
+	}
+	began := &a.conn.arriving[a.conn.all.tick.Load()%uint32(len(arriving{}))]
+	began.Add(1)
+	defer began.Add(-1)
+	defer a.read()
+	if !a.admitted() {
+		return errNoRoomLeft
 	}
 	return read(decode, v)
+}
+
+// arrive is arrive, with errors for the client.
+func (s *Server) arrive(ctx context.Context, method string, decode func(any) error, v any) error {
+	err := arrive(ctx, decode, v)
+	switch {
+	case errors.Is(err, errCompressed):
+		s.config.Refused(RefusedCompressed)
+	case errors.Is(err, errNoRoomLeft):
+		s.clients.sweep()
+		s.config.Refused(RefusedBytes)
+	default:
+		return err
+	}
+	return s.fail(method, err, halfmsg.None)
 }
 
 // watch closes connections with requests that do not arrive, until the context ends.
@@ -70,6 +94,7 @@ func (c *connections) overdue() (late []*connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.open {
+		one.sweep()
 		if one.arriving[place].Load() > 0 {
 			late = append(late, one)
 		}

@@ -29,9 +29,22 @@ type incoming struct {
 }
 
 // codec is gRPC's own for protobuf that knows incoming.
-type codec struct{ encoding.CodecV2 }
+type codec struct {
+	encoding.CodecV2
+	// decoding holds the places for large requests that are being decoded: each takes its size twice more meanwhile.
+	decoding chan struct{}
+}
 
-func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
+const (
+	// maxDecoding is how many large requests are decoded at once; it is quick work of the CPU.
+	maxDecoding = 2
+	// largeRequest is from how many bytes on a request is large to its decoder.
+	largeRequest = 1 << 20
+)
+
+func newCodec() codec {
+	return codec{encoding.GetCodecV2(protocodec.Name), make(chan struct{}, maxDecoding)}
+}
 
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -42,6 +55,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	message, ok := in.request.(proto.Message)
 	if !ok {
 		return fmt.Errorf("a request of type %T is no protobuf message", in.request)
+	}
+	if data.Len() >= largeRequest {
+		c.decoding <- struct{}{}
+		defer func() { <-c.decoding }()
 	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
@@ -134,15 +151,19 @@ func itemsIn(value []byte, field protoreflect.FieldDescriptor, kind protowire.Ty
 }
 
 // readable returns a service whose methods answer a request that cannot be read with INVALID_ARGUMENT.
-func readable(service *grpc.ServiceDesc) *grpc.ServiceDesc {
+func (s *Server) readable(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	wrapped := *service
 	wrapped.Methods = make([]grpc.MethodDesc, len(service.Methods))
 	for i, method := range service.Methods {
-		handler := method.Handler
+		handler, name := method.Handler, "/"+service.ServiceName+"/"+method.MethodName
 		method.Handler = func(
 			server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
 		) (any, error) {
-			return handler(server, ctx, func(v any) error { return arrive(ctx, decode, v) }, interceptor)
+			if a := arrivalOf(ctx); a != nil {
+				a.claim()
+				defer a.end()
+			}
+			return handler(server, ctx, func(v any) error { return s.arrive(ctx, name, decode, v) }, interceptor)
 		}
 		wrapped.Methods[i] = method
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"net"
@@ -26,6 +27,14 @@ type connections struct {
 
 	// tick counts the looks at what arrives.
 	tick atomic.Uint32
+
+	// room bounds what requests hold. arriving counts those that have begun and are not decoded yet.
+	room     *room
+	arriving atomic.Int64
+	// swept is when arrivals without handlers were last looked for, in nanoseconds.
+	swept atomic.Int64
+	// maxRequest is how long a request may be, in bytes.
+	maxRequest int64
 }
 
 // connection is one of them.
@@ -35,18 +44,34 @@ type connection struct {
 	// heard is how many bytes have come.
 	heard    atomic.Int64
 	arriving arriving
+
+	// in is what has come and is not read yet. gRPC reads from it without a buffer of its own, so the frame that it has read
+	// last is the one that was scanned last.
+	in     *bufio.Reader
+	frames frames
+
+	// mu guards arrivals, and the fields of each.
+	mu       sync.Mutex
+	arrivals map[uint32]*arrival
 }
+
+// readBuffer is how much is read from a connection at once, in bytes: as much as gRPC would.
+const readBuffer = 32 << 10
 
 // greeting is what a client has said at least when gRPC knows it: the preface of HTTP/2 and an empty SETTINGS frame. From then
 // on it can be told to go.
 const greeting = 24 + 9
 
-var errClosing = errors.New("the server is stopping")
+var (
+	errClosing = errors.New("the server is stopping")
+	errNoRoom  = errors.New("requests that began together hold more than there is room for")
+)
 
-func newConnections(secured credentials.TransportCredentials) *connections {
+func newConnections(secured credentials.TransportCredentials, room *room, maxRequest int) *connections {
 	return &connections{
 		TransportCredentials: cmp.Or(secured, insecure.NewCredentials()),
-		shaking:              map[net.Conn]struct{}{}, open: map[*connection]struct{}{},
+		room:                 room, maxRequest: int64(maxRequest),
+		shaking: map[net.Conn]struct{}{}, open: map[*connection]struct{}{},
 	}
 }
 
@@ -65,7 +90,7 @@ func (c *connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthI
 	if c.closing {
 		return nil, nil, errClosing
 	}
-	one := &connection{Conn: conn, all: c}
+	one := &connection{Conn: conn, all: c, in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames()}
 	c.open[one] = struct{}{}
 	return one, caller{info, one}, nil
 }
@@ -81,8 +106,11 @@ func (c *connections) begin(raw net.Conn) bool {
 
 // Read implements net.Conn.
 func (one *connection) Read(p []byte) (int, error) {
-	n, err := one.Conn.Read(p)
+	n, err := one.in.Read(p)
 	one.heard.Add(int64(n))
+	if !one.frames.scan(p[:n], one.receive) {
+		return 0, errNoRoom
+	}
 	return n, err
 }
 
@@ -91,6 +119,13 @@ func (one *connection) Close() error {
 	one.all.mu.Lock()
 	delete(one.all.open, one)
 	one.all.mu.Unlock()
+	one.mu.Lock()
+	for _, a := range one.arrivals {
+		if !a.claimed.Load() {
+			a.endLocked()
+		}
+	}
+	one.mu.Unlock()
 	return one.Conn.Close()
 }
 

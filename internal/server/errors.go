@@ -41,6 +41,9 @@ var (
 	errTooMany   = errors.New("too many calls")
 	errPanic     = errors.New("panic")
 
+	errCompressed = errors.New("the request is compressed")
+	errNoRoomLeft = errors.New("requests under way hold as many bytes as they may")
+
 	errUnknownFields = errors.New("the request has fields that this version does not know")
 
 	errWaits      = errors.New("too many calls that wait")
@@ -57,6 +60,14 @@ var faultTable = []fault{
 		"the producer has as many unfinished messages as it may have; nothing was stored", true,
 	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
+	{
+		errNoRoomLeft, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"the requests under way hold as many bytes as they may; nothing was done: send smaller batches, or come again", true,
+	},
+	{
+		errCompressed, codes.Unimplemented, "COMPRESSED",
+		"compressed requests are not supported (grpc-encoding); nothing was done: send requests uncompressed", false,
+	},
 	{errTooMany, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are under way; nothing was done", true},
 	{
 		errWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",

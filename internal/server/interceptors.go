@@ -9,48 +9,64 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// room bounds how many calls are under way, and how many bytes their requests hold.
+// room bounds how many calls are under way, and how many bytes their requests hold: from when a request announces its size
+// until its call is answered. The last quarter of the bytes is a reserve for small requests.
 type room struct {
 	calls, bytes         int64
 	usedCalls, usedBytes atomic.Int64
 }
 
-// enter takes a place; leave must follow when it returns true. A request larger than the whole room may enter when
-// nobody else is there, or it never could.
-func (r *room) enter(size int64) bool {
-	calls, bytes := r.usedCalls.Add(1), r.usedBytes.Add(size)
-	if calls > r.calls || bytes > r.bytes && bytes != size {
-		r.leave(size)
+// enter takes a place for a call; exit must follow when it returns true.
+func (r *room) enter() bool {
+	if r.usedCalls.Add(1) > r.calls {
+		r.exit()
 		return false
 	}
 	return true
 }
 
-func (r *room) leave(size int64) {
-	r.usedCalls.Add(-1)
-	r.usedBytes.Add(-size)
+func (r *room) exit() { r.usedCalls.Add(-1) }
+
+// take takes bytes for a large request. One that is larger than all of them gets them when nobody else has any, or it
+// never could.
+func (r *room) take(size int64) bool {
+	if used := r.usedBytes.Add(size); used > r.bytes-r.bytes/4 && used != size {
+		r.usedBytes.Add(-size)
+		return false
+	}
+	return true
 }
 
-// admit bounds what is under way.
+// fits says whether there is room for a small request; what has come of it must be told to grow.
+func (r *room) fits(size int64) bool {
+	used := r.usedBytes.Load()
+	return used+size <= r.bytes || used == 0
+}
+
+// grow takes bytes that have come of a small request, and returns false when requests that began together have come to hold
+// a quarter more than there is.
+func (r *room) grow(size int64) bool {
+	return r.usedBytes.Add(size) <= max(r.bytes+r.bytes/4, smallRequest)
+}
+
+// leave gives bytes back.
+func (r *room) leave(size int64) { r.usedBytes.Add(-size) }
+
+// admit bounds how many calls are under way.
 func (s *Server) admit(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
 	if !ours(info.Server) {
 		return next(ctx, request) // health must answer when all is full
 	}
-	var size int64
-	if message, ok := request.(proto.Message); ok {
-		size = int64(proto.Size(message))
-	}
-	if !s.room.enter(size) {
+	if !s.room.enter() {
 		return nil, s.fail(info.FullMethod, errTooMany, halfmsg.None)
 	}
-	defer s.room.leave(size)
+	defer s.room.exit()
 	return next(ctx, request)
 }
 
@@ -90,18 +106,27 @@ func panicked(p any) error { return fmt.Errorf("%w: %v\n%s", errPanic, p, debug.
 
 // endWithStop ends streams, such as a watch of the server's health, when the server stops; a drain would wait for ever.
 func (s *Server) endWithStop(
-	server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler,
+	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) error {
+	if a := arrivalOf(stream.Context()); a != nil {
+		a.claim()
+		defer a.end()
+	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
-	return next(server, &endingStream{ServerStream: stream, ctx: ctx})
+	return next(server, &endingStream{
+		ServerStream: stream, ctx: ctx,
+		arrive: func(decode func(any) error, v any) error { return s.arrive(ctx, info.FullMethod, decode, v) },
+	})
 }
 
 // endingStream is a stream with a context of its own, with which its receiving ends, too.
 type endingStream struct {
 	grpc.ServerStream
 	ctx context.Context
+	// arrive reads the first message.
+	arrive func(decode func(any) error, v any) error
 	// begun says that its first message, which is its request, has been asked for; others may take their time.
 	begun bool
 }
@@ -114,7 +139,7 @@ func (s *endingStream) RecvMsg(message any) error {
 	received := make(chan error, 1)
 	take := read
 	if !s.begun {
-		s.begun, take = true, func(decode func(any) error, v any) error { return arrive(s.ctx, decode, v) }
+		s.begun, take = true, s.arrive
 	}
 	go func() {
 		defer func() {

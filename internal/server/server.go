@@ -15,9 +15,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/reflection"
 
 	"github.com/msghandler/msghandler/internal/batch"
@@ -72,6 +74,9 @@ type Config struct {
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
+	// Refused is told of each request that is refused before it is decoded, with one of RefusedReasons. It must not block.
+	// May be nil.
+	Refused func(reason string)
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -86,9 +91,34 @@ type Limits struct {
 	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and a quarter
 	// may be one producer's that wait. Default 20,000.
 	Calls int
-	// Bytes is how many bytes the requests under way may hold in all. Default 256 MiB.
+	// Bytes is how many bytes the requests under way may hold in all, from when they announce their size until they are
+	// answered. Requests over 64 KiB may take three quarters of it. Default 256 MiB.
 	Bytes int
 }
+
+// maxRequest is how many bytes a request may have: the body may be as large as its limit says, and the rest of a message takes
+// 20 KiB at most.
+func (l Limits) maxRequest() int { return max(minMaxRequest, l.Body+(1<<20)) }
+
+// Why a request is refused before it is decoded: it is compressed, requests under way hold as many bytes as they may, or too
+// many requests are arriving.
+const (
+	RefusedCompressed = "compressed"
+	RefusedBytes      = "bytes"
+	RefusedCalls      = "calls"
+)
+
+// RefusedReasons lists why requests are refused before they are decoded.
+func RefusedReasons() []string { return []string{RefusedCompressed, RefusedBytes, RefusedCalls} }
+
+// receiveBuffers hold what is received. gRPC's own take up to four times the size of what is in them.
+var receiveBuffers = func() mem.BufferPool {
+	pool, err := mem.NewBinaryTieredBufferPool(8, 10, 11, 12, 13, 14, 15, 20)
+	if err != nil {
+		panic(err) // the sizes are constants
+	}
+	return pool
+}()
 
 const (
 	// maxItems is how many messages, ids or names one call may hold; the contract says so.
@@ -139,16 +169,17 @@ func New(config Config) (*Server, error) {
 		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
 	}
 	s := &Server{config: config.withDefaults(), health: health.NewServer()}
-	s.watch, s.clients = newWatch(s.config.Limits.Calls), newConnections(s.config.Credentials)
+	s.watch = newWatch(s.config.Limits.Calls)
 	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
+	s.clients = newConnections(s.config.Credentials, s.room, s.config.Limits.maxRequest())
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.polls, s.batches = make(chan struct{}, maxPolls), make(chan struct{}, maxBatches)
 	s.gather()
 	s.grpc = grpc.NewServer(s.options()...)
-	s.grpc.RegisterService(readable(&msghandlerv1.MessageHandlerService_ServiceDesc), &producers{Server: s})
-	s.grpc.RegisterService(readable(&msghandlerv1.AdminService_ServiceDesc), &operators{Server: s})
-	s.grpc.RegisterService(readable(&healthv1.Health_ServiceDesc), s.health)
+	s.grpc.RegisterService(s.readable(&msghandlerv1.MessageHandlerService_ServiceDesc), &producers{Server: s})
+	s.grpc.RegisterService(s.readable(&msghandlerv1.AdminService_ServiceDesc), &operators{Server: s})
+	s.grpc.RegisterService(s.readable(&healthv1.Health_ServiceDesc), s.health)
 	if s.config.Reflection {
 		reflection.Register(s.grpc)
 	}
@@ -162,6 +193,9 @@ func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators
 func (c Config) withDefaults() Config {
 	if c.Trusted == nil {
 		c.Trusted = func(string) bool { return false }
+	}
+	if c.Refused == nil {
+		c.Refused = func(string) {}
 	}
 	if c.Wake == nil {
 		c.Wake = func(halfmsg.State) {}
@@ -198,8 +232,11 @@ func (s *Server) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.Creds(s.clients),
-		// The body may be as large as its limit says, and the rest of a message takes 20 KiB at most.
-		grpc.MaxRecvMsgSize(max(minMaxRequest, s.config.Limits.Body+(1<<20))),
+		grpc.InTapHandle(s.tap),
+		// The tap must know which frame has been read last, so connections have the buffer, and not gRPC.
+		grpc.ReadBufferSize(0),
+		experimental.BufferPool(receiveBuffers),
+		grpc.MaxRecvMsgSize(s.config.Limits.maxRequest()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.ConnectionTimeout(10 * time.Second),

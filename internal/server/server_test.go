@@ -245,7 +245,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 			err := <-refused
 			wantCode(t, err, codes.ResourceExhausted)
 			if info, retry := reason(err); info.GetReason() != "TOO_MANY_CALLS" || !retry {
-				t.Errorf("got %v, retry %t", info, retry)
+				t.Errorf("got %v: %v, retry %t", err, info, retry)
 			}
 			if _, err := h.health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 				t.Errorf("health: %v", err)

@@ -32,16 +32,29 @@ func start(t *testing.T, name string, env []string, args ...string) *process {
 // startPrepared is start with a last change to the command before it starts.
 func startPrepared(t *testing.T, name string, env []string, prepare func(*exec.Cmd), args ...string) *process {
 	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, name), args...)
+	prepare(cmd)
+	return startCommand(t, name, env, cmd)
+}
+
+// startWithFiles runs a program that may have so many files and connections open, as ulimit -n says it.
+func startWithFiles(t *testing.T, files int, name string, env []string, args ...string) *process {
+	t.Helper()
+	script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files)
+	return startCommand(t, name, env, exec.Command("/bin/sh", append([]string{"-c", script, filepath.Join(binaries, name)}, args...)...))
+}
+
+func startCommand(t *testing.T, name string, env []string, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{t: t, name: name, log: filepath.Join(t.TempDir(), "output"), done: make(chan struct{})}
 	output, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	p.cmd = exec.Command(filepath.Join(binaries, name), args...)
+	p.cmd = cmd
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,8 @@ type world struct {
 	coordinators []*coordinator
 	// shared is the database of both services, on a server; empty, and each has a file of SQLite.
 	shared string
+	// files is how many files and connections a coordinator may have open, 0 for what the test may have itself.
+	files int
 	// ofOrders and ofPayments are what they were opened as here, to be read.
 	ofOrders, ofPayments *demodb.DB
 }
@@ -77,6 +79,10 @@ func (w *world) restart(c *coordinator, settings ...string) {
 		"MSGHANDLER_CONFIRM_BACKOFF=1s,2s",
 		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s",
 		"MSGHANDLER_SEND_LEASE=8s",
+	}
+	if w.files > 0 {
+		c.process = startWithFiles(w.t, w.files, "msghandler", append(env, settings...), "serve")
+		return
 	}
 	c.process = start(w.t, "msghandler", append(env, settings...), "serve")
 }

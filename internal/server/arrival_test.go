@@ -1,0 +1,161 @@
+package server_test
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/msghandler/msghandler/internal/server"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+const sendHalf = msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName
+
+// openRaw serves with limits, and gives a connection that sends requests in parts. What was refused is counted.
+func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, refused chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused = make(chan string, 100)
+	h = openAt(t, listener, func(c *server.Config) {
+		c.Limits, c.Refused = limits, func(reason string) { refused <- reason }
+	})
+	conn, err = wire.DialRaw(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return h, conn, refused
+}
+
+// announce begins a call and announces a request of so many bytes, of which nothing follows.
+func announce(t *testing.T, conn *wire.RawConn, method string, size int, headers ...string) uint32 {
+	t.Helper()
+	stream, err := conn.Begin(method, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Send(stream, wire.Prefix(false, size), 2, false); err != nil && !errors.Is(err, wire.ErrAnswered) {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func wantAnswer(t *testing.T, conn *wire.RawConn, stream uint32, code codes.Code) {
+	t.Helper()
+	answer, err := conn.Answer(stream, time.Minute)
+	if err != nil || answer.Status != strconv.Itoa(int(code)) {
+		t.Fatalf("got %+v, %v; want %d", answer, err, code)
+	}
+}
+
+// hasRoom sends a whole request that nobody can read, and says whether there was room to receive it.
+func hasRoom(t *testing.T, conn *wire.RawConn, size int) bool {
+	t.Helper()
+	stream := announce(t, conn, sendHalf, size)
+	if err := conn.Send(stream, make([]byte, size), 0, true); err != nil && !errors.Is(err, wire.ErrAnswered) {
+		t.Fatal(err)
+	}
+	answer, err := conn.Answer(stream, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status == strconv.Itoa(int(codes.InvalidArgument))
+}
+
+// A large request holds what it announces, in whatever pieces it does so, and gives it back when its call ends, however
+// that comes.
+func TestALargeRequestHoldsWhatItAnnounces(t *testing.T) {
+	t.Parallel()
+	h, conn, refused := openRaw(t, server.Limits{Bytes: 4 << 20})
+	first := announce(t, conn, sendHalf, 2<<20)
+	wantAnswer(t, conn, announce(t, conn, sendHalf, 2<<20), codes.ResourceExhausted)
+	if reason := <-refused; reason != server.RefusedBytes {
+		t.Errorf("it is refused for %q", reason)
+	}
+	if _, err := h.producers.SendHalfMessage(t.Context(), good("small")); err != nil {
+		t.Errorf("a small one got %v", err)
+	}
+	if err := conn.Reset(first); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first has given its bytes back", func() bool { return hasRoom(t, conn, 2<<20) })
+}
+
+// A small request holds what has come of it: who announces and sends nothing keeps nobody out.
+func TestASmallRequestHoldsWhatHasCome(t *testing.T) {
+	t.Parallel()
+	h, conn, _ := openRaw(t, server.Limits{Bytes: 128 << 10})
+	for range 100 {
+		announce(t, conn, sendHalf, 60<<10)
+	}
+	h.alive(t)
+	part := make([]byte, 30<<10)
+	for range 4 {
+		stream := announce(t, conn, sendHalf, 60<<10)
+		if err := conn.Send(stream, part, 0, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantAnswer(t, conn, announce(t, conn, sendHalf, 60<<10), codes.ResourceExhausted)
+	if _, err := h.health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+}
+
+// Requests that began while there was room, and then hold more than there is together, cost their connection.
+func TestSmallRequestsThatGrowTogetherLoseTheirConnection(t *testing.T) {
+	t.Parallel()
+	h, conn, _ := openRaw(t, server.Limits{Bytes: 128 << 10})
+	var streams []uint32
+	for range 20 {
+		streams = append(streams, announce(t, conn, sendHalf, 60<<10))
+	}
+	var err error
+	part := make([]byte, 30<<10)
+	for i := 0; i < len(streams) && err == nil; i++ {
+		err = conn.Send(streams[i], part, 0, false)
+	}
+	if _, err := conn.Answer(streams[0], time.Minute); err == nil {
+		t.Error("the connection is still there")
+	}
+	h.alive(t)
+}
+
+// Calls that no handler ends give back what they hold: of methods that are not there, compressed in a way that nobody knows,
+// and refused before they are read.
+func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
+	t.Parallel()
+	h, conn, _ := openRaw(t, server.Limits{Bytes: 4 << 20, Calls: 10})
+	for range 5 {
+		wantAnswer(t, conn, announce(t, conn, "/msghandler.v1.MessageHandlerService/Nothing", 3<<20), codes.Unimplemented)
+		wantAnswer(t, conn, announce(t, conn, sendHalf, 3<<20, "grpc-encoding", "snappy"), codes.Unimplemented)
+	}
+	eventually(t, "there is room", func() bool {
+		_, err := h.producers.SendHalfMessage(t.Context(), good("1"))
+		return err == nil
+	})
+	eventually(t, "there is room for a large one", func() bool { return hasRoom(t, conn, 3<<20) })
+}
+
+// A request that ends before it has announced its size is answered.
+func TestARequestOfNothingIsAnswered(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := openRaw(t, server.Limits{})
+	stream, err := conn.Begin(sendHalf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Send(stream, nil, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, conn, stream, codes.Internal)
+}
