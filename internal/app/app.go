@@ -23,6 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app/tracing"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
@@ -45,9 +46,11 @@ type App struct {
 	logger   *slog.Logger
 
 	grpcDoor, httpDoor net.Listener
-	metrics            *console.Metrics
-	console            *console.Console
-	callbacks          *callback.Client
+	// share is how many connections each of them may have.
+	share     connlimit.Share
+	metrics   *console.Metrics
+	console   *console.Console
+	callbacks *callback.Client
 	// credentials are those of the door for producers and operators; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
 	events      *events.Teller
@@ -106,6 +109,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	if a.credentials, err = a.newCredentials(); err != nil {
 		return nil, err
 	}
+	a.divideConnections()
 	if a.httpDoor, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func newInstance() string {
 }
 
 func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error) {
-	var config net.ListenConfig
+	config := net.ListenConfig{Control: connlimit.UserTimeout(userTimeout)}
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen on %s: %w; %s", key, addr, err, listenRemedy(err))
@@ -218,7 +222,8 @@ func (a *App) Run(ctx context.Context) error {
 
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
-	a.serve("console", func() error { return a.console.Serve(a.httpDoor) })
+	limited := a.limited(httpListener, a.httpDoor, a.share.Console, a.share.ConsolePerAddress)
+	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {
 		return err

@@ -69,7 +69,8 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
 	health.Start()
-	a.serve("grpc", func() error { return s.server.Serve(a.grpcDoor) })
+	limited := a.limited(grpcListener, a.grpcDoor, a.share.API, a.share.APIPerAddress)
+	a.serve("grpc", func() error { return s.server.Serve(limited) })
 	a.checks.set(checkAPI, func(context.Context) error { return nil })
 	return nil
 }
@@ -217,14 +218,19 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		Wake:         s.wake,
 		ConfirmAfter: a.settings.Confirm.After,
 		ConfirmLease: a.settings.Confirm.Lease,
-		Limits:       server.Limits{Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting},
-		Reflection:   a.settings.GRPC.Reflection,
-		Credentials:  a.credentials,
-		Permissions:  a.permissions(),
-		Refused:      a.noteRefused,
-		Findings:     a.allFindings,
-		Interceptors: a.interceptors(),
-		Logger:       a.logger,
+		Limits: server.Limits{
+			Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting, Bytes: int(a.settings.Limits.Requests),
+		},
+		ConnectionAge:  a.settings.GRPC.ConnectionAge,
+		ConnectionIdle: a.settings.GRPC.ConnectionIdle,
+		Reflection:     a.settings.GRPC.Reflection,
+		Credentials:    a.credentials,
+		Permissions:    a.permissions(),
+		Refused:        a.noteRefused,
+		RefusedUnread:  a.metrics.RequestRefused,
+		Findings:       a.allFindings,
+		Interceptors:   a.interceptors(),
+		Logger:         a.logger,
 	})
 	if err != nil {
 		return err

@@ -35,11 +35,13 @@ type Config struct {
 
 // GRPC is the door for producers and operators.
 type GRPC struct {
-	Addr         string
-	Reflection   bool
-	Certificates Certificates
-	Admins       []string
-	Callers      []string
+	Addr       string
+	Reflection bool
+	// ConnectionAge is when a connection is told to end, and ConnectionIdle when one without a call is.
+	ConnectionAge, ConnectionIdle time.Duration
+	Certificates                  Certificates
+	Admins                        []string
+	Callers                       []string
 }
 
 // Certificates are PEM files: our certificate and its key, and the authorities of the other side's. Empty: none.
@@ -135,8 +137,13 @@ type Sweep struct {
 // Limits bounds what callers may send.
 type Limits struct {
 	Body       Size
+	Requests   Size
 	Waiting    int
 	Unfinished int
+	// Connections is how many connections clients may have, 0 for what the descriptors of the process allow.
+	Connections int
+	// ConnectionsPerAddress is how many of them may come from one address, 0 for half of each listener's.
+	ConnectionsPerAddress int
 }
 
 // Events is what people are told of, and where.

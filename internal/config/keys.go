@@ -81,6 +81,15 @@ func (g *GRPC) keys() []Key {
 			Meaning: "Serve gRPC reflection, so that tools such as grpcurl can list the API.",
 		},
 		{
+			Name: "grpc.connection_age", Default: "1h", value: duration(&g.ConnectionAge, time.Second, 30*day),
+			Meaning: "When a connection is told to end, so that clients spread over coordinators that were added. Its calls end in peace, " +
+				"within a day; clients of gRPC connect anew by themselves, and no call fails. Jitter changes it by a tenth.",
+		},
+		{
+			Name: "grpc.connection_idle", Default: "10m", value: duration(&g.ConnectionIdle, time.Second, 30*day),
+			Meaning: "When a connection without a call is told to end. The Go SDK always has one, a watch of the coordinator's health.",
+		},
+		{
 			Name: "grpc.tls_cert", value: text(&g.Certificates.Cert, checkFile),
 			Meaning: "The certificate of the gRPC API, a PEM file, followed by those between it and its authority. With it and " +
 				"grpc.tls_key the API takes TLS only. All files of certificates are read anew when they change.",
@@ -325,6 +334,21 @@ func (l *Limits) keys() []Key {
 		{
 			Name: "limits.body", Default: "1MiB", value: size(&l.Body, 1, halfmsg.MaxBody),
 			Meaning: "The largest body a message may have.",
+		},
+		{
+			Name: "limits.requests", Default: "256MiB", value: size(&l.Requests, 32<<20, 1<<40),
+			Meaning: "How many bytes all requests together may hold, from when one announces its size until it is answered. Past it " +
+				"callers get RESOURCE_EXHAUSTED. Requests over 64 KiB may take three quarters of it.",
+		},
+		{
+			Name: "limits.connections", Default: "0", value: whole(&l.Connections, 0, 1_000_000),
+			Meaning: "How many connections clients may have open, in all. A quarter of them, 256 at most, is for http.addr and the rest for " +
+				"grpc.addr; more are closed at once. 0: up to 4,096, as the limit of open files (ulimit -n) allows.",
+		},
+		{
+			Name: "limits.connections_per_address", Default: "0", value: whole(&l.ConnectionsPerAddress, 0, 1_000_000),
+			Meaning: "How many connections may come to each listener from one IP address (in IPv6 from one /64). 0: half of those that the " +
+				"listener may have. Clients behind one proxy or NAT count as one address.",
 		},
 		{
 			Name: "limits.waiting", Default: "10000", value: whole(&l.Waiting, 1, 1000000),

@@ -146,6 +146,14 @@ func (m *Metrics) Found(warnings, refused, allowed int) {
 	m.findings.WithLabelValues("allowed").Set(float64(allowed))
 }
 
+// RequestRefused notes a request that was refused before it was read whole, and why.
+func (m *Metrics) RequestRefused(reason string) { m.requests.WithLabelValues(reason).Inc() }
+
+// ConnectionRefused notes a connection that was closed at once, and why.
+func (m *Metrics) ConnectionRefused(listener, reason string) {
+	m.connections.WithLabelValues(listener, reason).Inc()
+}
+
 // Waiting notes how many messages could be sent and are not, for longer than they should.
 func (m *Metrics) Waiting(messages int64) { m.backlog.Set(float64(messages)) }
 

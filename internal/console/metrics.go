@@ -41,6 +41,8 @@ type Metrics struct {
 	calls          *prometheus.CounterVec
 	outcomes       *prometheus.CounterVec
 	callTime       *prometheus.HistogramVec
+	requests       *prometheus.CounterVec
+	connections    *prometheus.CounterVec
 	events         *prometheus.CounterVec
 	posts          *prometheus.CounterVec
 	confirmBatches prometheus.Observer
@@ -123,6 +125,11 @@ func (m *Metrics) countCalls() {
 	m.outcomes = m.counters("msghandler_outcomes_total",
 		"Messages of calls that bring a whole batch, by method and gRPC code: the batch's own code says nothing of them.",
 		"method", "code")
+	m.requests = m.counters("msghandler_requests_refused_total",
+		"Requests of the API that were refused before they were read whole, which no call counts: they are compressed, or there is no "+
+			"room for their bytes, or too many calls have begun.", "reason")
+	m.connections = m.counters("msghandler_connections_refused_total",
+		"Connections of clients that were closed at once, as there were too many: in all (total), or from one address.", "listener", "reason")
 	m.callTime = m.secondsBy("msghandler_call_seconds", "How long calls of the API took, waits for a fate included.", "method")
 }
 
@@ -147,6 +154,13 @@ func (m *Metrics) beginAtZero() {
 	}
 	for _, result := range []string{"ok", "failed", "given_up"} {
 		m.posts.WithLabelValues(result)
+	}
+	for _, listener := range []string{"grpc", "http"} {
+		m.connections.WithLabelValues(listener, "total")
+		m.connections.WithLabelValues(listener, "address")
+	}
+	for _, reason := range []string{"compressed", "bytes", "calls"} {
+		m.requests.WithLabelValues(reason)
 	}
 	m.calls.WithLabelValues("Submit", "FailedPrecondition")
 	m.outcomes.WithLabelValues("SubmitAll", "FailedPrecondition")
@@ -187,6 +201,17 @@ func (m *Metrics) Queue(name string, waiting func() int) {
 		Name: "msghandler_queue_items", Help: "What waits in this process, by queue.",
 		ConstLabels: prometheus.Labels{"queue": name},
 	}, func() float64 { return float64(waiting()) }))
+}
+
+// Connections shows how many connections of a listener are open, of how many that may be.
+func (m *Metrics) Connections(listener string, open func() int, most int) {
+	labels := prometheus.Labels{"listener": listener}
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_connections", Help: "Connections of clients that are open.", ConstLabels: labels,
+	}, func() float64 { return float64(open()) }))
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_connections_limit", Help: "Connections of clients that may be open.", ConstLabels: labels,
+	}, func() float64 { return float64(most) }))
 }
 
 // Certificate tells when the certificate of a key of the configuration ends.

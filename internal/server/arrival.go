@@ -90,7 +90,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	a := from.conn.arrive(ctx, strings.HasPrefix(info.FullMethodName, healthMethods))
 	if a == nil {
 		s.clients.sweep()
-		s.config.Refused(RefusedCalls)
+		s.config.RefusedUnread(RefusedCalls)
 		return nil, s.fail(info.FullMethodName, errTooMany, halfmsg.None)
 	}
 	return a, nil

@@ -26,7 +26,7 @@ func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, 
 	}
 	refused = make(chan string, 100)
 	h = openAt(t, listener, func(c *server.Config) {
-		c.Limits, c.Refused = limits, func(reason string) { refused <- reason }
+		c.Limits, c.RefusedUnread = limits, func(reason string) { refused <- reason }
 	})
 	conn, err = wire.DialRaw(listener.Addr().String())
 	if err != nil {

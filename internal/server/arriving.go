@@ -57,10 +57,10 @@ func (s *Server) arrive(ctx context.Context, method string, decode func(any) err
 	err := arrive(ctx, decode, v)
 	switch {
 	case errors.Is(err, errCompressed):
-		s.config.Refused(RefusedCompressed)
+		s.config.RefusedUnread(RefusedCompressed)
 	case errors.Is(err, errNoRoomLeft):
 		s.clients.sweep()
-		s.config.Refused(RefusedBytes)
+		s.config.RefusedUnread(RefusedBytes)
 	default:
 		return err
 	}

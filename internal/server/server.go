@@ -65,6 +65,11 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Limits bounds what is taken in.
 	Limits Limits
+	// ConnectionAge is when a connection is told to end; calls that are under way then have a day. Default 1h, give or take a
+	// tenth.
+	ConnectionAge time.Duration
+	// ConnectionIdle is when a connection without a call is told to end. Default 10m.
+	ConnectionIdle time.Duration
 	// Reflection serves gRPC reflection.
 	Reflection bool
 	// Credentials are those that clients are met with. Default: none, nothing is encrypted.
@@ -74,9 +79,9 @@ type Config struct {
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
-	// Refused is told of each request that is refused before it is decoded, with one of RefusedReasons. It must not block.
+	// RefusedUnread is told of each request that is refused before it is decoded, with one of RefusedReasons. It must not block.
 	// May be nil.
-	Refused func(reason string)
+	RefusedUnread func(reason string)
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -125,6 +130,8 @@ const (
 	maxItems = 1000
 	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger ones must have fewer.
 	minMaxRequest = 16 << 20
+	// connectionGrace is how long calls may go on by a connection that was told to end: a tail is looked at for a day at most.
+	connectionGrace = 24 * time.Hour
 	// maxStreams is how many calls one connection may have under way.
 	maxStreams = 2000
 	// gatherMax and gatherParallel: a batch is what comes in during one round trip to the store. Two under way keep the
@@ -194,8 +201,8 @@ func (c Config) withDefaults() Config {
 	if c.Trusted == nil {
 		c.Trusted = func(string) bool { return false }
 	}
-	if c.Refused == nil {
-		c.Refused = func(string) {}
+	if c.RefusedUnread == nil {
+		c.RefusedUnread = func(string) {}
 	}
 	if c.Wake == nil {
 		c.Wake = func(halfmsg.State) {}
@@ -209,6 +216,8 @@ func (c Config) withDefaults() Config {
 	c.ConfirmAfter = cmp.Or(c.ConfirmAfter, 6*time.Second)
 	c.ConfirmLease = cmp.Or(c.ConfirmLease, 30*time.Second)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
+	c.ConnectionAge = cmp.Or(c.ConnectionAge, time.Hour)
+	c.ConnectionIdle = cmp.Or(c.ConnectionIdle, 10*time.Minute)
 	c.Limits.Body = cmp.Or(c.Limits.Body, 1<<20)
 	c.Limits.Waiting = cmp.Or(c.Limits.Waiting, 10_000)
 	c.Limits.Calls = cmp.Or(c.Limits.Calls, 20_000)
@@ -241,7 +250,10 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.ConnectionTimeout(10 * time.Second),
 		// A client that is gone without a word is noticed after 40 s, so its waits do not stay for ever.
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: s.config.ConnectionIdle,
+			MaxConnectionAge: s.config.ConnectionAge, MaxConnectionAgeGrace: connectionGrace,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(s.interceptors()...),
 		grpc.ChainStreamInterceptor(s.recoverStream, s.permitStream, s.endWithStop),

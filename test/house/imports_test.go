@@ -10,7 +10,7 @@ import (
 var (
 	ground = []string{
 		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb", "internal/address",
-		"internal/escape", "internal/certs", "internal/versions",
+		"internal/escape", "internal/certs", "internal/versions", "internal/connlimit",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}

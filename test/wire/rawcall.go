@@ -47,8 +47,11 @@ type RawAnswer struct {
 var ErrAnswered = errors.New("wire: the call has been answered")
 
 // DialRaw connects without TLS.
-func DialRaw(addr string) (*RawConn, error) {
-	conn, err := net.Dial("tcp", addr)
+func DialRaw(addr string) (*RawConn, error) { return DialRawFrom(net.Dialer{}, addr) }
+
+// DialRawFrom connects without TLS, as a dialer does.
+func DialRawFrom(dialer net.Dialer, addr string) (*RawConn, error) {
+	conn, err := dialer.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}

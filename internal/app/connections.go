@@ -1,0 +1,79 @@
+package app
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/connlimit"
+)
+
+// userTimeout is for how long what was sent to a client may stay unacknowledged before its connection is closed.
+const userTimeout = 10 * time.Second
+
+// The listeners, as logs and metrics name them.
+const (
+	grpcListener = "grpc"
+	httpListener = "http"
+)
+
+// refusalInterval is how often refused connections of one listener and reason are worth a log line.
+const refusalInterval = 10 * time.Second
+
+// divideConnections says how many connections each listener may have, and warns where descriptors are few.
+func (a *App) divideConnections() {
+	limits := a.settings.Limits
+	descriptors := connlimit.Descriptors()
+	a.share = connlimit.Divide(descriptors, limits.Connections, limits.ConnectionsPerAddress)
+	switch {
+	case connlimit.Exceeds(descriptors, limits.Connections):
+		a.logger.Warn("limits.connections leaves too few file descriptors for Redis and RabbitMQ; connections to them may fail when "+
+			"clients use theirs; raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.connections",
+			"descriptors", descriptors, "connections", limits.Connections)
+	case a.share.Low:
+		a.logger.Warn("the limit of open files is low; clients beyond the number of connections are refused; "+
+			"raise it (ulimit -n, LimitNOFILE)", "descriptors", descriptors, "grpc_connections", a.share.API,
+			"http_connections", a.share.Console)
+	}
+}
+
+// limited bounds the connections of a listener.
+func (a *App) limited(name string, listener net.Listener, most, perAddress int) net.Listener {
+	refused := refusals{logged: map[connlimit.Reason]time.Time{}, silent: map[connlimit.Reason]int{}}
+	limited := connlimit.New(listener, connlimit.Config{Max: most, PerAddress: perAddress, Refused: func(reason connlimit.Reason, from string) {
+		a.metrics.ConnectionRefused(name, string(reason))
+		silent, due := refused.due(reason)
+		switch {
+		case !due:
+		case reason == connlimit.Address:
+			a.logger.Warn("connection refused: too many from one address; its client sees a closed connection; find out what opens "+
+				"them, or raise limits.connections_per_address", "listener", name, "address", from, "limit", perAddress, "not_logged_before", silent)
+		default:
+			a.logger.Warn("connection refused: too many in all; clients see closed connections; add coordinators, or raise "+
+				"limits.connections and the limit of open files", "listener", name, "address", from, "limit", most, "not_logged_before", silent)
+		}
+	}})
+	a.metrics.Connections(name, limited.Open, most)
+	return limited
+}
+
+// refusals counts the refused connections between log lines.
+type refusals struct {
+	mu     sync.Mutex
+	logged map[connlimit.Reason]time.Time
+	silent map[connlimit.Reason]int
+}
+
+// due says whether a refusal is to be logged, and how many were not.
+func (r *refusals) due(reason connlimit.Reason) (silent int, due bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if last, before := r.logged[reason]; before && now.Sub(last) < refusalInterval {
+		r.silent[reason]++
+		return 0, false
+	}
+	silent = r.silent[reason]
+	r.logged[reason], r.silent[reason] = now, 0
+	return silent, true
+}

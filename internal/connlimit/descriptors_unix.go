@@ -1,0 +1,17 @@
+//go:build unix
+
+package connlimit
+
+import (
+	"math"
+	"syscall"
+)
+
+// Descriptors is how many descriptors this process may have open, 0 where that is unknown or without bounds.
+func Descriptors() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || uint64(limit.Cur) > math.MaxInt32 { //nolint:unconvert // signed on some systems
+		return 0
+	}
+	return int(limit.Cur) //nolint:gosec // checked above
+}

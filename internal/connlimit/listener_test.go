@@ -1,0 +1,120 @@
+package connlimit_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/msghandler/msghandler/internal/connlimit"
+)
+
+// refusal is one connection that was refused.
+type refusal struct {
+	reason connlimit.Reason
+	from   string
+}
+
+// open bounds a listener that accepts whatever may come.
+func open(t *testing.T, most, perAddress int) (l *connlimit.Listener, accepted chan net.Conn, refused chan refusal) {
+	t.Helper()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, refused = make(chan net.Conn, 100), make(chan refusal, 100)
+	l = connlimit.New(tcp, connlimit.Config{Max: most, PerAddress: perAddress, Refused: func(reason connlimit.Reason, from string) {
+		refused <- refusal{reason, from}
+	}})
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		accepting.Wait()
+	})
+	return l, accepted, refused
+}
+
+// dial connects from one of this machine's addresses.
+func dial(t *testing.T, to net.Listener, from byte) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", to.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestConnectionsPastTheBoundsAreClosedAtOnce(t *testing.T) {
+	t.Parallel()
+	l, accepted, refused := open(t, 3, 2)
+	first, second := dial(t, l, 2), dial(t, l, 2)
+	one, other := <-accepted, <-accepted
+	third := dial(t, l, 2)
+	if got := <-refused; got != (refusal{connlimit.Address, "127.0.0.2"}) {
+		t.Errorf("the third of an address got %v", got)
+	}
+	if _, err := third.Read(make([]byte, 1)); !ended(err) {
+		t.Errorf("its client sees %v", err)
+	}
+	dial(t, l, 3)
+	<-accepted
+	dial(t, l, 4)
+	if got := <-refused; got != (refusal{connlimit.Total, "127.0.0.4"}) {
+		t.Errorf("the fourth in all got %v", got)
+	}
+	_ = one.Close()
+	_ = one.Close() // it leaves once
+	_ = first.Close()
+	_ = second.Close()
+	if n := l.Open(); n != 2 {
+		t.Errorf("%d are open, want 2", n)
+	}
+	dial(t, l, 2)
+	<-accepted
+	dial(t, l, 2)
+	if got := <-refused; got.reason != connlimit.Address {
+		t.Errorf("closing a connection twice made room for two: %v", got)
+	}
+	_ = other.Close()
+}
+
+// ended says that a connection has been closed on the other side.
+func ended(err error) bool {
+	var at *net.OpError
+	return errors.Is(err, io.EOF) || errors.As(err, &at) && !at.Timeout()
+}
+
+func TestDivide(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		descriptors, total, perAddress int
+		want                           connlimit.Share
+	}{
+		{256, 0, 0, connlimit.Share{96, 32, 48, 16, 256, true}},
+		{1024, 0, 0, connlimit.Share{576, 192, 288, 96, 1024, false}},
+		{1 << 20, 0, 0, connlimit.Share{3840, 256, 1920, 128, 1 << 20, false}},
+		{0, 0, 0, connlimit.Share{3840, 256, 1920, 128, 0, false}},
+		{1024, 100, 60, connlimit.Share{75, 25, 60, 25, 1024, false}},
+		{16, 0, 0, connlimit.Share{6, 2, 3, 1, 16, true}},
+		{1 << 20, 20000, 0, connlimit.Share{19744, 256, 9872, 128, 1 << 20, false}},
+	} {
+		if got := connlimit.Divide(tc.descriptors, tc.total, tc.perAddress); got != tc.want {
+			t.Errorf("Divide(%d, %d, %d) = %+v, want %+v", tc.descriptors, tc.total, tc.perAddress, got, tc.want)
+		}
+	}
+	if !connlimit.Exceeds(256, 200) || connlimit.Exceeds(1024, 500) || connlimit.Exceeds(0, 1<<20) {
+		t.Error("Exceeds is wrong")
+	}
+}

@@ -1,0 +1,49 @@
+package connlimit
+
+// Share says how many connections each listener may have.
+type Share struct {
+	// API and Console are those of the gRPC API and of the HTTP listener; the second has a share of its own, so that probes
+	// are answered when the first is full.
+	API, Console int
+	// APIPerAddress and ConsolePerAddress are how many of them may come from one address.
+	APIPerAddress, ConsolePerAddress int
+	// Descriptors is how many descriptors the process may have open, 0 where nothing is known of that.
+	Descriptors int
+	// Low says that there are fewer than a coordinator should have.
+	Low bool
+}
+
+const (
+	// mostConnections is where the derived total ends: each connection takes about 100 KiB of memory.
+	mostConnections = 4096
+	// mostOfConsole bounds the share of the console, in connections.
+	mostOfConsole = 256
+	// reserve is how many descriptors a coordinator wants for itself: Redis has up to 16 connections for each of its pools and
+	// nodes, each producer that is called has one for each of its addresses, and there are RabbitMQ, the webhook and files.
+	reserve = 192
+	// enough is from how many descriptors on there is nothing to warn of.
+	enough = 1024
+)
+
+// Divide divides the descriptors of a process. total and perAddress are what the configuration says, 0 where it leaves it to us.
+func Divide(descriptors, total, perAddress int) Share {
+	s := Share{Descriptors: descriptors, Low: descriptors > 0 && descriptors < enough}
+	if total == 0 {
+		total = mostConnections
+		if descriptors > 0 {
+			total = min(total, descriptors-min(descriptors/2, max(reserve, descriptors/4)))
+		}
+	}
+	s.Console = max(1, min(total/4, mostOfConsole))
+	s.API = max(1, total-s.Console)
+	s.APIPerAddress, s.ConsolePerAddress = max(1, s.API/2), max(1, s.Console/2)
+	if perAddress > 0 {
+		s.APIPerAddress, s.ConsolePerAddress = min(perAddress, s.API), min(perAddress, s.Console)
+	}
+	return s
+}
+
+// Exceeds says whether a configured total leaves the process too few descriptors for itself.
+func Exceeds(descriptors, total int) bool {
+	return descriptors > 0 && total > descriptors-min(descriptors/2, reserve)
+}
