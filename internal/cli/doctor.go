@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
 type doctorCommand struct {
@@ -61,8 +62,9 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	stop := s.progress().during("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
-		Defaults: s.sources(flags).Defaults(doctor.Sections()...),
+		Defaults:         s.sources(flags).Defaults(doctor.Sections()...),
 		DeadLetterQueues: c.DeadLetters,
+		Descriptors:      connlimit.Descriptors(),
 	})
 	stop()
 	return s.printFindings(found, c.Output)

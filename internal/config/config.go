@@ -134,18 +134,6 @@ type Sweep struct {
 	Schedule string
 }
 
-// Limits bounds what callers may send.
-type Limits struct {
-	Body       Size
-	Requests   Size
-	Waiting    int
-	Unfinished int
-	// Connections is how many connections clients may have, 0 for what the descriptors of the process allow.
-	Connections int
-	// ConnectionsPerAddress is how many of them may come from one address, 0 for half of each listener's.
-	ConnectionsPerAddress int
-}
-
 // Events is what people are told of, and where.
 type Events struct {
 	Webhook          string

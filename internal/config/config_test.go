@@ -16,7 +16,7 @@ import (
 func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	want := config.Config{
-		GRPC:      config.GRPC{Addr: "127.0.0.1:9090"},
+		GRPC:      config.GRPC{Addr: "127.0.0.1:9090", ConnectionAge: time.Hour, ConnectionIdle: 10 * time.Minute},
 		HTTP:      config.HTTP{Addr: "127.0.0.1:9091"},
 		Redis:     config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "msghandler"},
 		AMQP:      config.AMQP{URLs: []string{"amqp://guest:guest@127.0.0.1:5672/"}, Window: 1000},
@@ -35,7 +35,7 @@ func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
 		DeleteBusiness: config.DeleteBusiness{When: config.BeforePublish},
 		Done:           config.Done{Retention: 10 * time.Minute},
 		Sweep:          config.Sweep{Schedule: "@every 10s"},
-		Limits:         config.Limits{Body: 1 << 20, Waiting: 10000, Unfinished: 1000000},
+		Limits:         config.Limits{Body: 1 << 20, Requests: 256 << 20, Waiting: 10000, Unfinished: 1000000},
 		Events: config.Events{
 			Gather: time.Second, Sendable: 1000, SendableAge: time.Minute, QueueMessages: 1000,
 		},

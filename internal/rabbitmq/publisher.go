@@ -19,8 +19,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/backoff"
-	"github.com/msghandler/msghandler/internal/versions"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/versions"
 )
 
 // Why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them, if the caller's

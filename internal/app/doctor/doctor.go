@@ -60,6 +60,8 @@ type Examination struct {
 	Defaults []string
 	// DeadLetterQueues are looked at beside those of the settings.
 	DeadLetterQueues []string
+	// Descriptors is how many files a coordinator that is started here may open; 0 is not known.
+	Descriptors int
 	// Timeout bounds each part. Default 10s.
 	Timeout time.Duration
 }

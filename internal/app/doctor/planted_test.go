@@ -128,6 +128,8 @@ var planted = []struct {
 		_, port, _ := strings.Cut(other{}.serve(s.t), ":")
 		s.e.Producers["stock"] = "localhost:" + port
 	}},
+	{name: "descriptors-low", plant: func(s *site) { s.e.Descriptors = 256 }},
+	{name: "descriptors-overcommitted", plant: func(s *site) { s.e.Descriptors, s.e.Settings.Limits.Connections = 4096, 4000 }},
 	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
 	{name: "producer-away", plant: plantHanging},
 	{name: "producer-away", plant: func(s *site) { // gRPC gives up before the call does

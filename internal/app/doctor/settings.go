@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
 const areaSettings = "configuration"
@@ -36,7 +37,22 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"a call that is repeated later than that no longer learns that its message is done, and sends it anew",
 			"set it to longer than any client repeats a call; the default is 10m")
 	}
+	r.descriptors(e.Descriptors, e.Settings.Limits.Connections)
 	return r.orWell("nothing that endangers messages")
+}
+
+// descriptors looks at how many files a process started here may open: a coordinator started in another way may have more.
+func (r *report) descriptors(limit, connections int) {
+	const remedy = "raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd"
+	switch {
+	case connlimit.Exceeds(limit, connections):
+		r.warn("descriptors-overcommitted", fmt.Sprintf("limits.connections is %d, and a process started here may open %d files", connections, limit),
+			"clients may leave no descriptors for Redis and RabbitMQ", remedy+"; or lower limits.connections")
+	case connlimit.Divide(limit, connections, 0).Low:
+		share := connlimit.Divide(limit, connections, 0)
+		r.warn("descriptors-low", fmt.Sprintf("a process started here may open %d files", limit),
+			fmt.Sprintf("a coordinator takes %d connections at grpc.addr and %d at http.addr, and closes more at once", share.API, share.Console), remedy)
+	}
 }
 
 func (r *report) callbackSettings(settings config.Callbacks) {
