@@ -222,8 +222,10 @@ func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
 	a.world.redis.CLI("CLIENT", "KILL", "TYPE", "normal") // the coordinator connects to Redis anew
 	a.serves()
 	a.coordinator.says("connection refused: too many from one address", patience)
-	if !tells(t, a.coordinator, "/metrics", `msghandler_connections_refused_total{listener="grpc",reason="address"} `) {
-		t.Error("the refused connections are not in the metrics")
+	for _, listener := range []string{"grpc", "http"} {
+		if tells(t, a.coordinator, "/metrics", `msghandler_connections_refused_total{listener="`+listener+`",reason="address"} 0`) {
+			t.Errorf("the refused connections of %s are not in the metrics", listener)
+		}
 	}
 }
 

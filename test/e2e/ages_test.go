@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker/memory"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// counted dials, and counts how often.
+func counted(dials *atomic.Int32) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})
+}
+
+// Connections are told to end all the time, by their age and because they are idle. Who uses the SDK sees no error of that, and a
+// call that was under way before goes on.
+func TestConnectionsThatEndByAgeFailNoCall(t *testing.T) {
+	const ages = 5
+	w := newWorld(t)
+	w.startCoordinators(1, "MSGHANDLER_GRPC_CONNECTION_AGE=1s", "MSGHANDLER_GRPC_CONNECTION_IDLE=1s")
+	if _, err := w.channel().QueueDeclare("bills", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	var dials atomic.Int32
+	p := newAgingProducer(t, w.targets(), &dials)
+	heard := tailUntil(t, w.targets(), "last")
+	sent := 0
+	deliver := func(id string) {
+		t.Helper()
+		message := producer.Message{ID: id, RoutingKey: "bills", Body: []byte("one")}
+		if err := p.Send(t.Context(), message, func(context.Context) error { return nil }); err != nil {
+			t.Fatalf("message %s, connection %d: %v", id, dials.Load(), err)
+		}
+		if state, err := p.Wait(t.Context(), id); err != nil || state != producer.StateDone {
+			t.Fatalf("message %s, connection %d: %v, %v", id, dials.Load(), state, err)
+		}
+	}
+	for deadline := time.Now().Add(patience); dials.Load() <= ages; sent++ {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections after %s", dials.Load(), patience)
+		}
+		deliver(fmt.Sprint(sent))
+	}
+	deliver("last")
+	if err := <-heard; err != nil {
+		t.Fatalf("the tail ended: %v", err)
+	}
+}
+
+// newAgingProducer serves a producer whose connections to the coordinator are counted.
+func newAgingProducer(t *testing.T, coordinator string, dials *atomic.Int32) *producer.Producer {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := producer.New(producer.Config{
+		Name: "billing", Coordinator: coordinator, CallbackTarget: listener.Addr().String(), Markers: memory.New(),
+		DialOptions: []grpc.DialOption{counted(dials)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	p.Register(server)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() {
+		_ = p.Close(context.WithoutCancel(t.Context()))
+		server.Stop()
+		serving.Wait()
+	})
+	return p
+}
+
+// tailUntil tails a coordinator by a connection of its own until a message is told of. What it gives gets nil then, and the
+// error of a tail that ended before.
+func tailUntil(t *testing.T, coordinator, last string) <-chan error {
+	t.Helper()
+	conn, err := grpc.NewClient(coordinator, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	tail, err := pb.NewAdminServiceClient(conn).TailMessages(t.Context(), &pb.TailMessagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan error, 1)
+	go func() {
+		for {
+			news, err := tail.Recv()
+			if err != nil {
+				heard <- err
+				return
+			}
+			for _, move := range news.GetMoves() {
+				if move.GetId() == last {
+					heard <- nil
+					return
+				}
+			}
+		}
+	}()
+	return heard
+}
