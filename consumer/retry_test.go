@@ -206,6 +206,21 @@ func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
 	}
 }
 
+// typeOfDefaultQueue is how the broker names the type of a queue that was declared without one: before RabbitMQ 4.0 it says
+// that there is none.
+func typeOfDefaultQueue(t *testing.T) string {
+	t.Helper()
+	conn, err := amqp.Dial(servers.RabbitMQ(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if version, _ := conn.Properties["version"].(string); strings.HasPrefix(version, "3.") {
+		return "none"
+	}
+	return "classic"
+}
+
 func TestAMismatchNamesTheArgumentThatDiffers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -219,7 +234,7 @@ func TestAMismatchNamesTheArgumentThatDiffers(t *testing.T) {
 				})
 				return err
 			},
-			consumer.MismatchError{Kind: "queue", Name: "payments", Argument: "x-queue-type", Declared: "quorum", Existing: "none"},
+			consumer.MismatchError{Kind: "queue", Name: "payments", Argument: "x-queue-type", Declared: "quorum", Existing: typeOfDefaultQueue(t)},
 		},
 		"its dead-letter exchange": {
 			func(ch *amqp.Channel) error {

@@ -1,5 +1,8 @@
 // Package amqpconformance is what a broker must do for msghandler to work with it, as a test suite. It runs against
 // RabbitMQ, which shows that the suite asks for the right things, and against the embedded broker.
+//
+// Where versions of RabbitMQ differ, the suite asks each version for what that version does. The embedded broker does what the
+// oldest supported version does.
 package amqpconformance
 
 import (
@@ -11,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/versions"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -51,6 +55,7 @@ var suite = map[string]func(*fixture){
 	"full queue drops the oldest":           dropHead,
 	"full queue refuses":                    rejectPublish,
 	"quorum queue counts deliveries":        quorumDeliveries,
+	"quorum queue and nacks":                quorumNacks,
 	"delivery limit":                        deliveryLimit,
 	"unused queue expires":                  unusedQueueExpires,
 	"exclusive queue":                       exclusiveQueue,
@@ -105,6 +110,21 @@ func (f *fixture) channel() *amqp.Channel {
 	ch, err := f.conn.Channel()
 	f.must(err)
 	return ch
+}
+
+// since reports whether the broker is RabbitMQ of that version or a later one.
+func (f *fixture) since(major, minor int) bool {
+	f.Helper()
+	about := f.conn.Properties
+	text, _ := about["version"].(string)
+	version, known := versions.Parse(text)
+	if about["product"] != versions.RabbitMQ.Name {
+		return false
+	}
+	if !known {
+		f.Fatalf("the broker says of itself %v", about)
+	}
+	return !version.Before(versions.Version{major, minor})
 }
 
 func (f *fixture) exchange(name, kind string) {

@@ -192,6 +192,27 @@ func quorumDeliveries(f *fixture) {
 	}
 }
 
+// quorumNacks: what is given back by a nack was a failed delivery before RabbitMQ 4.3, and is none since then.
+func quorumNacks(f *fixture) {
+	f.queue("q", amqp.Table{"x-queue-type": "quorum"})
+	f.send("q", "1")
+	deliveries := f.consume(f.ch, "q")
+	for round := range int64(3) {
+		m := next(f, "delivery", deliveries)
+		f.expectEqual("redelivered", m.Redelivered, round > 0)
+		counts := []any{m.Headers["x-delivery-count"], m.Headers["x-acquired-count"]}
+		switch {
+		case round == 0:
+			f.expectEqual("counts of the first delivery", counts, []any{nil, nil})
+		case f.since(4, 3):
+			f.expectEqual("deliveries, acquisitions", counts, []any{nil, round})
+		default:
+			f.expectEqual("deliveries, acquisitions", counts, []any{round, nil})
+		}
+		f.must(m.Nack(false, true))
+	}
+}
+
 func deliveryLimit(f *fixture) {
 	f.grave()
 	f.queue("q", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(2), "x-dead-letter-exchange": "dlx"})

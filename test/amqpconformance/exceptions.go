@@ -121,9 +121,24 @@ var messageExceptions = []exceptionCase{
 	}},
 }
 
+// unknownType closes the whole connection before RabbitMQ 4.0, and only the channel since then.
+func (f *fixture) unknownType() {
+	conn := f.dial()
+	ch, err := conn.Channel()
+	f.must(err)
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	c := exceptionCase{
+		"unknown exchange type", 503, "COMMAND_INVALID - unknown exchange type 'odd'", declaresExchange("odd", "odd"),
+	}
+	if f.since(4, 0) {
+		closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+		c.code, c.text = 406, "PRECONDITION_FAILED - unknown exchange type 'odd'"
+	}
+	f.expectException(c, ch, closed)
+}
+
 // connectionExceptions close the whole connection.
 var connectionExceptions = []exceptionCase{
-	{"unknown exchange type", 503, "COMMAND_INVALID - unknown exchange type 'odd'", declaresExchange("odd", "odd")},
 	{"immediate", 540, "NOT_IMPLEMENTED - immediate=true", func(ch *amqp.Channel) error {
 		return ch.Publish("e", "q", false, true, amqp.Publishing{})
 	}},
@@ -142,6 +157,7 @@ func exceptions(f *fixture) {
 		closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 		f.expectException(c, ch, closed)
 	}
+	f.unknownType()
 	for _, c := range connectionExceptions {
 		conn := f.dial()
 		ch, err := conn.Channel()
