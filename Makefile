@@ -8,14 +8,19 @@ GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.
 TEST_TIMEOUT ?= 15m
 PACKAGES ?= ./...
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
-SERVERS ?= $(or $(TEST_SERVERS),oldest)
-export TEST_SERVERS = $(SERVERS)
+SERVERS := $(or $(SERVERS),$(TEST_SERVERS),oldest)
+export TEST_SERVERS := $(SERVERS)
 # The package that takes longest begins first, or it would run alone in the end.
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
+# What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. test/e2e takes longest.
+NEWEST ?= ./internal/rabbitmq ./internal/halfmsg/redisstore ./internal/app/doctor ./consumer ./consumer/dedup/redis \
+	./producer/marker/redis ./producer/outbox/rabbitmq ./test/amqpconformance ./test/servers ./test/e2e
+BESIDE = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),scripts/beside.sh .cache/newest.log \
+	'TEST_TIMEOUT=$(TEST_TIMEOUT) nice scripts/test-newest.sh $(NEWEST)'))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench profiles demo tools clean
+.PHONY: help build test newest acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench profiles demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +35,12 @@ test: $(BIN)/gotestsum ## Install the test servers and run all tests with the ra
 	go build -o $(BIN)/withservers ./test/withservers
 	$(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
 		-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
-	$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
+	$(BESIDE) $(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
 		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
+
+newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./consumer)
+	go build -o $(BIN)/withservers ./test/withservers
+	scripts/test-newest.sh $(NEWEST)
 
 # The seeds run in the ordinary tests too. One target alone: make fuzz FUZZ=FuzzRecord FUZZTIME=10m
 fuzz: ## Let every fuzz target look for a minute (FUZZTIME=60s)

@@ -37,10 +37,12 @@ flock 9 # another checkout may be at it
 work=$(mktemp -d "$base/.$name.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# mirror: where apt has the packages of this system's own release; not its updates, which are others in each release.
+# mirror: where apt has the packages of Debian, but for its security updates, which lie elsewhere. apt itself names it only
+# after an update.
 mirror() {
-  apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
-    awk '$2 !~ /-/ && $1 ~ /debian\/?$/ { print $1; exit }'
+  find /etc/apt -name '*.sources' -o -name '*.list' | sort | xargs -r cat |
+    sed -nE 's/^URIs:[ \t]*([^ ]+).*/\1/p; s/^deb[ \t]+(\[[^]]*\][ \t]+)?([^ ]+)[ \t].*/\2/p' |
+    grep -v security | grep -m 1 debian || true
 }
 from=$(mirror)
 [ -n "$from" ] || give_up "apt has no mirror of Debian"
