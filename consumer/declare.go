@@ -185,7 +185,7 @@ func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Lo
 	}
 	logger.Warn("dead-letter queue was declared with a delivery limit, which no policy lifts; "+
 		"RabbitMQ may drop letters that come back too often; empty and delete the queue, and it is declared without",
-		slog.String("dead_letter_queue", name), slog.String("limit", existing.Existing))
+		slog.String("dead_letter_queue", name), slog.String("delivery_limit", existing.Existing))
 	return nil
 }
 

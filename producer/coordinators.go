@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path"
 	"strings"
 
@@ -128,9 +127,9 @@ func (p *Producer) admit(ctx context.Context) error {
 		return nil
 	}
 	if skipped, due := p.complaints.due(textRefused); due {
-		var from net.Addr
-		if caller, ok := peer.FromContext(ctx); ok {
-			from = caller.Addr
+		from := "unknown"
+		if caller, ok := peer.FromContext(ctx); ok && caller.Addr != nil {
+			from = caller.Addr.String()
 		}
 		p.complaints.log.WarnContext(ctx, textRefused, "from", from, "error", err, "more_like_this", skipped)
 	}

@@ -148,7 +148,7 @@ func (f *dlqChangeFlags) record(s *session, c dlqChange, n int) {
 		return
 	}
 	slog.New(slog.NewTextHandler(s.Err, nil)).Info("dead letters "+c.done, "count", n, "queue", f.Queue, "by", operator(),
-		"reason", f.Reason, "names", cmp.Or(strings.Join(c.names, " "), "all"))
+		"reason", f.Reason, "letters", cmp.Or(strings.Join(c.names, " "), "all"))
 }
 
 // operator names the person at this machine.

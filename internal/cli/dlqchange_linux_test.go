@@ -91,7 +91,7 @@ func TestDeadLetterChangesAskWithoutATerminal(t *testing.T) {
 	q.run("discard", "orders/", "--yes", "--reason=a test of ours").want(t, 0, "discarded 2\n",
 		`level=INFO msg="dead letters discarded" count=2 queue=payments.dead by=`)
 	q.run("discard", "orders/1").want(t, 0, "discarded 1\n", "")
-	q.run("replay", "--all", "-y", "--reason=fixed", "--output=json").want(t, 0, `"replayed": 1`, "reason=fixed names=all\n")
+	q.run("replay", "--all", "-y", "--reason=fixed", "--output=json").want(t, 0, `"replayed": 1`, "reason=fixed letters=all\n")
 	q.holds(0, 1)
 }
 

@@ -93,11 +93,20 @@ func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]strin
 	for _, r := range records {
 		m := newRecord(r)
 		rows = append(rows, []string{
-			m.name(), m.State, ageOf(r.GetCreateTime(), now), ageOf(r.GetDueTime(), now),
+			m.name(), m.State, ageOf(r.GetCreateTime(), now), dueOf(r, now),
 			strconv.Itoa(int(m.ConfirmAttempts + m.PublishAttempts)), m.Exchange, m.RoutingKey, shorten(m.LastError),
 		})
 	}
 	return rows
+}
+
+// dueOf says when a message is worked on next; "-" where nothing happens until somebody acts.
+func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
+	switch r.GetState() { //nolint:exhaustive // the others are due by themselves
+	case msghandlerv1.State_STATE_ABANDONED, msghandlerv1.State_STATE_DEAD:
+		return "-"
+	}
+	return ageOf(r.GetDueTime(), now)
 }
 
 // shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends with

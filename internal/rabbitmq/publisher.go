@@ -235,7 +235,7 @@ func (p *Publisher) connect(ctx context.Context, node address.AMQP) error {
 	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", node.Host)
 	if about := k.connection.Properties; ageOf(about) == TooOld {
 		p.config.Logger.WarnContext(ctx, "the broker's version is not supported; msghandler is not tested with it; upgrade the broker",
-			"broker", node.Host, "server", serverOf(about), "oldest", versions.RabbitMQ.Oldest)
+			"broker", node.Host, "server", serverOf(about), "oldest", versions.RabbitMQ.Oldest.String())
 	}
 	return p.serve(ctx, k)
 }
