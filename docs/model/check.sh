@@ -12,7 +12,7 @@ failed=0
 # What names an assertion in the checker's report.
 declare -A assertion=(
   [P1]='half_ok' [P2]='&&fate)&&' [P3]='(fate||forgot)' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [ALIEN]='content==1'
-  [CONTRADICTION]='said_committed&&said_rolled_back' [STUCK]='producer_done' [LITTER]='!(left)'
+  [CONTRADICTION]='said_committed&&said_rolled_back' [TRUST]='accepted&&' [STUCK]='producer_done' [LITTER]='!(left)'
 )
 
 # search makes the checker for a set of switches, runs it and leaves its report in $work/report.
@@ -57,6 +57,7 @@ found() {
 small() {
   holds -DMARKER=1 -DFAULTS=1
   holds -DMARKER=2 -DFAULTS=1 -DAFTER_ACK=1
+  holds -DTRUST=1 -DFAULTS=1
 
   # Defects that systems of this kind have shipped.
   found DUP -DNO_FENCE
@@ -69,6 +70,7 @@ small() {
   found P3 -DDELETED_EARLY
   found P5 -DUNREACHABLE_COUNTS
   found P2 -DSUBMIT_TOO_EARLY -DTRUST=1
+  found TRUST -DTRUST_REMEMBERED -DTRUST=1
   found LITTER -DMARKER_IN_MEMORY -DAFTER_ACK=1
   found STUCK -DLEASE_NEVER_ENDS
 }
@@ -83,6 +85,8 @@ large() {
   holds -DMARKER=1 -DFAULTS=2 -DNC=3 -DAFTER_ACK=1
   holds -DSTEPS=1 -DFAULTS=2
   holds -DTRUST=1 -DFAULTS=2
+  holds -DTRUST=1 -DFAULTS=2 -DAFTER_ACK=1
+  holds -DTRUST=1 -DFAULTS=1 -DNC=3
   holds -DTRACE_ENDS=1 -DFAULTS=2
 
   # SQL markers: what must not be removed.

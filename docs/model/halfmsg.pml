@@ -5,7 +5,7 @@
 
 mtype = { s_none, s_pending, s_sendable, s_done, s_rolled_back, s_abandoned, s_dead, s_acknowledged };
 
-mtype = { e_send, e_submit, e_rollback, e_committed, e_rolled_back, e_unknown, e_unreachable, e_given_up,
+mtype = { e_send, e_submit, e_submit_trusted, e_rollback, e_committed, e_rolled_back, e_unknown, e_unreachable, e_given_up,
           e_acked, e_acked_marked, e_refused, e_unsure, e_exhausted, e_marker_deleted, e_marker_kept, e_marker_left,
           e_released, e_retry, e_discard };
 
@@ -89,6 +89,7 @@ byte highest = 0;           /* the highest attempt among them */
 bool done = false;          /* the broker has acknowledged and routed a copy */
 bool fate = false;          /* a verdict is stored */
 bool said_committed = false, said_rolled_back = false;
+bool accepted = false;      /* a Submit that is the verdict was answered with OK */
 bool discarded = false, forgot = false;
 bool left = false;          /* a marker was left to the producer's own clean-up */
 byte unknowns = 0;          /* UNKNOWN answers that a producer really gave, up to ATTEMPTS + 1 */
@@ -105,6 +106,7 @@ inline next(state, event) {
   if
   :: state == s_none && event == e_send -> to = s_pending
   :: state == s_pending && event == e_submit -> to = s_pending
+  :: state == s_pending && event == e_submit_trusted -> to = s_sendable
   :: state == s_pending && event == e_rollback -> to = s_rolled_back
   :: state == s_pending && event == e_committed -> to = s_sendable
   :: state == s_pending && event == e_rolled_back -> to = s_rolled_back
@@ -115,6 +117,7 @@ inline next(state, event) {
   :: state == s_pending && event == e_retry -> to = s_pending
   :: state == s_pending && event == e_discard -> to = s_none
   :: state == s_abandoned && event == e_submit -> to = s_pending
+  :: state == s_abandoned && event == e_submit_trusted -> to = s_sendable
   :: state == s_abandoned && event == e_retry -> to = s_pending
   :: state == s_abandoned && event == e_discard -> to = s_none
   :: state == s_sendable && event == e_acked -> to = s_done
@@ -140,7 +143,9 @@ inline next(state, event) {
 
 /* P1, in every state: what has committed is kept, or out. */
 inline p1() {
-  assert(!(biz == b_committed && half_ok && !discarded && !KEPT && !done))
+  assert(!(biz == b_committed && half_ok && !discarded && !KEPT && !done));
+  /* TRUST: what a trusted Submit has decided is not asked about, given up or rolled back any more */
+  assert(!(accepted && !discarded && !forgot && (rec == s_pending || rec == s_abandoned || rec == s_rolled_back)))
 }
 
 /* ---- the scripts: each is one atomic step ----------------------------------------------------------------------- */
@@ -199,6 +204,26 @@ inline r_submit(me, ok) {
      rec = to; take(me, false); ok = true
   :: else                   /* it hears the state; after ROLLED_BACK it is refused */
   fi
+}
+
+/* trust.lua: ok says that it was made sendable, and claimed where hold says so; without it there is a delay */
+inline r_trust(me, hold, ok) {
+#ifdef TRUST_REMEMBERED     /* defect: only who claims the message knows that its Submit is the verdict */
+  r_submit(me, ok);
+#else
+  next(rec, e_submit_trusted);
+  if
+  :: moved ->
+     snapshot();
+     if :: rec == s_abandoned -> confirms = 0; publishes = 0 :: else fi;
+     rec = to; fate = true; hurry = false;
+     if :: hold -> holder = me; live = true :: else -> holder = 0; live = false fi;
+     ok = true
+  :: else                   /* it hears the state; after ROLLED_BACK it is refused */
+  fi;
+#endif
+  accepted = (accepted || (rec != s_none && rec != s_rolled_back));
+  p1()
 }
 
 /* move.lua for a Rollback, a retry, a discard */
@@ -394,12 +419,16 @@ end_idle:
   :: atomic { rec == s_pending && !live -> snapshot(); take(me, false); remember(me) }
   :: atomic { rec == s_sendable && !live -> snapshot(); take(me, true); remember(me) }; goto publish
   :: atomic { rec == s_acknowledged && !live -> snapshot(); take(me, false); remember(me) }; goto forget
+#if TRUST
+  :: atomic { net_submit > 0 -> net_submit--;
+       if :: hold = true :: hold = false /* a delay */ fi;
+       r_trust(me, hold, ok); word = e_committed;
+       if :: ok -> remember(me) :: else -> let_go(me); goto end_idle fi };
+     goto stored
+#else
   :: atomic { net_submit > 0 -> net_submit--; r_submit(me, ok);
-       if :: ok -> ok = false; remember(me) :: else -> goto end_idle fi };
-     if
-     :: atomic { TRUST -> word = e_committed; hold = true; goto settle_verdict }
-     :: atomic { !TRUST }
-     fi
+       if :: ok -> ok = false; remember(me) :: else -> goto end_idle fi }
+#endif
   fi;
 
   if
@@ -432,6 +461,7 @@ settle_verdict:
   :: atomic { r_settle(me, word, hold, ok) }
   :: atomic { faults > 0 -> faults--; r_settle(me, word, hold, ok); goto settle_verdict }  /* the answer is lost */
   fi;
+stored:
   if
   :: DIES; goto end_idle
   :: atomic { ok && word == e_committed && hold -> if :: !AFTER_ACK -> delete_business() :: true fi; ok = false }

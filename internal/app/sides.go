@@ -156,7 +156,6 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 		Callbacks:        a.callbacks,
 		Send:             s.sender.Offer,
 		Watcher:          s,
-		Trusted:          a.settings.Trusted,
 		Wake:             func() { s.confirmLoop.Wake() },
 		Backoff:          settings.Backoff,
 		Attempts:         settings.Attempts,
@@ -218,6 +217,7 @@ func (a *App) openServer(s *sides, store *redisstore.Store) error {
 		Wake:         s.wake,
 		ConfirmAfter: a.settings.Confirm.After,
 		ConfirmLease: a.settings.Confirm.Lease,
+		SendLease:    a.settings.Send.Lease,
 		Limits: server.Limits{
 			Body: int(a.settings.Limits.Body), Waiting: a.settings.Limits.Waiting, Bytes: int(a.settings.Limits.Requests),
 		},

@@ -19,13 +19,17 @@ func (c *Confirmer) do(j job) {
 	case postpone:
 		c.postpone(j.lane, j.held)
 	case handBack:
-		c.handBack(j.held, j.lane.trusted)
+		c.handBack(j.held)
 	}
 }
 
 // confirm is the way of a batch: ask the producer, store what it said, delete the markers, send. Final questions come
 // last, as a producer may take long to decide what it has to decide for good.
 func (c *Confirmer) confirm(j job) {
+	if j.lane.committed {
+		c.deliver(j.lane, j.held)
+		return
+	}
 	usual, final := c.kinds(j.held)
 	(&question{Confirmer: c, lane: j.lane}).ask(usual)
 	(&question{Confirmer: c, lane: j.lane, final: true}).ask(final)
@@ -48,18 +52,43 @@ func (c *Confirmer) settle(l *lane, words []owner.Word) {
 	until := time.Now().Add(c.config.SendLease)
 	c.keeper.Settle(c.calls, words, func(words []owner.Word, results []halfmsg.Result) {
 		settled, committed := c.stored(words, results)
-		// Messages wait for a deletion that can be expected to work, but not for one that tries whether it works again.
-		first := c.deletes(l)
-		if first {
-			c.forget(l, settled)
-		}
-		if len(committed) > 0 {
-			c.config.Send(committed, until)
-		}
-		if !first {
-			c.forget(l, settled)
-		}
+		c.conclude(l, settled, committed, until)
 	})
+}
+
+// deliver is the way of messages whose verdict was stored with their Submit: delete the markers, send.
+func (c *Confirmer) deliver(l *lane, held []owner.Held) {
+	held, ending := owner.Lasting(held, c.config.Margin)
+	c.handBack(ending)
+	if len(held) == 0 {
+		return
+	}
+	var settled []string
+	until := held[0].Until
+	for _, h := range held {
+		if c.config.DeleteWhen == BeforePublish {
+			settled = append(settled, h.ID)
+		}
+		if h.Until.Before(until) {
+			until = h.Until
+		}
+	}
+	c.conclude(l, settled, owner.Claims(held), until)
+}
+
+// conclude deletes the markers of messages whose fate is stored, and sends those that are committed. Messages wait for a
+// deletion that can be expected to work, but not for one that tries whether it works again.
+func (c *Confirmer) conclude(l *lane, settled []string, committed []halfmsg.Claim, until time.Time) {
+	first := c.deletes(l)
+	if first {
+		c.forget(l, settled)
+	}
+	if len(committed) > 0 {
+		c.config.Send(committed, until)
+	}
+	if !first {
+		c.forget(l, settled)
+	}
 }
 
 // deletes says whether the producer has taken the latest deletions.
@@ -136,32 +165,20 @@ func (c *Confirmer) postpone(l *lane, held []owner.Held) {
 	c.keeper.Settle(c.calls, c.unreached(l, held, cause), ignore)
 }
 
-// handBack gives messages back to the store, due at once. A Submit that is to be trusted is a verdict already and is
-// stored as one, or it would be lost with the memory that holds it; its marker is deleted in the background.
-func (c *Confirmer) handBack(held []owner.Held, submitted bool) {
+// handBack gives messages back to the store, due at once.
+func (c *Confirmer) handBack(held []owner.Held) {
 	ctx, cancel := context.WithTimeout(c.calls, handBackPatience)
 	defer cancel()
 	words := make([]owner.Word, len(held))
+	var committed []halfmsg.Claim
 	for i, h := range held {
-		if submitted && c.config.Trusted(h.Producer) {
-			words[i] = owner.Word{Held: h, Event: halfmsg.EventCommitted, After: h.Delay}
-		} else {
-			words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+		if h.State == halfmsg.Sendable {
+			committed = append(committed, h.Claim)
 		}
 	}
-	c.keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
-		var settled []halfmsg.Claim
-		for i, w := range words {
-			if w.Event != halfmsg.EventCommitted || results[i].Err != nil {
-				continue
-			}
-			c.config.Metrics.Committed(&w.Claim)
-			if c.config.DeleteWhen == BeforePublish {
-				settled = append(settled, w.Claim)
-			}
-		}
-		c.DeleteMarkers(settled)
-	})
+	c.deleteLater(committed)
+	c.keeper.Settle(ctx, words, ignore)
 }
 
 func ignore([]owner.Word, []halfmsg.Result) {}

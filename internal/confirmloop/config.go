@@ -29,8 +29,6 @@ type Config struct {
 	Callbacks halfmsg.Callbacks
 	// Send takes messages that have become SENDABLE and are due now, with when their leases end. Required.
 	Send func(claims []halfmsg.Claim, until time.Time)
-	// Trusted says whether a producer's Submit is the verdict, without asking. Default: nobody's is.
-	Trusted func(producer string) bool
 	// Watcher is told of messages that change their state; may be nil.
 	Watcher halfmsg.Watcher
 	// Wake is called when a producer for which more may be waiting in the store has room again; it should bring about a
@@ -101,9 +99,6 @@ type Metrics interface {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Trusted == nil {
-		c.Trusted = func(string) bool { return false }
-	}
 	if c.Wake == nil {
 		c.Wake = func() {}
 	}

@@ -72,17 +72,55 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease)
-	c.handBack(c.admit(owner.HoldBacklog(claims, until), false), false)
+	c.handBack(c.admit(owner.HoldBacklog(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
 	}
 	return c.wantsMore(claims, quota), nil
 }
 
-// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. What
-// there is no room for is handed back to the store, where the next Pass finds it; only then Offer waits for the store.
+// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. Those that
+// are SENDABLE come from trusted Submits: nobody is asked about them. What there is no room for is handed back to the store,
+// where the next Pass, or the send loop, finds it; only then Offer waits for the store.
 func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
-	c.handBack(c.admit(owner.Hold(claims, until), true), true)
+	c.tellCommitted(claims)
+	held := make([]owner.Held, 0, len(claims))
+	var unclaimed []halfmsg.Claim
+	for _, claim := range claims {
+		if claim.Token == "" {
+			unclaimed = append(unclaimed, claim)
+			continue
+		}
+		held = append(held, owner.Held{Claim: claim, Until: until})
+	}
+	c.deleteLater(unclaimed)
+	c.handBack(c.admit(held, true))
+}
+
+// tellCommitted tells of messages whose verdict was stored with their Submit.
+func (c *Confirmer) tellCommitted(claims []halfmsg.Claim) {
+	var moves []halfmsg.Moved
+	for i := range claims {
+		if claim := &claims[i]; claim.State == halfmsg.Sendable {
+			c.config.Metrics.Committed(claim)
+			moves = append(moves, halfmsg.Moved{Name: claim.Name, State: claim.State})
+		}
+	}
+	if len(moves) == 0 {
+		return
+	}
+	c.config.Metrics.Settled(halfmsg.EventCommitted, owner.Stored, len(moves))
+	if c.config.Watcher != nil {
+		c.config.Watcher.Moved(moves)
+	}
+}
+
+// deleteLater deletes the markers of committed messages in the background, where they are deleted before publishing: these
+// messages are published by whoever claims them next.
+func (c *Confirmer) deleteLater(committed []halfmsg.Claim) {
+	if c.config.DeleteWhen == BeforePublish {
+		c.DeleteMarkers(committed)
+	}
 }
 
 // DeleteMarkers deletes the markers of messages whose fate is stored and that are left over, such as by an owner that
@@ -217,7 +255,7 @@ func (c *Confirmer) admit(held []owner.Held, offered bool) (rest []owner.Held) {
 			rest = append(rest, h)
 			continue
 		}
-		c.enqueue(p, h, offered && c.config.Trusted(h.Producer))
+		c.enqueue(p, h)
 		touched[p] = struct{}{}
 	}
 	for p := range touched {

@@ -215,9 +215,22 @@ const lease = 30 * time.Second
 // submit does what the server does with a Submit.
 func (h *house) submit(names ...halfmsg.Name) {
 	h.t.Helper()
+	h.submitAs(h.store.Submit, names...)
+}
+
+// submitTrusted does what the server does with the Submit of a trusted producer.
+func (h *house) submitTrusted(names ...halfmsg.Name) {
+	h.t.Helper()
+	h.submitAs(h.store.SubmitTrusted, names...)
+}
+
+func (h *house) submitAs(
+	submit func(context.Context, []halfmsg.Name, time.Duration) []halfmsg.Submitted, names ...halfmsg.Name,
+) {
+	h.t.Helper()
 	var claims []halfmsg.Claim
 	until := time.Now().Add(lease)
-	for _, s := range h.store.Submit(h.t.Context(), names, lease) {
+	for _, s := range submit(h.t.Context(), names, lease) {
 		if s.Claim != nil {
 			claims = append(claims, *s.Claim)
 		}

@@ -24,11 +24,11 @@ type producer struct {
 	hungry bool
 }
 
-// laneKey tells a producer's lanes apart: by target, whether there is anything to ask at all, and by what they are for.
+// laneKey tells a producer's lanes apart: by target, whether their messages are committed already, and by what they are for.
 type laneKey struct {
-	address string
-	trusted bool
-	use     use
+	address   string
+	committed bool
+	use       use
 }
 
 // use is what a lane is for.
@@ -117,8 +117,12 @@ func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
 }
 
 // enqueue puts a message into its lane. c.mu is held.
-func (c *Confirmer) enqueue(p *producer, h owner.Held, trusted bool) {
-	c.push(c.laneOf(p, laneKey{h.CallbackTarget, trusted, p.useFor(h, trusted)}), h)
+func (c *Confirmer) enqueue(p *producer, h owner.Held) {
+	key := laneKey{address: h.CallbackTarget, committed: h.State == halfmsg.Sendable}
+	if !key.committed {
+		key.use = p.useFor(h)
+	}
+	c.push(c.laneOf(p, key), h)
 }
 
 // push puts a message into a lane. c.mu is held.

@@ -16,7 +16,7 @@ type question struct {
 	final bool
 }
 
-// ask asks the producer, or nobody where the Submit is the verdict, and stores what it said.
+// ask asks the producer and stores what it said.
 func (q *question) ask(held []owner.Held) {
 	held, ending := owner.Lasting(held, q.config.Margin)
 	q.end(ending)
@@ -29,7 +29,7 @@ func (q *question) ask(held []owner.Held) {
 	case err == nil:
 		q.settle(q.lane, words)
 	case q.calls.Err() != nil:
-		q.handBack(held, false)
+		q.handBack(held)
 	case errors.As(err, &panicked):
 		q.suspect(q.lane, held, err)
 		if len(held) == 1 {
@@ -51,29 +51,22 @@ func (q *question) ask(held []owner.Held) {
 // as long again.
 func (q *question) end(ending []owner.Held) {
 	if q.lane.use != doubtful || len(ending) == 0 {
-		q.handBack(ending, q.lane.trusted)
+		q.handBack(ending)
 		return
 	}
 	q.postpone(q.lane, ending)
 }
 
-// verdicts turns the producer's answer into words for the store, one for each message. Where a Submit is the verdict it
-// asks nobody. A panic on the way is an error.
+// verdicts turns the producer's answer into words for the store, one for each message. A panic on the way is an error.
 func (q *question) verdicts(held []owner.Held) (words []owner.Word, err error) {
 	if failure := owner.Recovered(func() {
 		var said map[string]halfmsg.Verdict
-		if !q.lane.trusted {
-			if said, err = q.call(held); err != nil {
-				return
-			}
+		if said, err = q.call(held); err != nil {
+			return
 		}
 		words = make([]owner.Word, len(held))
 		for i, h := range held {
-			verdict := halfmsg.VerdictCommitted
-			if !q.lane.trusted {
-				verdict = said[h.ID]
-			}
-			words[i] = q.word(h, verdict, q.final)
+			words[i] = q.word(h, said[h.ID], q.final)
 		}
 	}); failure != nil {
 		return nil, failure

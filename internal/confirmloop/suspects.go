@@ -102,7 +102,7 @@ func (c *Confirmer) suspect(l *lane, held []owner.Held, err error) {
 // says whether the target was left alone until now. c.mu is held.
 func (c *Confirmer) heard(l *lane, held []owner.Held) (reopened bool) {
 	for _, use := range []use{usual, doubtful, apart} {
-		other := l.producer.lanes[laneKey{l.address, l.trusted, use}]
+		other := l.producer.lanes[laneKey{l.address, l.committed, use}]
 		if other == nil {
 			continue
 		}
@@ -142,17 +142,17 @@ func (c *Confirmer) blame(l *lane, err error) (opened bool) {
 
 // sibling is another lane of the same target, which need not have been there. c.mu is held.
 func (c *Confirmer) sibling(l *lane, use use) *lane {
-	return c.laneOf(l.producer, laneKey{l.address, l.trusted, use})
+	return c.laneOf(l.producer, laneKey{l.address, l.committed, use})
 }
 
-// useFor says which lane a message belongs into. c.mu is held.
-func (p *producer) useFor(h owner.Held, trusted bool) use {
-	if others := p.lanes[laneKey{h.CallbackTarget, trusted, doubtful}]; others != nil {
+// useFor says which lane a message that is to be asked about belongs into. c.mu is held.
+func (p *producer) useFor(h owner.Held) use {
+	if others := p.lanes[laneKey{h.CallbackTarget, false, doubtful}]; others != nil {
 		if _, suspect := others.suspects[h.ID]; suspect {
 			return doubtful
 		}
 	}
-	others := p.lanes[laneKey{h.CallbackTarget, trusted, usual}]
+	others := p.lanes[laneKey{h.CallbackTarget, false, usual}]
 	if !h.Backlog && others != nil && others.reached && others.confirms.failures > 0 {
 		return apart
 	}

@@ -70,6 +70,8 @@ const (
 	EventSend Event = iota
 	// EventSubmit is Submit: the message is due now.
 	EventSubmit
+	// EventSubmitTrusted is the Submit of a producer whose Submit is the verdict COMMITTED, whoever holds the lease.
+	EventSubmitTrusted
 	// EventRollback is the producer's Rollback.
 	EventRollback
 	// EventCommitted is the verdict COMMITTED.
@@ -107,7 +109,7 @@ const (
 )
 
 var eventNames = [...]string{
-	"send", "submit", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
+	"send", "submit", "submit_trusted", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
 	"acked", "acked_marked", "refused", "unsure", "exhausted", "marker_deleted", "marker_kept", "marker_left",
 	"released", "retry", "discard",
 }
@@ -144,6 +146,7 @@ var moves = []Move{
 	{None, EventSend, Pending},
 
 	{Pending, EventSubmit, Pending},
+	{Pending, EventSubmitTrusted, Sendable},
 	{Pending, EventRollback, RolledBack},
 	{Pending, EventCommitted, Sendable},
 	{Pending, EventRolledBack, RolledBack},
@@ -155,6 +158,7 @@ var moves = []Move{
 	{Pending, EventDiscard, None},
 
 	{Abandoned, EventSubmit, Pending},
+	{Abandoned, EventSubmitTrusted, Sendable},
 	{Abandoned, EventRetry, Pending},
 	{Abandoned, EventDiscard, None},
 

@@ -72,8 +72,9 @@ func who(e halfmsg.Event) string {
 var eventMeanings = map[halfmsg.Event]string{
 	halfmsg.EventSend:          "SendHalfMessage",
 	halfmsg.EventSubmit:        "Submit: due now; an abandoned message is confirmed again",
+	halfmsg.EventSubmitTrusted: "Submit of a producer that `submit.trust` trusts: the verdict COMMITTED, whoever holds the lease",
 	halfmsg.EventRollback:      "the producer's Rollback",
-	halfmsg.EventCommitted:     "the producer's verdict COMMITTED (or a Submit that the configuration trusts)",
+	halfmsg.EventCommitted:     "the producer's verdict COMMITTED",
 	halfmsg.EventRolledBack:    "the producer's verdict ROLLED_BACK",
 	halfmsg.EventUnknown:       "the producer answered UNKNOWN; a used confirm attempt",
 	halfmsg.EventUnreachable:   "the producer gave no answer; no used attempt",

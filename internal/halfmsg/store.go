@@ -17,8 +17,9 @@ type Result struct {
 // Submitted is the answer to Submit for one message.
 type Submitted struct {
 	Result
-	// Claim is set when the message is PENDING and was claimed for the caller. It is nil when another owner holds it,
-	// and for every other state.
+	// Claim is set when Submit claimed the PENDING message for the caller, or SubmitTrusted made it SENDABLE. It is nil
+	// when another owner holds the message, and in every other state. Its Token is empty, and its Body, when SubmitTrusted
+	// made the message SENDABLE and did not claim it: the message waits for its delay, or for its turn.
 	Claim *Claim
 }
 
@@ -40,6 +41,10 @@ type Intake interface {
 	// their attempts back at zero. SENDABLE, ACKNOWLEDGED, DEAD and final ones answer with their state and no error, but
 	// ROLLED_BACK with ErrIllegal. One that another owner holds is confirmed again at once when that owner hears UNKNOWN.
 	Submit(ctx context.Context, names []Name, lease time.Duration) []Submitted
+	// SubmitTrusted stores Submits as verdicts COMMITTED: PENDING and ABANDONED messages become SENDABLE, whoever holds
+	// them, and what their owners write afterwards gets ErrLeaseLost. They are due after their delay; those without a delay
+	// are claimed for lease. The other states answer as Submit does.
+	SubmitTrusted(ctx context.Context, names []Name, lease time.Duration) []Submitted
 	// Rollback removes PENDING messages, whoever holds them. ROLLED_BACK ones answer with no error, others with
 	// ErrIllegal and their state.
 	Rollback(ctx context.Context, names []Name) []Result

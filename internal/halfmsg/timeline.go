@@ -37,11 +37,11 @@ const (
 
 // Told says whether a store keeps the event on the timeline of its message. It does for all that is not the ordinary way,
 // which costs nothing more for that; what is ordinary follows from the record. A message that is handed back is worth
-// telling only with a cause, and a Submit only when it wakes an ABANDONED one.
+// telling only with a cause, and a Submit, trusted or not, only when it wakes an ABANDONED one.
 func (e Event) Told() bool {
 	switch e {
-	case EventSubmit, EventUnknown, EventUnreachable, EventGivenUp, EventRefused, EventUnsure, EventExhausted,
-		EventMarkerKept, EventReleased, EventRetry:
+	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventRefused, EventUnsure,
+		EventExhausted, EventMarkerKept, EventReleased, EventRetry:
 		return true
 	}
 	return false
@@ -130,29 +130,31 @@ func once(what string, at time.Time) Happening {
 // follows says whether it began after the verdict was stored. Of one that began in the same millisecond its kind tells.
 func (h Happening) follows(verdict time.Time) bool {
 	switch h.What {
-	case EventUnknown.String(), EventUnreachable.String(), EventGivenUp.String(), EventSubmit.String():
+	case EventUnknown.String(), EventUnreachable.String(), EventGivenUp.String(), EventSubmit.String(),
+		EventSubmitTrusted.String():
 		return h.First.After(verdict)
 	}
 	return !h.First.Before(verdict)
 }
 
 var meanings = map[string]string{
-	EventSend.String():        "stored",
-	EventSubmit.String():      "submitted, after it was abandoned",
-	EventUnknown.String():     "asked; the producer answered UNKNOWN",
-	EventUnreachable.String(): "not answered: the producer is out of reach",
-	EventGivenUp.String():     "asked for the last time; the producer answered UNKNOWN",
-	EventCommitted.String():   "committed",
-	EventRefused.String():     "published; the broker refused it",
-	EventUnsure.String():      "published; the broker's answer was lost, a copy may be out",
-	EventExhausted.String():   "published; the broker refused it for the last time",
-	EventMarkerKept.String():  "its marker could not be deleted",
-	EventReleased.String():    "handed back",
-	EventRetry.String():       "retried by an operator",
-	Done.String():             "acknowledged by the broker, and done",
-	RolledBack.String():       "rolled back",
-	TakenOver:                 "taken over from an owner whose lease ended",
-	Failed:                    "failed",
+	EventSend.String():          "stored",
+	EventSubmit.String():        "submitted, after it was abandoned",
+	EventSubmitTrusted.String(): "submitted, after it was abandoned; this Submit is the verdict",
+	EventUnknown.String():       "asked; the producer answered UNKNOWN",
+	EventUnreachable.String():   "not answered: the producer is out of reach",
+	EventGivenUp.String():       "asked for the last time; the producer answered UNKNOWN",
+	EventCommitted.String():     "committed",
+	EventRefused.String():       "published; the broker refused it",
+	EventUnsure.String():        "published; the broker's answer was lost, a copy may be out",
+	EventExhausted.String():     "published; the broker refused it for the last time",
+	EventMarkerKept.String():    "its marker could not be deleted",
+	EventReleased.String():      "handed back",
+	EventRetry.String():         "retried by an operator",
+	Done.String():               "acknowledged by the broker, and done",
+	RolledBack.String():         "rolled back",
+	TakenOver:                   "taken over from an owner whose lease ended",
+	Failed:                      "failed",
 }
 
 // Meaning says in words what happened, of a Happening's What.

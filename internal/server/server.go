@@ -42,11 +42,10 @@ type Config struct {
 	Inspector halfmsg.Inspector
 	// Targets checks callback targets. Required.
 	Targets Targets
-	// Submitted takes the messages that a Submit has claimed, with when their leases end, to confirm them at once. It
-	// should not block for long. Required.
+	// Submitted takes the messages that a Submit has claimed, with when their leases end, to confirm them at once, and those
+	// that a trusted Submit has made SENDABLE (halfmsg.Submitted.Claim). It should not block for long. Required.
 	Submitted func(claims []halfmsg.Claim, until time.Time)
-	// Trusted says whether a producer's Submit is the verdict; its Submit returns when that is stored. Default:
-	// nobody's is.
+	// Trusted says whether a producer's Submit is the verdict, which is stored with it. Default: nobody's is.
 	Trusted func(producer string) bool
 	// Refused is told of each call of a producer, and each message of a batch, that is refused for good: of whom,
 	// empty where the name is none, for what reason (CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT), and in
@@ -61,6 +60,8 @@ type Config struct {
 	ConfirmAfter time.Duration
 	// ConfirmLease is for how long a Submit claims messages. Default 30s.
 	ConfirmLease time.Duration
+	// SendLease is for how long a trusted Submit claims messages. Default 30s.
+	SendLease time.Duration
 	// StoreTimeout bounds each call to the store. Default 10s.
 	StoreTimeout time.Duration
 	// Limits bounds what is taken in.
@@ -90,8 +91,8 @@ type Config struct {
 type Limits struct {
 	// Body is how many bytes a message's body may have. Default 1 MiB.
 	Body int
-	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit and Rollback. Default
-	// 10,000.
+	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit, the Submit of
+	// trusted producers, and Rollback. Default 10,000.
 	Waiting int
 	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and a quarter
 	// may be one producer's that wait. Default 20,000.
@@ -156,6 +157,7 @@ type Server struct {
 
 	creates   *batch.Group[halfmsg.Message, halfmsg.Result]
 	submits   *batch.Group[halfmsg.Name, halfmsg.Submitted]
+	verdicts  *batch.Group[halfmsg.Name, halfmsg.Submitted] // Submits that are trusted
 	rollbacks *batch.Group[halfmsg.Name, halfmsg.Result]
 
 	// polls and batches hold the places for looks at single messages and for calls that bring a batch of their own.
@@ -215,6 +217,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.ConfirmAfter = cmp.Or(c.ConfirmAfter, 6*time.Second)
 	c.ConfirmLease = cmp.Or(c.ConfirmLease, 30*time.Second)
+	c.SendLease = cmp.Or(c.SendLease, 30*time.Second)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
 	c.ConnectionAge = cmp.Or(c.ConnectionAge, time.Hour)
 	c.ConnectionIdle = cmp.Or(c.ConnectionIdle, 10*time.Minute)
@@ -234,6 +237,7 @@ func (s *Server) gather() {
 	}
 	s.creates = batch.New(config, s.create)
 	s.submits = batch.New(config, s.submit)
+	s.verdicts = batch.New(config, s.submitTrusted)
 	s.rollbacks = batch.New(config, s.rollback)
 }
 
@@ -270,7 +274,7 @@ func (s *Server) Queues() map[string]func() int {
 	return map[string]func() int{
 		"calls":    func() int { return int(s.room.usedCalls.Load()) },
 		"create":   s.creates.Waiting,
-		"submit":   s.submits.Waiting,
+		"submit":   func() int { return s.submits.Waiting() + s.verdicts.Waiting() },
 		"rollback": s.rollbacks.Waiting,
 	}
 }

@@ -26,7 +26,19 @@ func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []
 }
 
 // submit makes messages due and sets those going that it could claim.
-func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []halfmsg.Submitted) {
+func (s *Server) submit(ctx context.Context, names []halfmsg.Name) []halfmsg.Submitted {
+	return s.submitAs(ctx, names, s.config.Intake.Submit, s.config.ConfirmLease)
+}
+
+// submitTrusted stores Submits as verdicts and sets the messages going.
+func (s *Server) submitTrusted(ctx context.Context, names []halfmsg.Name) []halfmsg.Submitted {
+	return s.submitAs(ctx, names, s.config.Intake.SubmitTrusted, s.config.SendLease)
+}
+
+func (s *Server) submitAs(
+	ctx context.Context, names []halfmsg.Name,
+	store func(context.Context, []halfmsg.Name, time.Duration) []halfmsg.Submitted, lease time.Duration,
+) (submitted []halfmsg.Submitted) {
 	defer func() {
 		if p := recover(); p != nil {
 			submitted = make([]halfmsg.Submitted, len(names))
@@ -37,8 +49,8 @@ func (s *Server) submit(ctx context.Context, names []halfmsg.Name) (submitted []
 	}()
 	// Both are counted from before the call: so the lease never seems longer than it is.
 	at := time.Now()
-	until := at.Add(s.config.ConfirmLease)
-	submitted = s.config.Intake.Submit(ctx, names, s.config.ConfirmLease)
+	until := at.Add(lease)
+	submitted = store(ctx, names, lease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
 		submitted[i].State = told(submitted[i].State)

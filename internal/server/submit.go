@@ -7,17 +7,6 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// waitFor is how far a Submit waits. The Submit of a trusted producer is the verdict, so it is not answered before that
-// is stored. It counts as a wait then, though no producer is called: when Redis goes away after the Submit it stays until Redis is
-// back or its caller leaves, and such calls of one producer must not take all places either. With Redis there, it stays for one
-// more call to it, so that the places of one producer are enough for hundreds of thousands of them a second.
-func (s *Server) waitFor(producer string, asked msghandlerv1.Wait) msghandlerv1.Wait {
-	if s.config.Trusted(producer) {
-		return max(asked, msghandlerv1.Wait_WAIT_SENDABLE)
-	}
-	return asked
-}
-
 // Submit implements MessageHandlerService.
 func (s *producers) Submit(ctx context.Context, r *msghandlerv1.SubmitRequest) (*msghandlerv1.SubmitResponse, error) {
 	const call = "Submit"
@@ -28,9 +17,13 @@ func (s *producers) Submit(ctx context.Context, r *msghandlerv1.SubmitRequest) (
 	if err := c.err(); err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}
-	results, err := s.submitAndWait(ctx, []halfmsg.Name{name}, s.waitFor(name.Producer, r.GetWait()),
+	group := s.submits
+	if s.config.Trusted(name.Producer) {
+		group = s.verdicts
+	}
+	results, err := s.submitAndWait(ctx, []halfmsg.Name{name}, r.GetWait(),
 		func(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Submitted, error) {
-			return s.submits.Do(ctx, names...)
+			return group.Do(ctx, names...)
 		})
 	if err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
@@ -56,7 +49,7 @@ func (s *producers) SubmitAll(
 	results, good := checkIDs(r.GetIds())
 	names, places := once(r.GetProducer(), r.GetIds(), good)
 	if len(names) > 0 {
-		submitted, err := s.submitAndWait(ctx, names, s.waitFor(r.GetProducer(), r.GetWait()), s.submitHeavy)
+		submitted, err := s.submitAndWait(ctx, names, r.GetWait(), s.submitHeavy)
 		if err != nil {
 			return nil, s.fail(call, err, halfmsg.None)
 		}
@@ -96,7 +89,7 @@ func once(producer string, ids []string, good []int) (names []halfmsg.Name, plac
 	return names, places
 }
 
-// submitHeavy submits a batch of a call's own.
+// submitHeavy submits a batch of a call's own, which is one producer's.
 func (s *Server) submitHeavy(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Submitted, error) {
 	done, err := s.heavy(ctx)
 	if err != nil {
@@ -105,6 +98,9 @@ func (s *Server) submitHeavy(ctx context.Context, names []halfmsg.Name) ([]halfm
 	defer done()
 	ctx, cancel := s.writeTime(ctx)
 	defer cancel()
+	if s.config.Trusted(names[0].Producer) {
+		return s.submitTrusted(ctx, names), nil
+	}
 	return s.submit(ctx, names), nil
 }
 

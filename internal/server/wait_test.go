@@ -160,17 +160,36 @@ func TestTheDeadlineEndsOnlyTheWait(t *testing.T) {
 
 func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
 	t.Parallel()
-	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) {
-		c.Trusted = func(producer string) bool { return producer == "orders" }
-		c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} }
-	})
+	h := open(t, func(c *server.Config) { c.Trusted = func(producer string) bool { return producer == "orders" } })
 	h.store.put("orders", "1", halfmsg.Pending)
-	answered := submit(t.Context(), h, "orders", "1", 0)
-	<-claimed
-	h.moved("1", halfmsg.Sendable, true)
-	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_SENDABLE {
-		t.Errorf("got %v", got)
+	h.store.put("orders", "2", halfmsg.Abandoned)
+	h.store.put("other", "3", halfmsg.Pending)
+	for producer, id := range map[string]string{"orders": "1", "other": "3"} {
+		got := <-submit(t.Context(), h, producer, id, 0)
+		want := msghandlerv1.State_STATE_SENDABLE
+		if producer == "other" {
+			want = msghandlerv1.State_STATE_PENDING
+		}
+		if got.err != nil || got.state != want {
+			t.Errorf("%s/%s: got %v, want %v", producer, id, got, want)
+		}
+	}
+	batch, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, outcome := range batch.GetOutcomes() {
+		if outcome.GetState() != msghandlerv1.State_STATE_SENDABLE {
+			t.Errorf("in a batch: %v", outcome)
+		}
+	}
+	for _, claim := range h.taken() {
+		if (claim.Producer == "orders") != (claim.State == halfmsg.Sendable) {
+			t.Errorf("%s is handed on as %s", claim.Name, claim.State)
+		}
+	}
+	if n := len(h.taken()); n != 3 {
+		t.Errorf("%d messages are handed on, and 3 were moved", n)
 	}
 }
 

@@ -77,7 +77,7 @@ var defects = []defect{
 	},
 	{
 		name: "send_overwrites", short: true, row: "F20_other", want: Alien,
-		edits: []edit{{lua + "create.lua", "ARGV[at + 3], 'NX')", "ARGV[at + 3])"}},
+		edits: []edit{{lua + "create.lua", "if call('EXISTS', g.record .. id) == 1 then", "if false then"}},
 	},
 	{
 		name: "unknown_at_limit_is_rollback", row: "F09_late", want: Lost,
@@ -135,8 +135,12 @@ var defects = []defect{
 	},
 	{
 		name: "submit_believed", row: "F08_early", want: Ghost,
+		edits: []edit{{"internal/server/submit.go", "if s.config.Trusted(name.Producer) {", "if true {"}},
+	},
+	{
+		name: "trust_remembered", row: "F08_trusted", want: Aside,
 		edits: []edit{{
-			confirmloop + "confirmloop.go", "c.enqueue(p, h, offered && c.config.Trusted(h.Producer))", "c.enqueue(p, h, offered)",
+			"internal/server/store.go", "s.config.Intake.SubmitTrusted, s.config.SendLease", "s.config.Intake.Submit, s.config.ConfirmLease",
 		}},
 	},
 	{

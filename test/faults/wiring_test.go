@@ -126,7 +126,7 @@ func (b *custody) note(c *coordinator, e wire.Event) {
 	}
 	for _, m := range e.Messages {
 		switch {
-		case e.Phase == wire.Reply && (e.Name == "submit" || e.Name == "claim"):
+		case e.Phase == wire.Reply && (e.Name == "submit" || e.Name == "trust" || e.Name == "claim"):
 			b.take(c, m.Key)
 		case e.Phase == wire.Reply && e.Name == "move" && b.owners[m.Key] == c:
 			b.settle(m)

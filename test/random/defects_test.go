@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -40,8 +41,12 @@ var defects = map[string]struct {
 		"other content is answered with pending, <nil>",
 	},
 	"a Submit believed without Confirm": {
-		defect{trusted: true},
+		defect{believed: true},
 		"COMMITTED is stored and nobody said so",
+	},
+	"a trusted Submit that is only remembered": {
+		defect{store: func(_ *miniredis.Miniredis, s store) store { return remembers{s} }},
+		"trusted submit is answered with pending",
 	},
 }
 
@@ -115,6 +120,13 @@ func (s noToken) Settle(ctx context.Context, settlements []halfmsg.Settlement) [
 		changed[i].Token = halfmsg.Token(holder)
 	}
 	return s.store.Settle(ctx, changed)
+}
+
+// remembers leaves it to whoever claims a message to know that its Submit is the verdict.
+type remembers struct{ store }
+
+func (s remembers) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	return s.Submit(ctx, names, lease)
 }
 
 // overwrites keeps the last content rather than the first.

@@ -72,7 +72,7 @@ func (w *world) start(index int) *instance {
 	n.confirmer = confirmloop.New(confirmloop.Config{
 		Store: n, Callbacks: n, Send: n.sender.Offer, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
 		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: deleteTries, QueuePerProducer: 1,
-		Trusted: func(string) bool { return w.defect.trusted }, Logger: quiet,
+		Logger: quiet,
 	})
 	return n
 }

@@ -125,6 +125,39 @@ func (m *model) submitted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 	}
 }
 
+// trusted judges the answer to a Submit that is the verdict: whoever holds the message, it is committed from now on.
+func (m *model) trusted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
+	it := m.items[name]
+	to, moves := halfmsg.Next(it.state, halfmsg.EventSubmitTrusted)
+	switch {
+	case it.state == halfmsg.None:
+		m.expect(name, "trusted submit", r.Result, halfmsg.None, halfmsg.ErrNotFound)
+	case it.state == halfmsg.RolledBack:
+		m.expect(name, "trusted submit", r.Result, it.state, halfmsg.ErrIllegal)
+	default:
+		m.expect(name, "trusted submit", r.Result, to, nil)
+	}
+	if moves != (r.Claim != nil) {
+		m.failf("%s: a trusted submit has made it sendable %v, want %v", name, r.Claim != nil, moves)
+	}
+	if !moves || r.Claim == nil {
+		return
+	}
+	if name.Producer != trusted {
+		m.failf("%s: COMMITTED is stored and nobody said so", name)
+	}
+	m.note(it.state, halfmsg.EventSubmitTrusted)
+	if it.state == halfmsg.Abandoned {
+		it.confirms, it.publishes = 0, 0
+	}
+	it.state, it.saidCommitted, it.fateStored, it.token = to, true, true, ""
+	if it.content.Delay == 0 {
+		m.claimed(r.Claim, lease)
+	} else if r.Claim.Token != "" {
+		m.failf("%s: claimed by a trusted submit before its delay is over", name)
+	}
+}
+
 func (m *model) expect(name halfmsg.Name, what string, r halfmsg.Result, state halfmsg.State, err error) {
 	if r.State != state || !errors.Is(r.Err, err) {
 		m.failf("%s: %s is answered with %v, %v, want %v, %v", name, what, r.State, r.Err, state, err)

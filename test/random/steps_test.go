@@ -19,7 +19,7 @@ type step struct {
 var deeds = []string{
 	"go on", "go on", "go on", "go on", "all go on", "all go on", "all go on", "all go on",
 	"send", "send", "send", "send other", "commit", "commit", "roll back",
-	"submit", "submit", "submit", "rollback",
+	"submit", "submit", "submit", "trusted submit", "trusted submit", "rollback",
 	"confirm pass", "confirm pass", "confirm pass", "send pass", "send pass", "send pass", "delete pass", "delete pass",
 	"wait a moment", "wait a little", "wait a little", "wait for a lease", "wait for a lease", "wait long",
 	"die", "broker", "retry", "discard",
@@ -69,6 +69,9 @@ func (w *world) do(s step) {
 		w.mu.Unlock()
 	case "commit", "roll back":
 		w.decide(name, s.Do == "commit")
+	case "trusted submit": // it commits, and says so
+		w.decide(w.names[len(w.names)-1], true)
+		w.call(n, s.Do, name, s.C)
 	default:
 		if span, is := spans[s.Do]; is {
 			w.advance(span)
@@ -121,12 +124,9 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 		message := w.message(name, c, do == "send other")
 		w.model.created(&message, n.store.Create(ctx, []halfmsg.Message{message})[0])
 	case "submit":
-		until := time.Now().Add(lease)
-		submitted := n.store.Submit(ctx, names, lease)[0]
-		w.model.submitted(name, submitted, lease.Milliseconds())
-		if submitted.Claim != nil {
-			go n.confirmer.Offer([]halfmsg.Claim{*submitted.Claim}, until)
-		}
+		w.submit(n, name)
+	case "trusted submit":
+		w.submit(n, w.names[len(w.names)-1])
 	case "rollback":
 		// A producer says it of what it has rolled back, or too late.
 		if it.truth == rolledBack || it.state == halfmsg.Sendable || it.state == halfmsg.Dead ||
@@ -140,6 +140,25 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 			return // what is discarded cannot go wrong any more
 		}
 		w.model.asked(name, halfmsg.EventDiscard, n.store.Discard(ctx, names, halfmsg.None)[0])
+	}
+}
+
+// submit makes a Submit. A producer that is trusted says it of what it has committed, and of nothing else.
+func (w *world) submit(n *instance, name halfmsg.Name) {
+	trusts, until := name.Producer == trusted, time.Now().Add(lease)
+	if trusts && w.model.items[name].truth != committed {
+		return
+	}
+	var submitted halfmsg.Submitted
+	if trusts || w.defect.believed {
+		submitted = n.store.SubmitTrusted(context.Background(), []halfmsg.Name{name}, lease)[0]
+		w.model.trusted(name, submitted, lease.Milliseconds())
+	} else {
+		submitted = n.store.Submit(context.Background(), []halfmsg.Name{name}, lease)[0]
+		w.model.submitted(name, submitted, lease.Milliseconds())
+	}
+	if submitted.Claim != nil {
+		go n.confirmer.Offer([]halfmsg.Claim{*submitted.Claim}, until)
 	}
 }
 

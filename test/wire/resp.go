@@ -52,7 +52,7 @@ func (x *respTap) reply(value any) Event {
 	event := x.asked[0]
 	x.asked = x.asked[1:]
 	event.Phase = Reply
-	if event.Name == "claim" || event.Name == "submit" {
+	if event.Name == "claim" || event.Name == "submit" || event.Name == "trust" {
 		event.Messages = claimed(event.Messages, value)
 	}
 	return event

@@ -93,6 +93,8 @@ func messagesOf(name string, args []string) []Message {
 		return listed(args[1:], 4, nil)
 	case "submit":
 		return listed(args[7:], 2, nil)
+	case "trust":
+		return listed(args[7:], 3, nil)
 	case "move":
 		rules, args := counted(args, 1)
 		words, args := counted(args, 5)
@@ -139,10 +141,10 @@ func listed(args []string, each int, words []string) (all []Message) {
 	return all
 }
 
-// held is what submit.lua adds to the state of a message that it has claimed for somebody who knows all about it.
+// held is what submit.lua and trust.lua add to the state of a message that it has claimed for somebody who knows all about it.
 const held = 70
 
-// claimed reads what claim.lua and submit.lua reply: of a message that was claimed a list that begins with its name, or a
+// claimed reads what claim.lua, submit.lua and trust.lua reply: of a message that was claimed a list that begins with its name, or a
 // number where the call has named it.
 func claimed(asked []Message, reply any) (all []Message) {
 	claims, _ := reply.([]any)

@@ -101,6 +101,10 @@ func TestScriptsAreTold(t *testing.T) {
 	want(t, "verdict", heard.of("move"), "move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
 	settle(t, store, submitted[0].Claim, halfmsg.EventAcked, 0)
 	want(t, "done", heard.of("move"), "move before [{orders/1 acked}]", "move after [{orders/1 acked}]")
+	trusted := half("3")
+	store.Create(t.Context(), []halfmsg.Message{trusted})
+	store.SubmitTrusted(t.Context(), []halfmsg.Name{trusted.Name}, time.Minute)
+	want(t, "trust", heard.of("trust"), "trust before [{orders/3 }]", "trust after [{orders/3 }]")
 	server.CLI("SCRIPT", "FLUSH")
 	store.Rollback(t.Context(), []halfmsg.Name{two[1].Name})
 	want(t, "a forgotten script is sent again", heard.of("move"), "move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]",

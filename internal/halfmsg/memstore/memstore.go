@@ -150,6 +150,55 @@ func (s *Store) submit(name halfmsg.Name, lease time.Duration) (answer halfmsg.S
 	return answer
 }
 
+// SubmitTrusted implements halfmsg.Intake.
+func (s *Store) SubmitTrusted(_ context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.broken("SubmitTrusted")
+	results := make([]halfmsg.Submitted, len(names))
+	for i, name := range names {
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		results[i] = s.submitTrusted(name, lease)
+	}
+	return results
+}
+
+func (s *Store) submitTrusted(name halfmsg.Name, lease time.Duration) (answer halfmsg.Submitted) {
+	e := s.find(name)
+	if e == nil {
+		answer.Err = halfmsg.ErrNotFound
+		return answer
+	}
+	from := e.State
+	to, legal := halfmsg.Next(from, halfmsg.EventSubmitTrusted)
+	if !legal {
+		answer.State = from
+		if from == halfmsg.RolledBack {
+			answer.Err = halfmsg.ErrIllegal
+		}
+		return answer
+	}
+	if from == halfmsg.Abandoned {
+		e.again()
+	}
+	now := s.now()
+	e.State, e.updated, e.SendableAt, e.Token, e.due, e.hurry = to, now, now, "", now.Add(e.Delay), false
+	claim := e.Claim
+	if e.Delay <= 0 {
+		claim = s.claim(e, lease)
+	} else {
+		claim.Body = nil
+	}
+	if from == halfmsg.Abandoned {
+		s.tell(e, halfmsg.EventSubmitTrusted.String(), string(claim.Token), "")
+	}
+	answer.State, answer.Claim = to, &claim
+	return answer
+}
+
 // again sets the attempts back.
 func (e *entry) again() { e.ConfirmAttempts, e.PublishAttempts, e.DeleteAttempts = 0, 0, 0 }
 

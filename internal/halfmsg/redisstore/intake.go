@@ -116,36 +116,63 @@ func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient,
 
 // Submit implements halfmsg.Intake.
 func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	return s.submit(ctx, names, submitting{
+		script: s.scripts.submit, event: halfmsg.EventSubmit, lease: lease, room: 2,
+		each: func(args []any, id string, known *stored) []any { return append(args, id, known.when()) },
+		read: s.submitted,
+	})
+}
+
+// SubmitTrusted implements halfmsg.Intake.
+func (s *Store) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	return s.submit(ctx, names, submitting{
+		script: s.scripts.trust, event: halfmsg.EventSubmitTrusted, lease: lease, room: 3,
+		each: func(args []any, id string, known *stored) []any {
+			return append(args, id, known.when(), clamp(known.message.Delay, maxDue).Milliseconds())
+		},
+		read: s.trusted,
+	})
+}
+
+// submitting is how Submits are stored: by which script, as which event, with which arguments for each message, and how
+// its reply is read.
+type submitting struct {
+	script *script
+	event  halfmsg.Event
+	lease  time.Duration
+	room   int
+	each   func(args []any, id string, known *stored) []any
+	read   func(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted
+}
+
+func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting) []halfmsg.Submitted {
 	token := s.newToken()
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	known := make([]stored, len(names))
 	for i, name := range names {
 		known[i] = s.recent.take(name)
 	}
+	room := maxClaimBytes / (1 + shardsOf(places) + len(places)/maxCallItems)
 	p := plan{
-		store: s, room: 2, looks: true,
-		head: always(leads(halfmsg.EventSubmit), token, leaseMS(lease), maxClaimBytes/(1+shardsOf(places)+len(places)/maxCallItems)),
-		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].when()) },
+		store: s, room: how.room, looks: true,
+		head: always(leads(how.event), token, leaseMS(how.lease), room),
+		each: func(args []any, i int) []any { return how.each(args, names[i].ID, &known[i]) },
 	}
-	calls := p.calls(s.scripts.submit, places)
-	s.pacer.urgent(ctx, s.intake, s.scripts.submit, calls)
+	calls := p.calls(how.script, places)
+	s.pacer.urgent(ctx, s.intake, how.script, calls)
 
 	results := make([]halfmsg.Submitted, len(names))
-	broken := map[int]error{}
 	for _, c := range calls {
 		for n, i := range c.items {
-			results[i] = s.submitted(c, n, names[i], token, known[i])
-			if results[i].Claim != nil && results[i].Err != nil {
-				broken[i] = results[i].Err
-			}
+			results[i] = how.read(c, n, names[i], token, &known[i])
 		}
 	}
-	s.setAsideSubmitted(ctx, results, broken)
+	s.setAsideSubmitted(ctx, results)
 	return results
 }
 
 // submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
-func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known stored) halfmsg.Submitted {
+func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
 	if fields, is := c.answer(n).([]any); is && c.err == nil {
 		claim, err := s.claim(fields, halfmsg.Pending, token)
 		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
@@ -154,16 +181,62 @@ func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known
 	if c.answer(n) == int64(verdictHeld+codeOf[halfmsg.Pending]) {
 		r.Claim = known.claim(token)
 	}
+	return refusing(r)
+}
+
+// trusted reads the reply about one message whose Submit is the verdict. A claim whose record cannot be read is there
+// together with its error.
+func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
+	r := halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Sendable}}
+	fields, _ := c.answer(n).([]any)
+	switch {
+	case c.err == nil && len(fields) == claimFields:
+		claim, err := s.claim(fields, halfmsg.Sendable, token)
+		r.Claim, r.Err = &claim, err
+		return r
+	case c.err == nil && len(fields) > 0:
+		r.Claim = unclaimed(name, fields)
+		return r
+	}
+	r.Result = s.result(c, n, name)
+	ms, _ := c.answer(len(c.items)).(int64)
+	switch c.answer(n) {
+	case int64(verdictHeld + codeOf[halfmsg.Sendable]):
+		r.Claim = known.sendable(token, timeAt(ms))
+	case int64(verdictStored + codeOf[halfmsg.Sendable]):
+		r.Claim = known.sendable("", timeAt(ms))
+	}
+	return refusing(r)
+}
+
+// unclaimed is a message of which trust.lua replies with the first line alone; nil where that cannot be read. Whoever claims
+// the message finds that out, too, and sets it aside.
+func unclaimed(name halfmsg.Name, fields []any) *halfmsg.Claim {
+	claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: halfmsg.Sendable}
+	text, _ := fields[len(fields)-1].(string)
+	t, err := decodeLine([]byte(text), halfmsg.Sendable, &claim.Message)
+	if err != nil {
+		return nil
+	}
+	claim.CreatedAt, claim.Fingerprint = t.at, t.digest
+	return &claim
+}
+
+// refusing gives a Submit after ROLLED_BACK its error.
+func refusing(r halfmsg.Submitted) halfmsg.Submitted {
 	if r.State == halfmsg.RolledBack && r.Err == nil {
 		r.Err = halfmsg.ErrIllegal
 	}
 	return r
 }
 
-func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitted, broken map[int]error) {
-	for i, err := range broken {
-		s.setAside(ctx, *results[i].Claim, err)
-		results[i] = halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Abandoned, Err: err}}
+// setAsideSubmitted sets aside the messages that were claimed and whose records cannot be read.
+func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitted) {
+	for i := range results {
+		if r := results[i]; r.Claim != nil && r.Err != nil {
+			state := s.setAside(ctx, *r.Claim, r.Err)
+			results[i] = halfmsg.Submitted{Result: halfmsg.Result{State: state, Err: r.Err}}
+		}
 	}
 }
 

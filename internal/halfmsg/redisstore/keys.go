@@ -188,7 +188,8 @@ func luaNames(retention time.Duration) string {
 			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
 		fmt.Sprintf("local PULSE, SUSPECT, RUNS = '%s', '%s', '%s'\n", pulseName, suspectName, runsName) +
-		fmt.Sprintf("local SUBMITTED, TAKENOVER, NOBODY = '%s', '%s', '%s'\n", halfmsg.EventSubmit, halfmsg.TakenOver, nobody) +
+		fmt.Sprintf("local SUBMITTED, TRUSTED, TAKENOVER, NOBODY = '%s', '%s', '%s', '%s'\n", halfmsg.EventSubmit,
+			halfmsg.EventSubmitTrusted, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +
 		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),
 			maxLease.Milliseconds(), max(1, retention.Milliseconds()), pulseRetention.Milliseconds())

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
@@ -28,7 +29,17 @@ func (s *stored) claim(token string) *halfmsg.Claim {
 	}
 }
 
-// when is the time of its creation as submit.lua wants it.
+// sendable is what a trusted Submit has made SENDABLE of it at that time, and claimed under that token, "" for none.
+func (s *stored) sendable(token string, at time.Time) *halfmsg.Claim {
+	claim := s.claim(token)
+	claim.State, claim.SendableAt = halfmsg.Sendable, at
+	if token == "" {
+		claim.Body = nil
+	}
+	return claim
+}
+
+// when is the time of its creation as submit.lua and trust.lua want it.
 func (s *stored) when() string {
 	if s.created == 0 {
 		return ""

@@ -30,17 +30,17 @@ func newScript(source string) *script {
 }
 
 // answering are the scripts that work on messages and answer about each.
-var answering = map[string]bool{"create": true, "submit": true, "claim": true, "move": true}
+var answering = map[string]bool{"create": true, "submit": true, "trust": true, "claim": true, "move": true}
 
 // parts are the files that stand between prelude.lua and a script.
 var parts = map[string][]string{
 	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
-	"submit": {"writes", "timeline", "claims"}, "claim": {"writes", "timeline", "claims"},
+	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"}, "claim": {"writes", "timeline", "claims"},
 }
 
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, move, due, claim, show, list, stats, mend, pulse, runs, owners, backlog *script
+	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, owners, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -52,7 +52,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	}
 	var all scripts
 	byName := map[string]**script{
-		"create": &all.create, "submit": &all.submit, "move": &all.move, "due": &all.due, "claim": &all.claim,
+		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs,
 	}

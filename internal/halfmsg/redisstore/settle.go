@@ -200,8 +200,9 @@ func shorten(cause string) string {
 	return cause
 }
 
-// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it.
-func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) {
+// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it. It returns the state
+// in which the message stands then.
+func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) halfmsg.State {
 	event := halfmsg.EventGivenUp
 	switch claim.State {
 	case halfmsg.Sendable:
@@ -215,4 +216,5 @@ func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) {
 	}})
 	s.logger.Error("message set aside: its record cannot be read", "message", claim.Name.String(),
 		"state", settled[0].State.String(), "error", why, "settle_error", settled[0].Err)
+	return settled[0].State
 }

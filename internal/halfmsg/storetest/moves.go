@@ -51,9 +51,9 @@ func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 		return state, halfmsg.ErrLeaseLost
 	case state == halfmsg.None:
 		return state, halfmsg.ErrNotFound
-	case event == halfmsg.EventSubmit && state == halfmsg.RolledBack:
+	case submits(event) && state == halfmsg.RolledBack:
 		return state, halfmsg.ErrIllegal
-	case event == halfmsg.EventSubmit:
+	case submits(event):
 		return state, nil
 	case reaches(event, state) && (state.Final() || state == halfmsg.Sendable || state == halfmsg.Acknowledged):
 		return state, nil // made before
@@ -61,6 +61,11 @@ func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 		return state, halfmsg.ErrLeaseLost
 	}
 	return state, halfmsg.ErrIllegal
+}
+
+// submits says whether an event is a Submit, which is answered with the state the message has.
+func submits(event halfmsg.Event) bool {
+	return event == halfmsg.EventSubmit || event == halfmsg.EventSubmitTrusted
 }
 
 // worked are the states in which an owner can hold a message.
@@ -83,6 +88,8 @@ func (s *suite) act(claim halfmsg.Claim, event halfmsg.Event) halfmsg.Result {
 		return s.Store.Create(s.Context(), []halfmsg.Message{claim.Message})[0]
 	case halfmsg.EventSubmit:
 		return s.Store.Submit(s.Context(), one, long)[0].Result
+	case halfmsg.EventSubmitTrusted:
+		return s.Store.SubmitTrusted(s.Context(), one, long)[0].Result
 	case halfmsg.EventRollback:
 		return s.Store.Rollback(s.Context(), one)[0]
 	case halfmsg.EventRetry:

@@ -110,7 +110,7 @@ func everyTold(s *suite) {
 		after := s.get(claim.Name)
 		more := len(after.Timeline) - len(before.Timeline)
 		// Handed back without a cause, and submitted while it is pending: nothing worth telling has happened.
-		ordinary := move.Event == halfmsg.EventReleased || move.Event == halfmsg.EventSubmit && move.From == move.To
+		ordinary := move.Event == halfmsg.EventReleased || submits(move.Event) && move.From == halfmsg.Pending
 		if wants := move.Event.Told() && !ordinary; wants != (more == 1) {
 			s.Errorf("%s on %s: %d more on its timeline", move.Event, move.From, more)
 		}

@@ -1387,7 +1387,7 @@ type Event struct {
 	// send: it was stored. unknown, unreachable, given_up: it was asked about, and what came of it. committed: the verdict was
 	// stored. refused, unsure, exhausted: it was published, and what the broker said; exhausted is the last time. released: an
 	// owner handed it back. taken_over: an owner's lease ended, and another claimed it. submit: a Submit woke it when it was
-	// ABANDONED. retry: an operator's. marker_kept: its marker could not be deleted. failed: its last error, of which nothing
+	// ABANDONED; submit_trusted: the same, and that Submit is the verdict. retry: an operator's. marker_kept: its marker could not be deleted. failed: its last error, of which nothing
 	// else is known. done, rolled_back: how it ended. There may be others in time.
 	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`

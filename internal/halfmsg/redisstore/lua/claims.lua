@@ -6,6 +6,11 @@ local function weight(record)
   return #record + (size and math.min(tonumber(size), MAXBODY) or 0)
 end
 
+-- known says whether the message is the one that was created at that time, about which there is no more to say.
+local function known(g, id, s, created)
+  return created ~= '' and score(g, g[s] .. CREATED, id) == created and tonumber(created) > suspect and not noted(g)
+end
+
 -- hold gives a token a message in state s.
 local function hold(g, id, s, token, lease)
   gather(g.held, id, token)

@@ -8,7 +8,7 @@
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
 --     CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT, RUNS   parts of key names
---     SUBMITTED, TAKENOVER, NOBODY  what a timeline calls these
+--     SUBMITTED, TRUSTED, TAKENOVER, NOBODY  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
 --     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.

@@ -9,11 +9,6 @@
 --   sendable_at, deletes, due}; or HELD + state, when it was claimed and is what the caller has
 local leads, token, lease, room = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- known says whether the message is the one that was created at that time, about which there is no more to say.
-local function known(g, id, s, created)
-  return created ~= '' and score(g, g[s] .. CREATED, id) == created and tonumber(created) > suspect and not noted(g)
-end
-
 local function submit(g, id, at)
   local s, due = find(g, id)
   if s == 0 then
