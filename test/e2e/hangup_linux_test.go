@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,6 +21,10 @@ func hungUp(t *testing.T) map[string]struct {
 	runs      string
 } {
 	t.Helper()
+	// A child inherits an ignored SIGHUP, such as that of nohup, from this process, but no handler.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(handled) })
 	addresses := servers.Addresses(t, 5)
 	amqp := servers.RabbitMQ(t).URL
 	dir := t.TempDir()
