@@ -129,10 +129,10 @@ func (m *model) submitted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 func (m *model) trusted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 	it := m.items[name]
 	to, moves := halfmsg.Next(it.state, halfmsg.EventSubmitTrusted)
-	switch {
-	case it.state == halfmsg.None:
+	switch it.state {
+	case halfmsg.None:
 		m.expect(name, "trusted submit", r.Result, halfmsg.None, halfmsg.ErrNotFound)
-	case it.state == halfmsg.RolledBack:
+	case halfmsg.RolledBack:
 		m.expect(name, "trusted submit", r.Result, it.state, halfmsg.ErrIllegal)
 	default:
 		m.expect(name, "trusted submit", r.Result, to, nil)
