@@ -112,13 +112,17 @@ func (f *fixture) channel() *amqp.Channel {
 	return ch
 }
 
+// embedded reports whether the broker is the embedded one. It counts deliveries as RabbitMQ 4.3 does, and is like the oldest
+// supported version otherwise.
+func (f *fixture) embedded() bool { return f.conn.Properties["product"] != versions.RabbitMQ.Name }
+
 // since reports whether the broker is RabbitMQ of that version or a later one.
 func (f *fixture) since(major, minor int) bool {
 	f.Helper()
 	about := f.conn.Properties
 	text, _ := about["version"].(string)
 	version, known := versions.Parse(text)
-	if about["product"] != versions.RabbitMQ.Name {
+	if f.embedded() {
 		return false
 	}
 	if !known {
