@@ -14,6 +14,9 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
+// The fault of this row is in the SDK: no defect of a coordinator brings it about.
+var replicaRows = []row{{name: "F08_replicas", alone: true, short: true, fault: replicasDisagree}}
+
 // replicas are two processes of one producer, with one Redis for their markers. The coordinator asks the second.
 type replicas struct {
 	first, second *producer.Producer

@@ -57,7 +57,7 @@ type row struct {
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows, refusalRows, alarmRows,
 	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
-	wireRows, trustedRows)
+	wireRows, trustedRows, replicaRows)
 
 var calmRows = []row{
 	{name: "F00", short: true, fault: nothing},

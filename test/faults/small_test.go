@@ -30,7 +30,6 @@ var smallRows = []row{
 	{name: "F03_unheard", alone: true, copies: true, world: options{settings: quick, wired: true}, fault: diesUnheard},
 	{name: "F08_early", alone: true, fault: submitsAndRollsBack},
 	{name: "F08_late", alone: true, fault: rollsBackTooLate},
-	{name: "F08_replicas", alone: true, short: true, fault: replicasDisagree},
 	{name: "F09_late", alone: true, world: options{settings: oneQuestion}, fault: commitsTooLate},
 	{name: "F10_both", alone: true, fault: saysBoth},
 	{
