@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/versions"
 )
 
 const (
@@ -19,24 +21,19 @@ const (
 	LimitArgument = "x-delivery-limit"
 )
 
-// limitsSince is the first major version whose quorum queues have a limit by default, and take Unlimited as an argument.
-// An older broker takes it too, and then drops a message the first time that it comes back.
-const limitsSince = 4
+// limitsSince is the first version whose quorum queues have a limit by default, and take Unlimited as an argument. An older
+// broker takes it too, and then drops a message the first time that it comes back.
+var limitsSince = versions.Version{4}
 
 // mostArguments is how many of a queue's arguments are learned.
 const mostArguments = 16
 
-// Version is the broker's version, as the connection's server properties have it; 0, 0 where they have none.
-func (c *Conn) Version() (major, minor int) {
-	text, _ := c.Properties["version"].(string)
-	_, _ = fmt.Sscanf(text, "%d.%d", &major, &minor)
-	return major, minor
-}
-
-// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit.
+// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit. A broker that does not
+// tell its version counts as an old one.
 func (c *Conn) LimitsByDefault() bool {
-	major, _ := c.Version()
-	return major >= limitsSince
+	text, _ := c.Properties["version"].(string)
+	version, known := versions.Parse(text)
+	return known && !version.Before(limitsSince)
 }
 
 // UnlimitedArguments are those that a quorum queue is declared with so that it has no delivery limit.

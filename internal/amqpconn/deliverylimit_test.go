@@ -28,7 +28,7 @@ func TestTheDeliveryLimitIsThatOfTheQueue(t *testing.T) {
 	}
 	// What RabbitMQ 4 changed: a limit by default, and -1 for none.
 	byDefault, minusOne := amqpconn.Limit{Returns: amqpconn.Unlimited}, amqpconn.Limit{Returns: 0, Fixed: true}
-	if major, _ := conn.Version(); major >= 4 {
+	if conn.LimitsByDefault() {
 		byDefault, minusOne = amqpconn.Limit{Returns: amqpconn.DefaultLimit}, amqpconn.Limit{Returns: amqpconn.Unlimited}
 	}
 	for name, c := range map[string]struct {

@@ -29,9 +29,14 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/backoff", "internal/amqpconn"},
+		[]string{"internal/backoff", "internal/versions"},
 		nil,
 		"these are the lowest stones",
+	},
+	{
+		[]string{"internal/amqpconn"},
+		[]string{"internal/versions"},
+		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
 		[]string{"internal/rabbitmq"},
