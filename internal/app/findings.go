@@ -37,7 +37,7 @@ func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy s
 	*f = append(*f, &msghandlerv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
 }
 
-// findings are what this coordinator sees that somebody should act on, the worst first, but for its checks.
+// findings are what this coordinator sees that an operator should act on, the worst first, except its checks.
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.refusals(a.metrics.Refusals(), now)

@@ -6,7 +6,7 @@ import (
 )
 
 // Defaults gives those of the sections of which nobody has given a key. A file, or a variable of any key, gives the whole
-// configuration: whoever leaves a key out of it means the default. A flag gives its own section only.
+// configuration: a key that is left out of it has its default on purpose. A flag gives its own section only.
 func (s Sources) Defaults(sections ...string) []string {
 	if s.File != "" || slices.ContainsFunc(s.Env, isKeyVariable) {
 		return nil

@@ -68,7 +68,7 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 		defer client.Close()
 		if _, err := client.Confirm(ctx, to, []string{unknowable()}, false); err == nil {
 			r.warn("producer-unguarded", "answers a caller that shows neither a token nor a certificate",
-				"whoever reaches it can have its transactions rolled back", "set Coordinators in its producer.Config, to what "+
+				"anyone who reaches the producer can have its transactions rolled back", "set Coordinators in its producer.Config, to what "+
 					"callbacks.token_file or callbacks.tls_cert holds")
 		}
 		return "refuses a caller without credentials"

@@ -209,8 +209,8 @@ func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *
 	return refusing(r)
 }
 
-// unclaimed is a message of which trust.lua replies with the first line alone; nil where that cannot be read. Whoever claims
-// the message finds that out, too, and sets it aside.
+// unclaimed is a message of which trust.lua replies with the first line alone; nil where that line cannot be read. The
+// lease holder of the message finds that out, too, and sets the message aside.
 func unclaimed(name halfmsg.Name, fields []any) *halfmsg.Claim {
 	claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: halfmsg.Sendable}
 	text, _ := fields[len(fields)-1].(string)

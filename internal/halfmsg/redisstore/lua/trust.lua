@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Purpose: stores the Submits of trusted producers as verdicts, whoever holds the messages, and claims what is due at once.
+-- Purpose: stores the Submits of trusted producers as verdicts, also while another owner holds the lease, and claims what is due at once.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a trusted Submit leads from each kept
 --   state, one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are
@@ -23,7 +23,7 @@ local function wake(g, id)
   g.noted = true
 end
 
--- store makes a message SENDABLE. Whoever holds it loses it: from now on the token is another, or none.
+-- store makes a message SENDABLE. The lease holder loses the lease: from now on the token is another, or none.
 local function store(g, id, s, to, owner, delay)
   gather(g.judged, id, stamp(now))
   shift(g, s, to, id, now + delay)
