@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // ErrBusy says that as many items are waiting as may wait; none of the call's items was taken.
@@ -44,6 +46,9 @@ type Group[T, R any] struct {
 	waiting []entry[T, R]
 	gone    int
 	running int
+
+	// runners has the goroutines that do batches.
+	runners lifecycle.Group
 }
 
 // entry is one item of a call that waits for a batch.
@@ -94,6 +99,9 @@ func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	}
 }
 
+// Wait waits until no batch is under way, also of those whose callers have left, or until the context ends.
+func (g *Group[T, R]) Wait(ctx context.Context) error { return g.runners.Wait(ctx) }
+
 // drop lets go of the items of a call that no batch has taken yet.
 func (g *Group[T, R]) drop(c *call[T, R]) {
 	g.mu.Lock()
@@ -139,7 +147,7 @@ func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	}
 	if g.running < g.config.Parallel {
 		g.running++
-		go g.run()
+		g.runners.Go(g.run)
 	}
 	return c, nil
 }

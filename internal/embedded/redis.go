@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -31,8 +32,8 @@ type Redis struct {
 	url    string
 	addr   string
 	stop   context.CancelFunc
-	// stopped is closed when TTLs no longer run.
-	stopped chan struct{}
+	// running has the goroutine that lets TTLs run down.
+	running sync.WaitGroup
 }
 
 // StartRedis starts a Redis at a loopback address such as 127.0.0.1:6379; empty means a free port of 127.0.0.1. Its
@@ -54,13 +55,12 @@ func StartRedis(addr string) (*Redis, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Redis{
-		server:  server,
-		addr:    server.Addr(),
-		url:     "redis://" + server.Addr() + "/0",
-		stop:    cancel,
-		stopped: make(chan struct{}),
+		server: server,
+		addr:   server.Addr(),
+		url:    "redis://" + server.Addr() + "/0",
+		stop:   cancel,
 	}
-	go r.runTTLs(ctx)
+	r.running.Go(func() { r.runTTLs(ctx) })
 	return r, nil
 }
 
@@ -73,13 +73,12 @@ func (r *Redis) URL() string { return r.url }
 // Close ends it, and everything in it is gone. It may be called again.
 func (r *Redis) Close() {
 	r.stop()
-	<-r.stopped
+	r.running.Wait()
 	r.server.Close()
 }
 
 // runTTLs lets the TTLs of all keys run down as time goes by.
 func (r *Redis) runTTLs(ctx context.Context) {
-	defer close(r.stopped)
 	last, pause := time.Now(), ttlStep
 	for backoff.Sleep(ctx, pause) == nil {
 		now := time.Now()

@@ -6,12 +6,15 @@ package events
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // Kind is what has happened.
@@ -94,9 +97,10 @@ type Teller struct {
 	client *http.Client
 	// bell rings when something waits.
 	bell chan struct{}
-	// stopping is closed when nothing more is tried again, ended when the teller's goroutine has ended.
-	stopping, ended chan struct{}
-	once            sync.Once
+	// retries is the context of posts that are tried again; stop ends it.
+	retries context.Context
+	stop    context.CancelFunc
+	running lifecycle.Group
 
 	mu      sync.Mutex
 	waiting map[likeness]*Event
@@ -116,13 +120,12 @@ func New(config Config) *Teller {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	t := &Teller{
 		config: config, client: newClient(config.Timeout),
-		bell: make(chan struct{}, 1), stopping: make(chan struct{}), ended: make(chan struct{}),
+		bell:    make(chan struct{}, 1),
 		waiting: map[likeness]*Event{},
 	}
-	if config.URL == "" {
-		close(t.ended)
-	} else {
-		go t.run()
+	t.retries, t.stop = context.WithCancel(context.Background())
+	if config.URL != "" {
+		t.running.Go(func() { t.run(t.retries) })
 	}
 	return t
 }

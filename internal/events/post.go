@@ -50,12 +50,8 @@ func newClient(timeout time.Duration) *http.Client {
 }
 
 // run posts what waits until the teller is closed, and then once more.
-func (t *Teller) run() {
-	defer close(t.ended)
+func (t *Teller) run(ctx context.Context) {
 	defer t.client.CloseIdleConnections()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { <-t.stopping; cancel() }()
 	for ctx.Err() == nil {
 		select {
 		case <-t.bell:
@@ -153,11 +149,9 @@ func withoutURL(err error) error {
 
 // Close tries what waits once more and ends the teller. It takes no longer than a few seconds, nor than ctx.
 func (t *Teller) Close(ctx context.Context) error {
-	t.once.Do(func() { close(t.stopping) })
-	select {
-	case <-t.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the last events are still being posted: %w", ctx.Err())
+	t.stop()
+	if err := t.running.Wait(ctx); err != nil {
+		return fmt.Errorf("the last events are still being posted: %w", err)
 	}
+	return nil
 }

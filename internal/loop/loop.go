@@ -11,11 +11,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // DefaultTimeout bounds a pass when Config.Timeout is zero.
@@ -59,9 +60,10 @@ type Loop struct {
 	schedule cron.Schedule
 	// wake holds at most one token, so that any number of wake-ups during a pass make one pass after it.
 	wake chan struct{}
-	// stopping is closed when no further pass may begin, ended when the last one is over.
+	// stopping is closed when no further pass may begin.
 	stopping chan struct{}
-	ended    chan struct{}
+	// running has the goroutine that makes the passes.
+	running lifecycle.Group
 	// passes is the context of all passes; cancel ends it when a stop cannot wait any longer.
 	passes context.Context
 	cancel context.CancelFunc
@@ -88,7 +90,6 @@ func New(config Config) (*Loop, error) {
 		schedule: schedule,
 		wake:     make(chan struct{}, 1),
 		stopping: make(chan struct{}),
-		ended:    make(chan struct{}),
 	}
 	l.passes, l.cancel = context.WithCancel(context.Background())
 	return l, nil
@@ -103,7 +104,7 @@ func (l *Loop) Start() {
 		return
 	}
 	l.started = true
-	go l.run()
+	l.running.Go(l.run)
 }
 
 // Wake asks for a pass now: at once when the loop is idle, right after the running pass otherwise. It never blocks, and
@@ -122,18 +123,13 @@ func (l *Loop) Stop(ctx context.Context) error {
 	if !l.stopped {
 		l.stopped = true
 		close(l.stopping)
-		if !l.started {
-			close(l.ended)
-		}
 	}
 	l.mu.Unlock()
 	defer l.cancel()
-	select {
-	case <-l.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the %s loop is still in a pass: %w", l.config.Name, ctx.Err())
+	if err := l.running.Wait(ctx); err != nil {
+		return fmt.Errorf("the %s loop is still in a pass: %w", l.config.Name, err)
 	}
+	return nil
 }
 
 // Status says how the loop has fared so far.
@@ -145,7 +141,6 @@ func (l *Loop) Status() Status {
 
 // run makes passes until the loop is stopped.
 func (l *Loop) run() {
-	defer close(l.ended)
 	if !l.pauseUntilWoken(l.firstDelay()) {
 		return
 	}
@@ -195,12 +190,10 @@ func (l *Loop) pass() (more bool, err error) {
 
 // recovered turns a panic of the pass into an error that holds its stack.
 func (l *Loop) recovered(ctx context.Context) (more bool, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			more, err = false, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return l.config.Pass(ctx)
+	if failure := lifecycle.Recovered(func() { more, err = l.config.Pass(ctx) }); failure != nil {
+		return false, fmt.Errorf("%w\n%s", failure, failure.Stack)
+	}
+	return more, err
 }
 
 func (l *Loop) record(err error) (failures int) {

@@ -10,7 +10,7 @@ import (
 var (
 	ground = []string{
 		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb", "internal/address",
-		"internal/escape", "internal/certs", "internal/versions", "internal/connlimit",
+		"internal/escape", "internal/certs", "internal/versions", "internal/connlimit", "internal/lifecycle",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -29,7 +29,7 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/backoff", "internal/versions"},
+		[]string{"internal/backoff", "internal/lifecycle", "internal/versions"},
 		nil,
 		"these are the lowest stones",
 	},
@@ -45,12 +45,12 @@ var rooms = []struct {
 	},
 	{
 		ground,
-		[]string{"internal/backoff"},
+		[]string{"internal/backoff", "internal/lifecycle"},
 		"the ground imports nothing of ours, so that everybody can stand on it",
 	},
 	{
 		[]string{"internal/halfmsg/owner"},
-		[]string{"internal/halfmsg", "internal/backoff"},
+		[]string{"internal/halfmsg", "internal/backoff", "internal/lifecycle"},
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
 	{
@@ -76,6 +76,7 @@ var rooms = []struct {
 		sdks,
 		[]string{
 			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn", "internal/certs",
+			"internal/lifecycle",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},

@@ -1,0 +1,66 @@
+// Package lifecycle is what every part that works in the background is started and ended with: a Group of goroutines that can
+// be waited for with a context, and panics turned into errors.
+package lifecycle
+
+import (
+	"context"
+	"sync"
+)
+
+// Group counts goroutines and waits for their end. In contrast to a sync.WaitGroup, Wait takes a context, may be called
+// before, between and after calls of Go, and leaves no goroutine behind when the context ends first. The zero value is ready
+// for use. A Group is safe for concurrent use and must not be copied.
+type Group struct {
+	mu      sync.Mutex
+	running int
+	// idle is closed when running falls to zero; nil while nobody waits.
+	idle chan struct{}
+}
+
+// Go runs work in a goroutine of the group.
+func (g *Group) Go(work func()) {
+	g.mu.Lock()
+	g.running++
+	g.mu.Unlock()
+	go func() {
+		defer g.end()
+		work()
+	}()
+}
+
+func (g *Group) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	if g.running == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// Wait returns nil once no goroutine of the group runs, or the context's error when the context ends first.
+func (g *Group) Wait(ctx context.Context) error {
+	idle := g.whenIdle()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// whenIdle returns a channel that is closed when the last goroutine ends, and nil where none runs.
+func (g *Group) whenIdle() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running == 0 {
+		return nil
+	}
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+	}
+	return g.idle
+}
