@@ -20,7 +20,7 @@ BESIDE = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),scrip
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
-.PHONY: help build test newest acceptance databases faults soak defects screenshots lists fuzz model lint generate fresh bench profiles demo tools clean
+.PHONY: help build test newest acceptance databases faults soak defects screenshots lists fuzz house model lint generate fresh bench profiles demo tools clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ profiles: ## Profile a coordinator under full load, and draw flame graphs of it 
 	scripts/install-test-servers.sh
 	go test ./test/bench -run '^$$' -bench Full -benchtime 1x -timeout 20m -args -seconds 15 -profiles $(CURDIR)/.cache/profiles
 	scripts/flames.sh .cache/profiles docs/img
+
+house: ## Print how the code reads: pronouns, long lines and sentences, owners, goroutines, the way of a Submit
+	@go test ./test/house -count=1 -v | sed -n 's/.*FIGURE //p'
 
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh

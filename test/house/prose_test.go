@@ -1,0 +1,221 @@
+package house
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	// mostPronouns is the share of words in a package's comments, in percent, that may be pronouns without a noun.
+	mostPronouns = 5.0
+	// fewWords is how many words of comments a package needs before the share says anything.
+	fewWords = 200
+	// longSentence is the number of words from which a sentence of a page is long, mostLong the share of long ones in percent.
+	longSentence, mostLong = 35, 3.0
+	// widest is the number of columns of a line of Go, with a tab as one column. The tag of a struct field may pass it.
+	widest = 120
+)
+
+var (
+	word     = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
+	pronouns = []string{"it", "that", "those", "what", "one", "whoever"}
+)
+
+func TestCommentsNameTheirNouns(t *testing.T) {
+	t.Parallel()
+	words, bare := map[string]int{}, map[string]int{}
+	for _, f := range files(t) {
+		if f.generated {
+			continue
+		}
+		for _, group := range f.tree.Comments {
+			for _, w := range word.FindAllString(group.Text(), -1) {
+				words[f.pkg.room()]++
+				if slices.Contains(pronouns, strings.ToLower(w)) {
+					bare[f.pkg.room()]++
+				}
+			}
+		}
+	}
+	limits := backlog(t, "pronouns")
+	allWords, allBare, above := 0, 0, 0
+	for room, n := range words {
+		allWords, allBare = allWords+n, allBare+bare[room]
+		share := percent(bare[room], n)
+		if n < fewWords {
+			share = 0
+		}
+		if share > mostPronouns {
+			above++
+		}
+		limits.hold(t, room, share, mostPronouns, "%% of the words in comments are bare pronouns: name the noun")
+	}
+	limits.finish(t)
+	t.Logf("FIGURE bare pronouns in comments: %.1f %%; packages above %.0f %%: %d", percent(allBare, allWords), mostPronouns, above)
+}
+
+func TestPagesHaveShortSentences(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "sentences")
+	allSentences, allLong, above := 0, 0, 0
+	for _, page := range pages(t) {
+		sentences := sentencesOf(t, page)
+		long := 0
+		for _, sentence := range sentences {
+			if len(strings.Fields(sentence)) > longSentence {
+				long++
+			}
+		}
+		allSentences, allLong = allSentences+len(sentences), allLong+long
+		share := percent(long, len(sentences))
+		if share > mostLong {
+			above++
+		}
+		limits.hold(t, filepath.Base(page), share, mostLong, "%% of the sentences have more than 35 words: split them")
+	}
+	limits.finish(t)
+	t.Logf("FIGURE sentences over %d words in docs: %.1f %%; pages above %.0f %%: %d",
+		longSentence, percent(allLong, allSentences), mostLong, above)
+}
+
+func TestLinesFitTheScreen(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "lines")
+	counts, all := map[string]int{}, 0
+	for _, f := range files(t) {
+		if f.generated {
+			continue
+		}
+		source, err := os.ReadFile(f.set.Position(f.tree.Pos()).Filename)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[f.pkg.room()] += 0
+		for line := range strings.Lines(string(source)) {
+			line = strings.TrimRight(line, "\n")
+			if utf8.RuneCountInString(line) > widest && !strings.HasSuffix(line, "`") {
+				counts[f.pkg.room()]++
+				all++
+			}
+		}
+	}
+	for room, n := range counts {
+		limits.hold(t, room, float64(n), 0, "lines have more than 120 columns: wrap them")
+	}
+	limits.finish(t)
+	t.Logf("FIGURE lines over %d columns: %d", widest, all)
+}
+
+func TestNoTypeEmbedsItsOwner(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "owners")
+	counts, all := map[string]int{}, 0
+	for _, f := range files(t) {
+		if f.test || f.generated {
+			continue
+		}
+		counts[f.pkg.room()] += 0
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			structure, ok := n.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range structure.Fields.List {
+				pointer, isPointer := field.Type.(*ast.StarExpr)
+				if len(field.Names) > 0 || !isPointer {
+					continue
+				}
+				if name, ours := pointer.X.(*ast.Ident); ours {
+					counts[f.pkg.room()]++
+					all++
+					t.Logf("%s:%d embeds *%s", f.path, f.line(field.Pos()), name.Name)
+				}
+			}
+			return true
+		})
+	}
+	for room, n := range counts {
+		limits.hold(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: name the field")
+	}
+	limits.finish(t)
+	t.Logf("FIGURE types that embed their owner: %d", all)
+}
+
+func TestGoroutinesHaveAnOwner(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "goroutines")
+	counts, all := map[string]int{}, 0
+	for _, f := range files(t) {
+		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/lifecycle"}) {
+			continue
+		}
+		counts[f.pkg.room()] += 0
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			if statement, ok := n.(*ast.GoStmt); ok {
+				counts[f.pkg.room()]++
+				all++
+				t.Logf("%s:%d starts a goroutine outside a group", f.path, f.line(statement.Pos()))
+			}
+			return true
+		})
+	}
+	for room, n := range counts {
+		limits.hold(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or lifecycle.Group, and wait for them on Close")
+	}
+	limits.finish(t)
+	t.Logf("FIGURE go statements outside a group: %d", all)
+}
+
+// pages lists the pages of docs/ that people write. Generated pages follow their sources.
+func pages(t *testing.T) []string {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(found) == 0 {
+		t.Fatal(found, err)
+	}
+	return append(found, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
+}
+
+var (
+	fence       = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	codeSpan    = regexp.MustCompile("`[^`]*`")
+	linkTarget  = regexp.MustCompile(`\]\([^)]*\)`)
+	sentenceEnd = regexp.MustCompile(`[.!?][)"”]?(\s|\*|$)|\n\s*\n|\n\s*[-*] |\n\s*[0-9]+\. `)
+)
+
+// sentencesOf splits a page into sentences. Code and tables are left out; a piece of code in a sentence is one word.
+func sentencesOf(t *testing.T, page string) (sentences []string) {
+	t.Helper()
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for line := range strings.Lines(fence.ReplaceAllString(string(data), "\n\n")) {
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "#") {
+			line = "\n"
+		}
+		kept = append(kept, line)
+	}
+	text := linkTarget.ReplaceAllString(codeSpan.ReplaceAllString(strings.Join(kept, ""), "code"), "]")
+	for _, sentence := range sentenceEnd.Split(text, -1) {
+		if len(strings.Fields(sentence)) > 1 {
+			sentences = append(sentences, sentence)
+		}
+	}
+	return sentences
+}
+
+func percent(part, whole int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(whole)
+}
