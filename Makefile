@@ -13,7 +13,7 @@ export TEST_SERVERS := $(SERVERS)
 # The package that takes longest begins first, or it would run alone in the end.
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest.
-NEWEST ?= ./internal/rabbitmq ./internal/halfmsg/redisstore ./internal/app/doctor ./consumer ./consumer/dedup/redis \
+NEWEST ?= ./internal/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
 	./producer/marker/redis ./producer/outbox/rabbitmq
 BESIDE = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),scripts/beside.sh .cache/newest.log \
 	'TEST_TIMEOUT=$(TEST_TIMEOUT) nice scripts/test-newest.sh $(NEWEST)'))

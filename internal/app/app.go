@@ -26,8 +26,8 @@ import (
 	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/server"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 // Deps is what the coordinator gets from outside beside its configuration.

@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 // openEvents starts what tells people of events.

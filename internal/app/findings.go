@@ -9,7 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/console/seen"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/events"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/loop"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 // passPauses is how long a loop waits after passes that failed.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/events"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 const (

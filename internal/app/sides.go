@@ -15,11 +15,11 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/loop"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 func TestWhatWasAllowedOnPurposeIsToldToNobody(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/bench/order"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

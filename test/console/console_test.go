@@ -22,7 +22,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )

@@ -41,7 +41,7 @@ type defect struct {
 type edit struct{ file, old, new string }
 
 const (
-	lua         = "internal/halfmsg/redisstore/lua/"
+	lua         = "internal/store/redis/lua/"
 	confirmloop = "internal/confirmloop/"
 	publisher   = "internal/rabbitmq/"
 	inboxes     = "consumer/inbox/sql/"

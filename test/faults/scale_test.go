@@ -17,7 +17,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 // What size and time do.

@@ -15,7 +15,7 @@ var (
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
-		"internal/halfmsg/redisstore/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
+		"internal/store/redis/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
 	}
@@ -160,7 +160,7 @@ var libraries = []struct {
 }{
 	{
 		"github.com/redis/go-redis",
-		[]string{"internal/halfmsg/redisstore/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/bench/..."},
+		[]string{"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/bench/..."},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},

@@ -15,7 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
 // trusted is the producer whose Submit is the verdict.

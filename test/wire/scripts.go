@@ -14,7 +14,7 @@ import (
 )
 
 // luaFiles are the store's scripts as seen from a package of test/.
-const luaFiles = "../../internal/halfmsg/redisstore/lua/*.lua"
+const luaFiles = "../../internal/store/redis/lua/*.lua"
 
 // scripts knows the store's scripts. What their hashes are it learns from the clients, which load them when they start.
 type scripts struct {

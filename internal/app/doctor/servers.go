@@ -11,8 +11,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/halfmsg/redisstore"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/internal/versions"
 )
 

@@ -1,0 +1,117 @@
+package redis_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// BenchmarkCycle measures the hot path against a private server: batches of 100 messages of 1 KiB, in one flow, beside others
+// that stand.
+func BenchmarkCycle(b *testing.B) {
+	for _, name := range []string{"create", "cycle"} {
+		b.Run(name, func(b *testing.B) {
+			server := servers.Redis(b, "--appendfsync", "everysec")
+			store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL(), Quota: 1_000_000_000})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			const size = 100
+			messages, names := make([]halfmsg.Message, size), make([]halfmsg.Name, size)
+			body := make([]byte, 1024)
+			run := 0
+			stand(b, store)
+			cpu := cpuOf(b, server)
+			b.ReportAllocs()
+			for b.Loop() {
+				run++
+				for i := range messages {
+					names[i] = halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%d-%d", run, i)}
+					messages[i] = halfmsg.Message{Name: names[i], Exchange: "orders", RoutingKey: "paid", Body: body, ConfirmAfter: time.Minute}
+				}
+				for _, r := range store.Create(b.Context(), messages) {
+					if r.Err != nil {
+						b.Fatal(r.Err)
+					}
+				}
+				if name == "cycle" {
+					finish(b, store, names)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric((cpuOf(b, server)-cpu)*1e6/float64(run*size), "redis-µs/message")
+			b.ReportMetric(float64(run*size)/b.Elapsed().Seconds(), "messages/s")
+		})
+	}
+}
+
+// finish takes messages from Submit to the broker's acknowledgement.
+func finish(b testing.TB, store *redisstore.Store, names []halfmsg.Name) {
+	settlements := make([]halfmsg.Settlement, 0, len(names))
+	for _, submitted := range store.Submit(b.Context(), names, time.Minute) {
+		settlements = append(settlements, halfmsg.Settlement{
+			Name: submitted.Claim.Name, Token: submitted.Claim.Token, Fingerprint: submitted.Claim.Fingerprint,
+			Event: halfmsg.EventCommitted, Hold: time.Minute,
+		})
+	}
+	for _, event := range []halfmsg.Event{halfmsg.EventCommitted, halfmsg.EventAcked} {
+		for i := range settlements {
+			settlements[i].Event = event
+			if event == halfmsg.EventAcked {
+				settlements[i].Hold = 0
+			}
+		}
+		for _, r := range store.Settle(b.Context(), settlements) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+}
+
+// cpuOf is how many seconds of processor time the server has used.
+func cpuOf(b *testing.B, server *servers.RedisServer) float64 {
+	b.Helper()
+	total := 0.0
+	for line := range strings.Lines(server.CLI("info", "cpu")) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if key == "used_cpu_sys" || key == "used_cpu_user" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			total += seconds
+		}
+	}
+	return total
+}
+
+// stand leaves messages in the indexes, as they are under load: Redis keeps small ones in another way.
+func stand(b *testing.B, store *redisstore.Store) {
+	b.Helper()
+	const size = 500
+	messages, names := make([]halfmsg.Message, 2*size), make([]halfmsg.Name, size)
+	for i := range messages {
+		messages[i] = halfmsg.Message{
+			Name: halfmsg.Name{Producer: "orders", ID: fmt.Sprint("standing", i)}, Exchange: "orders", ConfirmAfter: 24 * time.Hour,
+		}
+	}
+	store.Create(b.Context(), messages)
+	for i := range names {
+		names[i] = messages[i].Name
+	}
+	words := make([]halfmsg.Settlement, 0, size)
+	for _, submitted := range store.Submit(b.Context(), names, time.Minute) {
+		words = append(words, halfmsg.Settlement{
+			Name: submitted.Claim.Name, Token: submitted.Claim.Token, Event: halfmsg.EventCommitted, After: 24 * time.Hour,
+		})
+	}
+	store.Settle(b.Context(), words)
+}

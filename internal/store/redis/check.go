@@ -1,0 +1,182 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Severity says how bad a finding is.
+type Severity uint8
+
+const (
+	// Note is something to know that may be well. Only Examine finds notes.
+	Note Severity = iota + 1
+	// Warning is a set-up that weakens a promise in some faults.
+	Warning
+	// Refuse is a set-up with which messages are lost without any fault.
+	Refuse
+)
+
+// String is "note", "warning" or "refuse".
+func (s Severity) String() string {
+	switch s {
+	case Note:
+		return "note"
+	case Refuse:
+		return "refuse"
+	default:
+		return "warning"
+	}
+}
+
+// Finding is something about the Redis servers that would break the promises.
+type Finding struct {
+	// Name is the finding's own, such as redis-evicts; it stays the same, for scripts and runbooks.
+	Name     string
+	Severity Severity
+	// What is wrong, with the server's address.
+	What string
+	// Why it matters.
+	Why string
+	// Remedy says what to do about it.
+	Remedy string
+}
+
+// Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as a
+// managed or an embedded one, are taken to be right.
+func (s *Store) Check(ctx context.Context) ([]Finding, error) {
+	var mu sync.Mutex
+	var all []Finding
+	err := eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+		found, err := checkServer(ctx, master)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	})
+	if err == nil {
+		var found []Finding
+		found, err = s.checkLayout(ctx)
+		all = append(all, found...)
+	}
+	return all, translate(err)
+}
+
+// checkLayout compares how the data are laid out with what is written down of it. That may have been lost while this store
+// had it in memory, and then it is written down again, unless another coordinator was first.
+func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
+	got, err := s.writtenLayout(ctx, s.layout)
+	if err != nil {
+		return nil, err
+	}
+	shards, _ := strconv.Atoi(got[shardsField])
+	if version := versionOf(got[layoutField]); version != 0 && s.layout.hasKeysOf(layout{version: version, shards: shards}) {
+		return nil, nil
+	}
+	return []Finding{{
+		Name: "redis-layout", Severity: Refuse,
+		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %d and %d",
+			metaOf(s.config.Prefix), got[layoutField], got[shardsField], s.layout.version, s.layout.shards),
+		Why: "coordinators with different layouts do not see each other's messages",
+		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, HSET %s layout %d shards %d, start them again, "+
+			"and have producers send once more what those accepted meanwhile", metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
+	}}, nil
+}
+
+func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
+	info, err := serverInfo(ctx, master, "server", "replication")
+	if err != nil {
+		return nil, err
+	}
+	settings, err := serverSettings(ctx, master, "maxmemory-policy", "appendonly", "save")
+	if err != nil {
+		return nil, err
+	}
+	return judge(master.Options().Addr, info, settings), nil
+}
+
+// serverSettings reads what CONFIG tells, as far as the server tells.
+func serverSettings(ctx context.Context, master *redis.Client, names ...string) (map[string]string, error) {
+	settings := map[string]string{}
+	for _, name := range names {
+		got, err := master.ConfigGet(ctx, name).Result()
+		if unknown, err := refused(err); err != nil {
+			return nil, err
+		} else if !unknown {
+			maps.Copy(settings, got)
+		}
+	}
+	return settings, nil
+}
+
+// serverInfo reads the lines of sections of INFO, as far as the server tells.
+func serverInfo(ctx context.Context, master *redis.Client, sections ...string) (map[string]string, error) {
+	info := map[string]string{}
+	for _, section := range sections {
+		text, err := master.Info(ctx, section).Result()
+		unknown, err := refused(err)
+		if err != nil {
+			return nil, err
+		}
+		if unknown {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if key, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+				info[key] = value
+			}
+		}
+	}
+	return info, nil
+}
+
+// refused says whether a server does not know, or does not allow, what it was asked.
+func refused(err error) (bool, error) {
+	var fromRedis redis.Error
+	if !errors.As(err, &fromRedis) {
+		return false, err
+	}
+	if errors.Is(kindOf(err), halfmsg.ErrUncertain) || strings.HasPrefix(fromRedis.Error(), "NOPERM") {
+		return true, nil // none of the errors that say that the server is away
+	}
+	return false, err
+}
+
+// found collects what is found about one server.
+type found struct {
+	addr string
+	all  []Finding
+}
+
+func (f *found) add(name string, severity Severity, what, why, remedy string) {
+	f.all = append(f.all, Finding{
+		Name: "redis-" + name, Severity: severity, What: "Redis " + f.addr + " " + what, Why: why, Remedy: remedy,
+	})
+}
+
+func judge(addr string, info, settings map[string]string) []Finding {
+	f := found{addr: addr}
+	if policy := settings["maxmemory-policy"]; policy != "" && policy != "noeviction" {
+		f.add("evicts", Refuse, "evicts keys when it is full (maxmemory-policy "+policy+")",
+			"messages that nobody has delivered yet would be thrown away", "set maxmemory-policy noeviction")
+	}
+	if info["role"] == "slave" {
+		f.add("replica", Refuse, "is a replica", "it takes no writes", "point redis.url to the master, or to the Sentinels with ?master=NAME")
+	}
+	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
+		f.add("forgets", Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")
+	}
+	if version, known := serverVersionOf(info); known {
+		f.supported(version)
+	}
+	return f.all
+}

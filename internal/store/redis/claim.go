@@ -1,0 +1,286 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// maxClaimBytes bounds the bodies that one claim brings into memory; the rest waits in Redis.
+const maxClaimBytes = 32 << 20
+
+// maxRounds is how often one claim looks again for more when a shard had more than it told. Messages are spread evenly,
+// so a second look is rare.
+const maxRounds = 4
+
+// PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; it is an error
+// when none does.
+func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
+	pipe := s.loops.Pipeline()
+	for _, shard := range s.keys.shards {
+		pipe.SMembers(ctx, shard+producersKey)
+	}
+	cmds, err := pipe.Exec(ctx)
+	seen := map[string]bool{}
+	answered := false
+	for _, cmd := range cmds {
+		members, ok := cmd.(interface{ Result() ([]string, error) })
+		if !ok {
+			continue
+		}
+		names, err := members.Result()
+		answered = answered || err == nil
+		for _, name := range names {
+			seen[name] = true
+		}
+	}
+	if !answered {
+		return nil, translate(cmp.Or(err, ctx.Err()))
+	}
+	producers := make([]string, 0, len(seen))
+	for name := range seen {
+		producers = append(producers, name)
+	}
+	slices.Sort(producers)
+	return producers, nil
+}
+
+// ClaimPending implements halfmsg.ConfirmStore. When it fails in part it returns both claims and an error.
+func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
+	left := make(map[string]int, len(quota))
+	for producer, n := range quota {
+		if n > 0 {
+			left[producer] = n
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
+	}
+	return s.claimDue(ctx, claiming{
+		state: halfmsg.Pending, lease: lease,
+		wanted: func() map[string]int { return left },
+		shares: func([]dueGroup) map[string]int { return left },
+		took:   func(producer string, n int) { left[producer] -= n },
+	})
+}
+
+// ClaimSendable implements halfmsg.SendStore. When it fails in part it returns both claims and an error.
+func (s *Store) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared(ctx, halfmsg.Sendable, limit, lease)
+}
+
+// ClaimAcknowledged implements halfmsg.ConfirmStore. When it fails in part it returns both claims and an error.
+func (s *Store) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+	return s.claimShared(ctx, halfmsg.Acknowledged, limit, lease)
+}
+
+// claimShared claims at most limit due messages of a state, of all producers.
+func (s *Store) claimShared(
+	ctx context.Context, state halfmsg.State, limit int, lease time.Duration,
+) ([]halfmsg.Claim, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	turn := int(s.claims.Load())
+	return s.claimDue(ctx, claiming{
+		state: state, lease: lease,
+		wanted: func() map[string]int { return map[string]int{"": limit} },
+		shares: func(groups []dueGroup) map[string]int { return fairShares(groups, limit, turn) },
+		took:   func(_ string, n int) { limit -= n },
+	})
+}
+
+// claiming is one claim of many messages.
+type claiming struct {
+	state halfmsg.State
+	lease time.Duration
+	// wanted is how many messages each producer may still give; the producer "" stands for all of them together.
+	wanted func() map[string]int
+	// shares says how many each producer gives now, of what is due.
+	shares func([]dueGroup) map[string]int
+	// took is told of claims.
+	took func(producer string, n int)
+}
+
+// claimDue looks what is due, decides whom to take it from, and claims that.
+func (s *Store) claimDue(ctx context.Context, want claiming) ([]halfmsg.Claim, error) {
+	var all []dueClaim
+	var errs []error
+	for range maxRounds {
+		groups, err := s.due(ctx, want.state, want.wanted())
+		errs = append(errs, err)
+		hidden := chooseOldest(groups, want.shares(groups))
+		claims, tookAll, err := s.claimChosen(ctx, want, groups)
+		errs = append(errs, err)
+		for i := range claims {
+			want.took(claims[i].Producer, 1)
+		}
+		all = append(all, claims...)
+		if !hidden || !tookAll || err != nil || !anyLeft(want.wanted()) {
+			break
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dueClaim) int { return cmp.Compare(a.due, b.due) })
+	claims := make([]halfmsg.Claim, len(all))
+	for i := range all {
+		claims[i] = all[i].Claim
+	}
+	return claims, errors.Join(errs...)
+}
+
+// dueClaim is a claim and since when it was due, in milliseconds.
+type dueClaim struct {
+	halfmsg.Claim
+	due int64
+}
+
+func anyLeft(wanted map[string]int) bool {
+	for _, n := range wanted {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// claimChosen claims what chooseOldest decided, and says whether all of it was there to claim.
+func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGroup) ([]dueClaim, bool, error) {
+	token := s.newToken()
+	chosen := 0
+	for _, g := range groups {
+		chosen += g.take
+	}
+	if chosen == 0 {
+		return nil, true, nil
+	}
+	parts := cutGroups(groups, portion(chosen))
+	calls := make([]*call, len(parts))
+	for i, part := range parts {
+		c := newCall(s.scripts.claim, s.keys.shards[part.shard], 7+2*len(part.shares))
+		c.messages = part.messages
+		c.args = append(c.args, s.seen(part.shard)...)
+		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts))
+		c.args = append(c.args, part.pairs()...)
+		calls[i] = c
+	}
+	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
+	claims, err := s.readClaims(ctx, calls, want.state, token)
+	return claims, len(claims) == chosen, err
+}
+
+// part is what one call claims of a shard.
+type part struct {
+	shard    int
+	shares   []share
+	messages int
+}
+
+// share is how many messages of a producer are claimed.
+type share struct {
+	producer string
+	messages int
+}
+
+// pairs are the shares as claim.lua wants them, small ones first: what those leave of the room for bytes goes to the others.
+func (p *part) pairs() []any {
+	slices.SortStableFunc(p.shares, func(a, b share) int { return cmp.Compare(a.messages, b.messages) })
+	pairs := make([]any, 0, 2*len(p.shares))
+	for _, s := range p.shares {
+		pairs = append(pairs, s.producer, s.messages)
+	}
+	return pairs
+}
+
+// cutGroups makes parts of at most so many messages of what is to be claimed.
+func cutGroups(groups []dueGroup, most int) []*part {
+	var parts []*part
+	open := map[int]*part{} // by shard: the one that has room
+	for _, g := range groups {
+		for left := g.take; left > 0; {
+			p := open[g.shard]
+			if p == nil || p.messages == most {
+				p = &part{shard: g.shard}
+				open[g.shard], parts = p, append(parts, p)
+			}
+			n := min(left, most-p.messages)
+			p.shares = append(p.shares, share{g.producer, n})
+			p.messages += n
+			left -= n
+		}
+	}
+	return parts
+}
+
+// readClaims reads the replies of claim.lua. What cannot be worked on is set aside.
+func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.State, token string) ([]dueClaim, error) {
+	var claims []dueClaim
+	var errs []error
+	for _, c := range calls {
+		errs = append(errs, c.err)
+		for _, reply := range c.reply {
+			fields, _ := reply.([]any)
+			if len(fields) != claimFields {
+				s.reportUnclaimed(fields)
+				continue
+			}
+			claim, err := s.claim(fields, state, token)
+			if err != nil {
+				s.setAside(ctx, claim, err)
+				continue
+			}
+			due, _ := fields[claimFields-1].(int64)
+			claims = append(claims, dueClaim{claim, due})
+		}
+	}
+	return claims, firstOf(errs)
+}
+
+// reportUnclaimed logs what claim.lua found in an index but could not claim.
+func (s *Store) reportUnclaimed(fields []any) {
+	text := [3]string{}
+	for i := range min(len(fields), len(text)) {
+		text[i], _ = fields[i].(string)
+	}
+	name := halfmsg.Name{Producer: text[0], ID: text[1]}
+	if text[2] == "" {
+		s.logger.Warn("index entry without a record removed", "message", name.String())
+		return
+	}
+	s.logger.Error("message put off for an hour: its keys cannot be worked on", "message", name.String(),
+		"error", corrupt(s.keys.record(name), text[2]))
+}
+
+// claimFields is how many fields a claim has in a script's reply.
+const claimFields = 9
+
+// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. When its record cannot be read the
+// claim holds at least its name and token.
+func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {
+	claim := halfmsg.Claim{State: state, Token: halfmsg.Token(token)}
+	claim.Producer, _ = fields[0].(string)
+	claim.ID, _ = fields[1].(string)
+	claim.ConfirmAttempts = int(number(fields[3]))
+	claim.PublishAttempts = int(number(fields[4]))
+	claim.Copies = int(number(fields[5]))
+	claim.SendableAt = timeAt(number(fields[6]))
+	claim.DeleteAttempts = int(number(fields[7]))
+	record, _ := fields[2].(string)
+	t, err := decode([]byte(record), state, &claim.Message)
+	if err != nil {
+		return claim, corrupt(s.keys.record(claim.Name), err.Error())
+	}
+	claim.CreatedAt, claim.Fingerprint = t.at, t.digest
+	return claim, nil
+}
+
+// timeAt is the time of so many milliseconds; that of none is the zero time.
+func timeAt(ms int64) time.Time {
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

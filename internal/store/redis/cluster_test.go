@@ -1,0 +1,134 @@
+package redis_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// While a slot moves from one master to another, each has some of its keys. A script that ran on either would not find
+// messages that were acknowledged, or store one of them a second time.
+func TestASlotThatMovesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	nodes := servers.RedisMasters(t)
+	store := open(t, redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true", Prefix: "msghandler", Shards: 1})
+	create(t, store, half("1"))
+
+	shard := "msghandler:{" + redisstore.Tags(1)[0] + "}:"
+	slot := strings.TrimSpace(nodes[0].CLI("cluster", "keyslot", shard))
+	var from, to *servers.RedisServer
+	for _, node := range nodes {
+		if n := strings.TrimSpace(node.CLI("cluster", "countkeysinslot", slot)); n != "0" {
+			from = node
+		} else {
+			to = node
+		}
+	}
+	id := func(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI("cluster", "myid")) }
+	to.CLI("cluster", "setslot", slot, "importing", id(from))
+	from.CLI("cluster", "setslot", slot, "migrating", id(to))
+
+	other := half("1")
+	other.Body = []byte("something else")
+	name := half("1").Name
+	_, got := store.Get(t.Context(), name)
+	for what, err := range map[string]error{
+		"the same id with another body": store.Create(t.Context(), []halfmsg.Message{other})[0].Err,
+		"a new message":                 store.Create(t.Context(), []halfmsg.Message{half("2")})[0].Err,
+		"a Submit":                      store.Submit(t.Context(), []halfmsg.Name{name}, time.Minute)[0].Err,
+		"a Rollback":                    store.Rollback(t.Context(), []halfmsg.Name{name})[0].Err,
+		"a look":                        got,
+	} {
+		if !errors.Is(err, halfmsg.ErrUnavailable) {
+			t.Errorf("%s, while the slot moves: %v", what, err)
+		}
+	}
+	if n := strings.TrimSpace(to.CLI("cluster", "countkeysinslot", slot)); n != "0" {
+		t.Errorf("%s keys were written where the slot moves to", n)
+	}
+
+	host, port, _ := net.SplitHostPort(to.Addr)
+	keys := strings.Fields(from.CLI("cluster", "getkeysinslot", slot, "100"))
+	if out := from.CLI(append([]string{"migrate", host, port, "", "0", "5000", "keys"}, keys...)...); !strings.Contains(out, "OK") {
+		t.Fatalf("%s of %q", out, keys)
+	}
+	for _, node := range []*servers.RedisServer{to, from} {
+		node.CLI("cluster", "setslot", slot, "node", id(to))
+	}
+	servers.Eventually(t, time.Minute, "the store finds where the slot is", func() bool {
+		_, err := store.Get(t.Context(), name)
+		return err == nil
+	})
+	submit(t, store, name)
+	if err := store.Create(t.Context(), []halfmsg.Message{other})[0].Err; !errors.Is(err, halfmsg.ErrExists) {
+		t.Errorf("the same id with another body, when the slot has moved: %v", err)
+	}
+}
+
+// The driver could send a script again after an answer that was lost, and what it hears then says nothing of the first time.
+func TestAScriptIsSentToAClusterOnce(t *testing.T) {
+	t.Parallel()
+	node, err := server.NewServer("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	var ran atomic.Int64
+	tell := func(command string, say func(*server.Peer)) {
+		if err := node.Register(command, func(c *server.Peer, _ string, _ []string) { say(c) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell("CLUSTER", func(c *server.Peer) { // SLOTS: all of them are here
+		c.WriteLen(1)
+		c.WriteLen(3)
+		c.WriteInt(0)
+		c.WriteInt(16383)
+		c.WriteLen(3)
+		c.WriteBulk("127.0.0.1")
+		c.WriteInt(node.Addr().Port)
+		c.WriteBulk("the only one")
+	})
+	tell("COMMAND", func(c *server.Peer) { c.WriteLen(0) })
+	tell("PING", func(c *server.Peer) { c.WriteInline("PONG") })
+	tell("SCRIPT", func(c *server.Peer) { c.WriteBulk(strings.Repeat("0", 40)) })
+	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "2", "shards", "1"}) })
+	tell("EVALSHA", func(c *server.Peer) {
+		if ran.Add(1) == 1 {
+			c.Close() // it was run, and the answer is lost
+			return
+		}
+		c.WriteError("LOADING Redis is loading the dataset in memory")
+	})
+	store := open(t, redisstore.Config{URL: "redis://" + node.Addr().String() + "?cluster=true"})
+	if err := store.Create(t.Context(), []halfmsg.Message{half("1")})[0].Err; !errors.Is(err, halfmsg.ErrUncertain) {
+		t.Errorf("a script whose answer was lost: %v", err)
+	}
+	if n := ran.Load(); n != 1 {
+		t.Errorf("it was sent %d times", n)
+	}
+}
+
+// A master that was replaced in the middle of a sweep does not come to its end.
+func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, half("1"))
+	store.SweepBegunOn("127.0.0.1:1")
+	sweep(t, store)
+	if n := client.ZRem(t.Context(), "msghandler:{00}:orders:pending", "1").Val(); n != 1 {
+		t.Fatalf("%d messages taken out of their index", n)
+	}
+	if repairs := sweep(t, store); repairs.Mended == 0 {
+		t.Error("the next sweep has mended nothing")
+	}
+}

@@ -1,0 +1,134 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// dueGroup is what one producer has due in one shard.
+type dueGroup struct {
+	shard    int
+	producer string
+	times    []int64 // oldest first
+	more     bool    // there may be more than times says
+	take     int     // how many to claim
+}
+
+// due asks every shard what is due, for each producer in wanted, or for all. It begins with another shard each time, so
+// that among equals none is always last.
+func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]int) ([]dueGroup, error) {
+	most := 0
+	for _, n := range wanted {
+		most = max(most, n)
+	}
+	shards := len(s.keys.shards)
+	// Messages are spread evenly over the shards: four times a shard's share, and a few, is nearly always enough.
+	most = min(most, 4*most/shards+16)
+	calls := make([]*call, shards)
+	start := int(s.claims.Load() % uint64(shards))
+	for i := range calls {
+		c := newCall(s.scripts.due, s.keys.shards[(start+i)%shards], 2+2*len(wanted))
+		c.items = []int{(start + i) % shards}
+		c.args = append(c.args, codeOf[state], most)
+		for producer, n := range wanted {
+			if producer != "" && n > 0 {
+				c.args = append(c.args, producer, n)
+			}
+		}
+		calls[i] = c
+	}
+	run(ctx, s.loops, s.scripts.due, calls)
+	return readDue(calls, most)
+}
+
+func readDue(calls []*call, most int) ([]dueGroup, error) {
+	var groups []dueGroup
+	var errs []error
+	for _, c := range calls {
+		errs = append(errs, c.err)
+		for _, reply := range c.reply {
+			fields, _ := reply.([]any)
+			if len(fields) < 2 {
+				continue
+			}
+			producer, _ := fields[0].(string)
+			g := dueGroup{shard: c.items[0], producer: producer, more: len(fields)-1 >= most}
+			for _, field := range fields[1:] {
+				ms, _ := field.(int64)
+				g.times = append(g.times, ms)
+			}
+			groups = append(groups, g)
+		}
+	}
+	return groups, firstOf(errs)
+}
+
+// firstOf is one error for all shards: they tend to fail for one reason.
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseOldest decides how many messages each group gives, so that of every producer those due longest are taken. It says
+// whether a group may have more to give than it told of.
+func chooseOldest(groups []dueGroup, shares map[string]int) (hidden bool) {
+	type one struct {
+		at    int64
+		group int
+	}
+	byProducer := map[string][]one{}
+	for i, g := range groups {
+		for _, at := range g.times {
+			byProducer[g.producer] = append(byProducer[g.producer], one{at, i})
+		}
+	}
+	for producer, ones := range byProducer {
+		slices.SortStableFunc(ones, func(a, b one) int { return cmp.Compare(a.at, b.at) })
+		for _, o := range ones[:min(len(ones), max(0, shares[producer]))] {
+			groups[o.group].take++
+		}
+	}
+	for _, g := range groups {
+		hidden = hidden || g.more && g.take == len(g.times)
+	}
+	return hidden
+}
+
+// fairShares divides limit among producers: none gets more than its equal part while another wants it. When there are
+// more producers than messages to give, turn says who comes first.
+func fairShares(groups []dueGroup, limit, turn int) map[string]int {
+	due := map[string]int{}
+	for _, g := range groups {
+		due[g.producer] += len(g.times)
+	}
+	waiting := make([]string, 0, len(due))
+	for producer := range due {
+		waiting = append(waiting, producer)
+	}
+	slices.Sort(waiting)
+	if n := len(waiting); n > 0 {
+		waiting = append(waiting[turn%n:], waiting[:turn%n]...)
+	}
+	shares := make(map[string]int, len(due))
+	for limit > 0 && len(waiting) > 0 {
+		part := max(1, limit/len(waiting))
+		var still []string
+		for _, producer := range waiting {
+			n := min(part, due[producer]-shares[producer], limit)
+			shares[producer] += n
+			limit -= n
+			if shares[producer] < due[producer] {
+				still = append(still, producer)
+			}
+		}
+		waiting = still
+	}
+	return shares
+}

@@ -1,0 +1,189 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/address"
+)
+
+// From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a little
+// again and again.
+const (
+	nearlyFull = 0.9
+	full       = 0.99
+)
+
+// Examine looks at Redis for somebody who wants to know what is wrong, and writes nothing there. It finds what Check
+// finds, and more: how much of the last second a power cut may take, memory that runs out, replicas that are missing,
+// data of another layout, and data that went back in time. Its errors are those of New.
+func Examine(ctx context.Context, config Config) ([]Finding, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	where, err := address.ParseRedis(config.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the redis URL %w", err)
+	}
+	client := connect(where)
+	defer func() { _ = client.Close() }() // it was only read from
+	var mu sync.Mutex
+	var all []Finding
+	err = eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
+		found, err := examineServer(ctx, master, config.MinReplicas)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, found...)
+		return err
+	})
+	f := found{addr: strings.Join(where.Hosts, ","), all: all}
+	switch {
+	case redis.IsAuthError(err):
+		f.add("login", Refuse, "does not let us in: "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
+			loginRemedy)
+		return f.all, nil
+	case err != nil:
+		return nil, translate(err)
+	}
+	k := newKeys(config.Prefix, layout{version: newestLayout, shards: config.shardsOf("", where.Cluster)})
+	if well, err := f.writes(ctx, client, k); !well {
+		return f.all, translate(err)
+	}
+	ofData, err := examineData(ctx, client, config, where.Cluster)
+	return append(f.all, ofData...), translate(err)
+}
+
+// writes runs a script that would delete a key that is not there: it changes nothing, and whoever may not run the
+// coordinator's scripts may not run it either. It says whether that went well.
+func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys) (well bool, err error) {
+	err = client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{k.shards[0] + "doctor"}).Err()
+	const why = "producers get UNAVAILABLE, and nothing is delivered"
+	switch {
+	case redis.IsPermissionError(err):
+		f.add("permission", Refuse, "does not let this user run scripts on "+k.prefix+":*: "+err.Error(), why,
+			"ACL SETUSER with ~"+k.prefix+":* +@all -@dangerous +info +config|get")
+	case redis.IsNoReplicasError(err):
+		f.add("no-replicas", Refuse, "takes no writes, because too few replicas follow it (min-replicas-to-write)", why,
+			"start its replicas, or lower min-replicas-to-write")
+	case redis.IsReadOnlyError(err), isMisconf(err): // found already, as a replica or a full disk
+	default:
+		return err == nil, err
+	}
+	return false, nil
+}
+
+func isMisconf(err error) bool { return redis.HasErrorPrefix(err, "MISCONF") }
+
+func examineServer(ctx context.Context, master *redis.Client, minReplicas int) ([]Finding, error) {
+	all, err := checkServer(ctx, master)
+	if err != nil {
+		return nil, err
+	}
+	info, err := serverInfo(ctx, master, "server", "replication", "persistence", "memory")
+	if err != nil {
+		return nil, err
+	}
+	settings, err := serverSettings(ctx, master, "appendonly", "appendfsync", "maxmemory")
+	if err != nil {
+		return nil, err
+	}
+	f := found{addr: master.Options().Addr, all: all}
+	f.durability(info, settings)
+	f.memory(info, settings)
+	if version, known := serverVersionOf(info); known {
+		f.notes(version)
+	}
+	if connected, err := strconv.Atoi(info["connected_slaves"]); err == nil && connected < minReplicas {
+		f.add("replicas-missing", Refuse, fmt.Sprintf("has %d replicas", connected),
+			fmt.Sprintf("redis.min_replicas is %d, so no half message is accepted", minReplicas),
+			"start the missing replicas, or lower redis.min_replicas")
+	}
+	return f.all, nil
+}
+
+func (f *found) durability(info, settings map[string]string) {
+	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
+		if said := info[status]; said != "" && said != "ok" {
+			f.add("disk", Refuse, "cannot write to its disk ("+status+" is "+said+")", "it refuses every write, so no message is accepted",
+				"make room on its disk and look into its log")
+			return
+		}
+	}
+	if settings["appendonly"] == "yes" && settings["appendfsync"] != "" && settings["appendfsync"] != "always" {
+		f.add("unsynced", Warning, "does not sync its file on every write (appendfsync "+settings["appendfsync"]+")",
+			"a power cut may take the last second, and half messages that were accepted in it",
+			"set appendfsync always, or delete_business.when: after_ack, or live with it")
+	}
+}
+
+func (f *found) memory(info, settings map[string]string) {
+	limit, err := strconv.ParseFloat(settings["maxmemory"], 64)
+	used, errUsed := strconv.ParseFloat(info["used_memory"], 64)
+	if err != nil || errUsed != nil || limit == 0 {
+		return
+	}
+	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit); {
+	case used > full*limit:
+		f.add("full", Refuse, uses, "half messages are refused with RESOURCE_EXHAUSTED; what it has is delivered all the same",
+			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
+	case used > nearlyFull*limit:
+		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
+			"raise maxmemory, or let the backlog shrink")
+	}
+}
+
+// examineData looks at what the coordinators wrote about the data.
+func examineData(ctx context.Context, client redis.UniversalClient, config Config, cluster bool) ([]Finding, error) {
+	meta, err := client.HGetAll(ctx, metaOf(config.Prefix)).Result()
+	if err != nil {
+		return nil, err
+	}
+	l := layout{version: newestLayout, shards: config.shardsOf(meta[shardsField], cluster)}
+	f := found{addr: config.Prefix}
+	if shards := meta[shardsField]; shards != "" && shards != strconv.Itoa(l.shards) {
+		f.add("shards", Refuse, fmt.Sprintf("holds data in %s shards, and %d are configured", shards, l.shards),
+			"the coordinator does not start", "set redis.shards to "+shards+", or another redis.prefix for new data")
+		return f.all, nil
+	}
+	if written := meta[layoutField]; written != "" {
+		l.version = versionOf(written)
+	}
+	if l.version == 0 {
+		f.add("layout", Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layouts up to %d", meta[layoutField], newestLayout),
+			"the coordinator does not start", "run the version that wrote them, or set another redis.prefix for new data")
+		return f.all, nil
+	}
+	return f.all, f.regressions(ctx, client, newKeys(config.Prefix, l))
+}
+
+// regressions tells when shards were found to have gone back in time.
+func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k keys) error {
+	var last int64
+	shards := 0
+	for _, shard := range k.shards {
+		at, err := client.Get(ctx, suspectKey(shard)).Int64()
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		shards++
+		last = max(last, at)
+	}
+	if shards > 0 {
+		f.add("went-back", Warning, fmt.Sprintf("went back in time: %d of %d shards, last noticed at %s", shards, len(k.shards),
+			time.UnixMilli(last).UTC().Format(time.RFC3339)),
+			"half messages that were accepted shortly before may be gone, and copies of others may be out (they are flagged)",
+			"compare what producers committed about that time with what was delivered; see docs/guarantees.md")
+	}
+	return nil
+}

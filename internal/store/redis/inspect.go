@@ -1,0 +1,164 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Get implements halfmsg.Inspector. Of a message whose record cannot be read it returns what is known, and ErrCorrupt.
+func (s *Store) Get(ctx context.Context, name halfmsg.Name) (halfmsg.Record, error) {
+	records, errs := s.show(ctx, []halfmsg.Name{name}, true, run)
+	return records[0], errs[0]
+}
+
+// show reads messages, with or without their bodies.
+func (s *Store) show(
+	ctx context.Context, names []halfmsg.Name, whole bool, way runner,
+) ([]halfmsg.Record, []error) {
+	records, errs := make([]halfmsg.Record, len(names)), make([]error, len(names))
+	flag := "0"
+	if whole {
+		flag = "1"
+	}
+	p := plan{store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) }}
+	calls := p.calls(s.scripts.show, s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
+	way(ctx, s.intake, s.scripts.show, calls)
+	for _, c := range calls {
+		for n, i := range c.items {
+			records[i], errs[i] = s.shown(c, n, names[i], whole)
+		}
+	}
+	return records, errs
+}
+
+func (s *Store) shown(c *call, n int, name halfmsg.Name, whole bool) (halfmsg.Record, error) {
+	record := halfmsg.Record{Message: halfmsg.Message{Name: name}}
+	fields, is := c.answer(n).([]any)
+	if !is || len(fields) < 4 {
+		result := s.result(c, n, name)
+		if result.Err == nil {
+			result.Err = halfmsg.ErrNotFound
+		}
+		return record, result.Err
+	}
+	code, _ := fields[0].(int64)
+	due, _ := fields[1].(int64)
+	token, _ := fields[2].(string)
+	text, _ := fields[3].(string)
+	record.State = stateOf[code]
+	if record.State.Final() {
+		t, err := decodeTrace([]byte(text))
+		if err != nil {
+			return record, corrupt(s.keys.record(name), err.Error())
+		}
+		record.UpdatedAt = t.at
+		return record, nil
+	}
+	record.DueAt = time.UnixMilli(due)
+	if token != "" {
+		record.LeaseOwner, record.LeaseUntil = ownerOf(token), record.DueAt
+	}
+	read := decodeLine
+	if whole {
+		read = decode
+	}
+	t, err := read([]byte(text), record.State, &record.Message)
+	if err != nil {
+		err = corrupt(s.keys.record(name), err.Error())
+	}
+	record.CreatedAt, record.UpdatedAt = t.at, t.at
+	readNotes(fields[4:], &record)
+	return record, err
+}
+
+// readNotes fills in what the notes say: names and values in turn.
+func readNotes(fields []any, record *halfmsg.Record) {
+	for i := 0; i+1 < len(fields); i += 2 {
+		switch fields[i] {
+		case "confirms":
+			record.ConfirmAttempts = int(number(fields[i+1]))
+		case "publishes":
+			record.PublishAttempts = int(number(fields[i+1]))
+		case "deletes":
+			record.DeleteAttempts = int(number(fields[i+1]))
+		case "error":
+			record.LastError, _ = fields[i+1].(string)
+		case "error_at":
+			record.ErrorAt = timeAt(number(fields[i+1]))
+		case "updated_at":
+			record.UpdatedAt = later(record.UpdatedAt, timeAt(number(fields[i+1])))
+		case "sendable_at":
+			record.SendableAt = timeAt(number(fields[i+1]))
+			record.UpdatedAt = later(record.UpdatedAt, record.SendableAt)
+		case "events":
+			text, _ := fields[i+1].(string)
+			record.Timeline = readTimeline(text)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Stats implements halfmsg.Inspector.
+func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(s.scripts.stats, shard, 0)
+	}
+	run(ctx, s.intake, s.scripts.stats, calls)
+	stats := make([]halfmsg.Stat, 0, len(halfmsg.Kept()))
+	for i, state := range halfmsg.Kept() {
+		stat := halfmsg.Stat{State: state}
+		for _, c := range calls {
+			if c.err != nil {
+				return nil, c.err
+			}
+			count, _ := c.answer(3 * i).(int64)
+			stat.Count += count
+			stat.OldestAt = earlier(stat.OldestAt, c.answer(3*i+1))
+			if state.Worked() {
+				stat.FirstDueAt = earlier(stat.FirstDueAt, c.answer(3*i+2))
+			}
+		}
+		stats = append(stats, stat)
+	}
+	slices.SortFunc(stats, func(a, b halfmsg.Stat) int { return cmp.Compare(a.State, b.State) })
+	return stats, nil
+}
+
+// earlier is the earlier of a time and the milliseconds that a script answered, where 0 is none.
+func earlier(known time.Time, answer any) time.Time {
+	ms, _ := answer.(int64)
+	if at := timeAt(ms); ms > 0 && (known.IsZero() || at.Before(known)) {
+		return at
+	}
+	return known
+}
+
+// Backlog counts SENDABLE messages that are older than age and could be sent now: those that wait for us, not for their
+// delay or their next try. A message that an owner holds is not counted.
+func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
+	calls := make([]*call, len(s.keys.shards))
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(s.scripts.backlog, shard, 2)
+		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
+	}
+	run(ctx, s.intake, s.scripts.backlog, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return 0, c.err
+		}
+		count, _ := c.answer(0).(int64)
+		waiting += count
+	}
+	return waiting, nil
+}

@@ -1,0 +1,273 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// replicaTimeout is how long Create waits for replicas. A replica on the same network that is well answers in
+// milliseconds; callers' deadlines are seconds.
+const replicaTimeout = time.Second
+
+// Create implements halfmsg.Intake.
+func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(messages))
+	records, digests := make([][]byte, len(messages)), make([]string, len(messages))
+	for i := range messages {
+		var err error
+		digests[i] = messages[i].Digest()
+		if records[i], err = encode(&messages[i], digests[i], s.layout.packs()); err != nil {
+			// Only a header that is no UTF-8 could do that, and encoding/json takes even those.
+			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
+		}
+	}
+	p := plan{
+		store: s, room: 4, head: always(s.perShard(s.config.Quota)),
+		each: func(args []any, i int) []any {
+			m := &messages[i]
+			return append(args, m.ID, digests[i], clamp(m.ConfirmAfter, maxDue).Milliseconds(), records[i])
+		},
+		weight: func(i int) int { return len(records[i]) },
+	}
+	name := func(i int) halfmsg.Name { return messages[i].Name }
+	calls := p.calls(s.scripts.create, s.places(len(messages), name))
+	s.runReplicated(ctx, calls)
+	for _, c := range calls {
+		now, _ := c.answer(len(c.items)).(int64)
+		for n, i := range c.items {
+			results[i] = s.result(c, n, messages[i].Name)
+			switch c.answer(n) {
+			case int64(verdictRepaired + codeOf[halfmsg.Pending]):
+				s.logger.Warn("repaired: a record was lost, and its index entries and notes were left; they were removed "+
+					"before a new message was stored under the name", "message", messages[i].Name.String())
+				fallthrough
+			case int64(verdictStored + codeOf[halfmsg.Pending]):
+				s.recent.keep(stored{message: messages[i], digest: digests[i], created: now})
+			}
+		}
+	}
+	return results
+}
+
+// perShard is a shard's part of a limit; that of none is none.
+func (s *Store) perShard(limit int) int {
+	shards := len(s.keys.shards)
+	return (max(0, limit) + shards - 1) / shards
+}
+
+// runReplicated makes calls of create.lua and, where replicas are asked for, waits for them.
+func (s *Store) runReplicated(ctx context.Context, calls []*call) {
+	if s.config.MinReplicas <= 0 || len(calls) == 0 {
+		s.pacer.urgent(ctx, s.intake, s.scripts.create, calls)
+		return
+	}
+	for master, calls := range s.byMaster(ctx, calls) {
+		s.pacer.urgent(ctx, master, s.scripts.create, calls)
+		s.awaitReplicas(ctx, master, calls)
+	}
+}
+
+// byMaster sorts calls by the server that they go to. Calls whose master is not known have their error.
+func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.UniversalClient][]*call {
+	cluster, is := s.intake.(*redis.ClusterClient)
+	if !is {
+		return map[redis.UniversalClient][]*call{s.intake: calls}
+	}
+	masters := map[redis.UniversalClient][]*call{}
+	for _, c := range calls {
+		master, err := cluster.MasterForKey(ctx, c.args[argv-1].(string))
+		if err != nil {
+			c.err = translate(err)
+			continue
+		}
+		masters[master] = append(masters[master], c)
+	}
+	return masters
+}
+
+// awaitReplicas turns the success of calls that too few replicas have heard of into ErrUncertain. WAIT speaks of the
+// writes of its own connection, so it goes with a write of its own to the same server, which comes after theirs. That
+// also holds for a call that was made before and wrote nothing this time.
+func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient, calls []*call) {
+	pipe := master.Pipeline()
+	pipe.Set(ctx, waitKey(calls[0].args[argv-1].(string)), "", replicaTimeout)
+	wait := pipe.Do(ctx, "wait", s.config.MinReplicas, replicaTimeout.Milliseconds())
+	_, err := pipe.Exec(ctx)
+	have, _ := wait.Int()
+	if err == nil && have >= s.config.MinReplicas {
+		return
+	}
+	for _, c := range calls {
+		switch {
+		case c.err != nil:
+		case err != nil:
+			c.err = fmt.Errorf("%w: waiting for replicas: %w", halfmsg.ErrUncertain, err)
+		default:
+			c.err = fmt.Errorf("%w: stored, but only %d of %d replicas have it", halfmsg.ErrUncertain, have, s.config.MinReplicas)
+		}
+	}
+}
+
+// Submit implements halfmsg.Intake.
+func (s *Store) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	return s.submit(ctx, names, submitting{
+		script: s.scripts.submit, event: halfmsg.EventSubmit, lease: lease, room: 2,
+		each: func(args []any, id string, known *stored) []any { return append(args, id, known.when()) },
+		read: s.submitted,
+	})
+}
+
+// SubmitTrusted implements halfmsg.Intake.
+func (s *Store) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
+	return s.submit(ctx, names, submitting{
+		script: s.scripts.trust, event: halfmsg.EventSubmitTrusted, lease: lease, room: 3,
+		each: func(args []any, id string, known *stored) []any {
+			return append(args, id, known.when(), clamp(known.message.Delay, maxDue).Milliseconds())
+		},
+		read: s.trusted,
+	})
+}
+
+// submitting is how Submits are stored: by which script, as which event, with which arguments for each message, and how
+// its reply is read.
+type submitting struct {
+	script *script
+	event  halfmsg.Event
+	lease  time.Duration
+	room   int
+	each   func(args []any, id string, known *stored) []any
+	read   func(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted
+}
+
+func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting) []halfmsg.Submitted {
+	token := s.newToken()
+	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	known := make([]stored, len(names))
+	for i, name := range names {
+		known[i] = s.recent.take(name)
+	}
+	room := maxClaimBytes / (1 + shardsOf(places) + len(places)/maxCallItems)
+	p := plan{
+		store: s, room: how.room, looks: true,
+		head: always(leads(how.event), token, leaseMS(how.lease), room),
+		each: func(args []any, i int) []any { return how.each(args, names[i].ID, &known[i]) },
+	}
+	calls := p.calls(how.script, places)
+	s.pacer.urgent(ctx, s.intake, how.script, calls)
+
+	results := make([]halfmsg.Submitted, len(names))
+	for _, c := range calls {
+		for n, i := range c.items {
+			results[i] = how.read(c, n, names[i], token, &known[i])
+		}
+	}
+	s.setAsideSubmitted(ctx, results)
+	return results
+}
+
+// submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
+func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
+	if fields, is := c.answer(n).([]any); is && c.err == nil {
+		claim, err := s.claim(fields, halfmsg.Pending, token)
+		return halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Pending, Err: err}, Claim: &claim}
+	}
+	r := halfmsg.Submitted{Result: s.result(c, n, name)}
+	if c.answer(n) == int64(verdictHeld+codeOf[halfmsg.Pending]) {
+		r.Claim = known.claim(token)
+	}
+	return refusing(r)
+}
+
+// trusted reads the reply about one message whose Submit is the verdict. A claim whose record cannot be read is there
+// together with its error.
+func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
+	r := halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Sendable}}
+	fields, _ := c.answer(n).([]any)
+	switch {
+	case c.err == nil && len(fields) == claimFields:
+		claim, err := s.claim(fields, halfmsg.Sendable, token)
+		r.Claim, r.Err = &claim, err
+		return r
+	case c.err == nil && len(fields) > 0:
+		r.Claim = unclaimed(name, fields)
+		return r
+	}
+	r.Result = s.result(c, n, name)
+	ms, _ := c.answer(len(c.items)).(int64)
+	switch c.answer(n) {
+	case int64(verdictHeld + codeOf[halfmsg.Sendable]):
+		r.Claim = known.sendable(token, timeAt(ms))
+	case int64(verdictStored + codeOf[halfmsg.Sendable]):
+		r.Claim = known.sendable("", timeAt(ms))
+	}
+	return refusing(r)
+}
+
+// unclaimed is a message of which trust.lua replies with the first line alone; nil where that line cannot be read. The
+// lease holder of the message finds that out, too, and sets the message aside.
+func unclaimed(name halfmsg.Name, fields []any) *halfmsg.Claim {
+	claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: halfmsg.Sendable}
+	text, _ := fields[len(fields)-1].(string)
+	t, err := decodeLine([]byte(text), halfmsg.Sendable, &claim.Message)
+	if err != nil {
+		return nil
+	}
+	claim.CreatedAt, claim.Fingerprint = t.at, t.digest
+	return &claim
+}
+
+// refusing gives a Submit after ROLLED_BACK its error.
+func refusing(r halfmsg.Submitted) halfmsg.Submitted {
+	if r.State == halfmsg.RolledBack && r.Err == nil {
+		r.Err = halfmsg.ErrIllegal
+	}
+	return r
+}
+
+// setAsideSubmitted sets aside the messages that were claimed and whose records cannot be read.
+func (s *Store) setAsideSubmitted(ctx context.Context, results []halfmsg.Submitted) {
+	for i := range results {
+		if r := results[i]; r.Claim != nil && r.Err != nil {
+			state := s.setAside(ctx, *r.Claim, r.Err)
+			results[i] = halfmsg.Submitted{Result: halfmsg.Result{State: state, Err: r.Err}}
+		}
+	}
+}
+
+// Rollback implements halfmsg.Intake.
+func (s *Store) Rollback(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
+	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventRollback}, names, rules)
+}
+
+func shardsOf(places []place) int {
+	n := 0
+	for i := range places {
+		if i == 0 || places[i].shard != places[i-1].shard {
+			n++
+		}
+	}
+	return n
+}
+
+// clamp keeps a time span between nothing and most.
+func clamp(d, most time.Duration) time.Duration {
+	return min(max(d, 0), most)
+}
+
+// leaseMS is a lease in milliseconds; there is none shorter than one.
+func leaseMS(d time.Duration) int64 {
+	return max(1, clamp(d, maxLease).Milliseconds())
+}
+
+// number reads a count that notes hold; what is not there is 0.
+func number(text any) int64 {
+	s, _ := text.(string)
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}

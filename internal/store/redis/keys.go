@@ -1,0 +1,196 @@
+package redis
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Every key of a message begins with PREFIX:{SHARD}: and the braces make all keys of a shard live on one cluster node.
+// SHARD is the shard's tag; layout.go has them. These are the parts that follow. A producer's name holds no colon, so no two
+// of them can be mixed up:
+//
+//	PREFIX:{SHARD}:producers                  set of the producers with kept messages
+//	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
+//	PREFIX:{SHARD}:PRODUCER:STATE:created     sorted set of the same ids by creation time
+//	PREFIX:{SHARD}:PRODUCER:leases            hash of the tokens of claimed messages, by id
+//	PREFIX:{SHARD}:PRODUCER:verdicts          hash of when committed verdicts were stored, by id
+//	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
+//	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
+//	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
+//	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, by which a loss is noticed
+//	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
+//	PREFIX:{SHARD}:runs                       hash: the coordinators that have not stopped cleanly; in the first shard only
+//	PREFIX:meta                               hash: layout, shards
+const (
+	producersKey  = "producers"
+	createdSuffix = ":created"
+	leasesKey     = "leases"
+	verdictsKey   = "verdicts"
+	recordPrefix  = "m:"
+	notesPrefix   = "x:"
+	metaKey       = "meta"
+	layoutField   = "layout"
+	shardsField   = "shards"
+	pulseName     = "pulse"
+	suspectName   = "suspect"
+	runsName      = "runs"
+)
+
+// Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease is
+// worth more than an hour.
+const (
+	maxDue   = 31 * 24 * time.Hour
+	maxLease = time.Hour
+)
+
+// legalPrefix keeps braces, which would move the hash tag, and glob characters, which would make the sweeper look at keys
+// of others, out of key names.
+var legalPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
+
+// keys names the keys of one store.
+type keys struct {
+	prefix string
+	// shards holds PREFIX:{SHARD}: for each shard.
+	shards []string
+}
+
+func newKeys(prefix string, l layout) keys {
+	k := keys{prefix: prefix}
+	for _, tag := range l.tags() {
+		k.shards = append(k.shards, prefix+":{"+tag+"}:")
+	}
+	return k
+}
+
+// metaOf is the key that tells how the data are laid out.
+func metaOf(prefix string) string { return prefix + ":" + metaKey }
+
+func waitKey(shard string) string { return shard + "wait" }
+
+func suspectKey(shard string) string { return shard + suspectName }
+
+func runsKey(shard string) string { return shard + runsName }
+
+// pattern matches every key of a message and no key of others, as far as a glob can.
+func (k keys) pattern() string { return k.prefix + ":{*" }
+
+// shardOf is the shard a message lives in.
+func (k keys) shardOf(name halfmsg.Name) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name.Producer))
+	_, _ = h.Write([]byte{'/'})
+	_, _ = h.Write([]byte(name.ID))
+	return int(h.Sum32() % uint32(len(k.shards)))
+}
+
+func (k keys) record(name halfmsg.Name) string {
+	return k.shards[k.shardOf(name)] + name.Producer + ":" + recordPrefix + name.ID
+}
+
+// kind says what a key holds.
+type kind uint8
+
+const (
+	foreignKey kind = iota
+	producerSet
+	messageKey // a record or notes
+	dueIndex
+	createdIndex
+	idHash // leases or verdicts
+)
+
+// ownKey is a key that parse has understood.
+type ownKey struct {
+	key      string
+	kind     kind
+	shard    string // PREFIX:{SHARD}:
+	producer string
+	id       string // of a messageKey
+}
+
+// parse reads a key that the layout above may have named; others are foreignKey.
+func (k keys) parse(key string) ownKey {
+	end := strings.Index(key, "}:")
+	if !strings.HasPrefix(key, k.prefix+":{") || end < 0 {
+		return ownKey{}
+	}
+	own := ownKey{key: key, shard: key[:end+2]}
+	rest := key[end+2:]
+	if rest == producersKey {
+		own.kind = producerSet
+		return own
+	}
+	var part string
+	var found bool
+	if own.producer, part, found = strings.Cut(rest, ":"); !found {
+		return ownKey{}
+	}
+	own.kind, own.id = parsePart(part)
+	return own
+}
+
+// parsePart reads what follows the producer's name.
+func parsePart(part string) (kind, string) {
+	for _, prefix := range []string{recordPrefix, notesPrefix} {
+		if id, found := strings.CutPrefix(part, prefix); found {
+			return messageKey, id
+		}
+	}
+	if part == leasesKey || part == verdictsKey {
+		return idHash, ""
+	}
+	state, created := strings.CutSuffix(part, createdSuffix)
+	for _, kept := range halfmsg.Kept() {
+		if state == kept.String() {
+			if created {
+				return createdIndex, ""
+			}
+			return dueIndex, ""
+		}
+	}
+	return foreignKey, ""
+}
+
+// The scripts speak of states in codes: 1, 2, ... for the kept ones by precedence, then the final ones, 0 for none.
+var (
+	stateOf = append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
+	codeOf  = func() map[halfmsg.State]int {
+		codes := make(map[halfmsg.State]int, len(stateOf))
+		for code, state := range stateOf {
+			codes[state] = code
+		}
+		return codes
+	}()
+)
+
+// luaNames is the line before prelude.lua: the names that both sides use.
+func luaNames(retention time.Duration) string {
+	var kept, final []string
+	for code, state := range stateOf {
+		switch {
+		case state.Final():
+			final = append(final, fmt.Sprintf("[%d]='%s'", code, state))
+		case state != halfmsg.None:
+			kept = append(kept, "'"+state.String()+"'")
+		}
+	}
+	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
+	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
+	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
+	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
+		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
+		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
+			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
+		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
+		fmt.Sprintf("local PULSE, SUSPECT, RUNS = '%s', '%s', '%s'\n", pulseName, suspectName, runsName) +
+		fmt.Sprintf("local SUBMITTED, TRUSTED, TAKENOVER, NOBODY = '%s', '%s', '%s', '%s'\n", halfmsg.EventSubmit,
+			halfmsg.EventSubmitTrusted, halfmsg.TakenOver, nobody) +
+		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +
+		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),
+			maxLease.Milliseconds(), max(1, retention.Milliseconds()), pulseRetention.Milliseconds())
+}

@@ -1,0 +1,130 @@
+package redis_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestShardsAreThoseOfTheData(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{})
+	create(t, store, half("1"))
+	if got := client.HGetAll(t.Context(), "msghandler:meta").Val(); got["shards"] != "1" || got["layout"] != "3" {
+		t.Errorf("new data on one server: %v", got)
+	}
+	wide := open(t, redisstore.Config{URL: server.URL(), Prefix: "wide", Shards: 16})
+	messages, names := numbered(50, 10)
+	create(t, wide, messages...)
+	if claims := submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "wide"}), names...); len(claims) != 50 {
+		t.Errorf("found %d of 50 messages", len(claims))
+	}
+}
+
+var oldTrace = regexp.MustCompile(`^old:\{\d\d\}:orders:m:\d+$`)
+
+// TestOldDataAreWorkedOff has messages in 16 shards under the tags that layout 1 has, as an older version stored them.
+func TestOldDataAreWorkedOff(t *testing.T) {
+	t.Parallel()
+	_, client, server := fresh(t, redisstore.Config{})
+	if err := client.HSet(t.Context(), "old:meta", "layout", 1, "shards", 16).Err(); err != nil {
+		t.Fatal(err)
+	}
+	messages, names := numbered(200, 10)
+	create(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "old"}), messages...)
+	for shard := range 16 {
+		if n := client.ZCard(t.Context(), fmt.Sprintf("old:{%02d}:orders:pending", shard)).Val(); n == 0 {
+			t.Errorf("nothing waits in shard %02d", shard)
+		}
+	}
+	store := open(t, redisstore.Config{URL: server.URL(), Prefix: "old"})
+	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, names...)...)
+	claims, err := store.ClaimSendable(t.Context(), 200, time.Minute)
+	if err != nil || len(claims) != 200 {
+		t.Fatalf("claimed %d of 200 messages, %v", len(claims), err)
+	}
+	settle(t, store, halfmsg.EventAcked, 0, claims...)
+	for _, key := range client.Keys(t.Context(), "old:*").Val() {
+		if !oldTrace.MatchString(key) && key != "old:meta" {
+			t.Errorf("left is %s", key)
+		}
+	}
+	if got := client.HGet(t.Context(), "old:meta", "layout").Val(); got != "1" {
+		t.Errorf("the data have layout %s now", got)
+	}
+}
+
+func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
+	t.Parallel()
+	const slots, shards = 16384, 64
+	client := redis.NewClient(&redis.Options{Addr: servers.RedisCluster(t)[0]})
+	t.Cleanup(func() { _ = client.Close() })
+	for i, tag := range redisstore.Tags(shards) {
+		slot, err := client.ClusterKeySlot(t.Context(), "msghandler:{"+tag+"}:producers").Result()
+		if err != nil || slot*shards/slots != int64(i) {
+			t.Errorf("shard %d of %d has slot %d, %v", i, shards, slot, err)
+		}
+	}
+}
+
+func TestUnknownLayoutsAreRefused(t *testing.T) {
+	t.Parallel()
+	_, client, server := fresh(t, redisstore.Config{})
+	for _, unknown := range []string{"0", "4", "-1", "two"} {
+		client.HSet(t.Context(), "msghandler:meta", "layout", unknown)
+		_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL()})
+		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) || !strings.Contains(err.Error(), "run the version that wrote them") {
+			t.Errorf("layout %s: got %v, want an error with it and the remedy", unknown, err)
+		}
+	}
+}
+
+// A Redis that lost everything has lost how the data were laid out as well. Coordinators that run go on as before, so those
+// that start now must do as they do.
+func TestTheLayoutOutlivesALoss(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 3})
+	pulse(t, store)
+	client.FlushAll(t.Context())
+	if len(pulse(t, store)) == 0 {
+		t.Fatal("a loss of everything was not noticed")
+	}
+	create(t, store, half("1"))
+	submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}), half("1").Name)
+}
+
+// Somebody who starts before anybody has noticed the loss may choose another layout. Then one that does not see the
+// others' messages says so, and is not ready.
+func TestTwoLayoutsAreFound(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 3})
+	layoutOf := func(s *redisstore.Store) (found []redisstore.Finding) {
+		t.Helper()
+		all, err := s.Check(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(all, func(f redisstore.Finding) bool { return f.Name != "redis-layout" })
+	}
+	client.Del(t.Context(), "msghandler:meta")
+	if found := layoutOf(store); len(found) > 0 {
+		t.Errorf("where nobody has written another: %v", found)
+	}
+	client.Del(t.Context(), "msghandler:meta")
+	newer := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
+	if found := layoutOf(newer); len(found) > 0 {
+		t.Errorf("where it stands as one has it: %v", found)
+	}
+	if found := layoutOf(store); len(found) != 1 || found[0].Severity != redisstore.Refuse {
+		t.Errorf("where another has written its own: %v", found)
+	}
+}

@@ -1,0 +1,230 @@
+package redis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// listed is a message's place in a listing. The order is that of time, id and producer: within one index it is Redis' own.
+type listed struct {
+	ms   int64
+	name halfmsg.Name
+}
+
+func (a listed) compare(b listed) int {
+	return cmp.Or(cmp.Compare(a.ms, b.ms), strings.Compare(a.name.ID, b.name.ID), strings.Compare(a.name.Producer, b.name.Producer))
+}
+
+// cursor writes the place down as the Cursor of the page that follows it.
+func (a listed) cursor() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(a.ms, 10) + " " + a.name.String()))
+}
+
+func parseCursor(text string) (listed, error) {
+	if text == "" {
+		return listed{}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		stamp, name, _ := strings.Cut(string(raw), " ")
+		var at listed
+		if at.ms, err = strconv.ParseInt(stamp, 10, 64); err == nil {
+			at.name, err = halfmsg.ParseName(name)
+		}
+		if err == nil {
+			return at, nil
+		}
+	}
+	return listed{}, fmt.Errorf("%w: %w", ErrCursor, err)
+}
+
+// List implements halfmsg.Inspector. A cursor that no page has given is ErrCursor.
+func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
+	if !slices.Contains(halfmsg.Kept(), query.State) {
+		return halfmsg.Page{}, fmt.Errorf("messages that are %s are not kept", query.State)
+	}
+	after, err := parseCursor(query.Cursor)
+	if err != nil {
+		return halfmsg.Page{}, err
+	}
+	query.Limit = max(1, query.Limit)
+	begun := time.Now()
+	var page halfmsg.Page
+	for more := true; more; {
+		var part listing
+		if part, err = s.look(ctx, query, after, s.eachShard(query, page)); err != nil {
+			return halfmsg.Page{}, err
+		}
+		taken, err := s.appendRecords(ctx, &page, part.found, query)
+		if err != nil {
+			return halfmsg.Page{}, err
+		}
+		after, more = part.end, part.more
+		if all := len(part.found); taken < all {
+			after, more = part.found[taken-1], true
+			part.looked = part.looked * taken / all // the rest is for the next page to look at
+		}
+		page.Looked += part.looked
+		if more && ends(query, page, time.Since(begun)) {
+			page.Next = after.cursor()
+			break
+		}
+	}
+	return page, nil
+}
+
+// ends says whether a page that took so long is not to grow further.
+func ends(query halfmsg.Query, page halfmsg.Page, took time.Duration) bool {
+	return len(page.Records) >= query.Limit || query.Scan > 0 && page.Looked >= query.Scan ||
+		query.Patience > 0 && took >= query.Patience
+}
+
+const (
+	// lookSlice is how many messages Redis looks at for a listing before it serves others, and readSlice how many it tells
+	// all about, which costs it several times as much: either takes less than a millisecond on a machine that is not busy.
+	lookSlice = 200
+	readSlice = 50
+)
+
+// eachShard is how many messages each shard looks at next for a page.
+func (s *Store) eachShard(query halfmsg.Query, page halfmsg.Page) int {
+	shards := len(s.keys.shards)
+	// Shards do not have their share of the oldest to the letter.
+	most := min(4*(query.Limit-len(page.Records))/shards+16, lookSlice)
+	if query.Filters() {
+		most = lookSlice
+	}
+	if query.Scan > 0 {
+		most = min(most, (query.Scan-page.Looked)/shards+1)
+	}
+	return most
+}
+
+// listing is a part of the messages of a state: what comes after a place and not after its end.
+type listing struct {
+	// found are those that a page may have, in order.
+	found  []listed
+	looked int
+	end    listed
+	// more says that there are others behind the end.
+	more bool
+}
+
+// look asks each shard for the messages after a place.
+func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, most int) (listing, error) {
+	calls := make([]*call, len(s.keys.shards))
+	exchange, fault := sought(query)
+	for i, shard := range s.keys.shards {
+		calls[i] = newCall(s.scripts.list, shard, 7)
+		calls[i].messages = most
+		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most, query.Producer, query.MinAge.Milliseconds(),
+			exchange, fault)
+	}
+	s.pacer.glances(lookSlice, glanceRests)(ctx, s.intake, s.scripts.list, calls)
+	// Behind the last that an index told of there may be others, so nothing later than that can be listed yet.
+	all := listing{end: listed{ms: math.MaxInt64}}
+	for _, c := range calls {
+		if c.err != nil {
+			return listing{}, c.err
+		}
+		all.add(c.reply)
+	}
+	all.more = all.end.ms < math.MaxInt64
+	all.found = slices.DeleteFunc(all.found, func(at listed) bool { return at.compare(after) <= 0 || at.compare(all.end) > 0 })
+	slices.SortFunc(all.found, listed.compare)
+	return all, nil
+}
+
+// sought is what list.lua compares records and last errors with; empty is nothing.
+func sought(query halfmsg.Query) (exchange, fault string) {
+	if query.Exchange != "" {
+		line, _ := json.Marshal(header{Exchange: query.Exchange}) // strings and numbers can always be written
+		start, _, _ := bytes.Cut(line, []byte(`"routing_key"`))
+		exchange = string(start)
+	}
+	return exchange, strings.ToLower(query.Error)
+}
+
+// add reads what list.lua tells of a shard.
+func (l *listing) add(reply []any) {
+	for i, part := range reply {
+		if i == 0 {
+			looked, _ := part.(int64)
+			l.looked += int(looked)
+			continue
+		}
+		fields, _ := part.([]any)
+		var producer string
+		if len(fields) > 0 {
+			producer, _ = fields[0].(string)
+		}
+		for k := 1; k+1 < len(fields); k += 2 {
+			at := readListed(producer, fields[k], fields[k+1])
+			switch {
+			case k > 1:
+				l.found = append(l.found, at)
+			case at.name.ID != "" && at.compare(l.end) < 0:
+				l.end = at
+			}
+		}
+	}
+}
+
+func readListed(producer string, id, created any) listed {
+	at := listed{name: halfmsg.Name{Producer: producer}}
+	at.name.ID, _ = id.(string)
+	stamp, _ := created.(string)
+	ms, _ := strconv.ParseFloat(stamp, 64)
+	at.ms = int64(ms)
+	return at
+}
+
+// appendRecords reads messages, until the page is full, and says how many.
+func (s *Store) appendRecords(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) (taken int, err error) {
+	for taken < len(found) && len(page.Records) < query.Limit {
+		batch := found[taken:min(len(found), taken+readSlice, taken+query.Limit-len(page.Records))]
+		if err := s.appendBatch(ctx, page, batch, query); err != nil {
+			return 0, err
+		}
+		taken += len(batch)
+	}
+	return taken, nil
+}
+
+// appendBatch reads messages and puts those on the page that still stand in the state and match. One that cannot be read
+// is listed with the reason as its last error.
+func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) error {
+	names := make([]halfmsg.Name, len(found))
+	for i, at := range found {
+		names[i] = at.name
+	}
+	records, errs := s.show(ctx, names, false, s.pacer.glances(readSlice, glanceRests))
+	for i, record := range records {
+		switch {
+		case errs[i] == nil:
+		case isCorrupt(errs[i]):
+			record.LastError = errs[i].Error()
+			record.State = query.State
+			record.CreatedAt = time.UnixMilli(found[i].ms)
+		case isNotFound(errs[i]):
+			continue
+		default:
+			return errs[i]
+		}
+		if record.State == query.State && query.Matches(&record) {
+			page.Records = append(page.Records, record)
+		}
+	}
+	return nil
+}

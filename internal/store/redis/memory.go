@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+const (
+	// memoryBytes is about how much one generation of new messages takes; there are two.
+	memoryBytes = 16 << 20
+	// rememberable is how large a message may be: the room is for many, and a Submit of many is bounded by what it reads.
+	rememberable = 64 << 10
+)
+
+// stored is a message as this store has stored it.
+type stored struct {
+	message halfmsg.Message
+	digest  string
+	created int64 // in milliseconds; 0 for no message
+}
+
+// claim is what a Submit has claimed of it.
+func (s *stored) claim(token string) *halfmsg.Claim {
+	return &halfmsg.Claim{
+		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token), CreatedAt: timeAt(s.created),
+	}
+}
+
+// sendable is what a trusted Submit has made SENDABLE of it at that time, and claimed under that token, "" for none.
+func (s *stored) sendable(token string, at time.Time) *halfmsg.Claim {
+	claim := s.claim(token)
+	claim.State, claim.SendableAt = halfmsg.Sendable, at
+	if token == "" {
+		claim.Body = nil
+	}
+	return claim
+}
+
+// when is the time of its creation as submit.lua and trust.lua want it.
+func (s *stored) when() string {
+	if s.created == 0 {
+		return ""
+	}
+	return strconv.FormatInt(s.created, 10)
+}
+
+// memory keeps messages that this store has stored, because most of them are submitted here soon after, and need not be
+// read from Redis then. Whether they are the ones that Redis has is for submit.lua to say. It forgets a message when it is
+// taken, and the older generation when the newer one is full.
+type memory struct {
+	mu         sync.Mutex
+	newer      map[halfmsg.Name]stored
+	older      map[halfmsg.Name]stored
+	newerBytes int
+}
+
+func (m *memory) keep(s stored) {
+	size := sizeOf(&s.message)
+	if size > rememberable {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newer == nil || m.newerBytes > memoryBytes {
+		m.newer, m.older, m.newerBytes = map[halfmsg.Name]stored{}, m.newer, 0
+	}
+	m.newer[s.message.Name] = s
+	m.newerBytes += size
+}
+
+// take gives what is known of a message, and forgets it.
+func (m *memory) take(name halfmsg.Name) stored {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, generation := range []map[halfmsg.Name]stored{m.newer, m.older} {
+		if s, found := generation[name]; found {
+			delete(generation, name)
+			return s
+		}
+	}
+	return stored{}
+}
+
+// sizeOf is about how much memory a message takes.
+func sizeOf(m *halfmsg.Message) int {
+	const overhead = 512
+	size := overhead + len(m.Body)
+	for key, value := range m.Headers {
+		size += len(key) + len(value)
+	}
+	return size
+}

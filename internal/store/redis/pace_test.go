@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run at once.
+func TestSlicesTakeTurnsAndRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer()
+		begun := time.Now()
+		var starts []time.Duration
+		for range 3 {
+			go p.inTurn(t.Context(), backlogRests, func() {
+				starts = append(starts, time.Since(begun))
+				time.Sleep(time.Millisecond)
+			})
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if want := []time.Duration{0, 4 * time.Millisecond, 8 * time.Millisecond}; !slices.Equal(starts, want) {
+			t.Errorf("slices began after %v, want %v", starts, want)
+		}
+	})
+}
+
+// A slice that Redis does not answer must not keep back what goes to a server that does.
+func TestASliceThatHangsLetsTheNextGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer()
+		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(5 * time.Second) })
+		synctest.Wait()
+		begun := time.Now()
+		p.inTurn(t.Context(), backlogRests, func() {
+			if took := time.Since(begun); took != longestTurn {
+				t.Errorf("the next one began after %v, want %v", took, longestTurn)
+			}
+		})
+		time.Sleep(10 * time.Second)
+	})
+}
+
+func TestWhoseTimeIsOverDoesNotWaitForItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer()
+		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(10 * time.Millisecond) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		p.inTurn(ctx, backlogRests, func() {})
+		if took := time.Since(begun); took != 3*time.Millisecond {
+			t.Errorf("it waited for %v", took)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestASliceIsAtLeastOneCall(t *testing.T) {
+	of := func(messages ...int) (calls []*call) {
+		for _, n := range messages {
+			calls = append(calls, &call{messages: n})
+		}
+		return calls
+	}
+	for want, calls := range map[int][]*call{
+		1: of(slice+1, 1), 2: of(slice-1, 1, 1), 3: of(1, 1, 1), 0: of(),
+	} {
+		if got := sliced(calls, slice); got != want {
+			t.Errorf("a slice is %d calls, want %d", got, want)
+		}
+	}
+}
+
+// What an outage has left must end. What comes a while after it gives way again.
+func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer()
+		wants := func(want bool) {
+			t.Helper()
+			p.urgentAt.Store(time.Now().UnixNano())
+			if got := p.givesWay(); got != want {
+				t.Errorf("gives way: %t, want %t", got, want)
+			}
+		}
+		for begun := time.Now(); time.Since(begun) < forbearance; time.Sleep(lull) {
+			wants(true)
+		}
+		wants(false)
+		time.Sleep(lull)
+		wants(false)
+		time.Sleep(lull + time.Nanosecond)
+		wants(true)
+	})
+}

@@ -1,0 +1,154 @@
+package redis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// A call holds at most so many messages and bytes, so that no script keeps Redis from others for long; and no more than a
+// script can unpack at once. A message is counted as its weight.
+const (
+	maxCallItems = 200
+	maxCallBytes = 4 << 20
+)
+
+// portions is into how many calls a batch of the backlog is cut at most, where there is enough of it: others have their
+// turn between them.
+const portions = 16
+
+// portion is how many of the backlog's messages one call holds.
+func portion(messages int) int {
+	return min(max(slice, (messages+portions-1)/portions), maxCallItems)
+}
+
+// place is where a message of a batch lives.
+type place struct {
+	shard    int
+	producer string
+	index    int
+}
+
+// plan is a batch as it goes to Redis: for each shard the messages of each producer, in the order of the batch.
+type plan struct {
+	store *Store
+	// looks says that the script compares the shard with the last count that was seen of it.
+	looks bool
+	// head gives the arguments that come before those of the messages of one call.
+	head func(places []place) []any
+	// each appends the arguments of one message, the first of them its id.
+	each func(args []any, index int) []any
+	// room is how many arguments each appends.
+	room int
+	// most is how many messages one call holds; 0 is maxCallItems.
+	most int
+	// weight is the size of a message's arguments where it matters; may be nil.
+	weight func(index int) int
+}
+
+func (s *Store) places(n int, name func(int) halfmsg.Name) []place {
+	places := make([]place, n)
+	for i := range places {
+		at := name(i)
+		places[i] = place{shard: s.keys.shardOf(at), producer: at.Producer, index: i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.producer, b.producer), cmp.Compare(a.index, b.index))
+	})
+	return places
+}
+
+// calls makes the calls of sc that bring the plan about.
+func (p plan) calls(sc *script, places []place) []*call {
+	var calls []*call
+	for len(places) > 0 {
+		n := p.fit(places)
+		calls = append(calls, p.call(sc, places[:n]))
+		places = places[n:]
+	}
+	return calls
+}
+
+// fit is how many of the places go into the next call: one always does.
+func (p plan) fit(places []place) int {
+	most := min(len(places), cmp.Or(p.most, maxCallItems))
+	bytes := 0
+	for n, at := range places[:most] {
+		if p.weight != nil {
+			bytes += p.weight(at.index)
+		}
+		if n > 0 && (at.shard != places[0].shard || bytes > maxCallBytes) {
+			return n
+		}
+	}
+	return most
+}
+
+// call is the call for messages of one shard.
+func (p plan) call(sc *script, places []place) *call {
+	shard := places[0].shard
+	head := p.head(places)
+	c := newCall(sc, p.store.keys.shards[shard], 3+len(head)+len(places)*p.room+2*min(len(places), 8))
+	if p.looks {
+		c.args = append(c.args, p.store.seen(shard)...)
+	}
+	c.args = append(c.args, head...)
+	count := 0 // where the number of the producer's messages stands
+	for i, at := range places {
+		if i == 0 || at.producer != places[i-1].producer {
+			c.args = append(c.args, at.producer, 0)
+			count = len(c.args) - 1
+		}
+		c.args = p.each(c.args, at.index)
+		c.args[count] = c.args[count].(int) + 1
+		c.items = append(c.items, at.index)
+	}
+	c.messages = len(places)
+	return c
+}
+
+// always is a head that is the same for all calls.
+func always(args ...any) func([]place) []any {
+	return func([]place) []any { return args }
+}
+
+// Replies about one message are verdict + state code.
+const (
+	verdictOK      = 0
+	verdictIllegal = 10
+	verdictLost    = 20
+	verdictExists  = 30
+	verdictMissing = 40
+	verdictOver    = 50
+	verdictStored  = 60 // and was not there before
+	verdictHeld    = 70 // and is the caller's now
+	// verdictRepaired is verdictStored where a lost record had left something behind, which was removed first.
+	verdictRepaired = 80
+)
+
+var verdicts = map[int64]error{
+	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
+	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
+	verdictRepaired: nil,
+}
+
+// result reads the reply about one message.
+func (s *Store) result(c *call, n int, name halfmsg.Name) halfmsg.Result {
+	if c.err != nil {
+		return halfmsg.Result{Err: c.err}
+	}
+	switch reply := c.answer(n).(type) {
+	case int64:
+		state, verdict := reply%10, reply-reply%10
+		err := verdicts[verdict]
+		if verdict == verdictOver {
+			err = fmt.Errorf("%w: %s", err, name.Producer) // whose limit it is decides what is to be done
+		}
+		return halfmsg.Result{State: stateOf[state], Err: err}
+	case string:
+		return halfmsg.Result{Err: corrupt(s.keys.record(name), reply)}
+	}
+	return halfmsg.Result{Err: corrupt(s.keys.record(name), "no answer about it")}
+}

@@ -1,0 +1,265 @@
+package redis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
+	t.Helper()
+	found, err := store.Pulse(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2})
+	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 2})
+	for range 3 {
+		if found := append(pulse(t, store), pulse(t, other)...); len(found) > 0 {
+			t.Fatalf("without a loss: %+v", found)
+		}
+	}
+	earlier, err := client.Dump(t.Context(), "msghandler:{01}:pulse").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulse(t, store)
+	if err := client.RestoreReplace(t.Context(), "msghandler:{01}:pulse", 0, earlier).Err(); err != nil {
+		t.Fatal(err)
+	}
+	found := pulse(t, store)
+	if len(found) != 1 || found[0].Shard != 1 || !strings.Contains(found[0].What, "earlier time") {
+		t.Fatalf("shard 1 went back: %+v", found)
+	}
+	for range 5 {
+		if found = pulse(t, store); len(found) > 0 {
+			t.Fatalf("the same loss again: %+v", found)
+		}
+	}
+	if found = pulse(t, other); len(found) != 1 || found[0].Shard != 1 {
+		t.Fatalf("the other hears of it when the count is beyond its own again: %+v", found)
+	}
+	if found = append(pulse(t, other), pulse(t, store)...); len(found) > 0 {
+		t.Fatalf("the same loss again: %+v", found)
+	}
+}
+
+// Two servers that were one go on apart, as a master that was replaced in its sleep and the one that replaced it. What was
+// acknowledged on one of them is missing on the other, however far others have counted there.
+func TestAStoreThatWentOnElsewhereGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	pulse(t, other)
+	before, err := client.Dump(t.Context(), "msghandler:{00}:pulse").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulse(t, store) // on the one, and nowhere else
+	if err := client.RestoreReplace(t.Context(), "msghandler:{00}:pulse", 0, before).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if found := pulse(t, other); len(found) > 0 { // on the other
+			t.Fatalf("nothing of its own is missing: %+v", found)
+		}
+	}
+	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+	for _, s := range []*redisstore.Store{store, other} {
+		if found := pulse(t, s); len(found) != 1 {
+			t.Errorf("two servers went on apart, and told is %+v", found)
+		}
+	}
+}
+
+// Coordinators come and go, and each leaves its count.
+func TestCountsOfThoseThatAreGoneAreDropped(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	pulse(t, store)
+	key, long := "msghandler:{00}:pulse", time.Now().Add(-25*time.Hour).UnixMilli()
+	if err := client.HSet(t.Context(), key, "long gone/1", long).Err(); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
+	pulse(t, other)
+	if counts := client.HLen(t.Context(), key).Val(); counts != 3 { // the generation and two that are there
+		t.Errorf("the pulse has %d fields", counts)
+	}
+	if found := append(pulse(t, store), pulse(t, other)...); len(found) > 0 {
+		t.Errorf("without a loss: %+v", found)
+	}
+}
+
+func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always") // or a kill may lose something
+	pulse(t, store)
+	server.Kill()
+	if found, err := store.Pulse(t.Context()); err == nil || len(found) > 0 {
+		t.Fatalf("while Redis is away: %+v, %v", found, err)
+	}
+	server.Start()
+	if found := pulse(t, store); len(found) > 0 {
+		t.Fatalf("after a restart that lost nothing: %+v", found)
+	}
+	if err := client.Del(t.Context(), "msghandler:{00b}:pulse").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "were replaced") {
+		t.Fatalf("shard 0 was emptied: %+v", found)
+	}
+}
+
+// A message was done when Redis lost its last moment, and stands as pending again. The copy that is sent now must say
+// that it is one; the messages of afterwards are first copies.
+func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 2})
+	create(t, store, half("1"), half("2"))
+	pulse(t, store)
+	earlier := server.Copy()
+	server.Stop()
+	server.Start()
+	claims := submit(t, store, half("1").Name)
+	if claims[0].Copies != 0 {
+		t.Fatalf("after a restart that lost nothing %d copies are counted", claims[0].Copies)
+	}
+	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+	settle(t, store, halfmsg.EventAcked, 0, claims...)
+	pulse(t, store)
+	server.PutBack(earlier)
+	limit := func(memory string) {
+		if err := client.ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("1mb") // it is full as well, and that must be in nobody's way
+
+	// No Pulse comes between: the claim itself looks. And what is claimed after that is still known to be suspect.
+	flagged := func(name halfmsg.Name) {
+		if claim := submit(t, store, name)[0]; claim.Copies != 1 {
+			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
+		}
+	}
+	flagged(half("1").Name)
+	if found := pulse(t, store); len(found) != 2 {
+		t.Errorf("two shards went back, and told is %+v", found)
+	}
+	flagged(half("2").Name)
+	limit("0")
+	create(t, store, half("3"))
+	if claim := submit(t, store, half("3").Name)[0]; claim.Copies != 0 {
+		t.Errorf("a new message is claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// Data that come from elsewhere have a generation of their own.
+func TestWhatWasPutInPlaceOfTheDataIsFlagged(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	if err := client.HSet(t.Context(), "msghandler:{00}:pulse", "generation", "another").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+	if found := pulse(t, store); len(found) != 1 {
+		t.Errorf("the shard was replaced, and told is %+v", found)
+	}
+}
+
+// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master again.
+func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
+	t.Parallel()
+	store, _, server := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"), half("2"))
+	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, half("1").Name)...)
+	pulse(t, store)
+	lagging := servers.Replica(t, server)
+	lagging.CLI("REPLICAOF", "NO", "ONE") // from here on it lags
+	publish := func() []halfmsg.Claim {
+		claims, err := store.ClaimSendable(t.Context(), 10, time.Minute)
+		if err != nil || len(claims) != 1 {
+			t.Fatalf("claimed %d messages, %v", len(claims), err)
+		}
+		return claims
+	}
+	settle(t, store, halfmsg.EventAcked, 0, publish()...)
+	pulse(t, store)
+	server.Follow(lagging)
+	server.CLI("REPLICAOF", "NO", "ONE")
+
+	for _, claim := range append(publish(), submit(t, store, half("2").Name)...) {
+		if claim.Copies != 1 {
+			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
+		}
+	}
+	if found := pulse(t, store); len(found) != 1 {
+		t.Errorf("the shard went back, and told is %+v", found)
+	}
+}
+
+// A Redis that lost something and whose disk is full takes no note of it. That is made up for once it can write.
+func TestALossThatCouldNotBeWrittenDownIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	store, client, server := fresh(t, redisstore.Config{Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	earlier := server.Copy()
+	pulse(t, store)
+	server.PutBack(earlier)
+	server.FillDisk()
+	servers.Eventually(t, time.Minute, "nothing can be written", func() bool {
+		return client.Set(t.Context(), "a", "", 0).Err() != nil
+	})
+	name := half("1").Name
+	if r := store.Submit(t.Context(), []halfmsg.Name{name}, time.Minute)[0]; r.Err == nil {
+		t.Fatal("submitted on a full disk")
+	}
+	server.FreeDisk()
+	servers.Eventually(t, time.Minute, "it can be written again", func() bool {
+		return client.Set(t.Context(), "a", "", 0).Err() == nil
+	})
+	if claim := submit(t, store, name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+}
+
+// Neither the clock nor a count says that something was lost where it all happened within one millisecond.
+func TestALossWithinAMillisecondIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.SetTime(time.UnixMilli(1_800_000_000_000))
+	store := open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler", Shards: 1})
+	other := open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "msghandler", Shards: 1})
+	create(t, store, half("1"))
+	pulse(t, store)
+	pulse(t, other)
+	server.Del("msghandler:{00}:pulse")
+	if claim := submit(t, store, half("1").Name)[0]; claim.Copies != 1 {
+		t.Errorf("claimed with %d copies counted", claim.Copies)
+	}
+	for _, s := range []*redisstore.Store{store, other} {
+		if found := pulse(t, s); len(found) != 1 {
+			t.Errorf("the shard was emptied, and told is %+v", found)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// A record is one line for people and then the body, byte for byte:
+//
+//	half CREATED_MS DIGEST {"exchange":"orders",...}\n
+//
+// Where the body can be packed, and the layout allows for it, the first word is another, the size that it has unpacked comes
+// before the JSON, and behind the line it stands packed with S2:
+//
+//	pack CREATED_MS DIGEST SIZE {"exchange":"orders",...}\n
+//
+// What is left of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
+//
+//	acknowledged CREATED_MS DIGEST {"callback_target":"..."}\n
+//
+// The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
+
+// whole is the first word of a record that holds the whole message as it is.
+const whole = "half"
+
+// header is the JSON in a record's line.
+type header struct {
+	Exchange     string            `json:"exchange"`
+	RoutingKey   string            `json:"routing_key"`
+	ContentType  string            `json:"content_type,omitempty"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	DelayMS      int64             `json:"delay_ms,omitempty"`
+	Target       string            `json:"callback_target,omitempty"`
+	ConfirmAfter int64             `json:"confirm_after_ms,omitempty"`
+	Trace        string            `json:"traceparent,omitempty"`
+}
+
+// unstamped stands in a record where the time goes, until Redis says what it is.
+const unstamped = "0000000000000"
+
+// encode gives the record of a message with that digest, but for its time.
+func encode(m *halfmsg.Message, digest string, packs bool) ([]byte, error) {
+	line, err := json.Marshal(header{
+		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
+		Trace: m.Trace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if packs {
+		if record := pack(line, digest, m.Body); record != nil {
+			return record, nil
+		}
+	}
+	start := firstWords(whole, digest)
+	record := make([]byte, 0, len(start)+len(line)+1+len(m.Body))
+	record = append(append(append(record, start...), line...), '\n')
+	return append(record, m.Body...), nil
+}
+
+func firstWords(kind, digest string) string { return kind + " " + unstamped + " " + digest + " " }
+
+// trace is a record's first words.
+type trace struct {
+	kind string
+	at   time.Time
+	// digest is the fingerprint of the content.
+	digest string
+	// size is that of the body, where it is packed.
+	size int
+	rest []byte // what follows the digest, and the size
+}
+
+// decodeTrace reads the first words of a record.
+func decodeTrace(record []byte) (trace, error) {
+	line := record
+	if end := bytes.IndexByte(record, '\n'); end >= 0 {
+		line = record[:end]
+	}
+	kind, line, _ := bytes.Cut(line, []byte{' '})
+	stamp, line, _ := bytes.Cut(line, []byte{' '})
+	ms, err := strconv.ParseInt(string(stamp), 10, 64)
+	if err != nil {
+		return trace{}, fmt.Errorf("its first line is not one of ours: %w", err)
+	}
+	digest, rest, _ := bytes.Cut(line, []byte{' '})
+	return trace{kind: string(kind), at: time.UnixMilli(ms), digest: string(digest), rest: rest}, nil
+}
+
+// maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
+const maxMS = int64(math.MaxInt64 / time.Millisecond)
+
+// decode fills in what a living record says about a message in that state and returns its first words. The body is a part of
+// record, not a copy, unless it was packed.
+func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
+	t, err := decodeLine(record, state, into)
+	if err != nil {
+		return trace{}, err
+	}
+	_, into.Body, _ = bytes.Cut(record, []byte{'\n'})
+	if t.kind == packed {
+		if into.Body, err = unpack(into.Body, t.size); err != nil {
+			return trace{}, err
+		}
+	}
+	return t, nil
+}
+
+// decodeLine fills in what the first line says, which is all but the body.
+func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
+	t, err := decodeTrace(record)
+	if err != nil {
+		return trace{}, err
+	}
+	stripped := state == halfmsg.Acknowledged && t.kind == halfmsg.Acknowledged.String()
+	if t.kind != whole && t.kind != packed && !stripped {
+		return trace{}, fmt.Errorf("its first word is neither %s nor %s", whole, packed)
+	}
+	if t.kind == packed {
+		size, rest, _ := bytes.Cut(t.rest, []byte{' '})
+		if t.size, err = strconv.Atoi(string(size)); err != nil {
+			return trace{}, fmt.Errorf("its first line does not say how long its body is: %w", err)
+		}
+		t.rest = rest
+	}
+	var h header
+	if err := json.Unmarshal(t.rest, &h); err != nil {
+		return trace{}, fmt.Errorf("its header is not JSON: %w", err)
+	}
+	if bytes.IndexByte(record, '\n') < 0 {
+		return trace{}, fmt.Errorf("its first line has no end")
+	}
+	if h.DelayMS < 0 || h.DelayMS > maxMS || h.ConfirmAfter < 0 || h.ConfirmAfter > maxMS {
+		return trace{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
+			h.DelayMS, h.ConfirmAfter)
+	}
+	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
+	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
+	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond
+	into.CallbackTarget, into.Trace = h.Target, h.Trace
+	return t, nil
+}

@@ -1,0 +1,50 @@
+package redis
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// RunSilence is how long a coordinator that has not stopped cleanly must not have counted in the pulse before it
+	// counts as ended. A coordinator counts four times a second, and after an outage of Redis again within ten seconds.
+	RunSilence = 20 * time.Second
+	// RunMemory is for how long an end is told.
+	RunMemory = time.Hour
+	// maxEnds bounds how many ends are kept: a coordinator that is started each second and dies must not fill Redis.
+	maxEnds = 100
+)
+
+// UncleanEnd is the end of a coordinator that did not stop: it was killed, or crashed, or it hangs.
+type UncleanEnd struct {
+	Instance string
+	// LastSeenAt is when it last counted in Redis.
+	LastSeenAt time.Time
+}
+
+// NoteRun notes that this coordinator runs, and returns the others that ended without NoteCleanStop within RunMemory,
+// the latest first. One that was only cut off for a while is not told of any more once it counts again (Pulse). It is
+// one call of a script; its errors are those of the store.
+func (s *Store) NoteRun(ctx context.Context) ([]UncleanEnd, error) {
+	c := newCall(s.scripts.runs, s.keys.shards[0], 4)
+	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds)
+	run(ctx, s.loops, s.scripts.runs, []*call{c})
+	if c.err != nil {
+		return nil, c.err
+	}
+	now := time.Now()
+	var ends []UncleanEnd
+	for i := 0; i+1 < len(c.reply); i += 2 {
+		name, _ := c.reply[i].(string)
+		ago, _ := c.reply[i+1].(int64)
+		seenAt := now.Add(-time.Duration(ago) * time.Millisecond)
+		ends = append(ends, UncleanEnd{Instance: ownerOf(name), LastSeenAt: seenAt})
+	}
+	return ends, nil
+}
+
+// NoteCleanStop takes back what NoteRun has noted: this coordinator is about to end as it should. Its errors are those
+// of the store.
+func (s *Store) NoteCleanStop(ctx context.Context) error {
+	return translate(s.loops.HDel(ctx, runsKey(s.keys.shards[0]), s.name).Err())
+}

@@ -1,0 +1,139 @@
+package redis_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// runs is a Redis whose clock the test sets, and coordinators on it.
+type runs struct {
+	t      *testing.T
+	server *miniredis.Miniredis
+	now    time.Time
+}
+
+func newRuns(t *testing.T) *runs {
+	r := &runs{t: t, server: miniredis.RunT(t), now: time.UnixMilli(1_800_000_000_000)}
+	r.pass(0)
+	return r
+}
+
+func (r *runs) pass(d time.Duration) {
+	r.now = r.now.Add(d)
+	r.server.SetTime(r.now)
+}
+
+func (r *runs) coordinator(name string) *redisstore.Store {
+	r.t.Helper()
+	return open(r.t, redisstore.Config{URL: "redis://" + r.server.Addr(), Prefix: "msghandler", Shards: 2, Instance: name})
+}
+
+// alive notes the run of each, counts on in its pulse, and returns whom the last of them takes for ended, the latest first.
+func (r *runs) alive(all ...*redisstore.Store) (names []string) {
+	r.t.Helper()
+	for _, store := range all {
+		pulse(r.t, store)
+		ends, err := store.NoteRun(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		names = nil
+		for _, end := range ends {
+			names = append(names, end.Instance)
+		}
+	}
+	return names
+}
+
+func (r *runs) want(got []string, want ...string) {
+	r.t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("ended without a clean stop are %v, want %v", got, want)
+	}
+}
+
+func TestOnlyUncleanEndsAreTold(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, killed, stopped := r.coordinator("here"), r.coordinator("killed"), r.coordinator("stopped")
+	r.want(r.alive(stopped, killed, here))
+	r.pass(time.Second)
+	if err := stopped.NoteCleanStop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(redisstore.RunSilence - time.Second)
+	r.want(r.alive(here)) // it may still come
+	r.pass(2 * time.Second)
+	r.want(r.alive(here), "killed")
+
+	next := r.coordinator("next") // hears of it at once
+	r.want(r.alive(next), "killed")
+	r.pass(time.Second)
+	r.want(r.alive(killed, here)) // it was only cut off for a while
+
+	r.pass(redisstore.RunMemory - time.Second)
+	r.want(r.alive(here), "killed", "next")
+	r.pass(redisstore.RunSilence)
+	r.want(r.alive(here))
+	if fields, err := r.server.HKeys("msghandler:{00b}:runs"); err != nil || len(fields) != 1 {
+		t.Errorf("left are %v, %v", fields, err)
+	}
+}
+
+// Coordinators of earlier versions count in the pulse and say nothing when they stop.
+func TestOlderCoordinatorsAreNotTakenForKilled(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, older := r.coordinator("here"), r.coordinator("older")
+	pulse(t, older)
+	r.want(r.alive(here))
+	r.pass(time.Minute)
+	r.want(r.alive(here))
+}
+
+// A coordinator that dies each second leaves a bounded number of fields.
+func TestACrashLoopIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here := r.coordinator("here")
+	for i := range 130 {
+		r.alive(r.coordinator(fmt.Sprint("run-", i)))
+		r.pass(time.Second)
+	}
+	r.pass(redisstore.RunSilence)
+	ends := r.alive(here)
+	if len(ends) != 100 || ends[0] != "run-129" {
+		t.Errorf("%d ends are told, the latest %s", len(ends), ends[0])
+	}
+	if fields, err := r.server.HKeys("msghandler:{00b}:runs"); err != nil || len(fields) != 101 {
+		t.Errorf("%d fields are kept, %v", len(fields), err)
+	}
+}
+
+// On a real Redis, as the flags of scripts and the types of its replies are its own.
+func TestRunsAreNotedInARealRedis(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
+	key := "msghandler:{00b}:runs"
+	if err := client.HSet(t.Context(), key, "killed/1", time.Now().Add(-time.Minute).UnixMilli()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ends, err := store.NoteRun(t.Context())
+	if err != nil || len(ends) != 1 || ends[0].Instance != "killed" || time.Since(ends[0].LastSeenAt).Round(time.Minute) != time.Minute {
+		t.Errorf("told are %+v, %v", ends, err)
+	}
+	if ttl := client.TTL(t.Context(), key).Val(); ttl <= 0 {
+		t.Errorf("the key never expires: %v", ttl)
+	}
+	if err := store.NoteCleanStop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := client.HLen(t.Context(), key).Val(); left != 1 {
+		t.Errorf("after the stop %d runs are noted", left)
+	}
+}

@@ -1,0 +1,195 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script is one script as Redis knows it.
+type script struct {
+	source, sha string
+	// ran is told of each run: about how many messages it was, and how long it took.
+	ran func(messages int, took time.Duration)
+	// answers says that its reply holds an answer for each message.
+	answers bool
+}
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source)) // Redis' own way of naming scripts
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// answering are the scripts that work on messages and answer about each.
+var answering = map[string]bool{"create": true, "submit": true, "trust": true, "claim": true, "move": true}
+
+// parts are the files that stand between prelude.lua and a script.
+var parts = map[string][]string{
+	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
+	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"}, "claim": {"writes", "timeline", "claims"},
+}
+
+// scripts are those in lua/, one a file.
+type scripts struct {
+	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, owners, backlog *script
+}
+
+// loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
+// understand the first line, which says what a script may do when memory is short; there it is left out.
+func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
+	flagged, err := understandsFlags(ctx, client)
+	if err != nil {
+		return scripts{}, err
+	}
+	var all scripts
+	byName := map[string]**script{
+		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move, "due": &all.due, "claim": &all.claim,
+		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
+		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs,
+	}
+	for name, into := range byName {
+		source, err := assemble(name, flagged, config.Retention)
+		if err != nil {
+			return scripts{}, err
+		}
+		*into = newScript(source)
+		(*into).answers = answering[name]
+		(*into).ran = func(messages int, took time.Duration) { config.Ran(name, messages, took) }
+		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
+		if err := eachMaster(ctx, client, load); err != nil {
+			return scripts{}, fmt.Errorf("%s.lua: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, error) {
+	understood := true
+	err := eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
+		err := master.ScriptLoad(ctx, "#!lua flags=allow-oom\nreturn 1").Err()
+		if err != nil && redis.HasErrorPrefix(err, "Error compiling") {
+			understood = false // all masters write the same; one that does not know it decides for all
+			return nil
+		}
+		return err
+	})
+	return understood, err
+}
+
+// assemble puts a script together: its flags, the names from keys.go, the prelude and its parts, and the script itself.
+func assemble(name string, flagged bool, retention time.Duration) (string, error) {
+	own, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		return "", err
+	}
+	flags, body, _ := strings.Cut(string(own), "\n")
+	source := luaNames(retention)
+	if flagged {
+		source = flags + "\n" + source
+	}
+	for _, part := range append([]string{"prelude"}, parts[name]...) {
+		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			return "", err
+		}
+		source += string(text)
+	}
+	return source + body, nil
+}
+
+// call is one call of a script for messages of one shard.
+type call struct {
+	args  []any
+	items []int // which messages of the batch it is about, in the order of its replies
+	// messages is how many messages the script has to work on.
+	messages int
+	reply    []any
+	err      error
+}
+
+// argv is where a script's own arguments begin in call.args.
+const argv = 4
+
+func newCall(sc *script, shard string, room int) *call {
+	args := make([]any, argv, argv+room)
+	args[0], args[1], args[2], args[3] = "evalsha", sc.sha, 1, shard
+	return &call{args: args}
+}
+
+// run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten is
+// sent again as a whole, which a server also remembers.
+func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
+	begun := time.Now()
+	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()
+	forgotten := exec(ctx, client, calls)
+	if len(forgotten) == 0 {
+		return
+	}
+	for _, c := range forgotten {
+		c.args[0], c.args[1] = "eval", sc.source
+	}
+	exec(ctx, client, forgotten)
+}
+
+// answered is how many messages were answered.
+func answered(sc *script, calls []*call) (messages int) {
+	if !sc.answers {
+		return 0
+	}
+	for _, c := range calls {
+		messages += min(len(c.reply), c.messages)
+	}
+	return messages
+}
+
+func exec(ctx context.Context, client redis.UniversalClient, calls []*call) (forgotten []*call) {
+	if err := notSent(ctx); err != nil {
+		for _, c := range calls {
+			c.err = err
+		}
+		return nil
+	}
+	pipe := client.Pipeline()
+	cmds := make([]*redis.Cmd, len(calls))
+	for i, c := range calls {
+		cmds[i] = redis.NewCmd(ctx, c.args...)
+		_ = pipe.Process(ctx, cmds[i]) // only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, c := range calls {
+		if c.take(cmds[i]) {
+			forgotten = append(forgotten, c)
+		}
+	}
+	return forgotten
+}
+
+// take keeps what came back and says whether the server had forgotten the script.
+func (c *call) take(cmd *redis.Cmd) (forgotten bool) {
+	c.reply, c.err = cmd.Slice()
+	if c.err == nil {
+		return false
+	}
+	if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+		forgotten = true
+	}
+	c.err = translate(c.err)
+	return forgotten
+}
+
+// answer is the reply about the nth of the call's messages.
+func (c *call) answer(n int) any {
+	if n < len(c.reply) {
+		return c.reply[n]
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// effects are what an event does beyond the move, as letters that move.lua knows: c counts a confirm, p a publish, d a
+// deletion, y a copy, z sets attempts back, u writes down when.
+var effects = map[halfmsg.Event]string{
+	halfmsg.EventUnknown:     "cu",
+	halfmsg.EventUnreachable: "u",
+	halfmsg.EventGivenUp:     "cu",
+	halfmsg.EventRefused:     "pyu",
+	halfmsg.EventUnsure:      "yu",
+	halfmsg.EventExhausted:   "pyu",
+	halfmsg.EventMarkerKept:  "du",
+	halfmsg.EventRetry:       "zu",
+}
+
+// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while its
+// owner was busy with it.
+var hurried = map[halfmsg.Event]bool{
+	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
+	halfmsg.EventMarkerKept: true,
+}
+
+// rules are the moves as move.lua reads them, by event: where it leads, what else it does, and its name where it is told.
+var rules = func() []string {
+	out := make([]string, len(halfmsg.Events()))
+	for i, event := range halfmsg.Events() {
+		out[i] = leads(event) + leadsHurried(event) + effects[event]
+		if event.Owned() {
+			out[i] += "o"
+		}
+		if event.Told() {
+			out[i] += " " + event.String()
+		}
+	}
+	return out
+}()
+
+// leads says where an event leads from each kept state, one character each.
+func leads(event halfmsg.Event) string {
+	var text strings.Builder
+	for _, from := range halfmsg.Kept() {
+		if to, legal := halfmsg.Next(from, event); legal {
+			text.WriteString(strconv.Itoa(codeOf[to]))
+		} else {
+			text.WriteByte('-')
+		}
+	}
+	return text.String()
+}
+
+// leadsHurried is the same for a message that was hurried: the event, and then a retry.
+func leadsHurried(event halfmsg.Event) string {
+	var text strings.Builder
+	for _, from := range halfmsg.Kept() {
+		to, legal := halfmsg.Next(from, event)
+		if legal && hurried[event] {
+			to, legal = halfmsg.Next(to, halfmsg.EventRetry)
+			text.WriteString(strconv.Itoa(codeOf[to]))
+		}
+		if !legal || !hurried[event] {
+			text.WriteByte('-')
+		}
+	}
+	return text.String()
+}
+
+// Settle implements halfmsg.Settler.
+func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(settlements))
+	foreign := false
+	for i := range settlements {
+		if event := settlements[i].Event; !event.Owned() {
+			results[i].Err = fmt.Errorf("%w: %s is no owner's word", halfmsg.ErrIllegal, event)
+			foreign = true
+		}
+	}
+	places := s.places(len(settlements), func(i int) halfmsg.Name { return settlements[i].Name })
+	if foreign {
+		places, _ = split(places, func(at place) bool { return results[at.index].Err == nil })
+	}
+	of := func(i int) halfmsg.Settlement { return settlements[i] }
+	urgent, backlog := split(places, func(at place) bool { return !of(at.index).Backlog })
+	s.move(ctx, urgent, results, moving{by: rules, of: of, run: s.pacer.urgent})
+	s.move(ctx, backlog, results, moving{by: rules, of: of, run: s.pacer.backlog, most: portion(len(backlog))})
+	return results
+}
+
+// split tells the places that are wanted from the others.
+func split(places []place, want func(place) bool) (wanted, others []place) {
+	for _, at := range places {
+		if want(at) {
+			wanted = append(wanted, at)
+		} else {
+			others = append(others, at)
+		}
+	}
+	return wanted, others
+}
+
+// bring makes one move that needs no lease for many messages, by the rules given. Each of them gets the same word.
+func (s *Store) bring(ctx context.Context, word halfmsg.Settlement, names []halfmsg.Name, by []string) []halfmsg.Result {
+	results := make([]halfmsg.Result, len(names))
+	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	of := func(i int) halfmsg.Settlement {
+		word.Name = names[i]
+		return word
+	}
+	s.move(ctx, places, results, moving{by: by, of: of, run: run})
+	return results
+}
+
+// Retry implements halfmsg.Inspector. Who asks for it stands where owners have their token.
+func (s *Store) Retry(ctx context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
+	word := halfmsg.Settlement{Event: halfmsg.EventRetry, Token: halfmsg.Token(by), Cause: reason}
+	return s.bring(ctx, word, names, rules)
+}
+
+// Discard implements halfmsg.Inspector.
+func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
+	by := rules
+	if from != halfmsg.None {
+		by = slices.Clone(rules)
+		by[halfmsg.EventDiscard] = onlyFrom(from, rules[halfmsg.EventDiscard])
+	}
+	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventDiscard}, names, by)
+}
+
+// onlyFrom is a rule that applies to one state and to no other.
+func onlyFrom(from halfmsg.State, rule string) string {
+	limited := []byte(rule)
+	for i, state := range halfmsg.Kept() {
+		if state != from {
+			limited[i] = '-'
+		}
+	}
+	return string(limited)
+}
+
+// moving is how messages are moved: by which rules, what each of them is to have, how urgently, and how many in a call.
+type moving struct {
+	by   []string
+	of   func(int) halfmsg.Settlement
+	run  runner
+	most int
+}
+
+// move calls move.lua, with only those of the rules that the batch needs.
+func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Result, m moving) {
+	if len(places) == 0 {
+		return
+	}
+	said := make([]int, len(results))
+	p := plan{
+		store: s, room: 3, most: m.most,
+		head: func(places []place) []any {
+			words := newWords(m.by)
+			for _, at := range places {
+				said[at.index] = words.add(m.of(at.index))
+			}
+			return words.args()
+		},
+		each: func(args []any, i int) []any {
+			word := m.of(i)
+			return append(args, word.Name.ID, said[i], word.Fingerprint)
+		},
+	}
+	client := s.loops
+	if !m.of(places[0].index).Event.Owned() {
+		client = s.intake
+	}
+	calls := p.calls(s.scripts.move, places)
+	m.run(ctx, client, s.scripts.move, calls)
+	for _, c := range calls {
+		for n, i := range c.items {
+			results[i] = s.result(c, n, m.of(i).Name)
+		}
+	}
+}
+
+// shorten cuts a cause to what is kept of it, and mends what is no UTF-8.
+func shorten(cause string) string {
+	cause = strings.ToValidUTF8(cause, "?")
+	if len(cause) <= halfmsg.MaxCause {
+		return cause
+	}
+	if runes := []rune(cause); len(runes) > halfmsg.MaxCause {
+		return string(runes[:halfmsg.MaxCause])
+	}
+	return cause
+}
+
+// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it. It returns the state
+// in which the message stands then.
+func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) halfmsg.State {
+	event := halfmsg.EventGivenUp
+	switch claim.State {
+	case halfmsg.Sendable:
+		event = halfmsg.EventExhausted
+	case halfmsg.Acknowledged:
+		event = halfmsg.EventMarkerLeft // the broker has it, and whom to tell is not known any more
+	default:
+	}
+	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{
+		Name: claim.Name, Token: claim.Token, Event: event, Cause: why.Error(), After: time.Hour,
+	}})
+	s.logger.Error("message set aside: its record cannot be read", "message", claim.Name.String(),
+		"state", settled[0].State.String(), "error", why, "settle_error", settled[0].Err)
+	return settled[0].State
+}

@@ -1,0 +1,216 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Config says where the data is and how it is kept.
+type Config struct {
+	// URL is where Redis is, as address.ParseRedis reads it: a server, a Cluster or what Sentinels know. Defaults to
+	// redis://127.0.0.1:6379/0.
+	URL string
+	// Prefix begins the name of every key: letters, digits and ._:- only. Defaults to msghandler.
+	Prefix string
+	// Shards is how many parts the data is in, each on one node of a Cluster. It cannot change while there are data.
+	// Defaults to what the data have; new data are in 16 on a Cluster and in one elsewhere, where each part only costs
+	// calls. At most 1024.
+	Shards int
+	// Instance names this process in tokens, for operators. Defaults to the host's name.
+	Instance string
+	// Retention is how long the trace of a finished message is kept. Defaults to ten minutes.
+	Retention time.Duration
+	// MinReplicas is how many replicas must have a new message before Create says so. Defaults to none.
+	MinReplicas int
+	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
+	// counts its own part, so it is kept to about that many. Defaults to no limit.
+	Quota int
+	// Ran is told of each run of a script: about how many messages it was, 0 where it is not about messages, and how long
+	// it took for all shards together. It must not block. May be nil.
+	Ran func(script string, messages int, took time.Duration)
+	// Logger is told of what was mended and set aside. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+const (
+	// maxShards bounds the cost of an idle pass, which is a call for each shard.
+	maxShards = 1024
+	// shardsOnCluster is enough for new data to be spread evenly over a few nodes.
+	shardsOnCluster = 16
+)
+
+// Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. It is safe for concurrent use.
+type Store struct {
+	config  Config
+	layout  layout
+	keys    keys
+	scripts scripts
+	logger  *slog.Logger
+	// intake serves producers and operators, loops the coordinator's own work: neither can take the other's connections.
+	intake redis.UniversalClient
+	loops  redis.UniversalClient
+	pacer  *pacer
+	// recent are messages that were stored here lately.
+	recent memory
+	// claims counts claims for tokens and rotates the shard that comes first.
+	claims atomic.Uint64
+	// name tells this store from all others, and says whose it is: INSTANCE/NONCE.
+	name string
+	sweeper
+	pulses pulses
+}
+
+var (
+	_ halfmsg.Intake       = (*Store)(nil)
+	_ halfmsg.ConfirmStore = (*Store)(nil)
+	_ halfmsg.SendStore    = (*Store)(nil)
+	_ halfmsg.Inspector    = (*Store)(nil)
+)
+
+// New connects to Redis, loads the scripts and checks that the data that are there have the same number of shards. Its
+// errors are halfmsg's where Redis is away, and then trying again may help; no other error mends itself.
+func New(ctx context.Context, config Config) (*Store, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	where, err := address.ParseRedis(config.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the redis URL %w", err)
+	}
+	var nonce [4]byte
+	_, _ = rand.Read(nonce[:]) // crypto/rand never fails
+	s := &Store{
+		config: config, logger: config.Logger,
+		name: config.Instance + "/" + hex.EncodeToString(nonce[:]), pacer: newPacer(),
+	}
+	s.sweeper.cursors = map[string]*cursor{}
+	s.intake, s.loops = connect(where), connect(where)
+	if err := s.prepare(ctx, where.Cluster); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (c Config) complete() (Config, error) {
+	c.URL = cmp.Or(c.URL, "redis://127.0.0.1:6379/0")
+	c.Prefix = cmp.Or(c.Prefix, "msghandler")
+	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
+	if c.Ran == nil {
+		c.Ran = func(string, int, time.Duration) {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Instance == "" {
+		c.Instance, _ = os.Hostname()
+	}
+	if !legalPrefix.MatchString(c.Prefix) {
+		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
+	}
+	if c.Shards < 0 || c.Shards > maxShards {
+		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
+	}
+	return c, nil
+}
+
+func (s *Store) prepare(ctx context.Context, cluster bool) error {
+	var err error
+	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
+		return fmt.Errorf("loading scripts: %w", translate(err))
+	}
+	s.layout, err = s.agreeOnLayout(ctx, cluster)
+	s.keys = newKeys(s.config.Prefix, s.layout)
+	s.pulses.last = make([]pulse, s.layout.shards)
+	return err
+}
+
+// agreeOnLayout writes down how the data are laid out when nobody has yet, and compares. Where it is written nothing is
+// changed, so a coordinator can start while Redis is full, and help to empty it.
+func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
+	key := metaOf(s.config.Prefix)
+	got, err := s.writtenLayout(ctx, layout{version: newestLayout, shards: s.config.shardsOf("", cluster)})
+	if err != nil {
+		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
+	}
+	l := layout{version: versionOf(got[layoutField]), shards: s.config.shardsOf(got[shardsField], cluster)}
+	if l.version == 0 {
+		return layout{}, fmt.Errorf("the data under %s have layout %s, and this version knows layouts up to %d: "+
+			"run the version that wrote them, or set another redis.prefix for new data",
+			s.config.Prefix, got[layoutField], newestLayout)
+	}
+	if got[shardsField] != strconv.Itoa(l.shards) {
+		return layout{}, fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
+			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
+	}
+	return l, nil
+}
+
+// writtenLayout reads how the data are laid out. Where it is not written it writes l down.
+func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string, error) {
+	key := metaOf(s.config.Prefix)
+	got, err := s.intake.HGetAll(ctx, key).Result()
+	if err != nil || got[layoutField] != "" && got[shardsField] != "" {
+		return got, err
+	}
+	pipe := s.intake.Pipeline()
+	pipe.HSetNX(ctx, key, layoutField, l.version)
+	pipe.HSetNX(ctx, key, shardsField, l.shards)
+	written := pipe.HGetAll(ctx, key)
+	_, err = pipe.Exec(ctx)
+	return written.Val(), err
+}
+
+// shardsOf is how many parts the data are in, of which that number is written down, if any.
+func (c Config) shardsOf(written string, cluster bool) int {
+	if c.Shards > 0 {
+		return c.Shards
+	}
+	if n, err := strconv.Atoi(written); err == nil && n >= 1 && n <= maxShards {
+		return n
+	}
+	if cluster {
+		return shardsOnCluster
+	}
+	return 1
+}
+
+// Close ends all connections. Calls under way fail.
+func (s *Store) Close() error {
+	return errors.Join(s.intake.Close(), s.loops.Close())
+}
+
+// Ping is nil when every master answers.
+func (s *Store) Ping(ctx context.Context) error {
+	return translate(eachMaster(ctx, s.intake, func(ctx context.Context, master *redis.Client) error {
+		return master.Ping(ctx).Err()
+	}))
+}
+
+// newToken makes the token of one claim.
+func (s *Store) newToken() string {
+	return s.name + "." + strconv.FormatUint(s.claims.Add(1), 36)
+}
+
+// ownerOf is the instance in a token.
+func ownerOf(token string) string {
+	if i := strings.LastIndexByte(token, '/'); i >= 0 {
+		return token[:i]
+	}
+	return token
+}

@@ -1,0 +1,230 @@
+package redis
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Bounds of one call to Sweep: small enough not to be felt.
+const (
+	sweepScan  = 500   // keys that each master looks at
+	sweepWalks = 8     // steps through large indexes
+	sweepStep  = 200   // members in such a step
+	sweepSlice = slice // messages in one call of mend.lua
+)
+
+// Repairs is what a call to Sweep has done.
+type Repairs struct {
+	// Checked is how many messages were looked at.
+	Checked int
+	// Mended is how many repairs were made. Each was logged.
+	Mended int
+}
+
+// sweeper is where the sweep through the keys stands.
+type sweeper struct {
+	sweeping sync.Mutex
+	cursors  map[string]*cursor // by the master's address
+	walks    []*walk
+}
+
+// cursor is where the SCAN of a master stands.
+type cursor struct {
+	next  uint64
+	ended bool
+}
+
+// walk is where the way through one index stands.
+type walk struct {
+	key  ownKey
+	next uint64
+}
+
+// group is a producer's part of a shard.
+type group struct {
+	shard, producer string
+}
+
+// Sweep looks at a bounded slice of the keys and repairs what a half-finished write, an operator's hand or a clock that
+// jumped has left behind: records without index and indexes without record, entries in two indexes, missing or superfluous
+// creation times, leases and producers, expiries on unfinished messages, due times that no clock can mean. more is false
+// when it has come to the end of all keys; the next call begins anew. Only keys of this prefix are touched.
+func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err error) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	found, err := s.scanMasters(ctx)
+	if err != nil {
+		return repairs, true, translate(err)
+	}
+	if err := s.walkIndexes(ctx, found); err != nil {
+		return repairs, true, translate(err)
+	}
+	for at, ids := range found {
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		repairs.Checked += len(ids)
+		mended, err := s.mend(ctx, at, ids)
+		repairs.Mended += mended
+		if err != nil {
+			return repairs, true, err
+		}
+	}
+	return repairs, s.unfinished(), nil
+}
+
+// scanMasters makes one step of SCAN on each master and sorts what it finds: messages are returned, indexes walked later.
+func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
+	var mu sync.Mutex
+	found := map[group][]string{}
+	seen := map[string]bool{}
+	err := eachMaster(ctx, s.loops, func(ctx context.Context, master *redis.Client) error {
+		addr := master.Options().Addr
+		mu.Lock()
+		seen[addr] = true
+		at := s.cursors[addr]
+		if at == nil {
+			at = &cursor{}
+			s.cursors[addr] = at
+		}
+		ended, next := at.ended, at.next
+		mu.Unlock()
+		if ended {
+			return nil
+		}
+		names, next, err := master.Scan(ctx, next, s.keys.pattern(), sweepScan).Result()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		at.next, at.ended = next, next == 0
+		for _, name := range names {
+			s.sort(s.keys.parse(name), found)
+		}
+		return nil
+	})
+	if err == nil {
+		// One that is no master any more will never come to its end; the one that took over has a cursor of its own.
+		maps.DeleteFunc(s.cursors, func(addr string, _ *cursor) bool { return !seen[addr] })
+	}
+	return found, err
+}
+
+func (s *Store) sort(key ownKey, found map[group][]string) {
+	at := group{key.shard, key.producer}
+	switch key.kind {
+	case messageKey:
+		found[at] = append(found[at], key.id)
+	case dueIndex, createdIndex, idHash, producerSet:
+		s.walks = append(s.walks, &walk{key: key})
+	case foreignKey:
+	}
+}
+
+// walkIndexes makes some steps through the indexes that were found, and adds what stands in them.
+func (s *Store) walkIndexes(ctx context.Context, found map[group][]string) error {
+	for range sweepWalks {
+		if len(s.walks) == 0 {
+			return nil
+		}
+		w := s.walks[0]
+		members, next, err := s.step(ctx, w)
+		if err != nil {
+			return err
+		}
+		at := group{w.key.shard, w.key.producer}
+		for _, member := range members {
+			if w.key.kind == producerSet {
+				at.producer = member
+				found[at] = append(found[at], "")
+				continue
+			}
+			found[at] = append(found[at], member)
+		}
+		if w.next = next; next == 0 {
+			s.walks = s.walks[1:]
+		}
+	}
+	return nil
+}
+
+// step reads some members of an index.
+func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint64, err error) {
+	stride := 2 // members come with a score, or a field's value
+	switch w.key.kind {
+	case producerSet:
+		stride = 1
+		members, next, err = s.loops.SScan(ctx, w.key.key, w.next, "", sweepStep).Result()
+	case idHash:
+		members, next, err = s.loops.HScan(ctx, w.key.key, w.next, "", sweepStep).Result()
+	default:
+		members, next, err = s.loops.ZScan(ctx, w.key.key, w.next, "", sweepStep).Result()
+	}
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		s.logger.Error("key is not what its name says", "key", w.key.key, "error", err)
+		return nil, 0, nil
+	}
+	if stride == 1 {
+		return members, next, err
+	}
+	var names []string
+	for i := 0; i < len(members); i += stride {
+		names = append(names, members[i])
+	}
+	return names, next, err
+}
+
+// mend has messages of one producer checked and repaired, in slices that leave most of Redis' time to others, as a backlog
+// that waits is looked at like all else. The empty id stands for the producer itself.
+func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, err error) {
+	var calls []*call
+	for chunk := range slices.Chunk(ids, sweepSlice) {
+		c := newCall(s.scripts.mend, at.shard, 1+len(chunk))
+		c.messages = len(chunk)
+		c.args = append(c.args, at.producer)
+		for _, id := range chunk {
+			if id != "" {
+				c.args = append(c.args, id)
+			}
+		}
+		calls = append(calls, c)
+	}
+	s.pacer.glances(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.mend, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return mended, c.err
+		}
+		mended += s.tellRepairs(at.producer, c.reply)
+	}
+	return mended, nil
+}
+
+// tellRepairs logs what mend.lua has done, and returns how much that is.
+func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
+	for _, reply := range replies {
+		fields, _ := reply.([]any)
+		if len(fields) == 2 {
+			mended++
+			s.logger.Warn("repaired: "+fields[1].(string), "producer", producer, "id", fields[0].(string))
+		}
+	}
+	return mended
+}
+
+// unfinished says whether the sweep has more to look at; if not it begins anew.
+func (s *Store) unfinished() bool {
+	if len(s.walks) > 0 {
+		return true
+	}
+	for _, at := range s.cursors {
+		if !at.ended {
+			return true
+		}
+	}
+	clear(s.cursors)
+	return false
+}

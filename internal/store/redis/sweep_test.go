@@ -1,0 +1,46 @@
+package redis_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// What waits is looked at in slices, each a run of its own, between which the sweeper rests: in one run everybody would wait
+// for all of it.
+func TestTheSweeperGoesInSlices(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	store, err := redisstore.New(t.Context(), redisstore.Config{
+		URL: servers.Redis(t).URL(),
+		Ran: func(name string, _ int, _ time.Duration) {
+			if name == "mend" {
+				runs.Add(1)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	messages := make([]halfmsg.Message, 100)
+	for i := range messages {
+		messages[i].Name = halfmsg.Name{Producer: "orders", ID: fmt.Sprint(i)}
+		messages[i].ConfirmAfter = time.Hour
+	}
+	store.Create(t.Context(), messages)
+	for more := true; more; {
+		var repairs redisstore.Repairs
+		if repairs, more, err = store.Sweep(t.Context()); err != nil || repairs.Mended > 0 {
+			t.Fatalf("%+v, %v", repairs, err)
+		}
+	}
+	if got := runs.Load(); got < 5 {
+		t.Errorf("100 messages were looked at in %d runs", got)
+	}
+}

@@ -1,0 +1,125 @@
+package redis_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// executed is how many commands a server has executed since it was asked last, those of scripts included.
+func executed(t *testing.T, client *redis.Client) (total int) {
+	t.Helper()
+	for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
+		_, rest, _ := strings.Cut(line, ":calls=")
+		calls, _, _ := strings.Cut(rest, ",")
+		n, _ := strconv.Atoi(calls) // a headline has none
+		total += n
+	}
+	client.ConfigResetStat(t.Context())
+	return total
+}
+
+// TestTheOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published at
+// the first try. What a timeline costs is paid by those to which something happens.
+func TestTheOrdinaryWayPaysNothingForTimelines(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
+	const n = 100
+	all, names := numbered(n, 10)
+	executed(t, client)
+	create(t, store, all...)
+	finish(t, store, names)
+	// Its record dated, and replaced by its trace; and its part of what a batch costs.
+	if per := float64(executed(t, client)) / n; per > 2.5 {
+		t.Errorf("%.2f commands for each message", per)
+	}
+}
+
+// happened says one word about a message that nobody holds.
+func happened(t *testing.T, store *redisstore.Store, name halfmsg.Name, event halfmsg.Event, cause string) {
+	t.Helper()
+	claim := submit(t, store, name)[0]
+	r := store.Settle(t.Context(), []halfmsg.Settlement{{Name: name, Token: claim.Token, Event: event, Cause: cause}})[0]
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+}
+
+func storyOf(t *testing.T, store *redisstore.Store, name halfmsg.Name) []halfmsg.Happening {
+	t.Helper()
+	record, err := store.Get(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Story()
+}
+
+// TestATimelineIsText looks at one as docs/redis.md shows it, and leaves lines of its own there.
+func TestATimelineIsText(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Instance: "coordinator 1/a"})
+	name := half("1").Name
+	create(t, store, half("1"))
+	happened(t, store, name, halfmsg.EventUnknown, "the producer answered UNKNOWN")
+	happened(t, store, name, halfmsg.EventUnreachable, "a\nb")
+	happened(t, store, name, halfmsg.EventUnreachable, "a\nb")
+	notes := key(t, client, "x:1")
+	text := client.HGet(t.Context(), notes, "events").Val()
+	want := `^\d{13} \d{13} 2 unreachable coordinator1/a a b\n\d{13} \d{13} 1 unknown coordinator1/a the producer answered UNKNOWN$`
+	if !regexp.MustCompile(want).MatchString(text) {
+		t.Errorf("the timeline is\n%s", text)
+	}
+	for _, foreign := range []string{
+		"", "\n\n", "nonsense", "1 2 3", "x y z unreachable c a b", "1 1 99999999999999999999999 unreachable c a b", "-1 -1 -1 unknown c d",
+		"1 1 1 unreachable", strings.Repeat("1 1 1 unknown c d\n", 500), strings.Repeat("%d ", 2000), "\x00\xff",
+	} {
+		client.HSet(t.Context(), notes, "events", foreign)
+		storyOf(t, store, name)
+		for range 2 {
+			happened(t, store, name, halfmsg.EventUnreachable, "a\nb")
+		}
+		story := storyOf(t, store, name)
+		if last := story[len(story)-1]; last.What != "unreachable" || last.Cause != "a b" || len(story) > 1+halfmsg.MaxHappenings {
+			t.Errorf("after %.40q the story is %+v", foreign, story)
+		}
+	}
+}
+
+// TestAVersionWithoutTimelinesMayWorkBeside has one write what it did, before and between what is told.
+func TestAVersionWithoutTimelinesMayWorkBeside(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	name := half("1").Name
+	create(t, store, half("1"))
+	happened(t, store, name, halfmsg.EventUnreachable, "away")
+	notes := key(t, client, "x:1")
+	wrote := func(cause string) { // as its move.lua did
+		now := client.Time(t.Context()).Val().Add(time.Millisecond).UnixMilli()
+		client.HSet(t.Context(), notes, "updated_at", now, "error", cause, "error_at", now)
+	}
+	tells := func(want string) {
+		t.Helper()
+		var got []string
+		for _, h := range storyOf(t, store, name) {
+			got = append(got, fmt.Sprintf("%s %s", h.What, h.Cause))
+		}
+		if all := strings.Join(got, ", "); all != want {
+			t.Errorf("the story is %s, want %s", all, want)
+		}
+	}
+	client.HDel(t.Context(), notes, "events")
+	wrote("long ago")
+	tells("send , failed long ago")
+	happened(t, store, name, halfmsg.EventUnknown, "UNKNOWN")
+	tells("send , unknown UNKNOWN")
+	wrote("by the other")
+	tells("send , unknown UNKNOWN, failed by the other")
+}
