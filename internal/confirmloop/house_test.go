@@ -15,7 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/memstore"
+	memstore "github.com/msghandler/msghandler/internal/store/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/memstore"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	memstore "github.com/msghandler/msghandler/internal/store/memory"
 )
 
 // When most of the room is free again after there was none, a pass is asked for, once; and none otherwise, nor by Close.

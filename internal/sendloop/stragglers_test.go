@@ -13,8 +13,8 @@ import (
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/memstore"
 	"github.com/msghandler/msghandler/internal/sendloop"
+	memstore "github.com/msghandler/msghandler/internal/store/memory"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

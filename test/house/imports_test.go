@@ -54,7 +54,7 @@ var rooms = []struct {
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
 	{
-		[]string{"internal/halfmsg/memstore"},
+		[]string{"internal/store/memory"},
 		[]string{"internal/halfmsg"},
 		"it keeps the store's promise without Redis, for tests of what stands on a store; nothing shipped imports it",
 	},

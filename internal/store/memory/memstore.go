@@ -1,6 +1,6 @@
-// Package memstore is a store in memory, for the tests of those who work on a store. It keeps the promise of storetest by
+// Package memory is a store in memory, for the tests of those who work on a store. It keeps the promise of storetest by
 // the local clock, so that tests can run in fake time, and it can be broken.
-package memstore
+package memory
 
 import (
 	"context"
