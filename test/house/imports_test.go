@@ -15,7 +15,7 @@ var (
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
-		"internal/store/redis/...", "internal/halfmsg/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
+		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/storetest"
+	"github.com/msghandler/msghandler/internal/store/storetest"
 )
 
 // What the loops are tested with keeps the promise that the real store keeps.
