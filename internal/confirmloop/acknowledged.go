@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // acknowledgedPass is how many messages one pass claims at most. They have no bodies any more.
@@ -22,7 +22,7 @@ const overflowPause = time.Second
 // outlives this process.
 type forgetter struct {
 	config Config
-	keeper *owner.Keeper
+	keeper *delivery.Keeper
 	delete func(target halfmsg.Target, ids []string) error
 	calls  context.Context
 	// work counts the targets that are being worked on.
@@ -36,7 +36,7 @@ type forgetter struct {
 
 // shelf is what waits for one target.
 type shelf struct {
-	queue   []owner.Held
+	queue   []delivery.Held
 	working bool
 	deletes breaker
 	usedAt  time.Time
@@ -46,7 +46,7 @@ type shelf struct {
 // markers deleted at once. What there is no room for is handed back to the store, and so is all after Close; only then it
 // waits for the store.
 func (c *Confirmer) OfferAcknowledged(claims []halfmsg.Claim, until time.Time) {
-	c.forgetter.handBack(c.forgetter.admit(owner.Hold(claims, until)))
+	c.forgetter.handBack(c.forgetter.admit(delivery.Hold(claims, until)))
 }
 
 // PassAcknowledged claims ACKNOWLEDGED messages that are due, because an owner died or a deletion failed, and sets them
@@ -60,7 +60,7 @@ func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error)
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimAcknowledged(ctx, limit, c.config.Lease)
-	rest := f.admit(owner.HoldBacklog(claims, until))
+	rest := f.admit(delivery.HoldBacklog(claims, until))
 	f.handBack(rest)
 	if err != nil {
 		return false, fmt.Errorf("claim acknowledged messages: %w", err)
@@ -92,7 +92,7 @@ func (f *forgetter) free() int {
 
 // admit puts messages on the shelves of their targets and returns those that there is no room for: as in the litter, one
 // target has no more than a quarter of it.
-func (f *forgetter) admit(held []owner.Held) (rest []owner.Held) {
+func (f *forgetter) admit(held []delivery.Held) (rest []delivery.Held) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, h := range held {
@@ -129,7 +129,7 @@ func (f *forgetter) shelf(target halfmsg.Target) *shelf {
 // run deletes a target's markers until none waits.
 func (f *forgetter) run(target halfmsg.Target, s *shelf) {
 	for held, wait := f.take(s); len(held) > 0; held, wait = f.take(s) {
-		if failure := owner.Recovered(func() { f.forget(target, s, held, wait) }); failure != nil {
+		if failure := delivery.Recovered(func() { f.forget(target, s, held, wait) }); failure != nil {
 			f.config.Logger.Error("a batch of deletions broke off; it is done again when its leases end",
 				"producer", target.Producer, "messages", len(held), "error", failure, "stack", string(failure.Stack))
 		}
@@ -138,7 +138,7 @@ func (f *forgetter) run(target halfmsg.Target, s *shelf) {
 
 // take takes the next batch from a shelf, with how long it is to be put off when its target is left alone. It ends the
 // work when there is none.
-func (f *forgetter) take(s *shelf) (held []owner.Held, wait time.Duration) {
+func (f *forgetter) take(s *shelf) (held []delivery.Held, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := min(len(s.queue), f.config.Batch)
@@ -160,12 +160,12 @@ func (f *forgetter) take(s *shelf) (held []owner.Held, wait time.Duration) {
 }
 
 // forget is the way of a batch: have the markers deleted, store what came of it.
-func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []owner.Held, wait time.Duration) {
+func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Held, wait time.Duration) {
 	if wait > 0 || f.closed() {
 		f.release(held, wait)
 		return
 	}
-	lasting, ending := owner.Lasting(held, f.config.Margin)
+	lasting, ending := delivery.Lasting(held, f.config.Margin)
 	f.release(ending, 0)
 	if len(lasting) == 0 {
 		return
@@ -175,7 +175,7 @@ func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []owner.Held, w
 		ids[i] = h.ID
 	}
 	err := f.delete(target, ids)
-	words := make([]owner.Word, len(lasting))
+	words := make([]delivery.Word, len(lasting))
 	wait = f.reached(s, err)
 	for i, h := range lasting {
 		words[i] = f.word(h, err, wait)
@@ -198,8 +198,8 @@ func (f *forgetter) reached(s *shelf, err error) time.Duration {
 
 // word is what a call means for a message. One that failed uses up a try; what is left after the last one is only litter,
 // and the producer's own to clean up.
-func (f *forgetter) word(h owner.Held, err error, wait time.Duration) owner.Word {
-	w := owner.Word{Held: h, Cause: owner.CauseOf(err)}
+func (f *forgetter) word(h delivery.Held, err error, wait time.Duration) delivery.Word {
+	w := delivery.Word{Held: h, Cause: delivery.CauseOf(err)}
 	switch {
 	case err == nil:
 		w.Event = halfmsg.EventMarkerDeleted
@@ -214,7 +214,7 @@ func (f *forgetter) word(h owner.Held, err error, wait time.Duration) owner.Word
 }
 
 // stored counts the markers that are left to their producers.
-func (f *forgetter) stored(words []owner.Word, results []halfmsg.Result) {
+func (f *forgetter) stored(words []delivery.Word, results []halfmsg.Result) {
 	left := map[string]int{}
 	for i := range words {
 		if words[i].Event == halfmsg.EventMarkerLeft && results[i].Err == nil {
@@ -227,7 +227,7 @@ func (f *forgetter) stored(words []owner.Word, results []halfmsg.Result) {
 }
 
 // handBack gives messages back for which there is no room here; at once when nothing is taken any more.
-func (f *forgetter) handBack(held []owner.Held) {
+func (f *forgetter) handBack(held []delivery.Held) {
 	after := overflowPause
 	if f.closed() {
 		after = 0
@@ -237,10 +237,10 @@ func (f *forgetter) handBack(held []owner.Held) {
 
 // release gives messages back to the store. Callers wait for it and the leases end by themselves, so it is not tried for
 // long.
-func (f *forgetter) release(held []owner.Held, after time.Duration) {
-	words := make([]owner.Word, len(held))
+func (f *forgetter) release(held []delivery.Held, after time.Duration) {
+	words := make([]delivery.Word, len(held))
 	for i, h := range held {
-		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased, After: after}
+		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased, After: after}
 	}
 	ctx, cancel := context.WithTimeout(f.calls, handBackPatience)
 	defer cancel()

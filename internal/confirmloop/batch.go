@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // handBackPatience is for how long handing back is tried: callers wait for it, and the lease ends by itself.
@@ -36,7 +36,7 @@ func (c *Confirmer) confirm(j job) {
 }
 
 // kinds splits messages into those that are asked about as usual, and those for which that was done often enough.
-func (c *Confirmer) kinds(held []owner.Held) (usual, final []owner.Held) {
+func (c *Confirmer) kinds(held []delivery.Held) (usual, final []delivery.Held) {
 	for _, h := range held {
 		if h.ConfirmAttempts >= c.config.Attempts {
 			final = append(final, h)
@@ -48,17 +48,17 @@ func (c *Confirmer) kinds(held []owner.Held) (usual, final []owner.Held) {
 }
 
 // settle stores words, deletes the markers of what has its fate by that, and sends what is committed.
-func (c *Confirmer) settle(l *lane, words []owner.Word) {
+func (c *Confirmer) settle(l *lane, words []delivery.Word) {
 	until := time.Now().Add(c.config.SendLease)
-	c.keeper.Settle(c.calls, words, func(words []owner.Word, results []halfmsg.Result) {
+	c.keeper.Settle(c.calls, words, func(words []delivery.Word, results []halfmsg.Result) {
 		settled, committed := c.stored(words, results)
 		c.conclude(l, settled, committed, until)
 	})
 }
 
 // deliver is the way of messages whose verdict was stored with their Submit: delete the markers, send.
-func (c *Confirmer) deliver(l *lane, held []owner.Held) {
-	held, ending := owner.Lasting(held, c.config.Margin)
+func (c *Confirmer) deliver(l *lane, held []delivery.Held) {
+	held, ending := delivery.Lasting(held, c.config.Margin)
 	c.handBack(ending)
 	if len(held) == 0 {
 		return
@@ -73,7 +73,7 @@ func (c *Confirmer) deliver(l *lane, held []owner.Held) {
 			until = h.Until
 		}
 	}
-	c.conclude(l, settled, owner.Claims(held), until)
+	c.conclude(l, settled, delivery.Claims(held), until)
 }
 
 // conclude deletes the markers of messages whose fate is stored, and sends those that are committed. Messages wait for a
@@ -100,7 +100,9 @@ func (c *Confirmer) deletes(l *lane) bool {
 
 // stored sorts what the store said: the ids of the messages whose markers are not needed any more, and the messages
 // that can be sent now. Of a message that the store refused neither is true: it has another owner, or another fate.
-func (c *Confirmer) stored(words []owner.Word, results []halfmsg.Result) (settled []string, committed []halfmsg.Claim) {
+func (c *Confirmer) stored(
+	words []delivery.Word, results []halfmsg.Result,
+) (settled []string, committed []halfmsg.Claim) {
 	for i := range words {
 		w := &words[i]
 		if results[i].Err != nil {
@@ -135,8 +137,8 @@ func sendable(claim halfmsg.Claim) halfmsg.Claim {
 }
 
 // word is what a verdict means for a message.
-func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owner.Word {
-	w := owner.Word{Held: h}
+func (c *Confirmer) word(h delivery.Held, verdict halfmsg.Verdict, final bool) delivery.Word {
+	w := delivery.Word{Held: h}
 	switch {
 	case verdict == halfmsg.VerdictCommitted:
 		w.Event, w.After = halfmsg.EventCommitted, h.Delay
@@ -158,7 +160,7 @@ func (c *Confirmer) word(h owner.Held, verdict halfmsg.Verdict, final bool) owne
 }
 
 // postpone puts messages off until their target is tried again.
-func (c *Confirmer) postpone(l *lane, held []owner.Held) {
+func (c *Confirmer) postpone(l *lane, held []delivery.Held) {
 	c.mu.Lock()
 	cause := l.cause
 	c.mu.Unlock()
@@ -166,13 +168,13 @@ func (c *Confirmer) postpone(l *lane, held []owner.Held) {
 }
 
 // handBack gives messages back to the store, due at once.
-func (c *Confirmer) handBack(held []owner.Held) {
+func (c *Confirmer) handBack(held []delivery.Held) {
 	ctx, cancel := context.WithTimeout(c.calls, handBackPatience)
 	defer cancel()
-	words := make([]owner.Word, len(held))
+	words := make([]delivery.Word, len(held))
 	var committed []halfmsg.Claim
 	for i, h := range held {
-		words[i] = owner.Word{Held: h, Event: halfmsg.EventReleased}
+		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased}
 		if h.State == halfmsg.Sendable {
 			committed = append(committed, h.Claim)
 		}
@@ -181,7 +183,7 @@ func (c *Confirmer) handBack(held []owner.Held) {
 	c.keeper.Settle(ctx, words, ignore)
 }
 
-func ignore([]owner.Word, []halfmsg.Result) {}
+func ignore([]delivery.Word, []halfmsg.Result) {}
 
 // forget deletes the markers of messages whose fate is stored: with one call, or in the background while the producer
 // fails such calls.
@@ -221,7 +223,7 @@ func (c *Confirmer) deleteBusiness(target halfmsg.Target, ids []string) (err err
 	ctx, cancel := context.WithTimeout(c.calls, c.config.DeleteTimeout)
 	defer cancel()
 	begun := time.Now()
-	if failure := owner.Recovered(func() {
+	if failure := delivery.Recovered(func() {
 		err = c.config.Callbacks.DeleteBusiness(ctx, target, ids)
 	}); failure != nil {
 		err = failure

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // DeleteWhen says when markers of committed messages are deleted.
@@ -85,7 +85,7 @@ type Config struct {
 
 // Metrics hears what a Confirmer does. Its methods must not block.
 type Metrics interface {
-	owner.Metrics
+	delivery.Metrics
 	// Confirmed tells of one Confirm call: the verdicts, or that the producer was not reached.
 	Confirmed(producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error)
 	// Committed tells of a message whose verdict COMMITTED has just been stored. The claim must not be kept.

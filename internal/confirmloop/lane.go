@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // producer is what waits for one producer, and how much of it is under way. Confirmer.mu guards it and its lanes.
 type producer struct {
 	name  string
-	room  owner.Room
+	room  delivery.Room
 	lanes map[laneKey]*lane
 	// calls counts the batches under way.
 	calls int
@@ -48,7 +48,7 @@ type lane struct {
 	laneKey
 	producer *producer
 	target   halfmsg.Target
-	queue    []owner.Held
+	queue    []delivery.Held
 	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how many
 	// messages may wait; what a doubtful lane has more is put off.
 	batch, parallel, room int
@@ -87,7 +87,7 @@ const (
 type job struct {
 	lane *lane
 	task task
-	held []owner.Held
+	held []delivery.Held
 	// probe says that this call tries a target again.
 	probe bool
 }
@@ -98,7 +98,7 @@ func (c *Confirmer) producer(name string) *producer {
 	if p == nil {
 		p = &producer{
 			name:  name,
-			room:  owner.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
+			room:  delivery.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
 			lanes: map[laneKey]*lane{},
 		}
 		c.producers[name] = p
@@ -117,7 +117,7 @@ func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
 }
 
 // enqueue puts a message into its lane. c.mu is held.
-func (c *Confirmer) enqueue(p *producer, h owner.Held) {
+func (c *Confirmer) enqueue(p *producer, h delivery.Held) {
 	key := laneKey{address: h.CallbackTarget, committed: h.State == halfmsg.Sendable}
 	if !key.committed {
 		key.use = p.useFor(h)
@@ -126,7 +126,7 @@ func (c *Confirmer) enqueue(p *producer, h owner.Held) {
 }
 
 // push puts a message into a lane. c.mu is held.
-func (c *Confirmer) push(l *lane, h owner.Held) {
+func (c *Confirmer) push(l *lane, h delivery.Held) {
 	if l.use == doubtful {
 		l.queue = slices.Insert(l.queue, l.place(h), h)
 	} else {
@@ -147,7 +147,7 @@ func (c *Confirmer) dispatch(p *producer) {
 		if !found {
 			return
 		}
-		if failure := owner.Recovered(func() { c.do(j) }); failure != nil {
+		if failure := delivery.Recovered(func() { c.do(j) }); failure != nil {
 			c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
 				"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
 		}
@@ -216,7 +216,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 func (l *lane) crowded() bool { return l.use == doubtful && len(l.queue) > l.room }
 
 // cut takes at most n messages out of the queue, from that place on.
-func (l *lane) cut(from, n int) []owner.Held {
+func (l *lane) cut(from, n int) []delivery.Held {
 	n = min(n, len(l.queue)-from)
 	held := slices.Clone(l.queue[from : from+n])
 	if from > 0 {

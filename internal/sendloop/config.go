@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // Config says how a Sender works. Zero values mean the defaults.
@@ -55,7 +55,7 @@ type Config struct {
 
 // Metrics hears what a Sender does. Its methods must not block.
 type Metrics interface {
-	owner.Metrics
+	delivery.Metrics
 	// Published tells how many messages to an exchange had an outcome. Copies to the dead-letter exchange are not
 	// counted.
 	Published(exchange string, outcome halfmsg.Outcome, messages int)

@@ -13,14 +13,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
 // Sender is the send side of one instance. Its methods may be called concurrently.
 type Sender struct {
 	config Config
-	keeper owner.Keeper
+	keeper delivery.Keeper
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -29,7 +29,7 @@ type Sender struct {
 
 	mu    sync.Mutex
 	queue queue
-	room  owner.Room
+	room  delivery.Room
 	// batches counts the batches that take a place, stragglers the messages not settled yet of those that take none any
 	// more.
 	batches, stragglers int
@@ -45,11 +45,11 @@ func New(config Config) *Sender {
 	config = config.withDefaults()
 	s := &Sender{
 		config: config,
-		keeper: owner.Keeper{
+		keeper: delivery.Keeper{
 			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		queue: queue{share: max(1, config.Batch/10)},
-		room:  owner.Room{Claims: config.Queue, Bytes: config.Bytes},
+		room:  delivery.Room{Claims: config.Queue, Bytes: config.Bytes},
 	}
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -66,7 +66,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(s.config.Lease)
 	claims, err := s.config.Store.ClaimSendable(ctx, limit, s.config.Lease)
-	s.handBack(s.admit(owner.HoldBacklog(claims, until), false))
+	s.handBack(s.admit(delivery.HoldBacklog(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim sendable messages: %w", err)
 	}
@@ -77,7 +77,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 // no room for is handed back to the store, and so is all while the broker takes no messages; only then Offer waits for
 // the store.
 func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
-	held := owner.Hold(claims, until)
+	held := delivery.Hold(claims, until)
 	if s.config.Publisher.Ready() != nil {
 		s.postpone(held)
 		return
@@ -129,7 +129,7 @@ func (s *Sender) free() int {
 
 // admit queues messages and returns those that it does not take. What a pass has claimed is always taken unless the
 // house is closing: the room for it was counted, and an Offer that came in between may overfill it by one batch.
-func (s *Sender) admit(held []owner.Held, offered bool) (rest []owner.Held) {
+func (s *Sender) admit(held []delivery.Held, offered bool) (rest []delivery.Held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -149,7 +149,7 @@ func (s *Sender) admit(held []owner.Held, offered bool) (rest []owner.Held) {
 
 // fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others, or
 // those would have to wait in the store behind it. s.mu is held.
-func (s *Sender) fitting(held []owner.Held) (in, rest []owner.Held) {
+func (s *Sender) fitting(held []delivery.Held) (in, rest []delivery.Held) {
 	all, half := s.room.Free(), s.room.FreeHalf()
 	for _, h := range held {
 		if free := all - len(in); free > 0 && (!h.Backlog || half > len(in)) {
@@ -174,7 +174,7 @@ func (s *Sender) dispatch() {
 			return
 		}
 		f := &flight{Sender: s, backlog: held[0].Backlog, stands: true}
-		if failure := owner.Recovered(func() { f.send(held) }); failure != nil {
+		if failure := delivery.Recovered(func() { f.send(held) }); failure != nil {
 			s.brokeOff(len(held), failure)
 		}
 		s.hear(f)
@@ -182,14 +182,14 @@ func (s *Sender) dispatch() {
 	})
 }
 
-func (s *Sender) brokeOff(messages int, failure *owner.PanicError) {
+func (s *Sender) brokeOff(messages int, failure *delivery.PanicError) {
 	s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
 		"messages", messages, "error", failure, "stack", string(failure.Stack))
 }
 
 // take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy machine they
 // bring messages for the same batch, and a batch costs little more than a message.
-func (s *Sender) take() []owner.Held {
+func (s *Sender) take() []delivery.Held {
 	runtime.Gosched()
 	s.mu.Lock()
 	defer s.mu.Unlock()

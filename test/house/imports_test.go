@@ -49,7 +49,7 @@ var rooms = []struct {
 		"the ground imports nothing of ours, so that everybody can stand on it",
 	},
 	{
-		[]string{"internal/halfmsg/owner"},
+		[]string{"internal/delivery"},
 		[]string{"internal/halfmsg", "internal/backoff", "internal/lifecycle"},
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
@@ -60,7 +60,7 @@ var rooms = []struct {
 	},
 	{
 		loops,
-		slices.Concat(ground, []string{"internal/halfmsg/owner"}),
+		slices.Concat(ground, []string{"internal/delivery"}),
 		"a loop knows the domain and the runner, not the other loop and no adapter",
 	},
 	{

@@ -1,4 +1,4 @@
-package owner_test
+package delivery_test
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/halfmsg/owner"
 )
 
-func held(ids ...string) (all []owner.Held) {
+func held(ids ...string) (all []delivery.Held) {
 	for _, id := range ids {
 		claim := halfmsg.Claim{State: halfmsg.Pending}
 		claim.Name = halfmsg.Name{Producer: "orders", ID: id}
-		all = append(all, owner.Held{Claim: claim, Until: time.Now().Add(30 * time.Second)})
+		all = append(all, delivery.Held{Claim: claim, Until: time.Now().Add(30 * time.Second)})
 	}
 	return all
 }
@@ -28,27 +28,29 @@ func TestLastingKeepsTheOrder(t *testing.T) {
 	all := held("1", "2", "3", "4")
 	all[1].Until = time.Now().Add(time.Second)
 	all[3].Until = time.Now().Add(-time.Second)
-	lasting, ending := owner.Lasting(all, 10*time.Second)
+	lasting, ending := delivery.Lasting(all, 10*time.Second)
 	if got := fmt.Sprint(names(lasting), names(ending)); got != "[1 3] [2 4]" {
 		t.Errorf("lasting and ending are %s", got)
 	}
-	if lasting, ending = owner.Lasting(all[:1], 10*time.Second); len(lasting) != 1 || len(ending) != 0 {
+	if lasting, ending = delivery.Lasting(all[:1], 10*time.Second); len(lasting) != 1 || len(ending) != 0 {
 		t.Errorf("lasting and ending are %v, %v", names(lasting), names(ending))
 	}
-	ended := []owner.Held{all[3], all[1]}
-	if lasting, ending = owner.Lasting(ended, 10*time.Second); len(lasting) != 0 || len(ending) != 2 {
+	ended := []delivery.Held{all[3], all[1]}
+	if lasting, ending = delivery.Lasting(ended, 10*time.Second); len(lasting) != 0 || len(ending) != 2 {
 		t.Errorf("of those that end, lasting and ending are %v, %v", names(lasting), names(ending))
 	}
 	ended = append(ended, all[0])
-	if lasting, ending = owner.Lasting(ended, 10*time.Second); len(lasting) != 1 || len(ending) != 2 {
+	if lasting, ending = delivery.Lasting(ended, 10*time.Second); len(lasting) != 1 || len(ending) != 2 {
 		t.Errorf("with one that lasts, lasting and ending are %v, %v", names(lasting), names(ending))
 	}
 }
 
 func TestWhatAPassHasClaimedIsBacklog(t *testing.T) {
 	until := time.Now()
-	for backlog, hold := range map[bool]func([]halfmsg.Claim, time.Time) []owner.Held{true: owner.HoldBacklog, false: owner.Hold} {
-		for _, h := range hold(owner.Claims(held("1", "2")), until) {
+	for backlog, hold := range map[bool]func([]halfmsg.Claim, time.Time) []delivery.Held{
+		true: delivery.HoldBacklog, false: delivery.Hold,
+	} {
+		for _, h := range hold(delivery.Claims(held("1", "2")), until) {
 			if h.Backlog != backlog || h.Until != until || h.Producer != "orders" {
 				t.Errorf("%+v, want backlog %t", h, backlog)
 			}
@@ -56,7 +58,7 @@ func TestWhatAPassHasClaimedIsBacklog(t *testing.T) {
 	}
 }
 
-func names(all []owner.Held) (ids []string) {
+func names(all []delivery.Held) (ids []string) {
 	for _, h := range all {
 		ids = append(ids, h.ID)
 	}
@@ -64,7 +66,7 @@ func names(all []owner.Held) (ids []string) {
 }
 
 func TestRoomIsBoundedByNumberAndBySize(t *testing.T) {
-	room := owner.Room{Claims: 100, Bytes: 1 << 20}
+	room := delivery.Room{Claims: 100, Bytes: 1 << 20}
 	small := held("1")
 	room.Enter(small...)
 	if got := room.Free(); got < 60 || got > 99 {
@@ -87,10 +89,10 @@ func TestRoomIsBoundedByNumberAndBySize(t *testing.T) {
 
 // How many bodies fit is reckoned from those that came last.
 func TestRoomExpectsBodiesLikeTheLatest(t *testing.T) {
-	sized := func(size int) owner.Held {
-		return owner.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Body: make([]byte, size)}}}
+	sized := func(size int) delivery.Held {
+		return delivery.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Body: make([]byte, size)}}}
 	}
-	room := owner.Room{Claims: 10_000, Bytes: 160 << 10}
+	room := delivery.Room{Claims: 10_000, Bytes: 160 << 10}
 	want := func(what string, free, half int) {
 		t.Helper()
 		if room.Free() != free || room.FreeHalf() != half {
@@ -98,27 +100,27 @@ func TestRoomExpectsBodiesLikeTheLatest(t *testing.T) {
 		}
 	}
 	want("before any was seen they are taken for 16 KiB", 1+10, 1+5)
-	room = owner.Room{Claims: 10_000, Bytes: 10_001}
+	room = delivery.Room{Claims: 10_000, Bytes: 10_001}
 	room.Enter(sized(1000))
 	want("one of 1,000 bytes, which makes 500", 1+9001/500, 1+4001/500)
 	room.Enter(sized(900), sized(1100))
 	want("two more, which makes 750", 1+7001/750, 1+2001/750)
-	room = owner.Room{Claims: 9, Bytes: 100}
+	room = delivery.Room{Claims: 9, Bytes: 100}
 	room.Enter(sized(0))
 	want("an empty one", 8, 4)
-	room.Enter(make([]owner.Held, 9)...)
+	room.Enter(make([]delivery.Held, 9)...)
 	want("more than there is room for", 0, 0)
-	room = owner.Room{Claims: 1000, Bytes: 100}
+	room = delivery.Room{Claims: 1000, Bytes: 100}
 	room.Enter(sized(0))
 	want("where an empty one makes a byte", 101, 51)
 }
 
 func TestAPanicThatGoesOnKeepsItsStack(t *testing.T) {
-	first := owner.Recovered(func() { panic("poison") })
-	if got := owner.Recovered(func() { panic(first) }); got != first {
+	first := delivery.Recovered(func() { panic("poison") })
+	if got := delivery.Recovered(func() { panic(first) }); got != first {
 		t.Errorf("it is %v then", got)
 	}
-	if got := owner.Recovered(func() {}); got != nil {
+	if got := delivery.Recovered(func() {}); got != nil {
 		t.Errorf("there was none, but %v", got)
 	}
 }
@@ -126,14 +128,14 @@ func TestAPanicThatGoesOnKeepsItsStack(t *testing.T) {
 func TestIsolateSetsOnlyThePoisonAside(t *testing.T) {
 	var good []int
 	var bad []string
-	owner.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, func(part []int) {
+	delivery.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, func(part []int) {
 		if slices.Contains(part, 3) || slices.Contains(part, 6) {
 			panic("poison")
 		}
 		good = append(good, part...)
-	}, func(n int, failure *owner.PanicError) {
+	}, func(n int, failure *delivery.PanicError) {
 		bad = append(bad, fmt.Sprint(n, " ", failure))
-		if !strings.Contains(string(failure.Stack), "owner_test.go") {
+		if !strings.Contains(string(failure.Stack), "delivery_test.go") {
 			t.Error("the stack does not show where it was")
 		}
 	})
@@ -175,15 +177,15 @@ func (n *notes) Settled(event halfmsg.Event, fate string, messages int) {
 	n.fates = append(n.fates, fmt.Sprint(event, " ", fate, " ", messages))
 }
 
-func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []owner.Held) (groups []string) {
-	keeper := owner.Keeper{
+func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery.Held) (groups []string) {
+	keeper := delivery.Keeper{
 		Store: store, Watcher: n, Metrics: n, Logger: slog.New(slog.DiscardHandler),
 	}
-	words := make([]owner.Word, len(all))
+	words := make([]delivery.Word, len(all))
 	for i, h := range all {
-		words[i] = owner.Word{Held: h, Event: halfmsg.EventCommitted}
+		words[i] = delivery.Word{Held: h, Event: halfmsg.EventCommitted}
 	}
-	keeper.Settle(ctx, words, func(words []owner.Word, results []halfmsg.Result) {
+	keeper.Settle(ctx, words, func(words []delivery.Word, results []halfmsg.Result) {
 		group := ""
 		for i, w := range words {
 			group += fmt.Sprint(w.ID, " ", results[i].Err == nil, " ")
@@ -236,10 +238,10 @@ func TestPatienceEndsWithTheLeaseAndWithTheContext(t *testing.T) {
 }
 
 func TestCausesAreCut(t *testing.T) {
-	if got := owner.CauseOf(nil); got != "" {
+	if got := delivery.CauseOf(nil); got != "" {
 		t.Errorf("no error says %q", got)
 	}
-	long := owner.CauseOf(errors.New(strings.Repeat("ü", 5000)))
+	long := delivery.CauseOf(errors.New(strings.Repeat("ü", 5000)))
 	if len([]rune(long)) != halfmsg.MaxCause {
 		t.Errorf("%d characters are kept", len([]rune(long)))
 	}
@@ -260,25 +262,25 @@ func TestWhatBecameOfAWord(t *testing.T) {
 		err   error
 		want  string
 	}{
-		{committed, halfmsg.Sendable, nil, owner.Stored},
-		{committed, halfmsg.RolledBack, halfmsg.ErrIllegal, owner.Contradiction},
-		{committed, halfmsg.RolledBack, halfmsg.ErrLeaseLost, owner.Contradiction},
-		{committed, halfmsg.Done, halfmsg.ErrIllegal, owner.Refused},
-		{committed, halfmsg.Pending, halfmsg.ErrLeaseLost, owner.LeaseLost},
-		{rolledBack, halfmsg.Sendable, halfmsg.ErrLeaseLost, owner.Contradiction},
-		{rolledBack, halfmsg.Acknowledged, halfmsg.ErrIllegal, owner.Contradiction},
-		{rolledBack, halfmsg.Done, halfmsg.ErrIllegal, owner.Contradiction},
-		{rolledBack, halfmsg.Dead, halfmsg.ErrIllegal, owner.Contradiction},
-		{rolledBack, halfmsg.RolledBack, halfmsg.ErrIllegal, owner.Refused},
-		{rolledBack, halfmsg.Abandoned, halfmsg.ErrIllegal, owner.Refused},
-		{unknown, halfmsg.Done, halfmsg.ErrIllegal, owner.Refused},
-		{unknown, halfmsg.RolledBack, halfmsg.ErrLeaseLost, owner.LeaseLost},
-		{unknown, halfmsg.Pending, halfmsg.ErrNotFound, owner.Refused},
+		{committed, halfmsg.Sendable, nil, delivery.Stored},
+		{committed, halfmsg.RolledBack, halfmsg.ErrIllegal, delivery.Contradiction},
+		{committed, halfmsg.RolledBack, halfmsg.ErrLeaseLost, delivery.Contradiction},
+		{committed, halfmsg.Done, halfmsg.ErrIllegal, delivery.Refused},
+		{committed, halfmsg.Pending, halfmsg.ErrLeaseLost, delivery.LeaseLost},
+		{rolledBack, halfmsg.Sendable, halfmsg.ErrLeaseLost, delivery.Contradiction},
+		{rolledBack, halfmsg.Acknowledged, halfmsg.ErrIllegal, delivery.Contradiction},
+		{rolledBack, halfmsg.Done, halfmsg.ErrIllegal, delivery.Contradiction},
+		{rolledBack, halfmsg.Dead, halfmsg.ErrIllegal, delivery.Contradiction},
+		{rolledBack, halfmsg.RolledBack, halfmsg.ErrIllegal, delivery.Refused},
+		{rolledBack, halfmsg.Abandoned, halfmsg.ErrIllegal, delivery.Refused},
+		{unknown, halfmsg.Done, halfmsg.ErrIllegal, delivery.Refused},
+		{unknown, halfmsg.RolledBack, halfmsg.ErrLeaseLost, delivery.LeaseLost},
+		{unknown, halfmsg.Pending, halfmsg.ErrNotFound, delivery.Refused},
 	} {
 		var n notes
-		keeper := owner.Keeper{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
-		keeper.Settle(t.Context(), []owner.Word{{Held: held("1")[0], Event: c.event}},
-			func([]owner.Word, []halfmsg.Result) {})
+		keeper := delivery.Keeper{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
+		keeper.Settle(t.Context(), []delivery.Word{{Held: held("1")[0], Event: c.event}},
+			func([]delivery.Word, []halfmsg.Result) {})
 		if want := fmt.Sprint(c.event, " ", c.want, " 1"); !slices.Equal(n.fates, []string{want}) {
 			t.Errorf("%s of one that is %s (%v): told %q, want %q", c.event, c.state, c.err, n.fates, want)
 		}
@@ -288,18 +290,18 @@ func TestWhatBecameOfAWord(t *testing.T) {
 func TestWhatCouldNotBeStoredIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	store := shards{away: func(id string) bool { return id != "2" }}
-	keeper := owner.Keeper{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	var words []owner.Word
+	keeper := delivery.Keeper{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	var words []delivery.Word
 	for _, h := range held("1", "2", "3") {
 		h.Until = time.Now()
-		words = append(words, owner.Word{Held: h, Event: halfmsg.EventCommitted})
+		words = append(words, delivery.Word{Held: h, Event: halfmsg.EventCommitted})
 	}
-	keeper.Settle(t.Context(), words, func([]owner.Word, []halfmsg.Result) {})
+	keeper.Settle(t.Context(), words, func([]delivery.Word, []halfmsg.Result) {})
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "messages=2") {
 		t.Errorf("logged %q, want one line about two messages", got)
 	}
 	log.Reset()
-	keeper.Settle(t.Context(), words[1:2], func([]owner.Word, []halfmsg.Result) {})
+	keeper.Settle(t.Context(), words[1:2], func([]delivery.Word, []halfmsg.Result) {})
 	if got := log.String(); got != "" {
 		t.Errorf("logged %q of what is stored", got)
 	}

@@ -1,6 +1,6 @@
-// Package owner is what both loops do with the messages they have claimed: mind the leases, keep within a room, store
+// Package delivery is what both loops do with the messages they have claimed: mind the leases, keep within a room, store
 // what was found out with some patience, and set aside the one record that brings a batch down.
-package owner
+package delivery
 
 import (
 	"time"
