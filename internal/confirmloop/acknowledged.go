@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // acknowledgedPass is how many messages one pass claims at most. They have no bodies any more.
@@ -22,7 +23,7 @@ const overflowPause = time.Second
 // outlives this process.
 type forgetter struct {
 	config Config
-	keeper *delivery.Keeper
+	keeper *delivery.Settler
 	delete func(target halfmsg.Target, ids []string) error
 	calls  context.Context
 	// work counts the targets that are being worked on.
@@ -36,7 +37,7 @@ type forgetter struct {
 
 // shelf is what waits for one target.
 type shelf struct {
-	queue   []delivery.Held
+	queue   []delivery.Leased
 	working bool
 	deletes breaker
 	usedAt  time.Time
@@ -46,7 +47,7 @@ type shelf struct {
 // markers deleted at once. What there is no room for is handed back to the store, and so is all after Close; only then it
 // waits for the store.
 func (c *Confirmer) OfferAcknowledged(claims []halfmsg.Claim, until time.Time) {
-	c.forgetter.handBack(c.forgetter.admit(delivery.Hold(claims, until)))
+	c.forgetter.handBack(c.forgetter.admit(delivery.WithLease(claims, until)))
 }
 
 // PassAcknowledged claims ACKNOWLEDGED messages that are due, because an owner died or a deletion failed, and sets them
@@ -60,7 +61,7 @@ func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error)
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimAcknowledged(ctx, limit, c.config.Lease)
-	rest := f.admit(delivery.HoldBacklog(claims, until))
+	rest := f.admit(delivery.BacklogWithLease(claims, until))
 	f.handBack(rest)
 	if err != nil {
 		return false, fmt.Errorf("claim acknowledged messages: %w", err)
@@ -92,7 +93,7 @@ func (f *forgetter) free() int {
 
 // admit puts messages on the shelves of their targets and returns those that there is no room for: as in the litter, one
 // target has no more than a quarter of it.
-func (f *forgetter) admit(held []delivery.Held) (rest []delivery.Held) {
+func (f *forgetter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, h := range held {
@@ -129,7 +130,7 @@ func (f *forgetter) shelf(target halfmsg.Target) *shelf {
 // run deletes a target's markers until none waits.
 func (f *forgetter) run(target halfmsg.Target, s *shelf) {
 	for held, wait := f.take(s); len(held) > 0; held, wait = f.take(s) {
-		if failure := delivery.Recovered(func() { f.forget(target, s, held, wait) }); failure != nil {
+		if failure := lifecycle.Recovered(func() { f.forget(target, s, held, wait) }); failure != nil {
 			f.config.Logger.Error("a batch of deletions broke off; it is done again when its leases end",
 				"producer", target.Producer, "messages", len(held), "error", failure, "stack", string(failure.Stack))
 		}
@@ -138,7 +139,7 @@ func (f *forgetter) run(target halfmsg.Target, s *shelf) {
 
 // take takes the next batch from a shelf, with how long it is to be put off when its target is left alone. It ends the
 // work when there is none.
-func (f *forgetter) take(s *shelf) (held []delivery.Held, wait time.Duration) {
+func (f *forgetter) take(s *shelf) (held []delivery.Leased, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := min(len(s.queue), f.config.Batch)
@@ -160,7 +161,7 @@ func (f *forgetter) take(s *shelf) (held []delivery.Held, wait time.Duration) {
 }
 
 // forget is the way of a batch: have the markers deleted, store what came of it.
-func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Held, wait time.Duration) {
+func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Leased, wait time.Duration) {
 	if wait > 0 || f.closed() {
 		f.release(held, wait)
 		return
@@ -175,7 +176,7 @@ func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Held
 		ids[i] = h.ID
 	}
 	err := f.delete(target, ids)
-	words := make([]delivery.Word, len(lasting))
+	words := make([]delivery.Outcome, len(lasting))
 	wait = f.reached(s, err)
 	for i, h := range lasting {
 		words[i] = f.word(h, err, wait)
@@ -198,8 +199,8 @@ func (f *forgetter) reached(s *shelf, err error) time.Duration {
 
 // word is what a call means for a message. One that failed uses up a try; what is left after the last one is only litter,
 // and the producer's own to clean up.
-func (f *forgetter) word(h delivery.Held, err error, wait time.Duration) delivery.Word {
-	w := delivery.Word{Held: h, Cause: delivery.CauseOf(err)}
+func (f *forgetter) word(h delivery.Leased, err error, wait time.Duration) delivery.Outcome {
+	w := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(err)}
 	switch {
 	case err == nil:
 		w.Event = halfmsg.EventMarkerDeleted
@@ -214,7 +215,7 @@ func (f *forgetter) word(h delivery.Held, err error, wait time.Duration) deliver
 }
 
 // stored counts the markers that are left to their producers.
-func (f *forgetter) stored(words []delivery.Word, results []halfmsg.Result) {
+func (f *forgetter) stored(words []delivery.Outcome, results []halfmsg.Result) {
 	left := map[string]int{}
 	for i := range words {
 		if words[i].Event == halfmsg.EventMarkerLeft && results[i].Err == nil {
@@ -227,7 +228,7 @@ func (f *forgetter) stored(words []delivery.Word, results []halfmsg.Result) {
 }
 
 // handBack gives messages back for which there is no room here; at once when nothing is taken any more.
-func (f *forgetter) handBack(held []delivery.Held) {
+func (f *forgetter) handBack(held []delivery.Leased) {
 	after := overflowPause
 	if f.closed() {
 		after = 0
@@ -237,10 +238,10 @@ func (f *forgetter) handBack(held []delivery.Held) {
 
 // release gives messages back to the store. Callers wait for it and the leases end by themselves, so it is not tried for
 // long.
-func (f *forgetter) release(held []delivery.Held, after time.Duration) {
-	words := make([]delivery.Word, len(held))
+func (f *forgetter) release(held []delivery.Leased, after time.Duration) {
+	words := make([]delivery.Outcome, len(held))
 	for i, h := range held {
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased, After: after}
+		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: after}
 	}
 	ctx, cancel := context.WithTimeout(f.calls, handBackPatience)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // handBackPatience is for how long handing back is tried: callers wait for it, and the lease ends by itself.
@@ -36,7 +37,7 @@ func (c *Confirmer) confirm(j job) {
 }
 
 // kinds splits messages into those that are asked about as usual, and those for which that was done often enough.
-func (c *Confirmer) kinds(held []delivery.Held) (usual, final []delivery.Held) {
+func (c *Confirmer) kinds(held []delivery.Leased) (usual, final []delivery.Leased) {
 	for _, h := range held {
 		if h.ConfirmAttempts >= c.config.Attempts {
 			final = append(final, h)
@@ -48,16 +49,16 @@ func (c *Confirmer) kinds(held []delivery.Held) (usual, final []delivery.Held) {
 }
 
 // settle stores words, deletes the markers of what has its fate by that, and sends what is committed.
-func (c *Confirmer) settle(l *lane, words []delivery.Word) {
+func (c *Confirmer) settle(l *lane, words []delivery.Outcome) {
 	until := time.Now().Add(c.config.SendLease)
-	c.keeper.Settle(c.calls, words, func(words []delivery.Word, results []halfmsg.Result) {
+	c.keeper.Settle(c.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
 		settled, committed := c.stored(words, results)
 		c.conclude(l, settled, committed, until)
 	})
 }
 
 // deliver is the way of messages whose verdict was stored with their Submit: delete the markers, send.
-func (c *Confirmer) deliver(l *lane, held []delivery.Held) {
+func (c *Confirmer) deliver(l *lane, held []delivery.Leased) {
 	held, ending := delivery.Lasting(held, c.config.Margin)
 	c.handBack(ending)
 	if len(held) == 0 {
@@ -101,7 +102,7 @@ func (c *Confirmer) deletes(l *lane) bool {
 // stored sorts what the store said: the ids of the messages whose markers are not needed any more, and the messages
 // that can be sent now. Of a message that the store refused neither is true: it has another owner, or another fate.
 func (c *Confirmer) stored(
-	words []delivery.Word, results []halfmsg.Result,
+	words []delivery.Outcome, results []halfmsg.Result,
 ) (settled []string, committed []halfmsg.Claim) {
 	for i := range words {
 		w := &words[i]
@@ -137,8 +138,8 @@ func sendable(claim halfmsg.Claim) halfmsg.Claim {
 }
 
 // word is what a verdict means for a message.
-func (c *Confirmer) word(h delivery.Held, verdict halfmsg.Verdict, final bool) delivery.Word {
-	w := delivery.Word{Held: h}
+func (c *Confirmer) word(h delivery.Leased, verdict halfmsg.Verdict, final bool) delivery.Outcome {
+	w := delivery.Outcome{Leased: h}
 	switch {
 	case verdict == halfmsg.VerdictCommitted:
 		w.Event, w.After = halfmsg.EventCommitted, h.Delay
@@ -160,7 +161,7 @@ func (c *Confirmer) word(h delivery.Held, verdict halfmsg.Verdict, final bool) d
 }
 
 // postpone puts messages off until their target is tried again.
-func (c *Confirmer) postpone(l *lane, held []delivery.Held) {
+func (c *Confirmer) postpone(l *lane, held []delivery.Leased) {
 	c.mu.Lock()
 	cause := l.cause
 	c.mu.Unlock()
@@ -168,13 +169,13 @@ func (c *Confirmer) postpone(l *lane, held []delivery.Held) {
 }
 
 // handBack gives messages back to the store, due at once.
-func (c *Confirmer) handBack(held []delivery.Held) {
+func (c *Confirmer) handBack(held []delivery.Leased) {
 	ctx, cancel := context.WithTimeout(c.calls, handBackPatience)
 	defer cancel()
-	words := make([]delivery.Word, len(held))
+	words := make([]delivery.Outcome, len(held))
 	var committed []halfmsg.Claim
 	for i, h := range held {
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased}
+		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
 		if h.State == halfmsg.Sendable {
 			committed = append(committed, h.Claim)
 		}
@@ -183,7 +184,7 @@ func (c *Confirmer) handBack(held []delivery.Held) {
 	c.keeper.Settle(ctx, words, ignore)
 }
 
-func ignore([]delivery.Word, []halfmsg.Result) {}
+func ignore([]delivery.Outcome, []halfmsg.Result) {}
 
 // forget deletes the markers of messages whose fate is stored: with one call, or in the background while the producer
 // fails such calls.
@@ -223,7 +224,7 @@ func (c *Confirmer) deleteBusiness(target halfmsg.Target, ids []string) (err err
 	ctx, cancel := context.WithTimeout(c.calls, c.config.DeleteTimeout)
 	defer cancel()
 	begun := time.Now()
-	if failure := delivery.Recovered(func() {
+	if failure := lifecycle.Recovered(func() {
 		err = c.config.Callbacks.DeleteBusiness(ctx, target, ids)
 	}); failure != nil {
 		err = failure

@@ -24,7 +24,7 @@ import (
 // Confirmer is the confirm side of one instance. Its methods may be called concurrently.
 type Confirmer struct {
 	config Config
-	keeper delivery.Keeper
+	keeper delivery.Settler
 	litter *litter
 	// forgetter minds the messages whose markers are deleted after the acknowledgement.
 	forgetter *forgetter
@@ -46,7 +46,7 @@ func New(config Config) *Confirmer {
 	config = config.withDefaults()
 	c := &Confirmer{
 		config: config,
-		keeper: delivery.Keeper{
+		keeper: delivery.Settler{
 			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		producers: map[string]*producer{},
@@ -72,7 +72,7 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(c.config.Lease)
 	claims, err := c.config.Store.ClaimPending(ctx, quota, c.config.Lease)
-	c.handBack(c.admit(delivery.HoldBacklog(claims, until), false))
+	c.handBack(c.admit(delivery.BacklogWithLease(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim pending messages: %w", err)
 	}
@@ -84,14 +84,14 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 // where the next Pass, or the send loop, finds it; only then Offer waits for the store.
 func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
 	c.tellCommitted(claims)
-	held := make([]delivery.Held, 0, len(claims))
+	held := make([]delivery.Leased, 0, len(claims))
 	var unclaimed []halfmsg.Claim
 	for _, claim := range claims {
 		if claim.Token == "" {
 			unclaimed = append(unclaimed, claim)
 			continue
 		}
-		held = append(held, delivery.Held{Claim: claim, Until: until})
+		held = append(held, delivery.Leased{Claim: claim, Until: until})
 	}
 	c.deleteLater(unclaimed)
 	c.handBack(c.admit(held, true))
@@ -202,7 +202,7 @@ func (c *Confirmer) quota(names []string) map[string]int {
 	for _, name := range names {
 		p, known := c.producers[name]
 		if !known {
-			p = &producer{room: delivery.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer}}
+			p = &producer{room: delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer}}
 		}
 		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault. And one
 		// batch of each at a time is enough: the store is everybody's, and lets nobody in while it claims thousands.
@@ -241,7 +241,7 @@ func (c *Confirmer) wantsMore(claims []halfmsg.Claim, quota map[string]int) (mor
 
 // admit puts messages into their lanes and returns those that it does not take. What a pass has claimed is always taken
 // unless the house is closing: the room for it was counted, and an Offer that came in between may overfill it but once.
-func (c *Confirmer) admit(held []delivery.Held, offered bool) (rest []delivery.Held) {
+func (c *Confirmer) admit(held []delivery.Leased, offered bool) (rest []delivery.Leased) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {

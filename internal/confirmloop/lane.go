@@ -7,12 +7,13 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // producer is what waits for one producer, and how much of it is under way. Confirmer.mu guards it and its lanes.
 type producer struct {
 	name  string
-	room  delivery.Room
+	room  delivery.Capacity
 	lanes map[laneKey]*lane
 	// calls counts the batches under way.
 	calls int
@@ -48,7 +49,7 @@ type lane struct {
 	laneKey
 	producer *producer
 	target   halfmsg.Target
-	queue    []delivery.Held
+	queue    []delivery.Leased
 	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how many
 	// messages may wait; what a doubtful lane has more is put off.
 	batch, parallel, room int
@@ -87,7 +88,7 @@ const (
 type job struct {
 	lane *lane
 	task task
-	held []delivery.Held
+	held []delivery.Leased
 	// probe says that this call tries a target again.
 	probe bool
 }
@@ -98,7 +99,7 @@ func (c *Confirmer) producer(name string) *producer {
 	if p == nil {
 		p = &producer{
 			name:  name,
-			room:  delivery.Room{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
+			room:  delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
 			lanes: map[laneKey]*lane{},
 		}
 		c.producers[name] = p
@@ -117,7 +118,7 @@ func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
 }
 
 // enqueue puts a message into its lane. c.mu is held.
-func (c *Confirmer) enqueue(p *producer, h delivery.Held) {
+func (c *Confirmer) enqueue(p *producer, h delivery.Leased) {
 	key := laneKey{address: h.CallbackTarget, committed: h.State == halfmsg.Sendable}
 	if !key.committed {
 		key.use = p.useFor(h)
@@ -126,13 +127,13 @@ func (c *Confirmer) enqueue(p *producer, h delivery.Held) {
 }
 
 // push puts a message into a lane. c.mu is held.
-func (c *Confirmer) push(l *lane, h delivery.Held) {
+func (c *Confirmer) push(l *lane, h delivery.Leased) {
 	if l.use == doubtful {
 		l.queue = slices.Insert(l.queue, l.place(h), h)
 	} else {
 		l.queue = append(l.queue, h)
 	}
-	l.producer.room.Enter(h)
+	l.producer.room.Add(h)
 	c.waiting++
 }
 
@@ -147,7 +148,7 @@ func (c *Confirmer) dispatch(p *producer) {
 		if !found {
 			return
 		}
-		if failure := delivery.Recovered(func() { c.do(j) }); failure != nil {
+		if failure := lifecycle.Recovered(func() { c.do(j) }); failure != nil {
 			c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
 				"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
 		}
@@ -207,7 +208,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 	p.turns++
 	best.turn = p.turns
 	j.held = best.cut(from, n)
-	p.room.Leave(j.held...)
+	p.room.Remove(j.held...)
 	c.waiting -= len(j.held)
 	return j, true
 }
@@ -216,7 +217,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 func (l *lane) crowded() bool { return l.use == doubtful && len(l.queue) > l.room }
 
 // cut takes at most n messages out of the queue, from that place on.
-func (l *lane) cut(from, n int) []delivery.Held {
+func (l *lane) cut(from, n int) []delivery.Leased {
 	n = min(n, len(l.queue)-from)
 	held := slices.Clone(l.queue[from : from+n])
 	if from > 0 {

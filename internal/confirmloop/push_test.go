@@ -16,7 +16,7 @@ func TestWhoWasNotAskedAboutAloneGoesFirst(t *testing.T) {
 	l := &lane{laneKey: laneKey{use: doubtful}, producer: &producer{}, suspects: suspects{"failed": true, "fresh": false}}
 	for _, id := range []string{"failed", "fresh"} {
 		name := halfmsg.Name{Producer: "orders", ID: id}
-		c.push(l, delivery.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Name: name}}})
+		c.push(l, delivery.Leased{Claim: halfmsg.Claim{Message: halfmsg.Message{Name: name}}})
 	}
 	if l.queue[0].ID != "fresh" || l.queue[1].ID != "failed" {
 		t.Errorf("first %s, then %s", l.queue[0].Name, l.queue[1].Name)
@@ -30,7 +30,7 @@ func TestTheNewestSuspectGoesFirst(t *testing.T) {
 	now := time.Now()
 	for id, age := range map[string]time.Duration{"failed": 0, "old": time.Hour, "new": time.Second, "between": time.Minute} {
 		name := halfmsg.Name{Producer: "orders", ID: id}
-		c.push(l, delivery.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Name: name}, CreatedAt: now.Add(-age)}})
+		c.push(l, delivery.Leased{Claim: halfmsg.Claim{Message: halfmsg.Message{Name: name}, CreatedAt: now.Add(-age)}})
 	}
 	var ids []string
 	for _, h := range l.queue {
@@ -44,7 +44,7 @@ func TestTheNewestSuspectGoesFirst(t *testing.T) {
 // What was taken out of a queue is not kept in memory by what still waits there.
 func TestWhatIsTakenFromAQueueIsLetGo(t *testing.T) {
 	for _, from := range []int{0, 1} {
-		all := make([]delivery.Held, 3)
+		all := make([]delivery.Leased, 3)
 		for i := range all {
 			all[i].Body = []byte{byte(i)}
 		}

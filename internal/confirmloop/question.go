@@ -7,6 +7,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // question is what a producer is asked about a batch, with one call.
@@ -17,14 +18,14 @@ type question struct {
 }
 
 // ask asks the producer and stores what it said.
-func (q *question) ask(held []delivery.Held) {
+func (q *question) ask(held []delivery.Leased) {
 	held, ending := delivery.Lasting(held, q.config.Margin)
 	q.end(ending)
 	if len(held) == 0 {
 		return
 	}
 	words, err := q.verdicts(held)
-	var panicked *delivery.PanicError
+	var panicked *lifecycle.PanicError
 	switch {
 	case err == nil:
 		q.settle(q.lane, words)
@@ -49,7 +50,7 @@ func (q *question) ask(held []delivery.Held) {
 
 // end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them for
 // as long again.
-func (q *question) end(ending []delivery.Held) {
+func (q *question) end(ending []delivery.Leased) {
 	if q.lane.use != doubtful || len(ending) == 0 {
 		q.handBack(ending)
 		return
@@ -58,13 +59,13 @@ func (q *question) end(ending []delivery.Held) {
 }
 
 // verdicts turns the producer's answer into words for the store, one for each message. A panic on the way is an error.
-func (q *question) verdicts(held []delivery.Held) (words []delivery.Word, err error) {
-	if failure := delivery.Recovered(func() {
+func (q *question) verdicts(held []delivery.Leased) (words []delivery.Outcome, err error) {
+	if failure := lifecycle.Recovered(func() {
 		var said map[string]halfmsg.Verdict
 		if said, err = q.call(held); err != nil {
 			return
 		}
-		words = make([]delivery.Word, len(held))
+		words = make([]delivery.Outcome, len(held))
 		for i, h := range held {
 			words[i] = q.word(h, said[h.ID], q.final)
 		}
@@ -75,7 +76,7 @@ func (q *question) verdicts(held []delivery.Held) (words []delivery.Word, err er
 }
 
 // call asks the producer, and notes that it has answered.
-func (q *question) call(held []delivery.Held) (map[string]halfmsg.Verdict, error) {
+func (q *question) call(held []delivery.Leased) (map[string]halfmsg.Verdict, error) {
 	ids := make([]string, len(held))
 	until := held[0].Until
 	for i, h := range held {
@@ -98,7 +99,7 @@ func (q *question) call(held []delivery.Held) (map[string]halfmsg.Verdict, error
 }
 
 // trace tells the tracer of a call, where there is one.
-func (q *question) trace(ctx context.Context, held []delivery.Held) (context.Context, func(error)) {
+func (q *question) trace(ctx context.Context, held []delivery.Leased) (context.Context, func(error)) {
 	if q.config.Trace == nil {
 		return ctx, func(error) {}
 	}
@@ -110,27 +111,27 @@ func (q *question) trace(ctx context.Context, held []delivery.Held) (context.Con
 }
 
 // failsFor puts a message off for which the producer fails the call.
-func (q *question) failsFor(h delivery.Held, err error) {
+func (q *question) failsFor(h delivery.Leased, err error) {
 	q.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
 		"target", q.lane.target.Address, "error", err)
-	q.settle(q.lane, []delivery.Word{{
-		Held: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
+	q.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
 		Cause: delivery.CauseOf(err),
 	}})
 }
 
 // setAside puts a message off that brings the asking down: as unreachable, for nobody has said anything about it.
-func (q *question) setAside(h delivery.Held, failure *delivery.PanicError) {
+func (q *question) setAside(h delivery.Leased, failure *lifecycle.PanicError) {
 	q.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
 		"stack", string(failure.Stack))
-	q.settle(q.lane, []delivery.Word{{
-		Held: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.Delay(len(q.config.Backoff)),
+	q.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.Delay(len(q.config.Backoff)),
 		Cause: delivery.CauseOf(failure),
 	}})
 }
 
 // answered tells a target's breakers that the producer has answered, and people when it was left alone until now.
-func (c *Confirmer) answered(l *lane, held []delivery.Held) {
+func (c *Confirmer) answered(l *lane, held []delivery.Leased) {
 	c.mu.Lock()
 	reopened := c.heard(l, held)
 	c.mu.Unlock()
@@ -155,8 +156,8 @@ func (c *Confirmer) failed(l *lane, err error) {
 
 // unreached are the words for messages whose producer is left alone: they are put off until it is tried again, and those
 // for which it fails the call by the pause that they would have after that, or many would come back again and again.
-func (c *Confirmer) unreached(l *lane, held []delivery.Held, cause string) []delivery.Word {
-	words := make([]delivery.Word, len(held))
+func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []delivery.Outcome {
+	words := make([]delivery.Outcome, len(held))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, h := range held {
@@ -164,7 +165,7 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Held, cause string) []del
 		if l.suspects[h.ID] {
 			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
 		}
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
+		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
 	}
 	return words
 }

@@ -75,7 +75,7 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 
 // suspect takes messages of a call that the producer has failed for suspects. Where there are several they are asked about
 // again, one by one.
-func (c *Confirmer) suspect(l *lane, held []delivery.Held, err error) {
+func (c *Confirmer) suspect(l *lane, held []delivery.Leased, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := c.sibling(l, doubtful)
@@ -100,7 +100,7 @@ func (c *Confirmer) suspect(l *lane, held []delivery.Held, err error) {
 
 // heard notes that a producer has answered about messages: its target can be reached, whichever lane found that out. It
 // says whether the target was left alone until now. c.mu is held.
-func (c *Confirmer) heard(l *lane, held []delivery.Held) (reopened bool) {
+func (c *Confirmer) heard(l *lane, held []delivery.Leased) (reopened bool) {
 	for _, use := range []use{usual, doubtful, apart} {
 		other := l.producer.lanes[laneKey{l.address, l.committed, use}]
 		if other == nil {
@@ -146,7 +146,7 @@ func (c *Confirmer) sibling(l *lane, use use) *lane {
 }
 
 // useFor says which lane a message that is to be asked about belongs into. c.mu is held.
-func (p *producer) useFor(h delivery.Held) use {
+func (p *producer) useFor(h delivery.Leased) use {
 	if others := p.lanes[laneKey{h.CallbackTarget, false, doubtful}]; others != nil {
 		if _, suspect := others.suspects[h.ID]; suspect {
 			return doubtful
@@ -160,7 +160,7 @@ func (p *producer) useFor(h delivery.Held) use {
 }
 
 // place is where a suspect stands in its lane: before older ones, and before all that were asked about by themselves already.
-func (l *lane) place(h delivery.Held) int {
+func (l *lane) place(h delivery.Leased) int {
 	if l.suspects[h.ID] {
 		return len(l.queue)
 	}

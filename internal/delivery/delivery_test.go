@@ -13,19 +13,20 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-func held(ids ...string) (all []delivery.Held) {
+func leased(ids ...string) (all []delivery.Leased) {
 	for _, id := range ids {
 		claim := halfmsg.Claim{State: halfmsg.Pending}
 		claim.Name = halfmsg.Name{Producer: "orders", ID: id}
-		all = append(all, delivery.Held{Claim: claim, Until: time.Now().Add(30 * time.Second)})
+		all = append(all, delivery.Leased{Claim: claim, Until: time.Now().Add(30 * time.Second)})
 	}
 	return all
 }
 
 func TestLastingKeepsTheOrder(t *testing.T) {
-	all := held("1", "2", "3", "4")
+	all := leased("1", "2", "3", "4")
 	all[1].Until = time.Now().Add(time.Second)
 	all[3].Until = time.Now().Add(-time.Second)
 	lasting, ending := delivery.Lasting(all, 10*time.Second)
@@ -35,7 +36,7 @@ func TestLastingKeepsTheOrder(t *testing.T) {
 	if lasting, ending = delivery.Lasting(all[:1], 10*time.Second); len(lasting) != 1 || len(ending) != 0 {
 		t.Errorf("lasting and ending are %v, %v", names(lasting), names(ending))
 	}
-	ended := []delivery.Held{all[3], all[1]}
+	ended := []delivery.Leased{all[3], all[1]}
 	if lasting, ending = delivery.Lasting(ended, 10*time.Second); len(lasting) != 0 || len(ending) != 2 {
 		t.Errorf("of those that end, lasting and ending are %v, %v", names(lasting), names(ending))
 	}
@@ -45,12 +46,12 @@ func TestLastingKeepsTheOrder(t *testing.T) {
 	}
 }
 
-func TestWhatAPassHasClaimedIsBacklog(t *testing.T) {
+func TestClaimsOfAPassAreBacklog(t *testing.T) {
 	until := time.Now()
-	for backlog, hold := range map[bool]func([]halfmsg.Claim, time.Time) []delivery.Held{
-		true: delivery.HoldBacklog, false: delivery.Hold,
+	for backlog, hold := range map[bool]func([]halfmsg.Claim, time.Time) []delivery.Leased{
+		true: delivery.BacklogWithLease, false: delivery.WithLease,
 	} {
-		for _, h := range hold(delivery.Claims(held("1", "2")), until) {
+		for _, h := range hold(delivery.Claims(leased("1", "2")), until) {
 			if h.Backlog != backlog || h.Until != until || h.Producer != "orders" {
 				t.Errorf("%+v, want backlog %t", h, backlog)
 			}
@@ -58,74 +59,64 @@ func TestWhatAPassHasClaimedIsBacklog(t *testing.T) {
 	}
 }
 
-func names(all []delivery.Held) (ids []string) {
+func names(all []delivery.Leased) (ids []string) {
 	for _, h := range all {
 		ids = append(ids, h.ID)
 	}
 	return ids
 }
 
-func TestRoomIsBoundedByNumberAndBySize(t *testing.T) {
-	room := delivery.Room{Claims: 100, Bytes: 1 << 20}
-	small := held("1")
-	room.Enter(small...)
-	if got := room.Free(); got < 60 || got > 99 {
+func TestCapacityBoundsNumberAndSize(t *testing.T) {
+	capacity := delivery.Capacity{Claims: 100, Bytes: 1 << 20}
+	small := leased("1")
+	capacity.Add(small...)
+	if got := capacity.Free(); got < 60 || got > 99 {
 		t.Errorf("%d fit beside a small one", got)
 	}
-	large := held("2", "3")
+	large := leased("2", "3")
 	for i := range large {
 		large[i].Body = make([]byte, 512<<10)
 	}
-	room.Enter(large...)
-	if got := room.Free(); got != 0 || room.Waiting() != 3 {
-		t.Errorf("%d fit beside a whole MiB, %d are in", got, room.Waiting())
+	capacity.Add(large...)
+	if got := capacity.Free(); got != 0 || capacity.Waiting() != 3 {
+		t.Errorf("%d fit beside a whole MiB, %d are in", got, capacity.Waiting())
 	}
-	room.Leave(large...)
-	room.Leave(small...)
-	if got := room.Free(); got < 1 || got > 10 || room.Waiting() != 0 {
-		t.Errorf("%d fit when bodies are large, %d are in", got, room.Waiting())
+	capacity.Remove(large...)
+	capacity.Remove(small...)
+	if got := capacity.Free(); got < 1 || got > 10 || capacity.Waiting() != 0 {
+		t.Errorf("%d fit when bodies are large, %d are in", got, capacity.Waiting())
 	}
 }
 
 // How many bodies fit is reckoned from those that came last.
-func TestRoomExpectsBodiesLikeTheLatest(t *testing.T) {
-	sized := func(size int) delivery.Held {
-		return delivery.Held{Claim: halfmsg.Claim{Message: halfmsg.Message{Body: make([]byte, size)}}}
+func TestCapacityExpectsBodiesLikeTheLatest(t *testing.T) {
+	sized := func(size int) delivery.Leased {
+		return delivery.Leased{Claim: halfmsg.Claim{Message: halfmsg.Message{Body: make([]byte, size)}}}
 	}
-	room := delivery.Room{Claims: 10_000, Bytes: 160 << 10}
+	capacity := delivery.Capacity{Claims: 10_000, Bytes: 160 << 10}
 	want := func(what string, free, half int) {
 		t.Helper()
-		if room.Free() != free || room.FreeHalf() != half {
-			t.Errorf("%s: %d fit, or %d in half of it; want %d and %d", what, room.Free(), room.FreeHalf(), free, half)
+		if capacity.Free() != free || capacity.FreeHalf() != half {
+			t.Errorf("%s: %d fit, or %d in half of it; want %d and %d", what, capacity.Free(), capacity.FreeHalf(), free, half)
 		}
 	}
 	want("before any was seen they are taken for 16 KiB", 1+10, 1+5)
-	room = delivery.Room{Claims: 10_000, Bytes: 10_001}
-	room.Enter(sized(1000))
+	capacity = delivery.Capacity{Claims: 10_000, Bytes: 10_001}
+	capacity.Add(sized(1000))
 	want("one of 1,000 bytes, which makes 500", 1+9001/500, 1+4001/500)
-	room.Enter(sized(900), sized(1100))
+	capacity.Add(sized(900), sized(1100))
 	want("two more, which makes 750", 1+7001/750, 1+2001/750)
-	room = delivery.Room{Claims: 9, Bytes: 100}
-	room.Enter(sized(0))
+	capacity = delivery.Capacity{Claims: 9, Bytes: 100}
+	capacity.Add(sized(0))
 	want("an empty one", 8, 4)
-	room.Enter(make([]delivery.Held, 9)...)
+	capacity.Add(make([]delivery.Leased, 9)...)
 	want("more than there is room for", 0, 0)
-	room = delivery.Room{Claims: 1000, Bytes: 100}
-	room.Enter(sized(0))
+	capacity = delivery.Capacity{Claims: 1000, Bytes: 100}
+	capacity.Add(sized(0))
 	want("where an empty one makes a byte", 101, 51)
 }
 
-func TestAPanicThatGoesOnKeepsItsStack(t *testing.T) {
-	first := delivery.Recovered(func() { panic("poison") })
-	if got := delivery.Recovered(func() { panic(first) }); got != first {
-		t.Errorf("it is %v then", got)
-	}
-	if got := delivery.Recovered(func() {}); got != nil {
-		t.Errorf("there was none, but %v", got)
-	}
-}
-
-func TestIsolateSetsOnlyThePoisonAside(t *testing.T) {
+func TestIsolateSetsOnlyPoisonAside(t *testing.T) {
 	var good []int
 	var bad []string
 	delivery.Isolate([]int{1, 2, 3, 4, 5, 6, 7}, func(part []int) {
@@ -133,7 +124,7 @@ func TestIsolateSetsOnlyThePoisonAside(t *testing.T) {
 			panic("poison")
 		}
 		good = append(good, part...)
-	}, func(n int, failure *delivery.PanicError) {
+	}, func(n int, failure *lifecycle.PanicError) {
 		bad = append(bad, fmt.Sprint(n, " ", failure))
 		if !strings.Contains(string(failure.Stack), "delivery_test.go") {
 			t.Error("the stack does not show where it was")
@@ -177,17 +168,17 @@ func (n *notes) Settled(event halfmsg.Event, fate string, messages int) {
 	n.fates = append(n.fates, fmt.Sprint(event, " ", fate, " ", messages))
 }
 
-func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery.Held) (groups []string) {
-	keeper := delivery.Keeper{
+func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery.Leased) (groups []string) {
+	settler := delivery.Settler{
 		Store: store, Watcher: n, Metrics: n, Logger: slog.New(slog.DiscardHandler),
 	}
-	words := make([]delivery.Word, len(all))
+	outcomes := make([]delivery.Outcome, len(all))
 	for i, h := range all {
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventCommitted}
+		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventCommitted}
 	}
-	keeper.Settle(ctx, words, func(words []delivery.Word, results []halfmsg.Result) {
+	settler.Settle(ctx, outcomes, func(outcomes []delivery.Outcome, results []halfmsg.Result) {
 		group := ""
-		for i, w := range words {
+		for i, w := range outcomes {
 			group += fmt.Sprint(w.ID, " ", results[i].Err == nil, " ")
 		}
 		groups = append(groups, strings.TrimSpace(group))
@@ -195,12 +186,12 @@ func settle(ctx context.Context, store halfmsg.Settler, n *notes, all []delivery
 	return groups
 }
 
-func TestAPartOfTheStoreThatIsAwayHoldsUpNoOther(t *testing.T) {
+func TestUnavailableShardDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n notes
 		begun := time.Now()
 		store := &shards{away: func(id string) bool { return id == "2" && time.Since(begun) < 10*time.Second }}
-		groups := settle(t.Context(), store, &n, held("1", "2", "3"))
+		groups := settle(t.Context(), store, &n, leased("1", "2", "3"))
 		if want := []string{"1 true 3 true", "2 true"}; !slices.Equal(groups, want) {
 			t.Errorf("groups %q", groups)
 		}
@@ -213,7 +204,7 @@ func TestAPartOfTheStoreThatIsAwayHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestPatienceEndsWithTheLeaseAndWithTheContext(t *testing.T) {
+func TestRetriesEndWithLeaseOrContext(t *testing.T) {
 	for name, short := range map[string]bool{"lease": false, "context": true} {
 		synctest.Test(t, func(t *testing.T) {
 			var n notes
@@ -225,7 +216,7 @@ func TestPatienceEndsWithTheLeaseAndWithTheContext(t *testing.T) {
 				defer cancel()
 			}
 			begun := time.Now()
-			groups := settle(ctx, &shards{away: func(string) bool { return true }}, &n, held("1"))
+			groups := settle(ctx, &shards{away: func(string) bool { return true }}, &n, leased("1"))
 			took := time.Since(begun)
 			if took > limit || took < limit/2 || !slices.Equal(groups, []string{"1 false"}) {
 				t.Errorf("%s: gave up after %v: %q", name, took, groups)
@@ -254,7 +245,7 @@ func (s says) Settle(_ context.Context, settlements []halfmsg.Settlement) []half
 	return slices.Repeat([]halfmsg.Result{halfmsg.Result(s)}, len(settlements))
 }
 
-func TestWhatBecameOfAWord(t *testing.T) {
+func TestFateOfAnOutcome(t *testing.T) {
 	committed, rolledBack, unknown := halfmsg.EventCommitted, halfmsg.EventRolledBack, halfmsg.EventUnknown
 	for _, c := range []struct {
 		event halfmsg.Event
@@ -278,30 +269,30 @@ func TestWhatBecameOfAWord(t *testing.T) {
 		{unknown, halfmsg.Pending, halfmsg.ErrNotFound, delivery.Refused},
 	} {
 		var n notes
-		keeper := delivery.Keeper{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
-		keeper.Settle(t.Context(), []delivery.Word{{Held: held("1")[0], Event: c.event}},
-			func([]delivery.Word, []halfmsg.Result) {})
+		settler := delivery.Settler{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
+		settler.Settle(t.Context(), []delivery.Outcome{{Leased: leased("1")[0], Event: c.event}},
+			func([]delivery.Outcome, []halfmsg.Result) {})
 		if want := fmt.Sprint(c.event, " ", c.want, " 1"); !slices.Equal(n.fates, []string{want}) {
 			t.Errorf("%s of one that is %s (%v): told %q, want %q", c.event, c.state, c.err, n.fates, want)
 		}
 	}
 }
 
-func TestWhatCouldNotBeStoredIsLoggedOnce(t *testing.T) {
+func TestUnstoredOutcomesAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	store := shards{away: func(id string) bool { return id != "2" }}
-	keeper := delivery.Keeper{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	var words []delivery.Word
-	for _, h := range held("1", "2", "3") {
+	settler := delivery.Settler{Store: &store, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	var outcomes []delivery.Outcome
+	for _, h := range leased("1", "2", "3") {
 		h.Until = time.Now()
-		words = append(words, delivery.Word{Held: h, Event: halfmsg.EventCommitted})
+		outcomes = append(outcomes, delivery.Outcome{Leased: h, Event: halfmsg.EventCommitted})
 	}
-	keeper.Settle(t.Context(), words, func([]delivery.Word, []halfmsg.Result) {})
+	settler.Settle(t.Context(), outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "messages=2") {
 		t.Errorf("logged %q, want one line about two messages", got)
 	}
 	log.Reset()
-	keeper.Settle(t.Context(), words[1:2], func([]delivery.Word, []halfmsg.Result) {})
+	settler.Settle(t.Context(), outcomes[1:2], func([]delivery.Outcome, []halfmsg.Result) {})
 	if got := log.String(); got != "" {
 		t.Errorf("logged %q of what is stored", got)
 	}

@@ -1,5 +1,5 @@
-// Package lifecycle is what every part that works in the background is started and ended with: a Group of goroutines that can
-// be waited for with a context, and panics turned into errors.
+// Package lifecycle is what every part that works in the background is started and ended with: a Group of goroutines
+// that can be waited for with a context, and panics turned into errors.
 package lifecycle
 
 import (
@@ -8,8 +8,8 @@ import (
 )
 
 // Group counts goroutines and waits for their end. In contrast to a sync.WaitGroup, Wait takes a context, may be called
-// before, between and after calls of Go, and leaves no goroutine behind when the context ends first. The zero value is ready
-// for use. A Group is safe for concurrent use and must not be copied.
+// before, between and after calls of Go, and leaves no goroutine behind when the context ends first. The zero value is
+// ready for use. A Group is safe for concurrent use and must not be copied.
 type Group struct {
 	mu      sync.Mutex
 	running int

@@ -35,7 +35,7 @@ var (
 const handBackPatience = 2 * time.Second
 
 // stored tells of what the store has taken. Acknowledged messages that are not done yet are held until then.
-func (s *Sender) stored(words []delivery.Word, results []halfmsg.Result, until time.Time) {
+func (s *Sender) stored(words []delivery.Outcome, results []halfmsg.Result, until time.Time) {
 	var acked, marked []halfmsg.Claim
 	for i := range words {
 		w := &words[i]
@@ -84,8 +84,8 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 }
 
 // word is what an outcome means for a message.
-func (s *Sender) word(h delivery.Held, result halfmsg.PublishResult) delivery.Word {
-	w := delivery.Word{Held: h, Cause: delivery.CauseOf(result.Cause)}
+func (s *Sender) word(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
+	w := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(result.Cause)}
 	switch result.Outcome {
 	case halfmsg.Acked:
 		w.Event, w.Cause = halfmsg.EventAcked, ""
@@ -106,7 +106,7 @@ func (s *Sender) word(h delivery.Held, result halfmsg.PublishResult) delivery.Wo
 }
 
 // deadCopy is the copy of a message for the dead-letter exchange.
-func (s *Sender) deadCopy(w *delivery.Word) halfmsg.Publishing {
+func (s *Sender) deadCopy(w *delivery.Outcome) halfmsg.Publishing {
 	p := publishing(w.Claim, 1)
 	p.Headers = maps.Clone(p.Headers)
 	if p.Headers == nil {
@@ -121,16 +121,16 @@ func (s *Sender) deadCopy(w *delivery.Word) halfmsg.Publishing {
 }
 
 // handBack gives messages back to the store, due at once.
-func (s *Sender) handBack(held []delivery.Held) {
-	words := make([]delivery.Word, len(held))
+func (s *Sender) handBack(held []delivery.Leased) {
+	words := make([]delivery.Outcome, len(held))
 	for i, h := range held {
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased}
+		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
 	}
 	s.giveUp(words)
 }
 
 // postpone gives messages back to the store, due when the broker may be back.
-func (s *Sender) postpone(held []delivery.Held) {
+func (s *Sender) postpone(held []delivery.Leased) {
 	cause := ""
 	if err := s.config.Publisher.Ready(); err != nil {
 		cause = delivery.CauseOf(err)
@@ -140,16 +140,16 @@ func (s *Sender) postpone(held []delivery.Held) {
 
 // giveUp stores that messages were handed back. Callers wait for it and the leases end by themselves, so it is not
 // tried for long.
-func (s *Sender) giveUp(words []delivery.Word) {
+func (s *Sender) giveUp(words []delivery.Outcome) {
 	ctx, cancel := context.WithTimeout(s.calls, handBackPatience)
 	defer cancel()
-	s.keeper.Settle(ctx, words, func([]delivery.Word, []halfmsg.Result) {})
+	s.keeper.Settle(ctx, words, func([]delivery.Outcome, []halfmsg.Result) {})
 }
 
-func (s *Sender) unsent(held []delivery.Held, cause string) []delivery.Word {
-	words := make([]delivery.Word, len(held))
+func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome {
+	words := make([]delivery.Outcome, len(held))
 	for i, h := range held {
-		words[i] = delivery.Word{Held: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
+		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
 	}
 	return words
 }

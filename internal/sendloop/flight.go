@@ -6,6 +6,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // flight is a batch under way. What the broker says of it is stored in groups, as the answers come: a message whose queue
@@ -25,7 +26,7 @@ type flight struct {
 }
 
 // send is the way of a batch: publish, store what the broker said, copy what is dead and store that, too.
-func (f *flight) send(held []delivery.Held) {
+func (f *flight) send(held []delivery.Leased) {
 	lasting, ending := delivery.Lasting(held, f.config.Margin)
 	f.handBack(ending)
 	f.left = len(lasting)
@@ -35,23 +36,23 @@ func (f *flight) send(held []delivery.Held) {
 
 // publish publishes messages and has what came of them stored. When a batch brings the publisher down, its parts are
 // published again, as further copies since the first may be out; the message that does it is set aside by itself.
-func (f *flight) publish(held []delivery.Held) {
+func (f *flight) publish(held []delivery.Leased) {
 	tries := 0
-	delivery.Isolate(held, func(part []delivery.Held) {
+	delivery.Isolate(held, func(part []delivery.Leased) {
 		again := min(tries, 1)
 		tries++
 		f.attempt(part, again)
-	}, func(h delivery.Held, failure *delivery.PanicError) {
+	}, func(h delivery.Leased, failure *lifecycle.PanicError) {
 		f.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
 			"stack", string(failure.Stack))
-		f.answered([]delivery.Word{{
-			Held: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: delivery.CauseOf(failure),
+		f.answered([]delivery.Outcome{{
+			Leased: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: delivery.CauseOf(failure),
 		}})
 	})
 }
 
 // attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
-func (f *flight) attempt(held []delivery.Held, again int) {
+func (f *flight) attempt(held []delivery.Leased, again int) {
 	if err := f.config.Publisher.Ready(); err != nil {
 		f.answered(f.unsent(held, delivery.CauseOf(err)))
 		return
@@ -61,10 +62,10 @@ func (f *flight) attempt(held []delivery.Held, again int) {
 		batch[i] = publishing(h.Claim, again)
 	}
 	begun, some := time.Now(), false
-	failure := delivery.Recovered(func() {
+	failure := lifecycle.Recovered(func() {
 		f.config.Publisher.Publish(f.calls, batch, func(places []int, results []halfmsg.PublishResult) {
 			some = some || len(places) > 0
-			words := make([]delivery.Word, len(places))
+			words := make([]delivery.Outcome, len(places))
 			for n, i := range places {
 				words[n] = f.word(held[i], results[n])
 				held[i].Body, batch[i].Body = nil, nil // or they would stay as long as one of the batch has no answer
@@ -84,7 +85,7 @@ func (f *flight) attempt(held []delivery.Held, again int) {
 
 // count tells the metrics how publishings fared, what was acknowledged last: whoever looks at an exchange takes the latest
 // for what is.
-func (f *flight) count(words []delivery.Word, results []halfmsg.PublishResult, took time.Duration) {
+func (f *flight) count(words []delivery.Outcome, results []halfmsg.PublishResult, took time.Duration) {
 	if len(words) == 0 {
 		return
 	}
@@ -116,10 +117,10 @@ func (f *flight) count(words []delivery.Word, results []halfmsg.PublishResult, t
 
 // answered has stored what became of some messages. Those that are about to become DEAD wait for their copies by
 // themselves.
-func (f *flight) answered(words []delivery.Word) {
+func (f *flight) answered(words []delivery.Outcome) {
 	f.hear(f)
 	f.storing.Go(func() {
-		if failure := delivery.Recovered(func() {
+		if failure := lifecycle.Recovered(func() {
 			dying, others := f.dying(words)
 			f.store(others)
 			if len(dying) > 0 {
@@ -133,16 +134,16 @@ func (f *flight) answered(words []delivery.Word) {
 }
 
 // store stores words and counts their messages as settled.
-func (f *flight) store(words []delivery.Word) {
+func (f *flight) store(words []delivery.Outcome) {
 	until := time.Now().Add(f.config.Lease)
-	f.keeper.Settle(f.calls, words, func(words []delivery.Word, results []halfmsg.Result) {
+	f.keeper.Settle(f.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
 		f.stored(words, results, until)
 	})
 	f.settled(f, len(words))
 }
 
 // dying splits words into those whose messages are copied before they become DEAD, and the others.
-func (f *flight) dying(words []delivery.Word) (dying, others []delivery.Word) {
+func (f *flight) dying(words []delivery.Outcome) (dying, others []delivery.Outcome) {
 	if f.config.DeadLetterExchange == "" {
 		return nil, words
 	}
@@ -165,7 +166,7 @@ func (f *flight) dying(words []delivery.Word) (dying, others []delivery.Word) {
 // copyDead copies the messages that are about to become DEAD to the dead-letter exchange. A copy of which nobody knows
 // that it arrived puts its message off instead, and so does a lease that may end before the answer comes. One that is
 // refused stops nothing: the message is kept.
-func (f *flight) copyDead(words []delivery.Word) {
+func (f *flight) copyDead(words []delivery.Outcome) {
 	copies := make([]halfmsg.Publishing, 0, len(words))
 	var of []int
 	latest := time.Now().Add(f.config.Margin)
@@ -175,7 +176,7 @@ func (f *flight) copyDead(words []delivery.Word) {
 		}
 	}
 	outcomes := make([]halfmsg.PublishResult, len(words)) // no outcome at all is not an arrival either
-	if failure := delivery.Recovered(func() {
+	if failure := lifecycle.Recovered(func() {
 		f.config.Publisher.Publish(f.calls, copies, func(places []int, results []halfmsg.PublishResult) {
 			for n, i := range places {
 				outcomes[of[i]] = results[n]

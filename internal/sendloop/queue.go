@@ -20,7 +20,7 @@ const (
 // come, so whatever is on its way stands before the next that somebody waits for. One more may be settled meanwhile. A
 // backlog that is alone, or has given way for long enough, fills whole batches. It is not safe for concurrent use.
 type queue struct {
-	fresh, backlog []delivery.Held
+	fresh, backlog []delivery.Leased
 	// share is how much of the backlog goes to the broker at a time while there is fresh traffic.
 	share int
 	// backlogs counts the batches of the backlog that are under way, unsent those that the broker has not answered yet.
@@ -31,7 +31,7 @@ type queue struct {
 	freshLast bool
 }
 
-func (q *queue) add(held []delivery.Held) {
+func (q *queue) add(held []delivery.Leased) {
 	now := time.Now()
 	for _, h := range held {
 		if h.Backlog {
@@ -48,7 +48,7 @@ func (q *queue) add(held []delivery.Held) {
 }
 
 // take takes the next batch of at most n, either fresh or of the backlog; none when what waits has to wait longer.
-func (q *queue) take(n int) (batch []delivery.Held) {
+func (q *queue) take(n int) (batch []delivery.Leased) {
 	if q.freshNext() {
 		q.freshLast = true
 		return cut(&q.fresh, n)
@@ -89,12 +89,12 @@ func (q *queue) done(backlog bool) {
 }
 
 // empty takes all that waits.
-func (q *queue) empty() []delivery.Held {
+func (q *queue) empty() []delivery.Leased {
 	return slices.Concat(cut(&q.fresh, len(q.fresh)), cut(&q.backlog, len(q.backlog)))
 }
 
 // cut takes the first n of those that wait.
-func cut(waiting *[]delivery.Held, n int) []delivery.Held {
+func cut(waiting *[]delivery.Leased, n int) []delivery.Leased {
 	n = min(n, len(*waiting))
 	taken := slices.Clone((*waiting)[:n])
 	clear((*waiting)[:n]) // or the bodies would stay in memory as long as somebody waits

@@ -14,9 +14,9 @@ func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue{share: 10}
 		portion := func() (first int) {
-			q.add(make([]delivery.Held, 1))
+			q.add(make([]delivery.Leased, 1))
 			q.take(100)
-			backlog := make([]delivery.Held, 100)
+			backlog := make([]delivery.Leased, 100)
 			for i := range backlog {
 				backlog[i].Backlog = true
 			}
@@ -50,13 +50,13 @@ func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
 func TestABacklogThatGaveWayHasEachSecondBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue{share: 1}
-		backlog := make([]delivery.Held, 100)
+		backlog := make([]delivery.Leased, 100)
 		for i := range backlog {
 			backlog[i].Backlog = true
 		}
 		q.add(backlog)
 		time.Sleep(patience)
-		q.add(make([]delivery.Held, 100))
+		q.add(make([]delivery.Leased, 100))
 		var of []bool
 		for range 6 {
 			batch := q.take(10)

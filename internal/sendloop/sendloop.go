@@ -15,12 +15,13 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // Sender is the send side of one instance. Its methods may be called concurrently.
 type Sender struct {
 	config Config
-	keeper delivery.Keeper
+	keeper delivery.Settler
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -29,7 +30,7 @@ type Sender struct {
 
 	mu    sync.Mutex
 	queue queue
-	room  delivery.Room
+	room  delivery.Capacity
 	// batches counts the batches that take a place, stragglers the messages not settled yet of those that take none any
 	// more.
 	batches, stragglers int
@@ -45,11 +46,11 @@ func New(config Config) *Sender {
 	config = config.withDefaults()
 	s := &Sender{
 		config: config,
-		keeper: delivery.Keeper{
+		keeper: delivery.Settler{
 			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		queue: queue{share: max(1, config.Batch/10)},
-		room:  delivery.Room{Claims: config.Queue, Bytes: config.Bytes},
+		room:  delivery.Capacity{Claims: config.Queue, Bytes: config.Bytes},
 	}
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -66,7 +67,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	// Counted from before the call, so that the lease never seems longer than it is.
 	until := time.Now().Add(s.config.Lease)
 	claims, err := s.config.Store.ClaimSendable(ctx, limit, s.config.Lease)
-	s.handBack(s.admit(delivery.HoldBacklog(claims, until), false))
+	s.handBack(s.admit(delivery.BacklogWithLease(claims, until), false))
 	if err != nil {
 		return false, fmt.Errorf("claim sendable messages: %w", err)
 	}
@@ -77,7 +78,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 // no room for is handed back to the store, and so is all while the broker takes no messages; only then Offer waits for
 // the store.
 func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
-	held := delivery.Hold(claims, until)
+	held := delivery.WithLease(claims, until)
 	if s.config.Publisher.Ready() != nil {
 		s.postpone(held)
 		return
@@ -99,7 +100,7 @@ func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
 	waiting := s.queue.empty()
-	s.room.Leave(waiting...)
+	s.room.Remove(waiting...)
 	s.mu.Unlock()
 	defer s.cancel()
 
@@ -129,7 +130,7 @@ func (s *Sender) free() int {
 
 // admit queues messages and returns those that it does not take. What a pass has claimed is always taken unless the
 // house is closing: the room for it was counted, and an Offer that came in between may overfill it by one batch.
-func (s *Sender) admit(held []delivery.Held, offered bool) (rest []delivery.Held) {
+func (s *Sender) admit(held []delivery.Leased, offered bool) (rest []delivery.Leased) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -142,14 +143,14 @@ func (s *Sender) admit(held []delivery.Held, offered bool) (rest []delivery.Held
 		s.hungry = true
 	}
 	s.queue.add(held)
-	s.room.Enter(held...)
+	s.room.Add(held...)
 	s.dispatch()
 	return rest
 }
 
 // fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others, or
 // those would have to wait in the store behind it. s.mu is held.
-func (s *Sender) fitting(held []delivery.Held) (in, rest []delivery.Held) {
+func (s *Sender) fitting(held []delivery.Leased) (in, rest []delivery.Leased) {
 	all, half := s.room.Free(), s.room.FreeHalf()
 	for _, h := range held {
 		if free := all - len(in); free > 0 && (!h.Backlog || half > len(in)) {
@@ -174,7 +175,7 @@ func (s *Sender) dispatch() {
 			return
 		}
 		f := &flight{Sender: s, backlog: held[0].Backlog, stands: true}
-		if failure := delivery.Recovered(func() { f.send(held) }); failure != nil {
+		if failure := lifecycle.Recovered(func() { f.send(held) }); failure != nil {
 			s.brokeOff(len(held), failure)
 		}
 		s.hear(f)
@@ -182,21 +183,21 @@ func (s *Sender) dispatch() {
 	})
 }
 
-func (s *Sender) brokeOff(messages int, failure *delivery.PanicError) {
+func (s *Sender) brokeOff(messages int, failure *lifecycle.PanicError) {
 	s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
 		"messages", messages, "error", failure, "stack", string(failure.Stack))
 }
 
 // take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy machine they
 // bring messages for the same batch, and a batch costs little more than a message.
-func (s *Sender) take() []delivery.Held {
+func (s *Sender) take() []delivery.Leased {
 	runtime.Gosched()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taking = false
 	held := s.queue.take(s.config.Batch)
 	if len(held) > 0 {
-		s.room.Leave(held...)
+		s.room.Remove(held...)
 		s.batches++
 		s.dispatch()
 	}

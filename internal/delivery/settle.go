@@ -1,0 +1,214 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// Outcome is what a loop has found out about a message that this coordinator holds.
+type Outcome struct {
+	Leased
+	Event halfmsg.Event
+	// After, Hold and Cause are those of halfmsg.Settlement.
+	After time.Duration
+	Hold  time.Duration
+	Cause string
+}
+
+// The fates of an outcome, as Metrics get them.
+const (
+	// Stored: the store has made the move.
+	Stored = "stored"
+	// LeaseLost: another coordinator held the message by then, or none did; nothing was changed.
+	LeaseLost = "lease_lost"
+	// Contradiction: the stored state contradicts the verdict. The first verdict wins.
+	Contradiction = "contradiction"
+	// Refused: the move was not legal, or the message is gone.
+	Refused = "refused"
+	// Unstored: the store was unavailable while the lease lasted. The next lease holder finds out again.
+	Unstored = "unstored"
+)
+
+// Metrics counts the fates of outcomes. Its methods must not block.
+type Metrics interface {
+	// Settled counts messages that had the event, by fate: one of the constants above.
+	Settled(event halfmsg.Event, fate string, messages int)
+}
+
+// storeRetryPause is how long to wait before the store is called again. The first pause is short because batches wait
+// meanwhile; the longest is below the time that Redis takes to restart.
+var storeRetryPause = backoff.Exponential(50*time.Millisecond, 2*time.Second)
+
+// storeTimeout bounds one call to the store, at far more than a call takes that succeeds.
+const storeTimeout = 5 * time.Second
+
+// Settler stores outcomes. A Settler is safe for concurrent use.
+type Settler struct {
+	// Store is where outcomes are stored. Required.
+	Store halfmsg.Settler
+	// Watcher gets messages that have changed their state; may be nil.
+	Watcher halfmsg.Watcher
+	// Metrics may be nil.
+	Metrics Metrics
+	// Logger gets contradictions and outcomes that could not be stored. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Settle stores outcomes and hands the results to onSettled, in groups as the store answers: one group as a rule, and
+// further groups for outcomes that met an unavailable store. Settle retries these until the message's lease or the
+// context ends, and then hands them over with the store's error. Watcher and Metrics get a group before onSettled does.
+// Settle returns when every outcome has been handed over.
+func (s *Settler) Settle(
+	ctx context.Context, outcomes []Outcome, onSettled func(outcomes []Outcome, results []halfmsg.Result),
+) {
+	for failures := 0; len(outcomes) > 0; failures++ {
+		last := ctx.Err() != nil
+		var answered, again []Outcome
+		var results []halfmsg.Result
+		answers := s.store(ctx, outcomes)
+		now := time.Now()
+		for i, o := range outcomes {
+			if !last && unavailable(answers[i].Err) && o.Until.After(now) {
+				again = append(again, o)
+				continue
+			}
+			answered, results = append(answered, o), append(results, answers[i])
+		}
+		if len(answered) > 0 {
+			s.report(answered, results)
+			onSettled(answered, results)
+		}
+		if outcomes = again; len(outcomes) > 0 {
+			// When the context ends, the outcomes get one last try.
+			_ = backoff.Sleep(ctx, storeRetryPause.Delay(failures))
+		}
+	}
+}
+
+func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Result {
+	settlements := make([]halfmsg.Settlement, len(outcomes))
+	for i := range outcomes {
+		o := &outcomes[i]
+		settlements[i] = halfmsg.Settlement{
+			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event, After: o.After, Hold: o.Hold, Cause: o.Cause,
+			Backlog: o.Backlog,
+		}
+	}
+	// An outcome is stored even while the coordinator stops.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return s.Store.Settle(ctx, settlements)
+}
+
+func unavailable(err error) bool {
+	return errors.Is(err, halfmsg.ErrUnavailable) || errors.Is(err, halfmsg.ErrUncertain)
+}
+
+// fates counts outcomes by event and fate.
+type fates map[fateKey]int
+
+type fateKey struct {
+	event halfmsg.Event
+	fate  string
+}
+
+// report hands results to the log, the metrics and the watcher.
+func (s *Settler) report(outcomes []Outcome, results []halfmsg.Result) {
+	var moves []halfmsg.Moved
+	var unstored error
+	counts := fates{}
+	for i := range outcomes {
+		o, r := &outcomes[i], results[i]
+		fate := fateOf(o.Event, r)
+		counts[fateKey{o.Event, fate}]++
+		switch fate {
+		case Stored:
+			if r.State != o.State {
+				moves = append(moves, halfmsg.Moved{Name: o.Name, State: r.State})
+			}
+		case Unstored:
+			unstored = r.Err
+		case Contradiction:
+			s.logger().Error("verdict contradicts the stored state: the first verdict stands; check the producer's markers",
+				"message", o.Name, "verdict", o.Event, "state", r.State)
+		case Refused:
+			s.logger().Warn("move refused: the message keeps its state", "message", o.Name, "event", o.Event, "state", r.State,
+				"error", r.Err)
+		}
+	}
+	s.countFates(counts)
+	if unstored != nil {
+		s.logger().Warn("store unavailable: outcomes not stored; the next lease holder retries",
+			"messages", counts.of(Unstored), "error", unstored)
+	}
+	if s.Watcher != nil && len(moves) > 0 {
+		s.Watcher.Moved(moves)
+	}
+}
+
+func (s *Settler) countFates(counts fates) {
+	if s.Metrics == nil {
+		return
+	}
+	for key, n := range counts {
+		s.Metrics.Settled(key.event, key.fate, n)
+	}
+}
+
+func (f fates) of(fate string) (n int) {
+	for key, count := range f {
+		if key.fate == fate {
+			n += count
+		}
+	}
+	return n
+}
+
+func (s *Settler) logger() *slog.Logger { return cmp.Or(s.Logger, slog.Default()) }
+
+// fateOf is the fate of an outcome with that event, given the store's answer.
+func fateOf(event halfmsg.Event, r halfmsg.Result) string {
+	switch {
+	case r.Err == nil:
+		return Stored
+	case contradicts(event, r.State):
+		return Contradiction
+	case errors.Is(r.Err, halfmsg.ErrLeaseLost):
+		return LeaseLost
+	case unavailable(r.Err):
+		return Unstored
+	}
+	return Refused
+}
+
+// contradicts says whether the stored state contradicts a verdict. Only moves that the store has refused are asked
+// about.
+func contradicts(verdict halfmsg.Event, state halfmsg.State) bool {
+	if verdict == halfmsg.EventCommitted {
+		return state == halfmsg.RolledBack
+	}
+	switch state {
+	case halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Done, halfmsg.Dead:
+		return verdict == halfmsg.EventRolledBack
+	}
+	return false
+}
+
+// CauseOf is an error as a message keeps it: the error's text, cut at halfmsg.MaxCause characters.
+func CauseOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := fmt.Sprint(err)
+	if runes := []rune(text); len(runes) > halfmsg.MaxCause {
+		return string(runes[:halfmsg.MaxCause])
+	}
+	return text
+}
