@@ -12,11 +12,14 @@ SERVERS := $(or $(SERVERS),$(TEST_SERVERS),oldest)
 export TEST_SERVERS := $(SERVERS)
 # The package that takes longest begins first, or it would run alone in the end.
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
-# What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest.
-NEWEST ?= ./internal/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
-	./producer/marker/redis ./producer/outbox/rabbitmq
-BESIDE = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),scripts/beside.sh .cache/newest.log \
-	'TEST_TIMEOUT=$(TEST_TIMEOUT) nice scripts/test-newest.sh $(NEWEST)'))
+# What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
+# takes longest comes first.
+NEWEST ?= ./test/e2e ./internal/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
+	./producer/marker/redis ./producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
+# Most of the random sequences are played without the race detector, which makes them four times as slow.
+RANDOM_ALONE = $(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
+	-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
+NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
@@ -29,13 +32,12 @@ build: ## Build the static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
-# Most of the random sequences are played without the race detector, which makes them four times as slow. Vetting is lint's.
+# Beside them, with what they leave of the processors, go the random sequences and the newest servers. Vetting is lint's.
 test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/...)
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
-	$(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
-		-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
-	$(BESIDE) $(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
+	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
+		$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
 		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
 
 newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./consumer)
