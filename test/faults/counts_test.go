@@ -17,8 +17,8 @@ func (w *world) countsAll() bool {
 	return !ended && w.node == nil && w.business == nil
 }
 
-// countedWithin is how long after its arrival a publishing may be counted at the latest: it may have to wait for its answer
-// for MSGHANDLER_SEND_CONFIRM_TIMEOUT, 10 s at most.
+// countedWithin is how long after its arrival a publishing may be counted at the latest: it may have to wait for its
+// answer for MSGHANDLER_SEND_CONFIRM_TIMEOUT, 10 s at most.
 const countedWithin = 20 * time.Second
 
 // account reads what the coordinators count, when that agrees with the ledger or has had the time to.
@@ -33,6 +33,9 @@ func (w *world) account(end *End, within time.Duration) {
 	w.t.Logf("the coordinators count %d publishings acknowledged, %d refused or unanswered; %d copies were redelivered",
 		end.Counted, end.Open, w.ledger.redelivered())
 }
+
+// unansweredPublishes counts publishes that the broker did not answer in time: a copy may be out.
+const unansweredPublishes = `msghandler_publishes_total{outcome="unsure"}`
 
 // published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
 func (w *world) published(outcome string) int {

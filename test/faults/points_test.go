@@ -68,10 +68,13 @@ var points = []point{
 // pointRows kill at each point.
 var pointRows = func() []row {
 	rows := []row{
-		{name: "F02", copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killIntake, judge: judgeIntake},
 		{
-			name: "F03", short: true, copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killAt(enoughKills, points...),
-			judge: judgeKills,
+			name: "F02", copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killIntake,
+			judge: judgeIntake,
+		},
+		{
+			name: "F03", short: true, copies: true, litters: true, lasting: true, world: options{wired: true},
+			fault: killAt(enoughKills, points...), judge: judgeKills,
 		},
 	}
 	for _, p := range points {
@@ -91,15 +94,16 @@ func pointRow(p point) row {
 // fewest is how many kills a row of points must have made.
 const fewest = 3
 
-// Of what a dead owner held, nothing waits longer than the longer of the leases of world.start, one pass of a loop, and
-// some time on a machine that is busy with other things.
-const takeoverLimit = 8*time.Second + time.Second + 6*time.Second
+// takeoverLimit bounds how long a message of a killed coordinator waits for the next lease holder: the longer lease of
+// world.start, one pass of a loop, and 21 s for a machine that is busy with other rows.
+const takeoverLimit = 8*time.Second + time.Second + 21*time.Second
 
 // kill is one that was made at a point.
 type kill struct {
-	point     point
-	keys      []string // the messages that stood there
-	held, out int      // of how many the dead one was the owner, and of how many it had sent copies
+	point      point
+	keys       []string // the messages that stood there
+	held, out  int      // of how many the dead one was the owner, and of how many it had sent copies
+	unanswered int      // how many publishes it had reported as unanswered
 }
 
 // killer kills whoever comes to a point.
@@ -204,11 +208,14 @@ func (k *killer) kill(c *coordinator, keys []string) {
 	for _, key := range keys {
 		k.w.ledger.Noted(key, "nemesis", fmt.Sprintf("stands at %s when %s is killed", k.point.name, c.grpc))
 	}
+	unanswered := k.w.countedBy(c, unansweredPublishes)
 	_ = k.w.end(c, syscall.SIGKILL) // it was killed, and says so
 	c.redis.Disconnect()            // nothing that waits in a proxy leaves after its sender's death
 	c.amqp.Disconnect()
 	held, out := k.w.wiring.bereave(c)
-	k.w.wiring.kills = append(k.w.wiring.kills, kill{point: k.point, keys: keys, held: held, out: out})
+	k.w.wiring.kills = append(k.w.wiring.kills, kill{
+		point: k.point, keys: keys, held: held, out: out, unanswered: unanswered,
+	})
 	k.w.ledger.Fault(fmt.Sprintf("kill -9 of %s at %s with %d messages there", c.grpc, k.point.name, len(keys)))
 	k.struck <- c
 }
@@ -244,12 +251,15 @@ func (w *world) look(key string, but *coordinator) (state pb.State, leased bool,
 	return 0, false, err
 }
 
-// judgeKills demands that the kills hit, that what the dead held went on in time, and no more copies than were out.
+// judgeKills demands that the kills hit, that what the dead held went on in time, and no more copies than were on their
+// way at a kill or had no answer in time, as coordinators on a busy machine report.
 func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	var there, held, out, leased int
+	unanswered := w.counted(unansweredPublishes)
 	for _, k := range w.wiring.kills {
 		there, held, out = there+len(k.keys), held+k.held, out+k.out
+		unanswered += k.unanswered
 		if k.point.leased {
 			leased++
 		}
@@ -262,7 +272,8 @@ func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 	taken, longest := w.wiring.takeovers()
 	further := w.ledger.Further()
 	t.Logf("%d kills, %d messages there, %d held by the dead, %d of them out; %d taken over, the last after %v; "+
-		"%d further copies", len(w.wiring.kills), there, held, out, taken, longest, further)
+		"%d publishes unanswered, %d further copies",
+		len(w.wiring.kills), there, held, out, taken, longest, unanswered, further)
 	if len(w.wiring.kills) < fewest {
 		t.Errorf("%d kills, and %d are wanted", len(w.wiring.kills), fewest)
 	}
@@ -272,8 +283,9 @@ func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 	if longest > takeoverLimit {
 		t.Errorf("something that a dead one held waited %v for another owner, over %v", longest, takeoverLimit)
 	}
-	if further > out {
-		t.Errorf("%d further copies, and only %d messages were on their way to the broker", further, out)
+	if further > out+unanswered {
+		t.Errorf("%d further copies, though only %d messages were on their way to the broker and %d publishes had no answer",
+			further, out, unanswered)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // What producers do, and what happens to them.
 var producerRows = []row{
-	{name: "F01", fault: killProducers, judge: diedEverywhere},
+	{name: "F01", leaves: true, fault: killProducers, judge: diedEverywhere},
 	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
 	{name: "F08", users: racingUsers, fault: nothing, judge: bothRacesWereWon},
 	{name: "F09", users: lateUsers, fault: nothing, judge: wereSetAside},

@@ -11,23 +11,24 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// The Submit of a trusted producer is the verdict (submit.trust), so nobody may ask once it is accepted. The producer of these
-// rows knows nothing but its Submit: each question is answered with UNKNOWN, and the second one is the last.
+// The Submit of a trusted producer is the verdict (submit.trust), so nobody may ask once it is accepted. The producer
+// of these rows knows nothing but its Submit: each question is answered with UNKNOWN, and the second one is the last.
 var trustedRows = []row{
 	{
-		name: "F08_trusted", alone: true, short: true, world: options{settings: trusting}, fault: submitMeetsQuestion,
-		judge: nobodyAskedAgain,
+		name: "F08_trusted", alone: true, short: true, unanswered: true, world: options{settings: trusting},
+		fault: submitMeetsQuestion, judge: nobodyAskedAgain,
 	},
 	{
-		name: "F03_trusted", alone: true, copies: true, world: options{settings: trusting, wired: true}, fault: diesAfterTrustedSubmit,
-		judge: nobodyWasAsked,
+		name: "F03_trusted", alone: true, copies: true, world: options{settings: trusting, wired: true},
+		fault: diesAfterTrustedSubmit, judge: nobodyWasAsked,
 	},
 }
 
 // trusting takes each Submit for the verdict.
 var trusting = append([]string{"MSGHANDLER_SUBMIT_TRUST=true"}, quick...)
 
-// submitMeetsQuestion: a trusted Submit arrives while a confirm pass holds the message and waits for the answer to its question.
+// submitMeetsQuestion: a trusted Submit arrives while a confirm pass holds the message and waits for the answer to its
+// question.
 func submitMeetsQuestion(ctx context.Context, w *world, _ *rand.Rand) {
 	p := newPeer(w)
 	asked, submitted := make(chan struct{}), make(chan struct{})
