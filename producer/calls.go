@@ -62,12 +62,12 @@ func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrMarkers, err)
 	}
 	if standing.verdict == marker.RolledBack {
-		return 0, fmt.Errorf("submit %s: %w: %w", id, ErrContradicted, ErrRolledBack)
+		return 0, fmt.Errorf("submit %s: %w", id, ErrContradicted)
 	}
 	state, err := p.submit(ctx, id)
 	switch {
 	case errors.Is(err, ErrRolledBack):
-		err = fmt.Errorf("%w: %w", ErrContradicted, err)
+		err = contradicted(err)
 	case err == nil && standing.unmarked:
 		err = fmt.Errorf("submit %s: %w", id, ErrUnmarked)
 	}
@@ -80,9 +80,9 @@ func (p *Producer) submit(ctx context.Context, id string) (State, error) {
 	})
 }
 
-// Wait submits a message whose transaction has committed, and waits until the broker has it or its fate is another; it
-// returns the state that says which. It leaves no marker: call it after Send or Submit. It lasts as long as the
-// context.
+// Wait submits a message whose transaction has committed, and waits until the broker has the message or its fate is
+// another; the returned state says which. Wait leaves no marker: call it after Send or Submit. It lasts as long as the
+// context. Where the message was rolled back, the error is ErrContradicted.
 func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 	if err := p.background.enter(); err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 		return 0, err
 	}
 	request := &pb.SubmitRequest{Producer: p.config.Name, Id: id, Wait: pb.Wait_WAIT_DONE}
-	return retry(ctx, func(ctx context.Context) (State, *Error) {
+	state, err := retry(ctx, func(ctx context.Context) (State, *Error) {
 		// A wait is asked for in pieces, so that a connection which died in silence does not hold it for ever.
 		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 		defer cancel()
@@ -103,6 +103,10 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 		}
 		return response.GetState(), failure
 	})
+	if errors.Is(err, ErrRolledBack) {
+		err = contradicted(err)
+	}
+	return state, err
 }
 
 // errNotYet is what a Wait ends with when its time is up.
@@ -133,8 +137,9 @@ func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
 	return p.rollback(ctx, id, reason)
 }
 
-// rollback has the message removed. The marker stays: a slower run of the id may still commit, and must learn from it that
-// the message is gone. Where the coordinator knows that the message has committed, the marker is wrong and is withdrawn.
+// rollback has the message removed. The marker stays: a slower run of the id may still commit, and must learn from it
+// that the message is gone. Where the coordinator knows that the message has committed, the marker is wrong and is
+// withdrawn.
 func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	request := &pb.RollbackRequest{Producer: p.config.Name, Id: id, Reason: shortened(reason)}
 	_, err := retry(ctx, func(ctx context.Context) (State, *Error) {
@@ -149,8 +154,8 @@ func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	return err
 }
 
-// withdraw removes a rolled-back marker that proved wrong. The Delete of a store that is no Withdrawer may do it: stores
-// that were written for older versions of the SDK forget every marker there.
+// withdraw removes a rolled-back marker that proved wrong. The Delete of a store that is no Withdrawer may do it:
+// stores that were written for older versions of the SDK forget every marker there.
 func (p *Producer) withdraw(ctx context.Context, id string) {
 	remove := p.config.Markers.Delete
 	if withdrawer, can := p.config.Markers.(marker.Withdrawer); can {

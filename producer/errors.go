@@ -33,9 +33,10 @@ var (
 	// the business data: if they are there call Submit, otherwise have an operator discard the message.
 	ErrAbandoned = errors.New("the message of this id is abandoned; call Submit if its business committed, " +
 		"or discard it (msghandler discard)")
-	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will
-	// not be delivered. Undo the business, or send the message under a new id. With markers in memory or Redis it is what
-	// a run of an id hears that commits after another run of the same id has failed; with SQL markers no run can commit then.
+	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will not
+	// be delivered. Undo the business, or send the message under a new id. No error is both this one and ErrRolledBack.
+	// With markers in memory or Redis it is what a run of an id hears that commits after another run of the same id has
+	// failed; with SQL markers no run can commit then.
 	ErrContradicted = errors.New("the business committed after its message had been rolled back; " +
 		"the message will not be delivered: undo the business, or send it under a new id")
 	// ErrUnmarked: the business HAS committed and its message is on its way, but it left no marker in its transaction,
@@ -45,7 +46,8 @@ var (
 		"would have rolled the message back: run it through the marker store's Send, or call the store's Mark first in it")
 	// ErrInFlight: a Send with this id is running in this process.
 	ErrInFlight = errors.New("a Send with this id is running")
-	// ErrMarkers: the marker store failed before the business could run. From Send: call again with the same id and content.
+	// ErrMarkers: the marker store failed before the business could run. From Send: call again with the same id and
+	// content.
 	ErrMarkers = errors.New("the marker store failed")
 	// ErrClosed: the producer was closed.
 	ErrClosed = errors.New("the producer is closed")
@@ -57,9 +59,9 @@ var (
 	// error is one of an ended context.
 	ErrNotCommitted = errors.New("the business did not commit")
 	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. The business could not begin, as
-	// its marker could not be written (package marker/sql), or it says so itself by wrapping ErrSendAgain, such as after
-	// a deadlock. The message is neither submitted nor rolled back: it stays PENDING until it is sent again, or rolled
-	// back with Producer.Rollback, or until the coordinator's final question, which SQL markers answer with ROLLED_BACK; with
+	// its marker could not be written (package marker/sql), or it says so itself by wrapping ErrSendAgain, such as after a
+	// deadlock. The message is neither submitted nor rolled back: it stays PENDING until it is sent again, or rolled back
+	// with Producer.Rollback, or until the coordinator's final question, which SQL markers answer with ROLLED_BACK; with
 	// other markers it ends as ABANDONED. After that a Send returns ErrRolledBack or ErrAbandoned.
 	ErrSendAgain = errors.New("nothing was committed; the message may be sent again under the same id")
 )
@@ -121,6 +123,18 @@ func (e *Error) Unwrap() []error {
 		return []error{e.kind}
 	}
 	return []error{e.kind, e.cause}
+}
+
+// contradicted turns the ErrRolledBack of a call that was made after the commit into ErrContradicted. No error is both:
+// who handles ErrRolledBack runs the business again under a new id, and this business has committed.
+func contradicted(err error) error {
+	var failure *Error
+	if !errors.As(err, &failure) {
+		return ErrContradicted
+	}
+	said := *failure
+	said.kind = ErrContradicted
+	return &said
 }
 
 // kindOf gives the Err value that a code stands for.

@@ -139,7 +139,11 @@ func (c *coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Subm
 	if err := c.call(ctx, "Submit", 1, func() { o = c.submit(r.GetId()) }); err != nil {
 		return nil, err
 	}
-	if o.GetCode() != 0 {
+	switch codes.Code(o.GetCode()) {
+	case codes.OK:
+	case codes.FailedPrecondition:
+		return nil, illegal(o.GetState())
+	default:
 		return nil, status.Error(codes.Code(o.GetCode()), o.GetError())
 	}
 	return &pb.SubmitResponse{State: o.GetState()}, nil

@@ -196,7 +196,7 @@ func (p *Producer) judgeSubmit(id string, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrRolledBack):
-		p.undeliverable(id, fmt.Errorf("%w: %w", ErrContradicted, err))
+		p.undeliverable(id, contradicted(err))
 	case errors.As(err, &failure) && (failure.Code == codes.FailedPrecondition || failure.Code == codes.NotFound):
 		p.undeliverable(id, err)
 	default:

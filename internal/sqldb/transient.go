@@ -30,21 +30,22 @@ func lostConnection(err error) bool {
 	return errors.As(err, &network)
 }
 
-// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, and one without a free
-// connection.
+// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, one without a free
+// connection, and a standby that is no primary any more after a failover.
 func postgreSQLUnreachable(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
 		return false
 	}
 	state := e.SQLState()
-	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state)
+	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300", "25006"}, state)
 }
 
-// mySQLUnreachable: too many connections, a server that is stopping, a connection that was killed, a query that was, and
-// what go-sql-driver says of a connection that ended in the middle of a statement.
+// mySQLUnreachable: too many connections, a server that is stopping, a connection that was killed, a query that was, a
+// server that is read-only after a failover, and what go-sql-driver says of a connection that ended in the middle of a
+// statement.
 func mySQLUnreachable(err error) bool {
-	for _, number := range []string{"1040", "1053", "1317", "1927"} {
+	for _, number := range []string{"1040", "1053", "1317", "1927", "1290", "1836"} {
 		if hasNumber(err, number) {
 			return true
 		}

@@ -15,8 +15,8 @@ import (
 // what broke the commit off.
 const settleTimeout = 5 * time.Second
 
-// Business is a business's part of a transaction. Everything it does goes through tx, which it neither commits nor rolls
-// back.
+// Business is a business's part of a transaction. Everything it does goes through tx, which it neither commits nor
+// rolls back.
 type Business func(ctx context.Context, tx *sql.Tx) error
 
 // beginSteps are the pauses between attempts to begin: short, as locks are held for milliseconds.
@@ -24,8 +24,9 @@ var beginSteps = backoff.Exponential(10*time.Millisecond, time.Second)
 
 // Send stores the half message, runs the business in a transaction that marks it first, commits, and submits in the
 // background. It returns what [producer.Producer.Send] does; an error of the business means that nothing was committed.
-// Where the transaction could not begin or leave its marker for Config.BeginTimeout, or the database aborted it at its
-// COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the same id.
+// Where the transaction could not begin or leave its marker for Config.BeginTimeout because of a transient error, or
+// the database aborted it at its COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the same
+// id.
 func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
 	return p.Send(ctx, m, s.InTx(m, run))
 }
@@ -69,7 +70,7 @@ func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, e
 	limit := time.Now().Add(s.config.BeginTimeout)
 	for failures := 0; ; failures++ {
 		tx, err := s.beginOnce(ctx, id, mark)
-		if err == nil || !s.Transient(err) {
+		if err == nil || !s.passes(err) {
 			return tx, err
 		}
 		delay := beginSteps.Delay(failures)
@@ -82,7 +83,7 @@ func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, e
 func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
 	tx, err := s.db.BeginTx(ctx, s.config.TxOptions)
 	if err != nil {
-		return nil, fmt.Errorf("begin the transaction of %s: %w: %w", id, producer.ErrSendAgain, err)
+		return nil, s.unbegun(ctx, "begin the transaction of", id, err)
 	}
 	marked := false
 	defer func() {
@@ -97,8 +98,24 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.T
 	return tx, nil
 }
 
-// Transient says whether an error of the database is one that passes: a lock that was not to be had in time, a deadlock, a
-// serialization failure, a lost connection. A business that met one before its COMMIT may wrap it with
+// unbegun is the error of a business that could not begin. Where the database refuses the statement for good, such as
+// for a missing table or permission, or in a read-only transaction, sending the message again cannot help: the message
+// is rolled back.
+func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error {
+	if s.passes(err) || ctx.Err() != nil {
+		return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, err)
+	}
+	return fmt.Errorf("%s %s: the database refuses it, and the message is rolled back: %w", doing, id, err)
+}
+
+// passes is Transient, but for read-only transactions that the configuration asks for: PostgreSQL refuses a marker
+// there with the code that a standby has after a failover.
+func (s *Store) passes(err error) bool {
+	return s.Transient(err) && (s.config.TxOptions == nil || !s.config.TxOptions.ReadOnly)
+}
+
+// Transient says whether an error of the database is one that passes: a lock that was not to be had in time, a
+// deadlock, a serialization failure, a lost connection. A business that met one before its COMMIT may wrap it with
 // [producer.ErrSendAgain], and is then sent again under the same id.
 func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
 
@@ -109,8 +126,9 @@ func notCommitted(err error) error {
 
 // Mark leaves the marker of an id in a transaction. Call it before anything else that the transaction writes; after an
 // error the transaction is to be rolled back. It fails with [producer.ErrRolledBack] when the coordinator was told that
-// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before. Where the database does
-// not take the marker, the error wraps [producer.ErrSendAgain]: return it from the business, and the id stays usable.
+// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before. Where the database
+// does not take the marker for a transient reason (see Transient) or the context has ended, the error wraps
+// [producer.ErrSendAgain]: return the error from the business, and the id stays usable.
 func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
 	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
 }
@@ -124,7 +142,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ..
 	inserted, err := s.table.InsertNew(ctx, tx, insert, args...)
 	switch {
 	case err != nil:
-		return fmt.Errorf("mark %s: %w: %w", id, producer.ErrSendAgain, err)
+		return s.unbegun(ctx, "mark", id, err)
 	case !inserted:
 		return s.taken(ctx, tx, id)
 	}
@@ -139,19 +157,19 @@ func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 		s.config.Producer, []byte(id)).Scan(&verdict)
 	switch {
 	case err != nil:
-		return fmt.Errorf("mark %s: it has a marker that cannot be read: %w: %w", id, producer.ErrSendAgain, err)
+		return s.unbegun(ctx, "read the marker of", id, err)
 	case verdict == marker.RolledBack:
 		return fmt.Errorf("mark %s: %w", id, producer.ErrRolledBack)
 	}
 	return fmt.Errorf("mark %s: %w", id, producer.ErrAlreadyCommitted)
 }
 
-// Settle finds out what became of a transaction whose Commit returned the error cause. Where cause is the database's own
-// word that it aborted the transaction, by a serialization failure, a deadlock or SQLite's lock, nothing is committed:
-// the error wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome open, and
-// nothing is tried again. Settle plants the tombstone: if the marker is there the transaction has committed, and Settle
-// returns nil; if the tombstone stands the transaction never will, and the error wraps [producer.ErrNotCommitted]; and if
-// the database does not say, the error wraps [producer.ErrOutcomeUnknown].
+// Settle finds out what became of a transaction whose Commit returned the error cause. Where cause is the database's
+// own word that it aborted the transaction, by a serialization failure, a deadlock or SQLite's lock, nothing is
+// committed: the error wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome
+// open, and nothing is tried again. Settle plants the tombstone: if the marker is there the transaction has committed,
+// and Settle returns nil; if the tombstone stands the transaction never will, and the error wraps
+// [producer.ErrNotCommitted]; and if the database does not say, the error wraps [producer.ErrOutcomeUnknown].
 func (s *Store) Settle(ctx context.Context, id string, cause error) error {
 	if s.table.Aborted(cause) {
 		return notCommitted(fmt.Errorf("commit %s: %w: %w", id, producer.ErrSendAgain, cause))

@@ -359,6 +359,52 @@ func TestADeadlockOfATransactionOfOnesOwnLeavesTheIDUsable(t *testing.T) {
 	})
 }
 
+// Sending again cannot help where the database refuses the marker for good, so the message does not stay PENDING.
+func TestMarkTellsPermanentErrorsFromTransientOnes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		orders(t, db)
+		refused := d.store(t, db, func(c *sqlmarker.Config) { c.TxOptions = &sql.TxOptions{ReadOnly: true} })
+		if d.dialect == sqlmarker.SQLite { // its driver knows no read-only transactions
+			d.dsn += "&_pragma=query_only(1)"
+			refused = sqliteReadOnly(t, d)
+		}
+		p, a := sender(t, s)
+		err := refused.Send(t.Context(), p, message("1001"), insertOrder(d.dialect, "1001"))
+		if errors.Is(err, producer.ErrSendAgain) || !errors.Is(err, producer.ErrNotCommitted) {
+			t.Errorf("in a read-only transaction: %v", err)
+		}
+		if !slices.Equal(a.rolledBack, []string{"1001"}) || len(orderIDs(t, db)) != 0 {
+			t.Errorf("rolled back %q, orders %v", a.rolledBack, orderIDs(t, db))
+		}
+		if _, err := db.ExecContext(t.Context(), "DROP TABLE msghandler_markers"); err != nil {
+			t.Fatal(err)
+		}
+		err = s.InTx(message("1002"), insertOrder(d.dialect, "1002"))(t.Context())
+		if err == nil || errors.Is(err, producer.ErrSendAgain) {
+			t.Errorf("without the table: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		err = s.InTx(message("1003"), insertOrder(d.dialect, "1003"))(ended)
+		if !errors.Is(err, producer.ErrSendAgain) || !errors.Is(err, producer.ErrNotCommitted) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+	})
+}
+
+// sqliteReadOnly is a store on connections that may only read; the table is there already.
+func sqliteReadOnly(t *testing.T, d database) *sqlmarker.Store {
+	t.Helper()
+	s, err := sqlmarker.New(sqlmarker.Config{DB: d.open(t), Dialect: d.dialect, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // A COMMIT that the database answers with a failure of serialization is certain. SQLite's finds a reader in its way.
 func TestACommitThatWasAbortedLeavesTheIDUsable(t *testing.T) {
 	t.Parallel()
