@@ -242,7 +242,7 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.watchUndecided(store); err != nil {
 		return err
 	}
-	return a.openSides(store, publisher)
+	return a.openPipeline(store, publisher)
 }
 
 // serve runs a part until it ends. An error ends the whole.

@@ -24,8 +24,8 @@ func (a *App) openEvents() {
 	a.closeWith(closer{name: "events", close: a.events.Close})
 }
 
-// noteMoves tells of messages that wait for a person now.
-func (a *App) noteMoves(moves []halfmsg.Moved) {
+// Moved implements halfmsg.Watcher: operators get an event for each message that waits for them now.
+func (a *App) Moved(moves []halfmsg.Moved) {
 	for _, move := range moves {
 		switch move.State {
 		case halfmsg.Abandoned:

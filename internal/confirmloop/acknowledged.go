@@ -27,7 +27,7 @@ type forgetter struct {
 	delete func(target halfmsg.Target, ids []string) error
 	calls  context.Context
 	// work counts the targets that are being worked on.
-	work sync.WaitGroup
+	work lifecycle.Group
 
 	mu      sync.Mutex
 	targets map[halfmsg.Target]*shelf
@@ -266,5 +266,5 @@ func (f *forgetter) close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closing = true
 	f.mu.Unlock()
-	return waitFor(ctx, &f.work)
+	return f.work.Wait(ctx)
 }

@@ -32,8 +32,8 @@ func (c *Confirmer) confirm(j job) {
 		return
 	}
 	usual, final := c.kinds(j.held)
-	(&question{Confirmer: c, lane: j.lane}).ask(usual)
-	(&question{Confirmer: c, lane: j.lane, final: true}).ask(final)
+	(&confirmCall{confirmer: c, lane: j.lane}).ask(usual)
+	(&confirmCall{confirmer: c, lane: j.lane, final: true}).ask(final)
 }
 
 // kinds splits messages into those that are asked about as usual, and those for which that was done often enough.
@@ -85,7 +85,7 @@ func (c *Confirmer) conclude(l *lane, settled []string, committed []halfmsg.Clai
 		c.forget(l, settled)
 	}
 	if len(committed) > 0 {
-		c.config.Send(committed, until)
+		c.config.Pipeline.Committed(committed, until)
 	}
 	if !first {
 		c.forget(l, settled)

@@ -17,7 +17,7 @@ type DeleteWhen uint8
 const (
 	// BeforePublish deletes a marker once the verdict is stored, before the message is published.
 	BeforePublish DeleteWhen = iota
-	// AfterAck deletes a marker when the broker has acknowledged the message; whoever hears that calls OfferAcknowledged.
+	// AfterAck deletes a marker when the broker has acknowledged the message; the send stage then calls OfferAcknowledged.
 	AfterAck
 )
 
@@ -27,13 +27,9 @@ type Config struct {
 	Store halfmsg.ConfirmStore
 	// Callbacks calls the producers. Required.
 	Callbacks halfmsg.Callbacks
-	// Send takes messages that have become SENDABLE and are due now, with when their leases end. Required.
-	Send func(claims []halfmsg.Claim, until time.Time)
-	// Watcher is told of messages that change their state; may be nil.
-	Watcher halfmsg.Watcher
-	// Wake is called when a producer for which more may be waiting in the store has room again; it should bring about a
-	// Pass soon and must not block. May be nil.
-	Wake func()
+	// Pipeline takes messages that have become SENDABLE and are due now, gets each move, and has another Pass made when a
+	// producer for which more may wait in the store has room again. Required.
+	Pipeline *delivery.Pipeline
 
 	// Backoff is how long after an UNKNOWN the producer is asked again. Default 5s, 10s, 30s, 1m, 2m, 5m.
 	Backoff backoff.Steps
@@ -99,9 +95,6 @@ type Metrics interface {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Wake == nil {
-		c.Wake = func() {}
-	}
 	if len(c.Backoff) == 0 {
 		c.Backoff = backoff.Steps{
 			5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // Confirmer is the confirm side of one instance. Its methods may be called concurrently.
@@ -32,7 +33,7 @@ type Confirmer struct {
 	calls  context.Context
 	cancel context.CancelFunc
 	// work counts the batches under way.
-	work sync.WaitGroup
+	work lifecycle.Group
 
 	mu        sync.Mutex
 	producers map[string]*producer
@@ -47,7 +48,7 @@ func New(config Config) *Confirmer {
 	c := &Confirmer{
 		config: config,
 		keeper: delivery.Settler{
-			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
+			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		producers: map[string]*producer{},
 	}
@@ -110,22 +111,33 @@ func (c *Confirmer) tellCommitted(claims []halfmsg.Claim) {
 		return
 	}
 	c.config.Metrics.Settled(halfmsg.EventCommitted, delivery.Stored, len(moves))
-	if c.config.Watcher != nil {
-		c.config.Watcher.Moved(moves)
-	}
+	c.config.Pipeline.Moved(moves)
 }
 
 // deleteLater deletes the markers of committed messages in the background, where they are deleted before publishing: these
 // messages are published by whoever claims them next.
 func (c *Confirmer) deleteLater(committed []halfmsg.Claim) {
 	if c.config.DeleteWhen == BeforePublish {
-		c.DeleteMarkers(committed)
+		c.deleteMarkers(committed)
 	}
 }
 
-// DeleteMarkers deletes the markers of messages whose fate is stored and that are left over, such as by an owner that
-// died. It does not wait for the producers, except after Close, when each is tried once before it returns.
-func (c *Confirmer) DeleteMarkers(claims []halfmsg.Claim) {
+// DeleteLeftMarkers deletes the markers that may be left of acknowledged messages although they were to be deleted before
+// publishing: a coordinator may have ended between the verdict and the deletion. A message whose lease had to end has a copy
+// counted; a delayed message shows no trace of it. Deleting a marker twice does no harm. DeleteLeftMarkers does not wait for
+// the producers, except after Close, when each deletion is tried once before it returns.
+func (c *Confirmer) DeleteLeftMarkers(acknowledged []halfmsg.Claim) {
+	var left []halfmsg.Claim
+	for i := range acknowledged {
+		if acknowledged[i].Copies > 0 || acknowledged[i].Delay > 0 {
+			left = append(left, acknowledged[i])
+		}
+	}
+	c.deleteMarkers(left)
+}
+
+// deleteMarkers deletes the markers of messages whose fate is stored, in the background.
+func (c *Confirmer) deleteMarkers(claims []halfmsg.Claim) {
 	byTarget := map[halfmsg.Target][]string{}
 	for i := range claims {
 		target := halfmsg.Target{Producer: claims[i].Producer, Address: claims[i].CallbackTarget}
@@ -162,29 +174,18 @@ func (c *Confirmer) Close(ctx context.Context) (err error) {
 		c.dispatch(p)
 	}
 	c.mu.Unlock()
-	if err := waitFor(ctx, &c.work); err != nil {
+	if err := c.work.Wait(ctx); err != nil {
 		c.litter.close() // or it would go on trying when nobody minds it any more
 		return fmt.Errorf("confirm calls are still under way: %w", err)
 	}
 	c.litter.close()
-	if err := waitFor(ctx, &c.litter.work); err != nil {
+	if err := c.litter.work.Wait(ctx); err != nil {
 		return fmt.Errorf("markers are still being deleted: %w", err)
 	}
 	if err := c.forgetter.close(ctx); err != nil {
 		return fmt.Errorf("markers of acknowledged messages are still being deleted: %w", err)
 	}
 	return nil
-}
-
-func waitFor(ctx context.Context, work *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() { work.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // quota says how many messages to claim of each producer; none of it while closing.

@@ -203,10 +203,24 @@ func TestAfterCloseADeletionIsStillTriedOnce(t *testing.T) {
 		if err := h.Close(h.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		h.DeleteMarkers(h.sent)
+		h.sent[0].Copies = 1
+		h.DeleteLeftMarkers(h.sent)
 		h.wantNotes("1 sendable", "delete 1", "send 1", "delete 1")
 		if h.litters() != 0 {
 			t.Errorf("%d markers were given up, after Close", h.litters())
 		}
+	})
+}
+
+// A coordinator may have ended between the verdict and the deletion: a copy tells, and of a delayed message nothing does.
+func TestLeftMarkersAreDeletedOnceMore(t *testing.T) {
+	inHouse(t, confirmloop.Config{}, func(h *house) {
+		usual := halfmsg.Claim{Message: message("orders", "usual")}
+		taken, delayed := usual, usual
+		taken.ID, taken.Copies = "taken over", 1
+		delayed.ID, delayed.Delay = "delayed", time.Second
+		h.DeleteLeftMarkers([]halfmsg.Claim{usual, taken, delayed})
+		synctest.Wait()
+		h.wantNotes("delete taken over delayed")
 	})
 }

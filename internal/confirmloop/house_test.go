@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	memstore "github.com/msghandler/msghandler/internal/store/memory"
 )
@@ -68,8 +69,11 @@ func inHouse(t *testing.T, config confirmloop.Config, test func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-		config.Store, config.Callbacks, config.Watcher, config.Send, config.Metrics = h.store, h, h, h.send, h
-		config.Wake = func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }
+		config.Store, config.Callbacks, config.Metrics = h.store, h, h
+		config.Pipeline = &delivery.Pipeline{
+			Send: sendStage(h.send), Watchers: []halfmsg.Watcher{h},
+			ConfirmLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
+		}
 		config.Logger = slog.New(slog.DiscardHandler)
 		h.Confirmer = confirmloop.New(config)
 		test(h)
@@ -124,6 +128,15 @@ func (h *house) Moved(moves []halfmsg.Moved) {
 		h.note("%s %s", m.Name.ID, m.State)
 	}
 }
+
+// sendStage is a send stage that only takes what is committed.
+type sendStage func(claims []halfmsg.Claim, until time.Time)
+
+func (s sendStage) Offer(claims []halfmsg.Claim, until time.Time) { s(claims, until) }
+
+type wakeFunc func()
+
+func (w wakeFunc) Wake() { w() }
 
 func (h *house) send(claims []halfmsg.Claim, until time.Time) {
 	for i := range claims {

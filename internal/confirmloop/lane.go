@@ -246,7 +246,7 @@ func (c *Confirmer) finished(j job) {
 	c.tidy(p)
 	c.mu.Unlock()
 	if wake {
-		c.config.Wake()
+		c.config.Pipeline.Due(halfmsg.Pending)
 	}
 }
 

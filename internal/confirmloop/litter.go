@@ -6,6 +6,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // litter deletes markers in the background, each target's one batch after another: those that nobody waits for, and
@@ -15,7 +16,7 @@ type litter struct {
 	config Config
 	delete func(target halfmsg.Target, ids []string) error
 	// work counts the targets that are being worked on; closing is closed when nothing is waited for any more.
-	work    sync.WaitGroup
+	work    lifecycle.Group
 	closing chan struct{}
 
 	mu      sync.Mutex

@@ -10,16 +10,16 @@ import (
 	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// question is what a producer is asked about a batch, with one call.
-type question struct {
-	*Confirmer
-	lane  *lane
-	final bool
+// confirmCall is one Confirm call about a batch.
+type confirmCall struct {
+	confirmer *Confirmer
+	lane      *lane
+	final     bool
 }
 
 // ask asks the producer and stores what it said.
-func (q *question) ask(held []delivery.Leased) {
-	held, ending := delivery.Lasting(held, q.config.Margin)
+func (q *confirmCall) ask(held []delivery.Leased) {
+	held, ending := delivery.Lasting(held, q.confirmer.config.Margin)
 	q.end(ending)
 	if len(held) == 0 {
 		return
@@ -28,38 +28,38 @@ func (q *question) ask(held []delivery.Leased) {
 	var panicked *lifecycle.PanicError
 	switch {
 	case err == nil:
-		q.settle(q.lane, words)
-	case q.calls.Err() != nil:
-		q.handBack(held)
+		q.confirmer.settle(q.lane, words)
+	case q.confirmer.calls.Err() != nil:
+		q.confirmer.handBack(held)
 	case errors.As(err, &panicked):
-		q.suspect(q.lane, held, err)
+		q.confirmer.suspect(q.lane, held, err)
 		if len(held) == 1 {
 			q.setAside(held[0], panicked)
 		}
 	case errors.Is(err, halfmsg.ErrCallFailed):
-		q.failed(q.lane, err)
-		q.suspect(q.lane, held, err)
+		q.confirmer.failed(q.lane, err)
+		q.confirmer.suspect(q.lane, held, err)
 		if len(held) == 1 {
 			q.failsFor(held[0], err)
 		}
 	default:
-		q.failed(q.lane, err)
-		q.settle(q.lane, q.unreached(q.lane, held, delivery.CauseOf(err)))
+		q.confirmer.failed(q.lane, err)
+		q.confirmer.settle(q.lane, q.confirmer.unreached(q.lane, held, delivery.CauseOf(err)))
 	}
 }
 
 // end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them for
 // as long again.
-func (q *question) end(ending []delivery.Leased) {
+func (q *confirmCall) end(ending []delivery.Leased) {
 	if q.lane.use != doubtful || len(ending) == 0 {
-		q.handBack(ending)
+		q.confirmer.handBack(ending)
 		return
 	}
-	q.postpone(q.lane, ending)
+	q.confirmer.postpone(q.lane, ending)
 }
 
 // verdicts turns the producer's answer into words for the store, one for each message. A panic on the way is an error.
-func (q *question) verdicts(held []delivery.Leased) (words []delivery.Outcome, err error) {
+func (q *confirmCall) verdicts(held []delivery.Leased) (words []delivery.Outcome, err error) {
 	if failure := lifecycle.Recovered(func() {
 		var said map[string]halfmsg.Verdict
 		if said, err = q.call(held); err != nil {
@@ -67,7 +67,7 @@ func (q *question) verdicts(held []delivery.Leased) (words []delivery.Outcome, e
 		}
 		words = make([]delivery.Outcome, len(held))
 		for i, h := range held {
-			words[i] = q.word(h, said[h.ID], q.final)
+			words[i] = q.confirmer.word(h, said[h.ID], q.final)
 		}
 	}); failure != nil {
 		return nil, failure
@@ -76,7 +76,7 @@ func (q *question) verdicts(held []delivery.Leased) (words []delivery.Outcome, e
 }
 
 // call asks the producer, and notes that it has answered.
-func (q *question) call(held []delivery.Leased) (map[string]halfmsg.Verdict, error) {
+func (q *confirmCall) call(held []delivery.Leased) (map[string]halfmsg.Verdict, error) {
 	ids := make([]string, len(held))
 	until := held[0].Until
 	for i, h := range held {
@@ -85,47 +85,47 @@ func (q *question) call(held []delivery.Leased) (map[string]halfmsg.Verdict, err
 			until = h.Until
 		}
 	}
-	ctx, cancel := context.WithDeadline(q.calls, until)
+	ctx, cancel := context.WithDeadline(q.confirmer.calls, until)
 	defer cancel()
 	ctx, end := q.trace(ctx, held)
 	begun := time.Now()
-	verdicts, err := q.config.Callbacks.Confirm(ctx, q.lane.target, ids, q.final)
+	verdicts, err := q.confirmer.config.Callbacks.Confirm(ctx, q.lane.target, ids, q.final)
 	end(err)
-	q.config.Metrics.Confirmed(q.lane.target.Producer, len(ids), verdicts, time.Since(begun), err)
+	q.confirmer.config.Metrics.Confirmed(q.lane.target.Producer, len(ids), verdicts, time.Since(begun), err)
 	if err == nil {
-		q.answered(q.lane, held)
+		q.confirmer.answered(q.lane, held)
 	}
 	return verdicts, err
 }
 
 // trace tells the tracer of a call, where there is one.
-func (q *question) trace(ctx context.Context, held []delivery.Leased) (context.Context, func(error)) {
-	if q.config.Trace == nil {
+func (q *confirmCall) trace(ctx context.Context, held []delivery.Leased) (context.Context, func(error)) {
+	if q.confirmer.config.Trace == nil {
 		return ctx, func(error) {}
 	}
 	traces := make([]string, len(held))
 	for i := range held {
 		traces[i] = held[i].Trace
 	}
-	return q.config.Trace(ctx, q.lane.target.Producer, traces)
+	return q.confirmer.config.Trace(ctx, q.lane.target.Producer, traces)
 }
 
 // failsFor puts a message off for which the producer fails the call.
-func (q *question) failsFor(h delivery.Leased, err error) {
-	q.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
+func (q *confirmCall) failsFor(h delivery.Leased, err error) {
+	q.confirmer.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
 		"target", q.lane.target.Address, "error", err)
-	q.settle(q.lane, []delivery.Outcome{{
-		Leased: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
+	q.confirmer.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
 		Cause: delivery.CauseOf(err),
 	}})
 }
 
 // setAside puts a message off that brings the asking down: as unreachable, for nobody has said anything about it.
-func (q *question) setAside(h delivery.Leased, failure *lifecycle.PanicError) {
-	q.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
+func (q *confirmCall) setAside(h delivery.Leased, failure *lifecycle.PanicError) {
+	q.confirmer.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
 		"stack", string(failure.Stack))
-	q.settle(q.lane, []delivery.Outcome{{
-		Leased: h, Event: halfmsg.EventUnreachable, After: q.config.Backoff.Delay(len(q.config.Backoff)),
+	q.confirmer.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff)),
 		Cause: delivery.CauseOf(failure),
 	}})
 }

@@ -56,10 +56,10 @@ func (s *Sender) stored(words []delivery.Outcome, results []halfmsg.Result, unti
 		}
 	}
 	if len(acked) > 0 {
-		s.config.AfterAck(acked)
+		s.config.Pipeline.Acknowledged(acked)
 	}
 	if len(marked) > 0 {
-		s.config.Forget(marked, until)
+		s.config.Pipeline.AcknowledgedMarked(marked, until)
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *Sender) word(h delivery.Leased, result halfmsg.PublishResult) delivery.
 	switch result.Outcome {
 	case halfmsg.Acked:
 		w.Event, w.Cause = halfmsg.EventAcked, ""
-		if s.config.Forget != nil {
+		if s.config.DeleteAfterAck {
 			w.Event, w.Hold = halfmsg.EventAckedMarked, s.config.Lease
 		}
 	case halfmsg.Refused:

@@ -16,18 +16,12 @@ type Config struct {
 	Store halfmsg.SendStore
 	// Publisher brings messages to the broker. Required.
 	Publisher halfmsg.Publisher
-	// Watcher is told of messages that change their state; may be nil.
-	Watcher halfmsg.Watcher
-	// AfterAck takes messages that the broker has acknowledged, once that is stored; it must not block for long. May be
-	// nil.
-	AfterAck func(claims []halfmsg.Claim)
-	// Forget takes messages whose markers are deleted after the acknowledgement, once that is stored, with when their
-	// leases end; it must not block for long. Where it is set such messages become ACKNOWLEDGED; where it is nil they are
-	// DONE at once.
-	Forget func(claims []halfmsg.Claim, until time.Time)
-	// Wake is called when more may be waiting in the store and there is room again; it should bring about a Pass soon
-	// and must not block. May be nil.
-	Wake func()
+	// Pipeline takes messages that the broker has acknowledged, gets each move, and has another Pass made when more may wait
+	// in the store and there is room again. Required.
+	Pipeline *delivery.Pipeline
+	// DeleteAfterAck says that markers are deleted after the acknowledgement. Acknowledged messages then become ACKNOWLEDGED
+	// and go on with their lease; otherwise they are DONE at once.
+	DeleteAfterAck bool
 
 	// Backoff is how long after each refusal a message is published again; the refusal after the last step makes it
 	// DEAD. Default 5s, 30s, 2m.
@@ -38,7 +32,7 @@ type Config struct {
 	Batch int
 	// Parallel is how many batches may be under way at once. Default 4.
 	Parallel int
-	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for Forget. Default 30s.
+	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their markers. Default 30s.
 	Lease time.Duration
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
 	// may take. Default a third of Lease.
@@ -68,12 +62,6 @@ type Metrics interface {
 }
 
 func (c Config) withDefaults() Config {
-	if c.AfterAck == nil {
-		c.AfterAck = func([]halfmsg.Claim) {}
-	}
-	if c.Wake == nil {
-		c.Wake = func() {}
-	}
 	if len(c.Backoff) == 0 {
 		c.Backoff = backoff.Steps{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 	}

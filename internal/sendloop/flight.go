@@ -12,7 +12,7 @@ import (
 // flight is a batch under way. What the broker says of it is stored in groups, as the answers come: a message whose queue
 // does not confirm keeps nobody waiting.
 type flight struct {
-	*Sender
+	sender  *Sender
 	backlog bool
 	// storing is what stores groups: one that takes long holds up no other.
 	storing sync.WaitGroup
@@ -27,8 +27,8 @@ type flight struct {
 
 // send is the way of a batch: publish, store what the broker said, copy what is dead and store that, too.
 func (f *flight) send(held []delivery.Leased) {
-	lasting, ending := delivery.Lasting(held, f.config.Margin)
-	f.handBack(ending)
+	lasting, ending := delivery.Lasting(held, f.sender.config.Margin)
+	f.sender.handBack(ending)
 	f.left = len(lasting)
 	defer f.storing.Wait()
 	f.publish(lasting)
@@ -43,7 +43,7 @@ func (f *flight) publish(held []delivery.Leased) {
 		tries++
 		f.attempt(part, again)
 	}, func(h delivery.Leased, failure *lifecycle.PanicError) {
-		f.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
+		f.sender.config.Logger.Error("a message was set aside: it cannot be published", "message", h.Name, "error", failure,
 			"stack", string(failure.Stack))
 		f.answered([]delivery.Outcome{{
 			Leased: h, Event: halfmsg.EventUnsure, After: unsure.Delay(len(unsure)), Cause: delivery.CauseOf(failure),
@@ -53,8 +53,8 @@ func (f *flight) publish(held []delivery.Leased) {
 
 // attempt makes one Publish call. again is 1 when a call before it may have sent the same messages.
 func (f *flight) attempt(held []delivery.Leased, again int) {
-	if err := f.config.Publisher.Ready(); err != nil {
-		f.answered(f.unsent(held, delivery.CauseOf(err)))
+	if err := f.sender.config.Publisher.Ready(); err != nil {
+		f.answered(f.sender.unsent(held, delivery.CauseOf(err)))
 		return
 	}
 	batch := make([]halfmsg.Publishing, len(held))
@@ -63,11 +63,11 @@ func (f *flight) attempt(held []delivery.Leased, again int) {
 	}
 	begun, some := time.Now(), false
 	failure := lifecycle.Recovered(func() {
-		f.config.Publisher.Publish(f.calls, batch, func(places []int, results []halfmsg.PublishResult) {
+		f.sender.config.Publisher.Publish(f.sender.calls, batch, func(places []int, results []halfmsg.PublishResult) {
 			some = some || len(places) > 0
 			words := make([]delivery.Outcome, len(places))
 			for n, i := range places {
-				words[n] = f.word(held[i], results[n])
+				words[n] = f.sender.word(held[i], results[n])
 				held[i].Body, batch[i].Body = nil, nil // or they would stay as long as one of the batch has no answer
 			}
 			f.count(words, results, time.Since(begun))
@@ -77,7 +77,7 @@ func (f *flight) attempt(held []delivery.Leased, again int) {
 	switch {
 	case failure == nil:
 	case some: // what is left is done again when its lease ends
-		f.brokeOff(len(held), failure)
+		f.sender.brokeOff(len(held), failure)
 	default:
 		panic(failure)
 	}
@@ -89,7 +89,7 @@ func (f *flight) count(words []delivery.Outcome, results []halfmsg.PublishResult
 	if len(words) == 0 {
 		return
 	}
-	f.config.Metrics.PublishedBatch(len(words), took)
+	f.sender.config.Metrics.PublishedBatch(len(words), took)
 	type published struct {
 		exchange string
 		outcome  halfmsg.Outcome
@@ -104,12 +104,12 @@ func (f *flight) count(words []delivery.Outcome, results []halfmsg.PublishResult
 		}
 	}
 	for exchange, cause := range causes {
-		f.config.Metrics.Failed(exchange, cause)
+		f.sender.config.Metrics.Failed(exchange, cause)
 	}
 	for _, acked := range []bool{false, true} {
 		for p, n := range counts {
 			if (p.outcome == halfmsg.Acked) == acked {
-				f.config.Metrics.Published(p.exchange, p.outcome, n)
+				f.sender.config.Metrics.Published(p.exchange, p.outcome, n)
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (f *flight) count(words []delivery.Outcome, results []halfmsg.PublishResult
 // answered has stored what became of some messages. Those that are about to become DEAD wait for their copies by
 // themselves.
 func (f *flight) answered(words []delivery.Outcome) {
-	f.hear(f)
+	f.sender.hear(f)
 	f.storing.Go(func() {
 		if failure := lifecycle.Recovered(func() {
 			dying, others := f.dying(words)
@@ -128,23 +128,23 @@ func (f *flight) answered(words []delivery.Outcome) {
 				f.store(dying)
 			}
 		}); failure != nil {
-			f.brokeOff(len(words), failure)
+			f.sender.brokeOff(len(words), failure)
 		}
 	})
 }
 
 // store stores words and counts their messages as settled.
 func (f *flight) store(words []delivery.Outcome) {
-	until := time.Now().Add(f.config.Lease)
-	f.keeper.Settle(f.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
-		f.stored(words, results, until)
+	until := time.Now().Add(f.sender.config.Lease)
+	f.sender.keeper.Settle(f.sender.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
+		f.sender.stored(words, results, until)
 	})
-	f.settled(f, len(words))
+	f.sender.settled(f, len(words))
 }
 
 // dying splits words into those whose messages are copied before they become DEAD, and the others.
 func (f *flight) dying(words []delivery.Outcome) (dying, others []delivery.Outcome) {
-	if f.config.DeadLetterExchange == "" {
+	if f.sender.config.DeadLetterExchange == "" {
 		return nil, words
 	}
 	for i := range words {
@@ -169,21 +169,21 @@ func (f *flight) dying(words []delivery.Outcome) (dying, others []delivery.Outco
 func (f *flight) copyDead(words []delivery.Outcome) {
 	copies := make([]halfmsg.Publishing, 0, len(words))
 	var of []int
-	latest := time.Now().Add(f.config.Margin)
+	latest := time.Now().Add(f.sender.config.Margin)
 	for i := range words {
 		if words[i].Until.After(latest) {
-			of, copies = append(of, i), append(copies, f.deadCopy(&words[i]))
+			of, copies = append(of, i), append(copies, f.sender.deadCopy(&words[i]))
 		}
 	}
 	outcomes := make([]halfmsg.PublishResult, len(words)) // no outcome at all is not an arrival either
 	if failure := lifecycle.Recovered(func() {
-		f.config.Publisher.Publish(f.calls, copies, func(places []int, results []halfmsg.PublishResult) {
+		f.sender.config.Publisher.Publish(f.sender.calls, copies, func(places []int, results []halfmsg.PublishResult) {
 			for n, i := range places {
 				outcomes[of[i]] = results[n]
 			}
 		})
 	}); failure != nil {
-		f.config.Logger.Error("messages could not be copied to the dead-letter exchange", "messages", len(copies),
+		f.sender.config.Logger.Error("messages could not be copied to the dead-letter exchange", "messages", len(copies),
 			"error", failure, "stack", string(failure.Stack))
 	}
 	for i := range words {
@@ -191,10 +191,10 @@ func (f *flight) copyDead(words []delivery.Outcome) {
 		switch outcomes[i].Outcome {
 		case halfmsg.Acked:
 		case halfmsg.Refused:
-			f.config.Logger.Error("the dead-letter exchange refused a message", "message", w.Name,
-				"exchange", f.config.DeadLetterExchange, "error", outcomes[i].Cause)
+			f.sender.config.Logger.Error("the dead-letter exchange refused a message", "message", w.Name,
+				"exchange", f.sender.config.DeadLetterExchange, "error", outcomes[i].Cause)
 		default:
-			w.Event, w.After = halfmsg.EventRefused, f.config.Backoff.Delay(w.PublishAttempts)
+			w.Event, w.After = halfmsg.EventRefused, f.sender.config.Backoff.Delay(w.PublishAttempts)
 		}
 	}
 }

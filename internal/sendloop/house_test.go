@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	memstore "github.com/msghandler/msghandler/internal/store/memory"
@@ -38,6 +39,8 @@ type house struct {
 	out   []halfmsg.Publishing
 	fates map[string]int
 	wakes int
+	// heldUntil is the end of the leases of the latest ACKNOWLEDGED messages.
+	heldUntil time.Time
 	// batches is how many went to the broker.
 	batches int
 }
@@ -55,13 +58,11 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-		config.Store, config.Publisher, config.Watcher, config.Metrics = h.store, h, h, h
-		config.AfterAck = func(claims []halfmsg.Claim) {
-			for i := range claims {
-				h.note("after ack %s", claims[i].ID)
-			}
+		config.Store, config.Publisher, config.Metrics = h.store, h, h
+		config.Pipeline = &delivery.Pipeline{
+			Confirm: confirmStage{h}, Watchers: []halfmsg.Watcher{h},
+			SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
 		}
-		config.Wake = func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }
 		config.Logger = slog.New(slog.DiscardHandler)
 		h.Sender = sendloop.New(config)
 		test(h)
@@ -70,6 +71,30 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 		}
 	})
 }
+
+// confirmStage notes what the broker has acknowledged.
+type confirmStage struct{ *house }
+
+func (confirmStage) Offer([]halfmsg.Claim, time.Time) {}
+
+func (c confirmStage) OfferAcknowledged(claims []halfmsg.Claim, until time.Time) {
+	for i := range claims {
+		c.note("acknowledged %s %s", claims[i].ID, claims[i].State)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heldUntil = until
+}
+
+func (c confirmStage) DeleteLeftMarkers(claims []halfmsg.Claim) {
+	for i := range claims {
+		c.note("after ack %s", claims[i].ID)
+	}
+}
+
+type wakeFunc func()
+
+func (w wakeFunc) Wake() { w() }
 
 func (h *house) note(format string, args ...any) {
 	h.mu.Lock()

@@ -26,7 +26,7 @@ type Sender struct {
 	calls  context.Context
 	cancel context.CancelFunc
 	// work counts the batches under way.
-	work sync.WaitGroup
+	work lifecycle.Group
 
 	mu    sync.Mutex
 	queue queue
@@ -47,7 +47,7 @@ func New(config Config) *Sender {
 	s := &Sender{
 		config: config,
 		keeper: delivery.Settler{
-			Store: config.Store, Watcher: config.Watcher, Metrics: config.Metrics, Logger: config.Logger,
+			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		queue: queue{share: max(1, config.Batch/10)},
 		room:  delivery.Capacity{Claims: config.Queue, Bytes: config.Bytes},
@@ -104,14 +104,11 @@ func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	defer s.cancel()
 
-	done := make(chan struct{})
-	go func() { s.handBack(waiting); s.work.Wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("messages are still being published: %w", ctx.Err())
+	s.work.Go(func() { s.handBack(waiting) })
+	if err := s.work.Wait(ctx); err != nil {
+		return fmt.Errorf("messages are still being published: %w", err)
 	}
+	return nil
 }
 
 // free is how many messages a pass may claim: none while the broker takes none, nor while closing. A pass that finds no
@@ -174,7 +171,7 @@ func (s *Sender) dispatch() {
 		if len(held) == 0 {
 			return
 		}
-		f := &flight{Sender: s, backlog: held[0].Backlog, stands: true}
+		f := &flight{sender: s, backlog: held[0].Backlog, stands: true}
 		if failure := lifecycle.Recovered(func() { f.send(held) }); failure != nil {
 			s.brokeOff(len(held), failure)
 		}
@@ -236,6 +233,6 @@ func (s *Sender) settled(f *flight, messages int) {
 	}
 	s.mu.Unlock()
 	if wake {
-		s.config.Wake()
+		s.config.Pipeline.Due(halfmsg.Sendable)
 	}
 }

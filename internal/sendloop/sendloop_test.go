@@ -356,20 +356,12 @@ func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 }
 
 // Where markers are deleted after the acknowledgement, what the broker has is held for that, and only then.
-func TestWithForgetAcknowledgedMessagesAreHeld(t *testing.T) {
-	var h *house
-	var until time.Time
-	forget := func(claims []halfmsg.Claim, at time.Time) {
-		for i := range claims {
-			h.note("forget %s %s", claims[i].ID, claims[i].State)
-		}
-		until = at
-	}
-	inHouse(t, sendloop.Config{Forget: forget, Lease: lease}, func(house *house) {
-		h = house
+func TestAcknowledgedMessagesAreHeldForDeletion(t *testing.T) {
+	inHouse(t, sendloop.Config{DeleteAfterAck: true, Lease: lease}, func(h *house) {
 		h.offer("1")
 		synctest.Wait()
-		h.wantNotes("publish 1 to x: acked", "1 acknowledged", "forget 1 acknowledged")
+		h.wantNotes("publish 1 to x: acked", "1 acknowledged", "acknowledged 1 acknowledged")
+		until := look(h, func() time.Time { return h.heldUntil })
 		got := h.want("1", halfmsg.Acknowledged)
 		if got.LeaseOwner == "" || until.After(got.LeaseUntil) || time.Until(until) < lease-time.Second {
 			t.Errorf("held until %v, told until %v", got.LeaseUntil, until)

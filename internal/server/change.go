@@ -267,7 +267,7 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 		done = append(done, names[i].String())
 		if _, already := woken[r.State]; !already && c.event == halfmsg.EventRetry {
 			woken[r.State] = struct{}{}
-			c.config.Wake(r.State)
+			c.config.Pipeline.Due(r.State)
 		}
 	}
 	c.log(ctx, done)

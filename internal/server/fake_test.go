@@ -20,6 +20,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -268,6 +269,29 @@ type house struct {
 	woken  []halfmsg.State
 }
 
+// pipeline hands what is submitted, and what is made due, to the house.
+func (h *house) pipeline() *delivery.Pipeline {
+	return &delivery.Pipeline{
+		Confirm: confirmStage(h.submitted), ConfirmLoop: h.waker(halfmsg.Pending), SendLoop: h.waker(halfmsg.Sendable),
+		DeleteLoop: h.waker(halfmsg.Acknowledged),
+	}
+}
+
+// confirmStage is a confirm stage that only takes what is submitted.
+type confirmStage func(claims []halfmsg.Claim, until time.Time)
+
+func (c confirmStage) Offer(claims []halfmsg.Claim, until time.Time) { c(claims, until) }
+
+func (confirmStage) OfferAcknowledged([]halfmsg.Claim, time.Time) {}
+
+func (confirmStage) DeleteLeftMarkers([]halfmsg.Claim) {}
+
+type wakeFunc func()
+
+func (w wakeFunc) Wake() { w() }
+
+func (h *house) waker(state halfmsg.State) delivery.Waker { return wakeFunc(func() { h.wake(state) }) }
+
 func (h *house) submitted(claims []halfmsg.Claim, _ time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -323,7 +347,7 @@ func openAt(t *testing.T, listener net.Listener, edit ...func(*server.Config)) *
 	t.Helper()
 	h := &house{store: newStore(), served: make(chan error, 1)}
 	config := server.Config{
-		Intake: h.store, Inspector: h.store, Targets: targets{}, Submitted: h.submitted, Wake: h.wake,
+		Intake: h.store, Inspector: h.store, Targets: targets{}, Pipeline: h.pipeline(),
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, e := range edit {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -51,7 +52,7 @@ func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &still{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim, time.Time) {}})
+		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +99,7 @@ func TestAStopEndsALookThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Submitted: func([]halfmsg.Claim, time.Time) {}})
+		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{}})
 		if err != nil {
 			t.Fatal(err)
 		}

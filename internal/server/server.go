@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -42,9 +43,9 @@ type Config struct {
 	Inspector halfmsg.Inspector
 	// Targets checks callback targets. Required.
 	Targets Targets
-	// Submitted takes the messages that a Submit has claimed, with when their leases end, to confirm them at once, and those
-	// that a trusted Submit has made SENDABLE (halfmsg.Submitted.Claim). It should not block for long. Required.
-	Submitted func(claims []halfmsg.Claim, until time.Time)
+	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and those that a trusted Submit has made
+	// SENDABLE (halfmsg.Submitted.Claim). It has a loop pass when an operator has made messages due. Required.
+	Pipeline *delivery.Pipeline
 	// Trusted says whether a producer's Submit is the verdict, which is stored with it. Default: nobody's is.
 	Trusted func(producer string) bool
 	// Refused is told of each call of a producer, and each message of a batch, that is refused for good: of whom,
@@ -53,8 +54,6 @@ type Config struct {
 	Refused func(producer, reason, cause string)
 	// Findings tells what somebody should act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*msghandlerv1.Finding
-	// Wake is called after messages were made due in that state; it must not block. May be nil.
-	Wake func(state halfmsg.State)
 
 	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm. Default 6s.
 	ConfirmAfter time.Duration
@@ -174,8 +173,8 @@ var _ halfmsg.Watcher = (*Server)(nil)
 
 // New returns a Server that is not serving yet: its health is NOT_SERVING until SetServing(true).
 func New(config Config) (*Server, error) {
-	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Submitted == nil {
-		return nil, errors.New("server: Intake, Inspector, Targets and Submitted are required")
+	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Pipeline == nil {
+		return nil, errors.New("server: Intake, Inspector, Targets and Pipeline are required")
 	}
 	s := &Server{config: config.withDefaults(), health: health.NewServer()}
 	s.watch = newWatch(s.config.Limits.Calls)
@@ -205,9 +204,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RefusedUnread == nil {
 		c.RefusedUnread = func(string) {}
-	}
-	if c.Wake == nil {
-		c.Wake = func(halfmsg.State) {}
 	}
 	if c.Refused == nil {
 		c.Refused = func(string, string, string) {}

@@ -60,7 +60,7 @@ func (s *Server) submitAs(
 		}
 	}
 	if len(claims) > 0 {
-		s.config.Submitted(claims, until)
+		s.config.Pipeline.Submitted(claims, until)
 	}
 	return submitted
 }

@@ -73,7 +73,9 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v told %t", tc.wait, tc.moves, told), func(t *testing.T) {
 				t.Parallel()
 				claimed := make(chan struct{}, 1)
-				h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
+				h := open(t, func(c *server.Config) {
+					c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
+				})
 				h.store.put("orders", "1", halfmsg.Pending)
 				answered := submit(t.Context(), h, "orders", "1", tc.wait)
 				<-claimed
@@ -98,9 +100,9 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 	t.Parallel()
 	var h *house
 	h = open(t, func(c *server.Config) {
-		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) {
+		c.Pipeline.Confirm = confirmStage(func(claims []halfmsg.Claim, _ time.Time) {
 			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Done}})
-		}
+		})
 	})
 	h.blind()
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -112,7 +114,9 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 func TestAMessageOfOursIsNotLookedAtWhileItIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) {
+		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
+	})
 	looks := make(chan time.Time, 1000)
 	h.store.before = func(call string) {
 		if call == "Get" {
@@ -200,7 +204,7 @@ func TestTheLeaseOfASubmitCountsFromBeforeTheStoreIsAsked(t *testing.T) {
 	ends := make(chan time.Time, 1)
 	h := open(t, func(c *server.Config) {
 		c.ConfirmLease = lease
-		c.Submitted = func(_ []halfmsg.Claim, until time.Time) { ends <- until }
+		c.Pipeline.Confirm = confirmStage(func(_ []halfmsg.Claim, until time.Time) { ends <- until })
 	})
 	h.store.put("orders", "1", halfmsg.Pending)
 	var asked time.Time
@@ -224,10 +228,10 @@ func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
 	var h *house
 	claimed := make(chan struct{}, 1)
 	h = open(t, func(c *server.Config) {
-		c.Submitted = func(claims []halfmsg.Claim, _ time.Time) {
+		c.Pipeline.Confirm = confirmStage(func(claims []halfmsg.Claim, _ time.Time) {
 			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Abandoned}}) // told late
 			claimed <- struct{}{}
-		}
+		})
 	})
 	h.store.put("orders", "1", halfmsg.Abandoned)
 	answered := submit(t.Context(), h, "orders", "1", waitSendable)
@@ -246,7 +250,9 @@ func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
 func TestADiscardEndsTheWait(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) {
+		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
+	})
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", waitDone)
 	<-claimed
@@ -257,7 +263,9 @@ func TestADiscardEndsTheWait(t *testing.T) {
 func TestAStopEndsTheWaits(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) {
+		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
+	})
 	h.store.put("orders", "1", halfmsg.Pending)
 	answered := submit(t.Context(), h, "orders", "1", waitDone)
 	<-claimed
@@ -274,7 +282,9 @@ func TestAStopEndsTheWaits(t *testing.T) {
 func TestSubmitAllWaitsForEach(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
-	h := open(t, func(c *server.Config) { c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} } })
+	h := open(t, func(c *server.Config) {
+		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
+	})
 	var ids []string
 	for i := range 100 {
 		ids = append(ids, fmt.Sprint(i))
@@ -313,7 +323,7 @@ func TestThoseWhoWaitLeaveRoomForOthers(t *testing.T) {
 	claimed := make(chan struct{}, calls)
 	h := open(t, func(c *server.Config) {
 		c.Limits.Calls = calls
-		c.Submitted = func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} }
+		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // what should be refused would wait for ever
 	defer cancel()

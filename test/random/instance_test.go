@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 )
@@ -60,20 +61,22 @@ func (w *world) start(index int) *instance {
 		publisher = w.defect.publisher(n)
 	}
 	quiet := slog.New(slog.DiscardHandler)
+	pipeline := &delivery.Pipeline{}
 	sending := sendloop.Config{
+		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
 		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease, Logger: quiet,
 	}
 	when := confirmloop.BeforePublish
 	if w.afterAck {
 		when = confirmloop.AfterAck
-		sending.Forget = func(claims []halfmsg.Claim, until time.Time) { n.confirmer.OfferAcknowledged(claims, until) }
 	}
 	n.sender = sendloop.New(sending)
 	n.confirmer = confirmloop.New(confirmloop.Config{
-		Store: n, Callbacks: n, Send: n.sender.Offer, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
+		Store: n, Callbacks: n, Pipeline: pipeline, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
 		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: deleteTries, QueuePerProducer: 1,
 		Logger: quiet,
 	})
+	pipeline.Confirm, pipeline.Send = n.confirmer, n.sender
 	return n
 }
 

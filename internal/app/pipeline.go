@@ -14,6 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/confirmloop"
+	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loop"
 	"github.com/msghandler/msghandler/internal/rabbitmq"
@@ -29,12 +30,9 @@ const (
 	confirmShare = 0.5
 )
 
-// sides is the way of a message through this process: the server hands what is submitted to the confirmer, and that what
-// is committed to the sender. They need each other, so the calls go through this struct; nothing moves before all of it
-// is set.
-type sides struct {
-	// noted is told of moves, for those whom people are to be told of.
-	noted       func(moves []halfmsg.Moved)
+// stages are the parts of a coordinator that a message passes. Their hand-overs are the methods of pipeline.
+type stages struct {
+	pipeline    delivery.Pipeline
 	sender      *sendloop.Sender
 	confirmer   *confirmloop.Confirmer
 	server      *server.Server
@@ -43,10 +41,10 @@ type sides struct {
 	deleteLoop  *loop.Loop
 }
 
-// openSides opens the send side, the confirm side and the server, in this order: each is there before anything is handed
-// to it, and still there when the one before it closes.
-func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
-	s := &sides{noted: a.noteMoves}
+// openPipeline opens the send stage, the confirm stage and the server, in this order: each stage is there before it gets a
+// message, and still there when the stage before it closes.
+func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
+	s := &stages{}
 	a.openSender(s, store, publisher)
 	a.openConfirmer(s, store)
 	if err := a.openLoops(s); err != nil {
@@ -55,6 +53,9 @@ func (a *App) openSides(store *redisstore.Store, publisher *rabbitmq.Publisher) 
 	if err := a.openServer(s, store); err != nil {
 		return err
 	}
+	s.pipeline.Confirm, s.pipeline.Send = s.confirmer, s.sender
+	s.pipeline.ConfirmLoop, s.pipeline.SendLoop, s.pipeline.DeleteLoop = s.confirmLoop, s.sendLoop, s.deleteLoop
+	s.pipeline.Watchers = []halfmsg.Watcher{s.server, a}
 	s.server.SetServing(true)
 	health, err := a.newLoop("health", healthSchedule, func(ctx context.Context) (bool, error) {
 		up := answers(ctx, store)
@@ -110,13 +111,12 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	return client, nil
 }
 
-func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.Publisher) {
+func (a *App) openSender(s *stages, store *redisstore.Store, publisher *rabbitmq.Publisher) {
 	settings := a.settings.Send
 	c := sendloop.Config{
 		Store:              store,
 		Publisher:          a.traced(publisher),
-		Watcher:            s,
-		Wake:               func() { s.sendLoop.Wake() },
+		Pipeline:           &s.pipeline,
 		Backoff:            settings.Backoff,
 		DeadLetterExchange: settings.DeadLetterExchange,
 		Batch:              settings.Batch,
@@ -127,36 +127,18 @@ func (a *App) openSender(s *sides, store *redisstore.Store, publisher *rabbitmq.
 		Logger:             a.logger,
 		Metrics:            a.metrics,
 	}
-	if a.settings.DeleteBusiness.When == config.AfterAck {
-		c.Forget = func(claims []halfmsg.Claim, until time.Time) { s.confirmer.OfferAcknowledged(claims, until) }
-	} else {
-		c.AfterAck = func(claims []halfmsg.Claim) { s.confirmer.DeleteMarkers(markersLeft(claims)) }
-	}
+	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
 	s.sender = sendloop.New(c)
 	a.metrics.Queue("send", s.sender.Waiting)
 	a.closeWith(closer{name: "send side", close: s.sender.Close})
 }
 
-// markersLeft are the messages whose markers may still be there although they were to be deleted before publishing: an
-// owner may have died between the verdict and the deletion. One that held on to its lease left a copy to be counted; one
-// whose message had to wait for its delay left no trace of it. Deleting a marker twice does no harm.
-func markersLeft(acked []halfmsg.Claim) (left []halfmsg.Claim) {
-	for i := range acked {
-		if acked[i].Copies > 0 || acked[i].Delay > 0 {
-			left = append(left, acked[i])
-		}
-	}
-	return left
-}
-
-func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
+func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 	settings := a.settings.Confirm
 	c := confirmloop.Config{
 		Store:            store,
 		Callbacks:        a.callbacks,
-		Send:             s.sender.Offer,
-		Watcher:          s,
-		Wake:             func() { s.confirmLoop.Wake() },
+		Pipeline:         &s.pipeline,
 		Backoff:          settings.Backoff,
 		Attempts:         settings.Attempts,
 		Batch:            settings.Batch,
@@ -186,7 +168,7 @@ func (a *App) openConfirmer(s *sides, store *redisstore.Store) {
 const leftSchedule = "@every 30s"
 
 // openLoops builds the loops of both sides; they are started when all is there.
-func (a *App) openLoops(s *sides) (err error) {
+func (a *App) openLoops(s *stages) (err error) {
 	if s.sendLoop, err = a.newLoop("send", a.settings.Send.Schedule, s.sender.Pass); err != nil {
 		return err
 	}
@@ -205,16 +187,15 @@ func (a *App) openLoops(s *sides) (err error) {
 	return nil
 }
 
-// openServer builds the door for producers and operators. It is the last to be opened, and so the first to be closed.
-func (a *App) openServer(s *sides, store *redisstore.Store) error {
+// openServer builds the server for producers and operators. It is opened last, and so closed first.
+func (a *App) openServer(s *stages, store *redisstore.Store) error {
 	var err error
 	s.server, err = server.New(server.Config{
 		Intake:       store,
 		Inspector:    store,
 		Targets:      a.callbacks,
-		Submitted:    s.confirmer.Offer,
+		Pipeline:     &s.pipeline,
 		Trusted:      a.settings.Trusted,
-		Wake:         s.wake,
 		ConfirmAfter: a.settings.Confirm.After,
 		ConfirmLease: a.settings.Confirm.Lease,
 		SendLease:    a.settings.Send.Lease,
@@ -274,22 +255,4 @@ func (a *App) countCalls(
 		}
 	}
 	return response, err
-}
-
-// Moved implements halfmsg.Watcher: those who wait for a message at the server are told, and people where they must act.
-func (s *sides) Moved(moves []halfmsg.Moved) {
-	s.server.Moved(moves)
-	s.noted(moves)
-}
-
-// wake makes the loop of a state pass at once; the server calls it after a retry.
-func (s *sides) wake(state halfmsg.State) {
-	switch state {
-	case halfmsg.Pending, halfmsg.Abandoned:
-		s.confirmLoop.Wake()
-	case halfmsg.Sendable, halfmsg.Dead:
-		s.sendLoop.Wake()
-	case halfmsg.Acknowledged:
-		s.deleteLoop.Wake()
-	}
 }
