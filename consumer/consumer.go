@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -68,6 +69,8 @@ type run struct {
 	slots  chan struct{}
 	inHand sync.WaitGroup
 	poster poster
+	// deliveryLimit is that of the queue, as far as the broker tells it.
+	deliveryLimit atomic.Int64
 	// unfinished remembers the outcome of finish.
 	unfinished error
 	finished   bool

@@ -38,14 +38,26 @@ func (d *DeadLetters) depth(ctx context.Context) (int, error) {
 	return depth(ch, d.config.Queue)
 }
 
-// ReplayOldest is Replay for the oldest letters only, at most limit of them, whether their replay succeeds or not. A program that
-// has asked somebody about the letters of a Count leaves alone those that have come since. It is an error if limit is below 0.
-func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int) (replayed int, err error) {
+// ReplayOldest is Replay for at most limit letters, the oldest first, whether their replay succeeds or not. A program that has
+// asked an operator about the letters of a Count leaves alone those that have come since. It is an error if limit is below 0.
+func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("replay", limit)
+	}
+	return d.replay(ctx, limit, keys)
+}
+
+// DiscardOldest is Discard for at most limit letters, the oldest first. It is an error if limit is below 0.
+func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("discard", limit)
+	}
+	return d.discard(ctx, limit, keys)
+}
+
+func belowZero(verb string, limit int) error {
 	if limit < 0 {
-		return 0, fmt.Errorf("replay the oldest %d letters: at least none", limit)
+		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
 	}
-	if limit == 0 {
-		return 0, nil
-	}
-	return d.replay(ctx, limit, nil)
+	return nil
 }

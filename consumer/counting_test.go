@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,6 +38,31 @@ func TestABusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 	}
 	if n := b.depth("payments.dead"); n != 0 {
 		t.Errorf("%d dead letters", n)
+	}
+}
+
+// A log must not promise a redelivery that the delivery limit rules out.
+func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
+	t.Parallel()
+	b, log := newBench(t), &lines{}
+	config := b.config()
+	config.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	config.Declare.DeliveryLimit = 2
+	config.Retry = []time.Duration{time.Millisecond}
+	b.start(config, func(context.Context, *consumer.Message) error { return errors.New("poison") })
+	b.publish(1, 1)
+	servers.Eventually(t, patience, "a dead letter", func() bool { return b.depth("payments.dead") == 1 })
+	var redelivered, dropped int
+	for _, line := range log.about(t, "1") {
+		switch text := line["msg"].(string); {
+		case strings.Contains(text, "will be redelivered"):
+			redelivered++
+		case strings.Contains(text, "delivery limit is reached"):
+			dropped++
+		}
+	}
+	if redelivered != 2 || dropped != 1 {
+		t.Errorf("%d lines promise a redelivery and %d tell of the limit; want 2 and 1", redelivered, dropped)
 	}
 }
 

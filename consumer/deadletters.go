@@ -35,10 +35,11 @@ func (l *Letter) name() string { return l.Producer + "/" + l.ID }
 // DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect, take the
 // letters one by one and give back what they do not remove; while one method runs, others see fewer letters.
 //
-// Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter, and later versions count a client that is
-// killed while it looks; a queue with a delivery limit drops a letter that comes back too often. Therefore a letter that has
-// come back twice to a queue with a limit is replaced by a copy of itself, at the queue's end. Declare makes queues without a
-// limit. A limit that a policy sets cannot be seen: give no dead-letter queue a policy with a delivery limit below 3.
+// Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter to a quorum queue, and drops a letter that comes
+// back more often than the queue's delivery limit allows. A limit that a policy sets cannot be seen. Therefore, before 4.3, a
+// letter that has come back once is replaced by a copy of itself, at the queue's end. The user then needs write permission on
+// the default exchange; without it each look is refused before it takes a letter. Every version counts a client that is killed
+// while it looks. Declare makes queues without a limit. Give no dead-letter queue a policy with a delivery limit below 2.
 type DeadLetters struct {
 	config Config
 }
@@ -113,12 +114,17 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 
 // Discard removes the letters with these keys for good, and returns how many they were.
 func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
+	return d.discard(ctx, math.MaxInt, keys)
+}
+
+// discard is Discard for at most limit letters.
+func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
 		if !slices.Contains(keys, l.name()) {
 			return walked{}, nil
 		}
 		discarded++
-		return walked{remove: true}, nil
+		return walked{remove: true, last: discarded == limit}, nil
 	})
 	return discarded, err
 }

@@ -33,6 +33,9 @@ func (l *lines) about(t *testing.T, id string) (found []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, raw := range bytes.Split(bytes.TrimSpace(l.text.Bytes()), []byte("\n")) {
+		if len(raw) == 0 {
+			continue // nothing is logged yet
+		}
 		var line map[string]any
 		if err := json.Unmarshal(raw, &line); err != nil {
 			t.Fatalf("%s: %v", raw, err)

@@ -3,7 +3,10 @@ package consumer_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,8 +128,82 @@ func TestALookIsNoFailedDelivery(t *testing.T) {
 	}
 	for range 4 {
 		d := b.get("payments.dead")
-		if count, _ := d.Headers["x-delivery-count"].(int64); !d.Redelivered || count != times*b.nackCounts() {
+		// Where a look counts, each second one replaces the letter by a copy.
+		if count, _ := d.Headers["x-delivery-count"].(int64); !d.Redelivered || count != times%2*b.nackCounts() {
 			t.Errorf("letter %s: redelivered %v, headers %v", d.MessageId, d.Redelivered, d.Headers)
 		}
 	}
+}
+
+// A policy sets a delivery limit that no client can see.
+func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 3, 7} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.deadLetterQueue(nil)
+			management := b.vhost.Management()
+			path := "/api/policies/" + url.PathEscape(management.Vhost) + "/limit"
+			policy := map[string]any{"pattern": ".*", "definition": map[string]any{"delivery-limit": limit}, "apply-to": "queues"}
+			if err := management.Call(http.MethodPut, path, policy, nil); err != nil {
+				t.Fatal(err)
+			}
+			b.putLetters()
+			dead := b.deadLetters()
+			want := b.letters(dead)
+			for range 20 {
+				if got := b.letters(dead); !slices.Equal(got, want) {
+					t.Fatalf("there are\n%q, before there were\n%q", got, want)
+				}
+			}
+		})
+	}
+}
+
+// A user who may only read cannot replace a letter by a copy. Where looks count, each is refused before it takes a letter.
+func TestLookingWithoutWritePermissionIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.deadLetterQueue(deadLetterQueues["somebody, with a limit of 5"])
+	b.putLetters()
+	want := b.letters(b.deadLetters())
+	reader, err := consumer.NewDeadLetters(b.reader(), nil, "payments.dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 {
+		letters, err := reader.List(t.Context(), 100)
+		switch {
+		case b.nackCounts() == 0 && (err != nil || len(letters) != len(want)):
+			t.Fatalf("where looks do not count: %d letters, %v", len(letters), err)
+		case b.nackCounts() == 1 && (err == nil || !strings.Contains(err.Error(), "write permission")):
+			t.Fatalf("where looks count: %v", err)
+		}
+	}
+	if got := b.letters(b.deadLetters()); !slices.Equal(got, want) {
+		t.Errorf("there are\n%q, before there were\n%q", got, want)
+	}
+}
+
+// reader is the URL of a user who may read all queues of the virtual host and write nothing.
+func (b *bench) reader() string {
+	b.Helper()
+	management := b.vhost.Management()
+	name := "reader-" + management.Vhost
+	for path, in := range map[string]any{
+		"/api/users/" + url.PathEscape(name): map[string]any{"password": "read", "tags": ""},
+		"/api/permissions/" + url.PathEscape(management.Vhost) + "/" + url.PathEscape(name): map[string]any{
+			"configure": "", "write": "", "read": ".*",
+		},
+	} {
+		servers.Eventually(b, patience, path, func() bool { return management.Call(http.MethodPut, path, in, nil) == nil })
+	}
+	b.Cleanup(func() { _ = management.Call(http.MethodDelete, "/api/users/"+url.PathEscape(name), nil, nil) })
+	at, err := url.Parse(b.vhost.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	at.User = url.UserPassword(name, "read")
+	return at.String()
 }

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
@@ -76,6 +77,11 @@ func (r *run) parks() bool { return r.Declare != nil && len(r.Declare.Delays) > 
 // comeAgain gives a message that failed back to the queue after a pause. Every RabbitMQ counts basic.reject as a delivery, so
 // a delivery limit ends a poison message.
 func (r *run) comeAgain(t *task, m *Message, err error) Result {
+	if limit := r.deliveryLimit.Load(); limit != amqpconn.Unlimited && int64(m.returns) >= limit {
+		r.logLimit(m, err, limit)
+		r.answer(m, t.Reject(true))
+		return Dead
+	}
 	delay := r.retry.Delay(failuresBefore(m))
 	r.logFailure(m, err, delay)
 	// A stop does not wait for the pause: the message goes back now.
@@ -185,7 +191,14 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is in hand", line...)
 		return
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, it comes again", withStack(line, err)...)
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered", withStack(line, err)...)
+}
+
+// logLimit logs a message that RabbitMQ does not deliver again. A policy may have set a lower limit, which cannot be seen.
+func (r *run) logLimit(m *Message, err error, limit int64) {
+	line := append(name(m), slog.Int64("delivery_limit", limit), slog.Any("error", err))
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: RabbitMQ moves it to the "+
+		"queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
 }
 
 func (r *run) logDead(m *Message, err error) {
@@ -201,10 +214,10 @@ func withStack(line []slog.Attr, err error) []slog.Attr {
 	return line
 }
 
-// answer logs an answer that did not reach the broker: the connection is gone, and the message comes again.
+// answer logs an answer that did not reach the broker: the connection is gone, and the message will be redelivered.
 func (r *run) answer(m *Message, err error) {
 	if err != nil {
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "the broker was not told what became of a message, it comes again",
+		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; the message will be redelivered",
 			append(name(m), slog.Any("error", err))...)
 	}
 }

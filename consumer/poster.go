@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,6 +26,8 @@ type poster struct {
 	conn    *amqpconn.Conn
 	ch      *amqp.Channel
 	returns chan amqp.Return
+	// closes gets why the broker closed the channel.
+	closes chan *amqp.Error
 }
 
 // post returns nil when the broker has acknowledged the message and routed it to a queue.
@@ -64,6 +67,7 @@ func (p *poster) open(ctx context.Context) error {
 		return fmt.Errorf("open a channel: %w", err)
 	}
 	p.returns = p.ch.NotifyReturn(make(chan amqp.Return, 1))
+	p.closes = p.ch.NotifyClose(make(chan *amqp.Error, 1))
 	return p.ch.Confirm(false)
 }
 
@@ -80,14 +84,38 @@ func (p *poster) publish(ctx context.Context, exchange, key string, m amqp.Publi
 	select {
 	case r, open := <-p.returns:
 		if open {
-			return fmt.Errorf("returned: %d %s", r.ReplyCode, r.ReplyText)
+			return fmt.Errorf("%w: %d %s", errReturned, r.ReplyCode, r.ReplyText)
 		}
 	default:
 	}
 	if !acknowledged {
-		return errors.New("the broker did not take it")
+		return p.refusal()
 	}
 	return nil
+}
+
+// refusal is why a message was not acknowledged.
+func (p *poster) refusal() error {
+	select {
+	case closed := <-p.closes:
+		if closed != nil {
+			return closed
+		}
+	default:
+	}
+	return errors.New("the broker did not take it")
+}
+
+// errReturned says that the broker has routed a message to no queue.
+var errReturned = errors.New("returned")
+
+// mayPost returns nil when the broker lets this user publish to the exchange. It publishes a message that no queue can get.
+func (p *poster) mayPost(ctx context.Context, exchange string) error {
+	err := p.post(ctx, exchange, "msghandler.permission."+rand.Text(), amqp.Publishing{})
+	if errors.Is(err, errReturned) {
+		return nil
+	}
+	return err
 }
 
 // close ends the connection, if there is one.

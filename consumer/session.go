@@ -63,6 +63,7 @@ func (r *run) session(url string) (served bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("consume queue %q: %w", r.Queue, err)
 	}
+	r.learnLimit(conn)
 	setUp()
 	r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming",
 		slog.Int("prefetch", r.Prefetch), slog.Int("concurrency", r.Concurrency))
@@ -88,6 +89,20 @@ func (r *run) session(url string) (served bool, err error) {
 	default:
 		return true, errCancelled
 	}
+}
+
+// learnLimit finds the delivery limit of the queue, which exists because it is consumed. Only a message that is given back to
+// the queue after a failure meets the limit.
+func (r *run) learnLimit(conn *amqpconn.Conn) {
+	if r.parks() {
+		return
+	}
+	limit, err := conn.DeliveryLimit(r.Queue)
+	if err != nil {
+		limit.Returns = amqpconn.Unlimited
+		r.Logger.LogAttrs(r.stopping, slog.LevelDebug, "delivery limit unknown", slog.Any("error", err))
+	}
+	r.deliveryLimit.Store(int64(limit.Returns))
 }
 
 // dial connects to one node. The connection's name says what it is for.

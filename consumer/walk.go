@@ -17,9 +17,9 @@ const (
 	returnPoll    = 10 * time.Millisecond
 )
 
-// maxReturns is how often a letter comes back to a queue with a delivery limit before it is replaced by a copy. It is small,
-// because a policy may have set a lower limit than the queue's arguments show.
-const maxReturns = 2
+// maxReturns is how often a letter comes back before it is replaced by a copy, where each return counts against a delivery
+// limit. A policy may have set a limit that cannot be seen, so one return is the most that loses nothing at any limit above 0.
+const maxReturns = 1
 
 // walked says what to do with a letter that was visited, and whether it was the last one.
 type walked struct{ remove, last bool }
@@ -29,8 +29,9 @@ type walk struct {
 	config Config
 	conn   *amqpconn.Conn
 	ch     *amqp.Channel
-	// limit is the queue's delivery limit.
-	limit int
+	// limit is the queue's delivery limit, and counted says that the broker counts what the walk gives back.
+	limit   amqpconn.Limit
+	counted bool
 	// copies publishes what replaces letters that came back too often.
 	copies poster
 	// letters is how many there were, held how many are taken and not settled, and removed how many are gone for good.
@@ -51,7 +52,7 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 		return d.config.dialAny(ctx, "dead letters' copies")
 	}
 	defer w.copies.close()
-	if err := w.open(); err != nil {
+	if err := w.open(ctx); err != nil {
 		return err
 	}
 	defer w.giveBack()
@@ -63,17 +64,27 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 	return nil
 }
 
-// open counts the letters, and finds the queue's delivery limit.
-func (w *walk) open() (err error) {
+// open counts the letters, finds the queue's delivery limit, and refuses a walk that could not replace letters by copies.
+func (w *walk) open(ctx context.Context) (err error) {
 	if w.ch, err = w.conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
 	if w.letters, err = depth(w.ch, w.config.Queue); err != nil || w.letters == 0 {
 		return err
 	}
-	limit, err := w.conn.DeliveryLimit(w.config.Queue)
-	w.limit = limit.Returns
-	return err
+	if w.limit, err = w.conn.DeliveryLimit(w.config.Queue); err != nil {
+		return err
+	}
+	w.counted = w.limit.Possible && w.conn.CountsNacks()
+	if !w.counted {
+		return nil
+	}
+	if err := w.copies.mayPost(ctx, ""); err != nil {
+		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, and the letters cannot "+
+			"be replaced by copies: nothing was changed; grant the user write permission on the default exchange "+
+			"(rabbitmqctl set_permissions, \"amq.default\"): %w", w.config.Queue, err)
+	}
+	return nil
 }
 
 // next visits one letter.
@@ -108,16 +119,22 @@ func (w *walk) remove(delivery *amqp.Delivery) error {
 	return delivery.Ack(false)
 }
 
-// wornOut says whether a letter that came back so often must not come back once more. One return is kept for a client that is
-// killed while it looks.
+// wornOut says whether a letter that came back so often must not come back once more. Where the limit is known, one return is
+// kept for a client that is killed while it looks.
 func (w *walk) wornOut(returns int) bool {
-	return w.limit != amqpconn.Unlimited && returns >= min(maxReturns, max(w.limit-1, 0))
+	switch {
+	case !w.counted:
+		return false
+	case w.limit.Returns == amqpconn.Unlimited:
+		return returns >= maxReturns
+	}
+	return returns >= min(maxReturns, max(w.limit.Returns-1, 0))
 }
 
 // renew replaces a letter by a copy of itself, which the broker has not taken back yet.
 func (w *walk) renew(ctx context.Context, letter Letter, delivery *amqp.Delivery) error {
 	if err := w.copies.post(ctx, "", w.config.Queue, renewed(letter, delivery)); err != nil {
-		return fmt.Errorf("queue %q has a delivery limit, %s has come back %d times, and cannot be replaced by a copy; "+
+		return fmt.Errorf("queue %q may have a delivery limit, %s has come back %d times, and cannot be replaced by a copy; "+
 			"RabbitMQ drops it at the limit; do not look again before this is done: %s: %w", w.config.Queue, letter.name(),
 			letter.returns, amqpconn.UnlimitedPolicy(w.conn.Config.Vhost, w.config.Queue), err)
 	}

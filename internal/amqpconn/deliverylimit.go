@@ -25,6 +25,9 @@ const (
 // broker takes it too, and then drops a message the first time that it comes back.
 var limitsSince = versions.Version{4}
 
+// nackUncountedSince is the first version that does not count a basic.nack as a delivery.
+var nackUncountedSince = versions.Version{4, 3}
+
 // mostArguments is how many of a queue's arguments are learned.
 const mostArguments = 16
 
@@ -34,6 +37,14 @@ func (c *Conn) LimitsByDefault() bool {
 	text, _ := c.Properties["version"].(string)
 	version, known := versions.Parse(text)
 	return known && !version.Before(limitsSince)
+}
+
+// CountsNacks says whether the broker counts a basic.nack against the delivery limit of a quorum queue. A broker that does not
+// tell its version counts as one that does.
+func (c *Conn) CountsNacks() bool {
+	text, _ := c.Properties["version"].(string)
+	version, known := versions.Parse(text)
+	return !known || version.Before(nackUncountedSince)
 }
 
 // UnlimitedArguments are those that a quorum queue is declared with so that it has no delivery limit.
@@ -51,6 +62,8 @@ type Limit struct {
 	Returns int
 	// Fixed is set where the queue was declared with the limit: no policy lifts it.
 	Fixed bool
+	// Possible is set where a policy may set a limit that cannot be seen: the queue is a quorum queue, or of unknown type.
+	Possible bool
 }
 
 // DeliveryLimit finds the delivery limit of a durable queue, which must exist: it would be made. The arguments of a queue can
@@ -102,11 +115,11 @@ func (c *Conn) limitBy(arguments amqp.Table) Limit {
 	limit, fixed := arguments[LimitArgument].(int64)
 	switch {
 	case !fixed && c.LimitsByDefault():
-		return Limit{Returns: DefaultLimit}
+		return Limit{Returns: DefaultLimit, Possible: true}
 	case !fixed || limit < 0 && c.LimitsByDefault():
-		return Limit{Returns: Unlimited}
+		return Limit{Returns: Unlimited, Possible: true}
 	}
-	return Limit{Returns: int(max(limit, 0)), Fixed: true}
+	return Limit{Returns: int(max(limit, 0)), Fixed: true, Possible: true}
 }
 
 var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for \w+ '.+' in vhost '.*': received .+ but current is (.+)$`)

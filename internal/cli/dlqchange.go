@@ -23,7 +23,8 @@ type dlqChangeFlags struct {
 }
 
 const dlqAsks = `Letters that are named are changed at once. Before a change of letters that are not named one by one (%s), the letters are
-counted, and the command asks; without a terminal it needs --yes. %s--dry-run with names looks at letters as dlq list does.`
+counted, and the command asks; without a terminal it needs --yes. No more are changed than were counted, the oldest first.
+--dry-run with names looks at letters as dlq list does.`
 
 type dlqReplayCommand struct {
 	dlqChangeFlags
@@ -33,7 +34,7 @@ type dlqReplayCommand struct {
 
 // Help says what --help says below the usage.
 func (c *dlqReplayCommand) Help() string {
-	return fmt.Sprintf(dlqAsks, "--all, and PRODUCER/", "After --all no more than were counted are replayed, the oldest first. ")
+	return fmt.Sprintf(dlqAsks, "--all, and PRODUCER/")
 }
 
 // Run replays dead letters.
@@ -44,8 +45,8 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *session) error {
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", names: c.Names,
 		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
-			if c.All && !c.Yes {
-				return dead.ReplayOldest(ctx, agreed)
+			if agreed > 0 {
+				return dead.ReplayOldest(ctx, agreed, c.Names...)
 			}
 			return dead.Replay(ctx, c.Names...)
 		},
@@ -59,14 +60,17 @@ type dlqDiscardCommand struct {
 
 // Help says what --help says below the usage.
 func (c *dlqDiscardCommand) Help() string {
-	return "What is discarded is gone. " + fmt.Sprintf(dlqAsks, "PRODUCER/, which means all without an id", "")
+	return "What is discarded is gone. " + fmt.Sprintf(dlqAsks, "PRODUCER/, which means all without an id")
 }
 
 // Run removes dead letters.
 func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
 	return c.run(ctx, s, dlqChange{
 		verb: "Discard", done: "discarded", names: c.Names,
-		do: func(ctx context.Context, dead *consumer.DeadLetters, _ int) (int, error) {
+		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
+			if agreed > 0 {
+				return dead.DiscardOldest(ctx, agreed, c.Names...)
+			}
 			return dead.Discard(ctx, c.Names...)
 		},
 	})

@@ -138,6 +138,38 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 	}
 }
 
+// Letters that come between the question and the answer are left alone, also where the letters have no id.
+func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[string]struct {
+		question, out string
+		back          int
+	}{
+		"replay":  {"Replay 2 dead letters of payments.dead? [y/N] ", "replayed 2\n", 2},
+		"discard": {"Discard 2 dead letters of payments.dead? [y/N] ", "discarded 2\n", 0},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			q := newDeadQueue(t, "1", "", "")
+			keyboard, program := terminal(t)
+			var out, errs output
+			ended := make(chan int, 1)
+			go func() {
+				ended <- cli.Run(t.Context(), cli.Process{
+					Args: []string{"dlq", verb, "orders/", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
+				})
+			}()
+			servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), want.question) })
+			q.add("", "", "")
+			if _, err := keyboard.WriteString("y\n"); err != nil {
+				t.Fatal(err)
+			}
+			ran{<-ended, out.String(), errs.String()}.want(t, 0, want.out, want.question)
+			q.holds(1+3, want.back)
+		})
+	}
+}
+
 func TestDeadLetterReplayOfNoneDoesNotAsk(t *testing.T) {
 	t.Parallel()
 	q := newDeadQueue(t)

@@ -64,6 +64,11 @@ var rooms = []struct {
 		"a loop knows the domain and the runner, not the other loop and no adapter",
 	},
 	{
+		[]string{"internal/server"},
+		slices.Concat(ground, []string{"internal/delivery"}),
+		"it is a middle room, and hands what is submitted to the pipeline",
+	},
+	{
 		middle, ground,
 		"a middle room imports only the ground: rooms that do not know each other can be understood one at a time",
 	},
