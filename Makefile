@@ -14,7 +14,7 @@ export TEST_SERVERS := $(SERVERS)
 SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
 # takes longest comes first.
-NEWEST ?= ./test/e2e ./internal/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
+NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
 	./producer/marker/redis ./producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 # Most of the random sequences are played without the race detector, which makes them four times as slow.
 RANDOM_ALONE = $(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \

@@ -7,7 +7,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 )
 
 // openPublisher starts the publisher. It connects in the background: without a broker messages are taken and confirmed,

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 

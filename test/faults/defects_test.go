@@ -43,7 +43,7 @@ type edit struct{ file, old, new string }
 const (
 	lua         = "internal/store/redis/lua/"
 	confirmloop = "internal/confirmloop/"
-	publisher   = "internal/rabbitmq/"
+	publisher   = "internal/publish/rabbitmq/"
 	inboxes     = "consumer/inbox/sql/"
 )
 

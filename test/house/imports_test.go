@@ -15,7 +15,8 @@ var (
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
-		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/rabbitmq", "internal/server",
+		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
+		"internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
 	}
@@ -39,7 +40,7 @@ var rooms = []struct {
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
-		[]string{"internal/rabbitmq"},
+		[]string{"internal/publish/rabbitmq"},
 		slices.Concat(ground, []string{"internal/amqpconn"}),
 		"it is a middle room, and one of those that speak AMQP",
 	},
@@ -171,7 +172,9 @@ var libraries = []struct {
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
 	{
 		"github.com/rabbitmq/amqp091-go",
-		[]string{"internal/amqpconn", "internal/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "internal/bench/..."},
+		[]string{
+			"internal/amqpconn", "internal/publish/rabbitmq", "consumer/...", "producer/outbox/rabbitmq", "internal/bench/...",
+		},
 		"loops and server never see AMQP",
 	},
 	{

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 )
 
 const areaDeadLetters = "dead letters"

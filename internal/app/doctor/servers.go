@@ -11,7 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	"github.com/msghandler/msghandler/internal/versions"
 )

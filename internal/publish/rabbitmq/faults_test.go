@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

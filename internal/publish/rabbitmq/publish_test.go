@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

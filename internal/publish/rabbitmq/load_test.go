@@ -10,7 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/rabbitmq"
+	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
 )
