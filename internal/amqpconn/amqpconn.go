@@ -1,14 +1,15 @@
 // Package amqpconn opens connections to RabbitMQ on which nothing waits for ever.
 //
 // amqp091-go knows no time limit for a write, for a question such as basic.consume, or for a farewell: a broker under an
-// alarm stops reading, and one that answers nothing but heartbeats keeps whoever waits for more. Here each write has a time
-// limit, and Guard and Close hang up on a broker that takes too long.
+// alarm stops reading, and a broker that answers nothing but heartbeats keeps the caller waiting. Here each write has a
+// time limit, and Guard and Close hang up on a broker that takes too long.
 package amqpconn
 
 import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -94,6 +95,13 @@ func Answer(ctx context.Context, to *amqp.DeferredConfirmation) (acknowledged bo
 	default:
 		return false, ctx.Err()
 	}
+}
+
+// RejectsExchange says whether the broker closed a channel because of a message's exchange. A permission that fails for
+// the routing key concerns one message: another message to the exchange may pass.
+func RejectsExchange(closed *amqp.Error) bool {
+	return closed.Code == amqp.NotFound ||
+		closed.Code == amqp.AccessRefused && !strings.Contains(closed.Reason, "access to topic '")
 }
 
 // CloseWithin says farewell and ends the connection, within that time. That the broker did not hear it is no error: it

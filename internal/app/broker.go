@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 )
 
-// openPublisher starts the publisher. It connects in the background: without a broker messages are taken and confirmed,
-// and wait in Redis.
+// openPublisher starts the publisher. The publisher connects in the background: without a broker, messages are accepted
+// and confirmed, and wait in Redis.
 func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
 	publisher, err := rabbitmq.New(rabbitmq.Config{
 		URLs:           urls,
@@ -24,7 +24,7 @@ func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
 	}
 	a.closeWith(closer{name: "publisher", close: publisher.Close})
 	a.metrics.Broker(publisher.Ready)
-	a.metrics.Queue("publish", publisher.OnTheirWay)
+	a.metrics.Queue("publish", publisher.InFlight)
 	a.checks.set(checkRabbitMQ, func(context.Context) error { return publisher.Ready() })
 	return publisher, nil
 }
@@ -35,7 +35,7 @@ func (a *App) amqpURLs() ([]string, error) {
 	if !is {
 		return a.settings.AMQP.URLs, nil
 	}
-	// The operator named the address; whoever names one that others can reach means it.
+	// The operator named the address, and may choose an address that other machines reach.
 	broker := amqpbroker.New(amqpbroker.Config{AllowRemote: addr != "", Logger: a.logger})
 	a.closeWith(closer{name: "embedded broker", close: func(context.Context) error { return broker.Close() }})
 	addr, err := broker.Listen(anyPort(addr))

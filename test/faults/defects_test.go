@@ -50,21 +50,22 @@ const (
 var defects = []defect{
 	{
 		name: "returns_ignored", short: true, row: "F22_returned", want: Lost,
-		edits: []edit{{publisher + "lane.go", "case f.returned != nil:", "case false:"}},
+		edits: []edit{{publisher + "confirmchannel.go", "case u.returned != nil:", "case false:"}},
 	},
 	{
 		name: "return_logged_and_done", row: "F22_returned", want: Lost,
 		edits: []edit{{
-			publisher + "lane.go", "return refused(f.returned)",
-			"println(f.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
+			publisher + "confirmchannel.go", "return refused(u.returned)",
+			"println(u.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
 		}},
 	},
 	{
 		name: "done_without_ack", row: "F22_returned", want: Lost,
 		edits: []edit{{
-			publisher + "publish.go", "func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {\n",
-			"func (c *call) await(l *lane, f *flight, alone bool) halfmsg.PublishResult {\n" +
-				"\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}\n",
+			publisher + "publishcall.go", "ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,\n" +
+				") halfmsg.PublishResult {\n",
+			"ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,\n" +
+				") halfmsg.PublishResult {\n\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}\n",
 		}},
 	},
 	{

@@ -40,8 +40,13 @@ var rooms = []struct {
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
+		[]string{"internal/publish"},
+		[]string{"internal/backoff"},
+		"the outbox links it into the programs of other people, and a message is plain strings there",
+	},
+	{
 		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"internal/amqpconn"}),
+		slices.Concat(ground, []string{"internal/amqpconn", "internal/publish"}),
 		"it is a middle room, and one of those that speak AMQP",
 	},
 	{
@@ -82,7 +87,7 @@ var rooms = []struct {
 		sdks,
 		[]string{
 			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn", "internal/certs",
-			"internal/lifecycle",
+			"internal/lifecycle", "internal/publish",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
@@ -234,6 +239,7 @@ var free = []struct {
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
 	{"internal/address", "github.com", "whoever reads the address of a server needs no driver for it"},
+	{"internal/publish", "github.com", "the rules of publishing know no broker's library, and SDKs link them"},
 	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},
 	{"internal/halfmsg", "google.golang.org", "the domain is the standard library's and ours alone"},
 	{"internal/loop", module + "/internal/halfmsg", "a runner of loops does not know what they do"},

@@ -71,7 +71,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
 		exchanges...)
 	switch {
-	case errors.Is(err, rabbitmq.ErrTurnedAway):
+	case errors.Is(err, rabbitmq.ErrAccessRefused):
 		r.trouble("rabbitmq-login", err.Error(), brokerMatters,
 			"set user, password and vhost in amqp.url: rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
 		return r.all

@@ -12,15 +12,15 @@ import (
 type Age uint8
 
 const (
-	// Supported is a version that msghandler is tested with, or a broker that is not RabbitMQ.
+	// Supported is a tested version, or a broker other than RabbitMQ.
 	Supported Age = iota
-	// TooOld is a version before the oldest supported one.
+	// TooOld is a version before the oldest supported version.
 	TooOld
-	// Untested is a version after the newest one that msghandler is tested with.
+	// Untested is a version after the newest tested version.
 	Untested
 )
 
-// serverOf is the product and its version, as the broker names them when it is connected to.
+// serverOf is the product and its version, as the broker names them in the handshake.
 func serverOf(about amqp.Table) string { return fmt.Sprint(about["product"], " ", about["version"]) }
 
 func ageOf(about amqp.Table) Age {

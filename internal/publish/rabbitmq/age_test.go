@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-func TestAnUnsupportedBrokerIsLogged(t *testing.T) {
+func TestUnsupportedBrokerIsLogged(t *testing.T) {
 	t.Parallel()
 	broker := servers.RabbitMQ(t).URL
 	health, err := rabbitmq.Examine(t.Context(), rabbitmq.Config{URLs: []string{broker}})

@@ -60,8 +60,8 @@ func TestBrokerFaults(t *testing.T) {
 	})
 	t.Run("a memory alarm", func(t *testing.T) { memoryAlarm(t, broker) })
 	t.Run("a disk alarm with the network's buffers full", func(t *testing.T) { diskAlarm(t, broker) })
-	t.Run("a queue that does not confirm", func(t *testing.T) { silentQueue(t, broker) })
-	t.Run("a queue of a headers exchange that does not confirm", func(t *testing.T) { silentKind(t, broker) })
+	t.Run("a queue that does not confirm", func(t *testing.T) { stalledQueue(t, broker) })
+	t.Run("a queue of a headers exchange that does not confirm", func(t *testing.T) { stalledHeaderKind(t, broker) })
 	t.Run("killed with messages on their way", func(t *testing.T) { killed(t, broker) })
 }
 
@@ -102,7 +102,7 @@ func memoryAlarm(t *testing.T, broker *servers.RabbitServer) {
 
 	broker.Ctl("set_vm_memory_high_watermark", "absolute", "1GB")
 	ready(t, p)
-	expect(t, publish(t.Context(), p, messages(100, "e", "k")), halfmsg.Acked) // no queue is taken for one that does not confirm
+	expect(t, publish(t.Context(), p, messages(100, "e", "k")), halfmsg.Acked) // no route stalls
 }
 
 // diskAlarm sends more than the network's buffers hold before the alarm is known: the write hangs, and must be freed.
@@ -171,7 +171,7 @@ func killed(t *testing.T, broker *servers.RabbitServer) {
 	}
 }
 
-func TestAHalfOpenConnectionIsGivenUp(t *testing.T) {
+func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -196,7 +196,7 @@ func TestAHalfOpenConnectionIsGivenUp(t *testing.T) {
 }
 
 // The heartbeat would find out after 15 s, the confirm timeout after 20 s.
-func TestAWriteThatHangsIsFreed(t *testing.T) {
+func TestHangingWriteEndsConnection(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -223,7 +223,7 @@ func TestAWriteThatHangsIsFreed(t *testing.T) {
 	recovers(t, p)
 }
 
-func TestWhatWasSentIsWaitedForWhenTheContextEnds(t *testing.T) {
+func TestSentMessageOutlivesItsContext(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -244,7 +244,7 @@ func TestWhatWasSentIsWaitedForWhenTheContextEnds(t *testing.T) {
 	expect(t, <-answers, halfmsg.Acked)
 }
 
-func TestTheNextBrokerIsTriedAndNoSecretIsTold(t *testing.T) {
+func TestFailoverToNextNodeHidesPasswords(t *testing.T) {
 	t.Parallel()
 	good := servers.RabbitMQ(t).URL
 	d := declare(t, good)
@@ -275,7 +275,7 @@ func TestTheNextBrokerIsTriedAndNoSecretIsTold(t *testing.T) {
 	recovers(t, publisher(t, rabbitmq.Config{URLs: []string{"amqp://127.0.0.1:1/", wrong, good}}))
 }
 
-func TestABadURLIsToldWithoutIt(t *testing.T) {
+func TestBadURLErrorHidesTheURL(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
 		"http://u:hunter2@h/", "amqp://u:hunter/2@h/", "amqp://u:hunter2@h:port/", "amqp://u:hunter2 @h", "", "embedded:",
@@ -294,7 +294,7 @@ func TestABadURLIsToldWithoutIt(t *testing.T) {
 	}
 }
 
-func TestOverTLS(t *testing.T) {
+func TestPublishesOverTLS(t *testing.T) {
 	t.Parallel()
 	plain := servers.RabbitMQ(t).URL
 	d := declare(t, plain)

@@ -8,21 +8,21 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// attemptHeader tells consumers which copy of a message they have: 1 is the first.
+// attemptHeader is the number of the copy of a message: 1 is the first.
 const attemptHeader = "msghandler-attempt"
 
-// traceHeader joins a consumer's span to the trace that the producer brought, as W3C Trace Context says.
+// traceHeader joins a consumer's span to the producer's trace, as W3C Trace Context says.
 const traceHeader = "traceparent"
 
 const (
 	// maxShort is how many bytes an AMQP short string holds.
 	maxShort = 255
-	// maxHeaders is how many bytes of headers are sent. All properties must fit into one frame; the smallest limit that
-	// RabbitMQ offers by default is 128 KiB, and one frame too long ends the whole connection.
+	// maxHeaders is how many bytes of headers are sent. All properties must fit into one frame. RabbitMQ's default limit
+	// is 128 KiB, and a longer frame ends the whole connection.
 	maxHeaders = 64 << 10
 )
 
-// check says why a message cannot be expressed in AMQP. Sent all the same it would close the connection.
+// check says why a message cannot be expressed in AMQP. Such a message would close the connection.
 func check(m *halfmsg.Publishing) error {
 	for _, field := range [...]struct{ name, value string }{
 		{"exchange", m.Exchange},
@@ -48,7 +48,7 @@ func check(m *halfmsg.Publishing) error {
 	return nil
 }
 
-// properties is the message as the library wants it.
+// properties is the message in the form of the library.
 func properties(m *halfmsg.Publishing) amqp.Publishing {
 	headers := make(amqp.Table, len(m.Headers)+2)
 	for key, value := range m.Headers {
@@ -69,13 +69,13 @@ func properties(m *halfmsg.Publishing) amqp.Publishing {
 	}
 }
 
-func keyOf(m *halfmsg.Publishing) flightKey {
-	return flightKey{name: m.Name, exchange: m.Exchange, routingKey: m.RoutingKey, attempt: int64(m.Attempt)}
+func keyOf(m *halfmsg.Publishing) copyKey {
+	return copyKey{name: m.Name, exchange: m.Exchange, routingKey: m.RoutingKey, attempt: int64(m.Attempt)}
 }
 
-func keyOfReturn(r *amqp.Return) flightKey {
+func keyOfReturn(r *amqp.Return) copyKey {
 	attempt, _ := r.Headers[attemptHeader].(int64)
-	return flightKey{
+	return copyKey{
 		name:     halfmsg.Name{Producer: r.AppId, ID: r.MessageId},
 		exchange: r.Exchange, routingKey: r.RoutingKey, attempt: attempt,
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// handOverEvery is how long outcomes are kept back for those that are still to come, so that a batch of which nothing
-// takes long is handed over as one.
+// handOverEvery is how long outcomes wait for later outcomes of the batch, so that a batch without slow messages is
+// handed over as a whole.
 const handOverEvery = 250 * time.Millisecond
 
-// outcomes gathers what became of a batch.
+// outcomes gathers the outcomes of a batch.
 type outcomes struct {
 	mu sync.Mutex
-	// places and results are what was not handed over yet; missing is how many have no outcome.
+	// places and results are the outcomes that were not handed over yet; missing counts messages without an outcome.
 	places  []int
 	results []halfmsg.PublishResult
 	missing int
-	// complete is closed when none is missing.
+	// complete is closed when no outcome is missing.
 	complete chan struct{}
 }
 
@@ -33,7 +33,7 @@ func newOutcomes(n int) *outcomes {
 	return o
 }
 
-// add takes the outcome of the message at that place, once.
+// add takes the outcome of the message at a place, once.
 func (o *outcomes) add(place int, result halfmsg.PublishResult) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +43,7 @@ func (o *outcomes) add(place int, result halfmsg.PublishResult) {
 	}
 }
 
-// take takes what was not handed over yet.
+// take removes the outcomes that were not handed over yet.
 func (o *outcomes) take() (places []int, results []halfmsg.PublishResult) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,8 +52,8 @@ func (o *outcomes) take() (places []int, results []halfmsg.PublishResult) {
 	return places, results
 }
 
-// handOver hands all outcomes over as they come, and returns when none is missing. The first time it does so even if
-// there is none: whoever waits for the rest shall not wait for these.
+// handOver hands over all outcomes as they come, and returns when no outcome is missing. The first group may be
+// empty: the caller learns in time that the rest takes longer.
 func (o *outcomes) handOver(answered func(places []int, results []halfmsg.PublishResult)) {
 	tick := time.NewTicker(handOverEvery)
 	defer tick.Stop()

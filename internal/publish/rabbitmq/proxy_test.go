@@ -83,7 +83,7 @@ func (x *proxy) pass(to io.WriteCloser, from io.ReadCloser, count *atomic.Int64)
 			return
 		}
 		count.Add(int64(n))
-		if wait := x.gate(); wait != nil {
+		if wait := x.whenFlowing(); wait != nil {
 			<-wait
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
@@ -92,7 +92,7 @@ func (x *proxy) pass(to io.WriteCloser, from io.ReadCloser, count *atomic.Int64)
 	}
 }
 
-func (x *proxy) gate() <-chan struct{} {
+func (x *proxy) whenFlowing() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.stalled

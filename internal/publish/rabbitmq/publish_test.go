@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestAMessageArrivesAsItWasSent(t *testing.T) {
+func TestMessageArrivesAsSent(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -43,7 +43,7 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 	}
 }
 
-func TestATraceBecomesAHeader(t *testing.T) {
+func TestTraceBecomesHeader(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -63,7 +63,7 @@ func TestATraceBecomesAHeader(t *testing.T) {
 
 // Returned messages are acknowledged as well. Ten thousand from many callers, half of them unroutable, many of them
 // with the same id in flight several times.
-func TestReturnsAndConfirmationsAreNotMixedUp(t *testing.T) {
+func TestReturnsMatchTheirConfirmations(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -104,7 +104,7 @@ func TestReturnsAndConfirmationsAreNotMixedUp(t *testing.T) {
 	d.take("q", total)
 }
 
-func TestANackIsARefusal(t *testing.T) {
+func TestNackIsRefusal(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -123,7 +123,7 @@ func TestANackIsARefusal(t *testing.T) {
 	expect(t, results[50:], halfmsg.Acked)
 }
 
-func TestAMissingExchangeStopsOnlyItsOwn(t *testing.T) {
+func TestMissingExchangeStopsOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -155,7 +155,7 @@ func TestAMissingExchangeStopsOnlyItsOwn(t *testing.T) {
 	})
 }
 
-func TestAnExchangeDeletedLaterIsFoundOut(t *testing.T) {
+func TestDeletedExchangeIsRejected(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -190,7 +190,7 @@ func TestAnExchangeDeletedLaterIsFoundOut(t *testing.T) {
 
 // The broker checks a routing key's permission only for some messages to an exchange. An exchange whose first message
 // passed must not vouch for those.
-func TestAPoisonMessageAmongGoodOnesIsFoundOut(t *testing.T) {
+func TestPoisonMessageIsIsolated(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	d := declare(t, vhost.URL)
@@ -216,7 +216,7 @@ func TestAPoisonMessageAmongGoodOnesIsFoundOut(t *testing.T) {
 	expect(t, publish(t.Context(), p, messages(100, "e", "good.key")), halfmsg.Acked)
 }
 
-func TestAPermissionThatIsRevokedAndGivenBack(t *testing.T) {
+func TestRevokedPermissionIsNoticedAndRestored(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	d := declare(t, vhost.URL)
@@ -244,7 +244,7 @@ func TestAPermissionThatIsRevokedAndGivenBack(t *testing.T) {
 	})
 }
 
-func TestWhatAMQPCannotSayIsRefusedAlone(t *testing.T) {
+func TestMessageUnfitForAMQPIsRefused(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -266,7 +266,7 @@ func TestWhatAMQPCannotSayIsRefusedAlone(t *testing.T) {
 	expect(t, results[7:], halfmsg.Acked)
 }
 
-func TestTheDefaultExchangeAndLargeBodies(t *testing.T) {
+func TestDefaultExchangeTakesLargeBodies(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -289,7 +289,7 @@ func TestTheDefaultExchangeAndLargeBodies(t *testing.T) {
 	}
 }
 
-func TestAnEndedContextSendsNothing(t *testing.T) {
+func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)
@@ -306,7 +306,7 @@ func TestAnEndedContextSendsNothing(t *testing.T) {
 	d.take("q", counts[halfmsg.Acked])
 }
 
-func TestAClosedPublisherSendsNothing(t *testing.T) {
+func TestClosedPublisherSendsNothing(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)

@@ -1,12 +1,12 @@
-// Package rabbitmq publishes messages to RabbitMQ and tells of each what the broker said.
+// Package rabbitmq publishes messages to RabbitMQ and reports the broker's answer to each.
 //
-// A message is done only when the broker has acknowledged it and has not returned it. These make that hold:
-//   - lane.go: a channel in confirm mode with what is in flight on it. It matches returns and confirmations.
-//   - gate.go: which exchanges the broker is known to take messages for. The first message to an exchange goes through
-//     a channel of its own, so that one the broker will not take closes nobody else's.
-//   - link.go: one connection, from dial to loss. Nothing of a lost one is used again.
-//   - silences.go: the queues that do not confirm, so that their messages take no places from others.
-//   - publisher.go: keeps a link and a lane up, and says so.
+// A message is done only when the broker has acknowledged the message and has not returned it. These keep the promise:
+//   - confirmchannel.go: a channel in confirm mode with its unconfirmed messages. It matches returns and confirmations.
+//   - the table publish.Routes: the first message to an exchange travels isolated, so that a rejected message closes no
+//     other message's channel; and messages to queues that do not confirm take no places from others.
+//   - connection.go: one connection, from dial to loss. Nothing of a lost connection is used again.
+//   - publishcall.go: one batch on its way.
+//   - publisher.go: keeps a connection and a channel up, and reports their state.
 package rabbitmq
 
 import (
@@ -20,11 +20,13 @@ import (
 	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/publish"
 	"github.com/msghandler/msghandler/internal/versions"
 )
 
-// Why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them, if the caller's
-// context is not the reason.
+// The reasons why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them,
+// unless the caller's context is the reason.
 var (
 	// ErrDisconnected: there is no connection to the broker.
 	ErrDisconnected = errors.New("not connected to the broker")
@@ -39,14 +41,15 @@ type Config struct {
 	// URLs are the addresses of one broker or of the nodes of one cluster, amqp:// or amqps://, tried in turn. At least
 	// one is needed. A heartbeat in a URL wins over Heartbeat.
 	URLs []string
-	// ConfirmTimeout bounds Publish: what has no answer by then is Unsure. Messages are sent in the first half of it, so
-	// that each has at least the other half to be acknowledged. Default 10 s.
+	// ConfirmTimeout bounds Publish: a message without an answer by then is Unsure. Messages are sent in the first half,
+	// so that each has at least the other half to be acknowledged. Default 10 s.
 	ConfirmTimeout time.Duration
-	// Window is how many messages may be on their way at once. Default 1000.
+	// Window is how many messages may be in flight at once. Default 1000.
 	Window int
-	// Heartbeat is the interval of heartbeats, at least 1 s; a peer that is silent for three of them is gone. Default 5 s.
+	// Heartbeat is the interval of heartbeats, at least 1 s; after three intervals of silence the peer is lost. Default
+	// 5 s.
 	Heartbeat time.Duration
-	// WriteTimeout is how long one write to the network may take before the connection is given up. Default 3 s.
+	// WriteTimeout is how long one write to the network may take before the connection is closed. Default 3 s.
 	WriteTimeout time.Duration
 	// Logger gets a line for each change of the connection. Default slog.Default().
 	Logger *slog.Logger
@@ -55,39 +58,44 @@ type Config struct {
 // reconnect are the waits between attempts to connect.
 var reconnect = backoff.Exponential(100*time.Millisecond, 5*time.Second)
 
-// reopen are the waits before a channel is opened again, the more of them were closed at once the longer.
+// reopen are the waits before a channel is opened again: the more channels were closed in a row, the longer.
 var reopen = backoff.Exponential(time.Millisecond, time.Second)
 
-// steady is how long a connection or channel must have lived for its end to be no sign of the next one's.
+// steady is the lifetime after which a connection or channel counts as healthy: its end starts the waits anew.
 const steady = time.Second
 
-// Publisher is a halfmsg.Publisher on one connection, which it keeps up by itself. It is safe for concurrent use.
-type Publisher struct {
-	config   Config
-	nodes    []address.AMQP
-	gate     *gate
-	silences silences
-	// slots holds one element for each message on its way.
-	slots chan struct{}
-	// trials holds the idle lanes for first messages; nil is one that is to be opened.
-	trials chan *lane
+// endTimeout is how long Close waits for goroutines of a connection after its end.
+const endTimeout = 5 * time.Second
 
-	cancel   context.CancelFunc
-	finished chan struct{}
-	calls    sync.WaitGroup
+// Publisher is a halfmsg.Publisher on one connection. It reconnects by itself, and is safe for concurrent use.
+type Publisher struct {
+	config Config
+	nodes  []address.AMQP
+	routes *publish.Routes
+	// slots holds one element for each message in flight.
+	slots chan struct{}
+	// isolated holds the idle channels for isolated messages; nil is a channel that is still to be opened.
+	isolated chan *confirmChannel
+
+	cancel context.CancelFunc
+	// background has every goroutine that is not part of a call of Publish.
+	background lifecycle.Group
 
 	mu sync.Mutex
-	// changed is closed and replaced whenever one of the following changes.
-	changed chan struct{}
-	link    *link // nil: there is none
-	lane    *lane // nil: it is being opened
-	reason  error // why there is no link
-	blocked error // set during an alarm of the broker
-	stopped bool
+	// changed is closed and replaced whenever a field below changes.
+	changed    chan struct{}
+	connection *connection     // nil: there is none
+	channel    *confirmChannel // shared by messages; nil: being opened
+	reason     error           // why there is no connection
+	blocked    error           // set during an alarm of the broker
+	stopped    bool
+	// calls counts the calls of Publish under way; idle is closed when none is left after Close was called.
+	calls int
+	idle  chan struct{}
 }
 
-// New returns a publisher and does not wait for the broker: it connects in the background, and Ready tells. An error
-// says which URL cannot be one; it never holds the URL.
+// New returns a publisher and does not wait for the broker: the publisher connects in the background, and Ready reports
+// the state. An error says which URL is not valid; it never holds the URL.
 func New(config Config) (*Publisher, error) {
 	config = config.complete()
 	nodes, err := parseNodes(config.URLs)
@@ -96,21 +104,21 @@ func New(config Config) (*Publisher, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Publisher{
-		config:   config,
-		nodes:    nodes,
-		gate:     newGate(),
-		silences: silences{patience: config.ConfirmTimeout},
+		config: config,
+		nodes:  nodes,
+		// Without pauses: the send loop keeps the messages of a stalled route back by their send.backoff.
+		routes:   publish.NewRoutes(nil),
 		slots:    make(chan struct{}, config.Window),
-		trials:   make(chan *lane, trialLanes),
+		isolated: make(chan *confirmChannel, isolatedChannels),
 		cancel:   cancel,
-		finished: make(chan struct{}),
 		changed:  make(chan struct{}),
 		reason:   ErrDisconnected,
+		idle:     make(chan struct{}),
 	}
-	for range trialLanes {
-		p.trials <- nil
+	for range isolatedChannels {
+		p.isolated <- nil
 	}
-	go p.run(ctx)
+	p.background.Go(func() { p.run(ctx) })
 	return p, nil
 }
 
@@ -132,63 +140,84 @@ func setDefault[T comparable](value *T, standard T) {
 	}
 }
 
-// Ready is nil while the broker takes messages. Otherwise it is ErrDisconnected, ErrBlocked or ErrStopped with the
-// cause.
+// Ready is nil while the broker takes messages. Otherwise the error is ErrDisconnected, ErrBlocked or ErrStopped with
+// the cause.
 func (p *Publisher) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.obstacle()
 }
 
-// obstacle says what stands in the way; p.mu is held.
+// obstacle says why nothing can be sent now; p.mu is held.
 func (p *Publisher) obstacle() error {
 	switch {
 	case p.stopped:
 		return ErrStopped
-	case p.link == nil:
+	case p.connection == nil:
 		return p.reason
 	default:
 		return p.blocked
 	}
 }
 
-// OnTheirWay is how many messages the broker has yet to answer for.
-func (p *Publisher) OnTheirWay() int { return len(p.slots) }
+// InFlight is how many messages the broker has yet to answer.
+func (p *Publisher) InFlight() int { return len(p.slots) }
 
-// Close refuses new messages, waits for the answers to those on their way, and closes the connection. When the context
-// ends first the connection is closed at once: what is on its way is Unsure then, and the context's error is returned.
-// It may be called more than once.
+// Close refuses new messages, waits for the answers to messages in flight, and closes the connection. When the
+// context ends first, the connection is closed at once: messages in flight are Unsure then, and Close returns the
+// context's error. Close may be called more than once.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.change(func() { p.stopped = true })
-	answered := make(chan struct{})
-	go func() {
-		p.calls.Wait()
-		close(answered)
-	}()
+	p.change(func() {
+		p.stopped = true
+		p.endCalls(0)
+	})
 	var err error
 	select {
-	case <-answered:
+	case <-p.idle:
 	case <-ctx.Done():
-		err = fmt.Errorf("close the publisher with messages on their way: %w", ctx.Err())
+		err = fmt.Errorf("close the publisher with messages in flight: %w", ctx.Err())
 	}
 	p.cancel()
-	<-p.finished
-	<-answered
+	<-p.idle // without a connection each call has its outcomes
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if stuck := p.background.Wait(ending); stuck != nil {
+		err = errors.Join(err, fmt.Errorf("wait for the end of the connection: %w", stuck))
+	}
 	return err
 }
 
-// enter counts a call of Publish in, unless Close was called.
+// enter counts a call of Publish, unless Close was called. The caller must call leave.
 func (p *Publisher) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
 		return ErrStopped
 	}
-	p.calls.Add(1)
+	p.calls++
 	return nil
 }
 
-// change makes a change to the publisher's state and wakes who waits for one.
+func (p *Publisher) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endCalls(1)
+}
+
+// endCalls counts calls that have ended, and closes idle with the last call after Close; p.mu is held.
+func (p *Publisher) endCalls(n int) {
+	p.calls -= n
+	if !p.stopped || p.calls > 0 {
+		return
+	}
+	select {
+	case <-p.idle: // closed by an earlier call of Close
+	default:
+		close(p.idle)
+	}
+}
+
+// change changes the publisher's state and wakes the callers that wait for a change.
 func (p *Publisher) change(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,9 +226,16 @@ func (p *Publisher) change(do func()) {
 	p.changed = make(chan struct{})
 }
 
-// run keeps a link up until the context ends.
+// state gives the channel to send on, nil while the channel is being opened, and a channel that is closed at the next
+// change. An error says why nothing can be sent.
+func (p *Publisher) state() (*confirmChannel, <-chan struct{}, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.channel, p.changed, p.obstacle()
+}
+
+// run keeps a connection up until the context ends.
 func (p *Publisher) run(ctx context.Context) {
-	defer close(p.finished)
 	for turn, failures := 0, 0; ctx.Err() == nil; turn++ {
 		node := p.nodes[turn%len(p.nodes)]
 		began := time.Now()
@@ -213,80 +249,81 @@ func (p *Publisher) run(ctx context.Context) {
 		p.change(func() { p.reason = fmt.Errorf("%w: %w", ErrDisconnected, lost) })
 		level := slog.LevelWarn
 		if failures > 0 {
-			level = slog.LevelDebug // It is known already; Ready tells the latest reason.
+			level = slog.LevelDebug // The first failure was logged; Ready reports the latest reason.
 		}
-		p.config.Logger.Log(ctx, level, "no connection to the broker", "broker", node.Host, "error", lost)
-		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // Its error is the context's, which the loop looks at.
+		p.config.Logger.Log(ctx, level, "no connection to the broker; messages wait in the store; the publisher reconnects",
+			"broker", node.Host, "error", lost)
+		_ = backoff.Sleep(ctx, reconnect.Delay(failures)) // An error is the context's: the loop ends.
 		failures++
 	}
 }
 
-// connect uses one connection to its end and returns why it ended.
+// connect uses one connection to its end and returns why the connection ended.
 func (p *Publisher) connect(ctx context.Context, node address.AMQP) error {
-	k, err := dial(ctx, node, p.config)
+	c, err := dial(ctx, node, p.config, &p.background)
 	if err != nil {
 		return err
 	}
-	defer k.close()
-	p.gate.reset() // Another node, or the same after a restart, may know other exchanges and permissions.
-	p.silences.reset()
-	p.change(func() { p.link = k })
-	defer p.change(func() { p.link, p.lane, p.blocked = nil, nil, nil })
+	defer c.close()
+	p.routes.Reset()
+	p.change(func() { p.connection = c })
+	defer p.change(func() { p.connection, p.channel, p.blocked = nil, nil, nil })
 	p.config.Logger.InfoContext(ctx, "connected to the broker", "broker", node.Host)
-	if about := k.connection.Properties; ageOf(about) == TooOld {
-		p.config.Logger.WarnContext(ctx, "the broker's version is not supported; msghandler is not tested with it; upgrade the broker",
+	if about := c.conn.Properties; ageOf(about) == TooOld {
+		p.config.Logger.WarnContext(ctx,
+			"the broker's version is not supported; msghandler is not tested with it; upgrade the broker",
 			"broker", node.Host, "server", serverOf(about), "oldest", versions.RabbitMQ.Oldest.String())
 	}
-	return p.serve(ctx, k)
+	return p.serve(ctx, c)
 }
 
-// serve keeps a lane open on the link until the link or the context ends, and watches for alarms.
-func (p *Publisher) serve(ctx context.Context, k *link) error {
-	blocked := k.blocked
-	var l *lane
+// serve keeps a channel open until the connection or the context ends, and watches for alarms.
+func (p *Publisher) serve(ctx context.Context, c *connection) error {
+	blocked := c.blocked
+	var ch *confirmChannel
 	var began time.Time
 	failures := 0
 	for {
-		if l == nil && p.unblocked() {
+		if ch == nil && p.unblocked() {
 			var err error
-			if l, err = k.open(p.config.Window, p.gate.distrust); err != nil {
+			if ch, err = c.open(p.config.Window, p.routes.Isolate); err != nil {
 				return err
 			}
 			began = time.Now()
-			p.change(func() { p.lane = l })
+			p.change(func() { p.channel = ch })
 		}
 		select {
 		case b, open := <-blocked:
 			if !open {
-				blocked = nil // The link is ending.
+				blocked = nil // The connection is ending.
 				continue
 			}
 			p.setBlocked(b.Active, b.Reason)
-		case <-left(l):
-			p.retire(l)
-			if k.connection.IsClosed() {
-				return k.reason()
+		case <-retired(ch):
+			p.retire(ch)
+			if c.conn.IsClosed() {
+				return c.reason()
 			}
-			p.logClosed(l)
-			l = nil
+			p.logClosed(ch)
+			ch = nil
 			if failures++; time.Since(began) > steady {
 				failures = 0
 			}
-			_ = backoff.Sleep(ctx, reopen.Delay(failures)) // Its error is the context's, which comes next.
-		case <-k.done:
-			return k.reason()
+			_ = backoff.Sleep(ctx, reopen.Delay(failures)) // An error is the context's: the loop ends.
+		case <-c.ended:
+			return c.reason()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// left tells when the lane takes no more messages.
-func left(l *lane) <-chan struct{} {
-	if l == nil {
+// retired is closed when the channel takes no more messages; nil without a channel.
+func retired(ch *confirmChannel) <-chan struct{} {
+	if ch == nil {
 		return nil
 	}
-	return l.retired
+	return ch.retired
 }
 
 func (p *Publisher) unblocked() bool {
@@ -297,28 +334,29 @@ func (p *Publisher) unblocked() bool {
 
 func (p *Publisher) setBlocked(active bool, reason string) {
 	if !active {
-		p.silences.reset() // it was not the queues that did not confirm
+		p.routes.ResetStalled()
 		p.change(func() { p.blocked = nil })
-		p.config.Logger.Info("the broker takes messages again")
+		p.config.Logger.Info("the broker's alarm has ended; publishing goes on")
 		return
 	}
 	p.change(func() { p.blocked = fmt.Errorf("%w: %s", ErrBlocked, reason) })
-	p.config.Logger.Warn("the broker takes no messages for now", "reason", reason)
+	p.config.Logger.Warn("the broker raised an alarm; messages wait in the store; free memory or disk space of the broker",
+		"reason", reason)
 }
 
-func (p *Publisher) logClosed(l *lane) {
-	if err := l.reason(); err != nil {
-		p.config.Logger.Warn("the broker closed a channel; what was on its way there is published again one by one",
-			"error", err)
+func (p *Publisher) logClosed(ch *confirmChannel) {
+	if err := ch.reason(); err != nil {
+		p.config.Logger.Warn("the broker closed a channel; messages in flight there are published again one by one; "+
+			"correct the exchange or the permission in the error", "error", err)
 	}
 }
 
-// retire takes the lane out of use.
-func (p *Publisher) retire(l *lane) {
-	l.retire()
+// retire takes a channel out of use.
+func (p *Publisher) retire(ch *confirmChannel) {
+	ch.retire()
 	p.change(func() {
-		if p.lane == l {
-			p.lane = nil
+		if p.channel == ch {
+			p.channel = nil
 		}
 	})
 }

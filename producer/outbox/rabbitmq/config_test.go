@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 )
 
-func TestWhatIsWrongWithASenderIsToldWithoutItsPassword(t *testing.T) {
+func TestConfigErrorHidesThePassword(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"amqp://orders:s3cr3t%zz@host:5672/": "amqp://USER:PASSWORD@HOST:PORT/VHOST",

@@ -14,20 +14,20 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// silence stops the process of a queue: what is sent to it is taken and not confirmed.
-func silence(broker *servers.RabbitServer, queue string) {
-	broker.Ctl("eval", fmt.Sprintf(
-		`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), sys:suspend(amqqueue:get_pid(Q)).`, queue))
+// suspendQueue suspends the process of a queue: the queue takes messages and does not confirm.
+func suspendQueue(broker *servers.RabbitServer, queue string) {
+	lookup := fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>))`, queue)
+	broker.Ctl("eval", lookup+`, sys:suspend(amqqueue:get_pid(Q)).`)
 }
 
 // The first of a batch is never confirmed, and so the others are looked at when the time is over.
-func TestWhatWasConfirmedIsSentThoughTheTimeIsOver(t *testing.T) {
+func TestConfirmedMessageIsSentAfterDeadline(t *testing.T) {
 	t.Parallel()
 	broker := servers.PrivateRabbitMQ(t)
 	ch := channel(t, broker.URL)
 	declare(t, ch, "stuck")
 	declare(t, ch, "paid")
-	silence(broker, "stuck")
+	suspendQueue(broker, "stuck")
 	batch := []sqlmarker.Queued{queued("0", "stuck")}
 	want := []outbox.Fate{outbox.Unreached}
 	for i := range 50 {
@@ -44,13 +44,13 @@ func TestWhatWasConfirmedIsSentThoughTheTimeIsOver(t *testing.T) {
 }
 
 // The first time such a message holds its batch; then nothing is sent to that queue for a while, and no batch waits.
-func TestAQueueThatDoesNotConfirmHoldsOneBatch(t *testing.T) {
+func TestStalledQueueHoldsOneBatch(t *testing.T) {
 	t.Parallel()
 	broker := servers.PrivateRabbitMQ(t)
 	ch, s := channel(t, broker.URL), sender(t, broker.URL)
 	declare(t, ch, "stuck")
 	declare(t, ch, "paid")
-	silence(broker, "stuck")
+	suspendQueue(broker, "stuck")
 	batch := []sqlmarker.Queued{queued("0", "stuck")}
 	for i := range 50 {
 		batch = append(batch, queued(fmt.Sprint(i+1), "paid"))

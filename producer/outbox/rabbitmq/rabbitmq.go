@@ -1,10 +1,10 @@
-// Package rabbitmq sends a producer's local message table straight to RabbitMQ, without a coordinator: the plain outbox,
-// with the same messages and the same consumers.
+// Package rabbitmq sends a producer's local message table straight to RabbitMQ, without a coordinator: the plain
+// outbox, with the same messages and the same consumers.
 //
-// A message is sent when the broker has acknowledged it and routed it to at least one queue. One that it returns as
-// unroutable or does not acknowledge is refused, and tried again after a delay; a connection that breaks leaves open
-// what the broker has, so what was in flight is sent once more. Every copy after the first has a msghandler-attempt
-// header above 1.
+// A message is sent when the broker has acknowledged it and routed it to at least one queue. A message that the
+// broker returns as unroutable or nacks is refused, and tried again after a delay. After the loss of a connection the
+// messages in flight are sent once more, as nobody knows which of them the broker has. Every copy after the first has
+// a msghandler-attempt header above 1.
 package rabbitmq
 
 import (
@@ -18,13 +18,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/internal/publish"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// ioTimeout bounds dialling, and every write: a broker under an alarm stops reading, and a write that hangs would hold
-// the relay.
+// ioTimeout bounds dialling, and every write: a broker under an alarm stops reading, and a hanging write would hold the
+// relay.
 const ioTimeout = 5 * time.Second
 
 // Config says which broker. URL and Producer must be given.
@@ -37,18 +38,17 @@ type Config struct {
 	Producer string
 }
 
-// Sender is an outbox.Sender. It belongs to one relay.
+// Sender is an outbox.Sender. A sender belongs to one relay.
 type Sender struct {
 	config  Config
 	conn    *amqpconn.Conn
 	channel *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error
-	// silences are the routes that are left alone for a while.
-	silences silences
+	routes  *publish.Routes
 }
 
-// New returns a sender. It connects when there is something to send.
+// New returns a sender. The sender connects with the first batch.
 func New(config Config) (*Sender, error) {
 	// The parser's error may quote the password.
 	if _, err := amqp.ParseURI(config.URL); err != nil {
@@ -58,7 +58,7 @@ func New(config Config) (*Sender, error) {
 	if config.Producer == "" {
 		return nil, errors.New("outbox rabbitmq.Config: Producer is missing; give the producer's name")
 	}
-	return &Sender{config: config, silences: silences{}}, nil
+	return &Sender{config: config, routes: publish.NewRoutes(probePauses)}, nil
 }
 
 // Close closes the connection. Call it after the relay's Run has returned.
@@ -70,10 +70,10 @@ func (s *Sender) Close() {
 	s.conn, s.channel = nil, nil
 }
 
-// Send implements outbox.Sender. What has the exchange and routing key of a message that had no answer, while others had one,
-// is Early but for one message after each pause.
+// Send implements outbox.Sender. While a route (exchange and routing key) stalls, its messages are Early, except for
+// one probe after each pause.
 func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Result {
-	places, results := s.silences.hold(messages)
+	places, results := s.hold(messages)
 	if len(places) == 0 {
 		return results
 	}
@@ -82,19 +82,18 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 		going[n] = messages[i]
 	}
 	gone := s.send(ctx, going)
-	s.silences.learn(ctx, going, gone)
+	s.learn(ctx, going, gone)
 	for n, i := range places {
 		results[i] = gone[n]
 	}
 	return results
 }
 
-// send sends messages. The broker answers one that it cannot take at all, such as one for an exchange that does not exist, by
-// closing the channel, with everything in flight on it. Then each is sent by itself, so that one such message does not hold
-// the others up.
+// send sends messages. The broker rejects a message, such as a message to a missing exchange, by closing the channel
+// with all messages in flight. Then each is sent isolated, so that the rejected message does not hold the others up.
 func (s *Sender) send(ctx context.Context, messages []sql.Queued) []outbox.Result {
-	results, refusal := s.batch(ctx, messages)
-	if refusal == nil || len(messages) == 1 {
+	results, rejection := s.batch(ctx, messages)
+	if rejection == nil || len(messages) == 1 {
 		return results
 	}
 	for i := range messages {
@@ -102,19 +101,19 @@ func (s *Sender) send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 			continue
 		}
 		if ctx.Err() != nil {
-			break // the claim ends soon, and what others were told must be written down before
+			break // the claim ends soon, and the results so far must be stored before
 		}
 		again := messages[i]
-		again.Claims++ // the broker may have it from the first time
-		alone, _ := s.batch(ctx, []sql.Queued{again})
-		results[i] = alone[0]
+		again.Claims++ // the broker may have a copy from the first time
+		isolated, _ := s.batch(ctx, []sql.Queued{again})
+		results[i] = isolated[0]
 		results[i].Unsent = false
 	}
 	return results
 }
 
-// batch sends messages on one channel. The refusal is why the broker closed it, where it did.
-func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []outbox.Result, refusal error) {
+// batch sends messages on one channel. The rejection is why the broker closed the channel, if the broker did.
+func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []outbox.Result, rejection *amqp.Error) {
 	results = make([]outbox.Result, len(messages))
 	if err := s.connect(ctx, len(messages)); err != nil {
 		for i := range results {
@@ -132,45 +131,48 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 			continue
 		}
 		acknowledged, err := amqpconn.Answer(ctx, confirmation)
-		// The broker returns a message before it acknowledges it, so what was returned is here by now.
+		// The broker returns a message before the acknowledgement, so the return is here by now.
 		s.drain(returned)
 		results[i] = s.judge(messages[i], acknowledged, err, returned)
 	}
 	if !s.channel.IsClosed() && ctx.Err() == nil {
 		return results, nil
 	}
-	refusal = s.whyClosed()
+	rejection = s.whyClosed()
 	defer context.AfterFunc(ctx, s.conn.HangUp)() // the farewell has no more time than the rest
-	s.Close()                                     // what is late on the old channel is nobody's any more
-	if refusal != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
-		results[0] = outbox.Result{
-			Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", messages[0].Message.ID, refusal),
-		}
+	s.Close()                                     // nobody waits for late answers on the old channel
+	if rejection != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
+		results[0] = refused(messages[0], rejection)
 	}
-	return results, refusal
+	return results, rejection
 }
 
-// whyClosed is what the broker had against a message, or nil where the connection broke for another reason or is open.
-func (s *Sender) whyClosed() error {
+func refused(q sql.Queued, why error) outbox.Result {
+	return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: %w", q.Message.ID, why)}
+}
+
+// whyClosed is why the broker closed the channel because of a message; nil if the channel is open or ended otherwise.
+func (s *Sender) whyClosed() *amqp.Error {
 	if !s.channel.IsClosed() {
 		return nil
 	}
-	// The library says why, or closes this, right after it has closed the channel.
+	// The library sends the reason, or closes s.closed, right after the end of the channel.
 	if reason := <-s.closed; reason != nil && reason.Server && reason.Code != amqp.ConnectionForced {
 		return reason
 	}
 	return nil
 }
 
-// connect opens a connection, and a channel that confirms and returns, unless they are open. The channel of returns
-// holds a whole batch, because a listener that blocks loses them.
+// connect opens a connection and a channel with confirms and returns, unless they are open. The Go channel of returns
+// holds a whole batch, because a listener that blocks loses returns.
 func (s *Sender) connect(ctx context.Context, batch int) error {
 	if s.channel != nil && !s.channel.IsClosed() && cap(s.returns) >= batch {
 		return nil
 	}
 	s.Close()
 	conn, err := amqpconn.Dial(ctx, s.config.URL, amqpconn.Config{
-		Name: "outbox " + s.config.Producer, TLS: s.config.TLS, Heartbeat: ioTimeout, DialTimeout: ioTimeout, WriteTimeout: ioTimeout,
+		Name: "outbox " + s.config.Producer, TLS: s.config.TLS,
+		Heartbeat: ioTimeout, DialTimeout: ioTimeout, WriteTimeout: ioTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("connect to RabbitMQ: %w", err)
@@ -190,7 +192,8 @@ func (s *Sender) connect(ctx context.Context, batch int) error {
 	return nil
 }
 
-// publish sends one message, unless its delay is not over: without a coordinator the table keeps it.
+// publish sends one message, unless the delay of the message is not over: without a coordinator the table keeps the
+// delay.
 func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfirmation, outbox.Result) {
 	m := q.Message
 	err := unsendable(q)
@@ -210,7 +213,7 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 			ContentType: m.ContentType, Headers: headers, Body: m.Body,
 		})
 	if err != nil {
-		// It is the connection's end, of which the channel may not know yet.
+		// The connection has ended; the channel may not know yet.
 		return nil, outbox.Result{Fate: outbox.Unreached, Err: fmt.Errorf("publish %s: %w", m.ID, err)}
 	}
 	return confirmation, outbox.Result{}
@@ -222,7 +225,7 @@ func unsendable(q sql.Queued) error { return cmp.Or(q.Unreadable, unfit(q.Messag
 // longest is how many bytes AMQP has for a name.
 const longest = 255
 
-// unfit says why AMQP cannot carry a message. To try it all the same would cost the connection.
+// unfit says why AMQP cannot carry a message. The try would cost the connection.
 func unfit(m producer.Message) error {
 	names := []string{m.ID, m.Exchange, m.RoutingKey, m.ContentType}
 	for name := range m.Headers {
@@ -230,7 +233,8 @@ func unfit(m producer.Message) error {
 	}
 	for _, name := range names {
 		if len(name) > longest {
-			return fmt.Errorf("publish %s: %.40q... has %d bytes, and AMQP takes names of at most %d", m.ID, name, len(name), longest)
+			return fmt.Errorf("publish %s: %.40q... has %d bytes, and AMQP takes names of at most %d",
+				m.ID, name, len(name), longest)
 		}
 	}
 	return nil
@@ -250,14 +254,14 @@ func (s *Sender) drain(returned map[string]amqp.Return) {
 	}
 }
 
-// judge says what the broker said. A confirmation that ends without an acknowledgement may be a nack or the end of the
-// channel, which is known by then.
+// judge turns the broker's answer into a result. A confirmation without an acknowledgement is a nack or the end of the
+// channel; the end is known by then.
 func (s *Sender) judge(q sql.Queued, acknowledged bool, err error, returned map[string]amqp.Return) outbox.Result {
 	id := q.Message.ID
 	r, unroutable := returned[id]
 	switch {
 	case unroutable:
-		return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: returned: %d %s", id, r.ReplyCode, r.ReplyText)}
+		return refused(q, fmt.Errorf("returned: %d %s", r.ReplyCode, r.ReplyText))
 	case err != nil:
 		return outbox.Result{Err: fmt.Errorf("publish %s: %w: %w", id, errUnanswered, err)}
 	case acknowledged:
@@ -265,5 +269,5 @@ func (s *Sender) judge(q sql.Queued, acknowledged bool, err error, returned map[
 	case s.channel.IsClosed():
 		return outbox.Result{Err: fmt.Errorf("publish %s: the connection broke before the broker answered", id)}
 	}
-	return outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publish %s: the broker refused it (nack)", id)}
+	return refused(q, errors.New("the broker refused it (nack)"))
 }

@@ -79,7 +79,7 @@ func fates(results []outbox.Result) []outbox.Fate {
 	return all
 }
 
-func TestAMessageArrivesAsItWasEnqueued(t *testing.T) {
+func TestMessageArrivesAsEnqueued(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)
@@ -97,7 +97,7 @@ func TestAMessageArrivesAsItWasEnqueued(t *testing.T) {
 	}
 }
 
-func TestAReturnedMessageIsRefusedAndNoOtherIs(t *testing.T) {
+func TestOnlyReturnedMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)
@@ -117,7 +117,7 @@ func TestAReturnedMessageIsRefusedAndNoOtherIs(t *testing.T) {
 	}
 }
 
-func TestAMessageThatClosesTheChannelHoldsUpNoOther(t *testing.T) {
+func TestRejectedMessageHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)
@@ -138,7 +138,7 @@ func TestAMessageThatClosesTheChannelHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestWhatAMQPCannotCarryIsRefusedAndHoldsUpNoOther(t *testing.T) {
+func TestUnfitMessageHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)
@@ -157,7 +157,7 @@ func TestWhatAMQPCannotCarryIsRefusedAndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestWhatTheBrokerNacksIsRefused(t *testing.T) {
+func TestNackedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)
@@ -170,7 +170,7 @@ func TestWhatTheBrokerNacksIsRefused(t *testing.T) {
 	})
 }
 
-func TestABrokenConnectionLeavesItOpenAndIsReplaced(t *testing.T) {
+func TestBrokenConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	ch, s := channel(t, vhost.URL), sender(t, vhost.URL)
@@ -188,7 +188,7 @@ func TestABrokenConnectionLeavesItOpenAndIsReplaced(t *testing.T) {
 	})
 }
 
-func TestABrokerThatIsAwayCostsNothing(t *testing.T) {
+func TestUnreachableBrokerLeavesMessagesUnsent(t *testing.T) {
 	t.Parallel()
 	s := sender(t, "amqp://guest:guest@"+servers.Addresses(t, 1)[0]+"/")
 	got := s.Send(t.Context(), []sqlmarker.Queued{queued("1", "paid"), queued("2", "paid")})
@@ -199,7 +199,7 @@ func TestABrokerThatIsAwayCostsNothing(t *testing.T) {
 	}
 }
 
-func TestADelayIsKeptByTheTable(t *testing.T) {
+func TestTableKeepsTheDelay(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL
 	ch, s := channel(t, url), sender(t, url)

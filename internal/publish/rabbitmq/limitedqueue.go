@@ -10,26 +10,26 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// LimitedQueue is a queue that drops a message which comes back too often.
+// LimitedQueue is a queue with a delivery limit: the queue drops a message that is redelivered too often.
 type LimitedQueue struct {
 	Name string
-	// Limit is how often a message may come back.
+	// Limit is how often a message may be redelivered.
 	Limit int
-	// Policy is the command that lifts the limit; empty where the queue was declared with the limit, which no policy lifts.
+	// Policy is the command that lifts the limit; empty if the queue was declared with the limit, which no policy lifts.
 	Policy string
 }
 
-// LimitedQueues finds those of some queues that have a delivery limit, without any message being taken. Queues that do not exist
-// are left out. A limit that only a policy sets or lifts cannot be seen over AMQP.
+// LimitedQueues finds the queues with a delivery limit, and takes no message. Missing queues are left out. AMQP does
+// not show a limit that only a policy sets or lifts.
 func LimitedQueues(ctx context.Context, config Config, queues ...string) (limited []LimitedQueue, err error) {
-	k, _, err := reach(ctx, config)
+	c, _, err := reach(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	defer k.close()
-	defer context.AfterFunc(ctx, k.connection.HangUp)()
+	defer c.close()
+	defer context.AfterFunc(ctx, c.conn.HangUp)()
 	for _, name := range queues {
-		limit, err := k.deliveryLimit(name)
+		limit, err := c.deliveryLimit(name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -38,17 +38,17 @@ func LimitedQueues(ctx context.Context, config Config, queues ...string) (limite
 		}
 		found := LimitedQueue{Name: name, Limit: limit.Returns}
 		if !limit.Fixed {
-			found.Policy = amqpconn.UnlimitedPolicy(k.connection.Config.Vhost, name)
+			found.Policy = amqpconn.UnlimitedPolicy(c.conn.Config.Vhost, name)
 		}
 		limited = append(limited, found)
 	}
 	return limited, nil
 }
 
-// deliveryLimit finds the delivery limit of a queue; one that does not exist has none.
-func (k *link) deliveryLimit(queue string) (amqpconn.Limit, error) {
+// deliveryLimit finds the delivery limit of a queue; a missing queue has none.
+func (c *connection) deliveryLimit(queue string) (amqpconn.Limit, error) {
 	none := amqpconn.Limit{Returns: amqpconn.Unlimited}
-	channel, err := k.channel()
+	channel, err := c.channel()
 	if err != nil {
 		return none, err
 	}
@@ -62,5 +62,5 @@ func (k *link) deliveryLimit(queue string) (amqpconn.Limit, error) {
 	if err := channel.Close(); err != nil {
 		return none, err
 	}
-	return k.connection.DeliveryLimit(queue)
+	return c.conn.DeliveryLimit(queue)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// RabbitMQ reserves names that begin with amq. in small letters, and no others: so such exchanges may exist, and are published to.
+// RabbitMQ reserves names that begin with amq. in small letters, and no others: so such exchanges may exist, and are
+// published to.
 func TestOnlySmallLettersAreReserved(t *testing.T) {
 	t.Parallel()
 	url := servers.RabbitMQ(t).URL

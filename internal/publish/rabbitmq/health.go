@@ -11,9 +11,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// examineTimeout is how long a broker is given to acknowledge one publishing.
+// examineTimeout bounds the wait for the acknowledgement of the test message.
 const examineTimeout = 3 * time.Second
 
 // ErrNotPermitted says that the user may not publish to the default exchange.
@@ -21,58 +22,59 @@ var ErrNotPermitted = errors.New("the user may not publish to the default exchan
 
 // Health is how a broker looks to a publisher.
 type Health struct {
-	// Server is the product and its version, as it says itself.
+	// Server is the product and its version, as the broker names them.
 	Server string
 	// Age says whether msghandler supports the version.
 	Age Age
-	// Host is the host:port that was connected to.
+	// Host is the host:port of the node.
 	Host string
-	// Trouble is why a message could not be published now; nil: it could.
+	// Trouble is why a message could not be published now; nil if a message could.
 	Trouble error
-	// Exchanges holds, of the exchanges that were asked about, those that are missing or out of reach, and why.
+	// Exchanges names the exchanges that are missing or out of reach, and why.
 	Exchanges map[string]error
 }
 
-// Examine connects to the first broker that answers, as a Publisher does, publishes one message that no queue can get, and
-// looks whether exchanges are there. It fails when no broker can be connected to; the error has the last one's reason.
+// Examine connects to the first node that answers, as a Publisher does. It publishes one message that no queue can
+// get, and looks for exchanges. Examine fails when no node can be connected to; the error has the reason of the last
+// node.
 func Examine(ctx context.Context, config Config, exchanges ...string) (Health, error) {
-	k, node, err := reach(ctx, config)
+	c, node, err := reach(ctx, config)
 	if err != nil {
 		return Health{}, err
 	}
-	defer k.close()
-	defer context.AfterFunc(ctx, k.connection.HangUp)()
-	return k.examine(ctx, node, exchanges), nil
+	defer c.close()
+	defer context.AfterFunc(ctx, c.conn.HangUp)()
+	return c.examine(ctx, node, exchanges), nil
 }
 
-// reach connects to the first broker that answers.
-func reach(ctx context.Context, config Config) (k *link, node address.AMQP, err error) {
+// reach connects to the first node that answers.
+func reach(ctx context.Context, config Config) (c *connection, node address.AMQP, err error) {
 	nodes, err := parseNodes(config.URLs)
 	if err != nil {
 		return nil, node, err
 	}
 	config = config.complete()
 	for _, node = range nodes {
-		if k, err = dial(ctx, node, config); err == nil {
-			return k, node, nil
+		if c, err = dial(ctx, node, config, new(lifecycle.Group)); err == nil {
+			return c, node, nil
 		}
 		err = fmt.Errorf("%s: %w", node.Host, err)
 	}
 	return nil, node, err
 }
 
-// Depths tells how many messages wait in queues, on a connection of its own: an alarm may hold up the one that publishes.
-// Queues that are not there are left out. It ends with the context, whether the broker answers or not.
+// Depths counts the messages in queues, on a connection of its own: an alarm may hold up the publisher's connection.
+// Missing queues are left out. Depths ends with the context, whether the broker answers or not.
 func Depths(ctx context.Context, config Config, queues ...string) (map[string]int, error) {
-	k, _, err := reach(ctx, config)
+	c, _, err := reach(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	defer k.close()
-	defer context.AfterFunc(ctx, k.connection.HangUp)()
+	defer c.close()
+	defer context.AfterFunc(ctx, c.conn.HangUp)()
 	depths := map[string]int{}
 	for _, name := range queues {
-		channel, err := k.channel()
+		channel, err := c.channel()
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +84,7 @@ func Depths(ctx context.Context, config Config, queues ...string) (map[string]in
 		case err == nil:
 			depths[name] = queue.Messages
 			_ = channel.Close()
-		case errors.As(err, &refused) && refused.Code == amqp.NotFound: // It closes the channel; the connection stays.
+		case errors.As(err, &refused) && refused.Code == amqp.NotFound: // It closes the channel alone.
 		default:
 			return nil, fmt.Errorf("look at the queue %s: %w", name, err)
 		}
@@ -90,24 +92,24 @@ func Depths(ctx context.Context, config Config, queues ...string) (map[string]in
 	return depths, nil
 }
 
-func (k *link) examine(ctx context.Context, node address.AMQP, exchanges []string) Health {
-	about := k.connection.Properties
+func (c *connection) examine(ctx context.Context, node address.AMQP, exchanges []string) Health {
+	about := c.conn.Properties
 	h := Health{Server: serverOf(about), Age: ageOf(about), Host: node.Host, Exchanges: map[string]error{}}
-	h.Trouble = k.probe(ctx)
+	h.Trouble = c.publishTest(ctx)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
-		if err := k.find(name); err != nil {
+		if err := c.find(name); err != nil {
 			h.Exchanges[name] = err
 		}
 	}
 	return h
 }
 
-// probe publishes to the default exchange, with a routing key that is no queue's name: an alarm holds it up, and nobody
-// gets it.
-func (k *link) probe(ctx context.Context) error {
+// publishTest publishes to the default exchange with a routing key that is no queue's name: an alarm holds the
+// message up, and no queue gets the message.
+func (c *connection) publishTest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
-	channel, err := k.channel()
+	channel, err := c.channel()
 	if err != nil {
 		return err
 	}
@@ -115,8 +117,8 @@ func (k *link) probe(ctx context.Context) error {
 		return fmt.Errorf("confirms: %w", err)
 	}
 	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
-	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", "msghandler.doctor."+rand.Text(), false, false,
-		amqp.Publishing{})
+	noQueue := "msghandler.doctor." + rand.Text()
+	confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", noQueue, false, false, amqp.Publishing{})
 	if err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
@@ -126,16 +128,16 @@ func (k *link) probe(ctx context.Context) error {
 			return refusal(closed)
 		}
 		return nil
-	case alarm := <-k.blocked:
+	case alarm := <-c.blocked:
 		return fmt.Errorf("%w: %s", ErrBlocked, alarm.Reason)
-	case <-k.done:
-		return k.lost
+	case <-c.ended:
+		return c.loss
 	case <-ctx.Done():
 		return fmt.Errorf("no acknowledgement within %v", examineTimeout)
 	}
 }
 
-// refusal says why a publishing was not acknowledged; when the broker closed the channel for it, that has been told by now.
+// refusal says why a message was not acknowledged. If the broker closed the channel, the reason is in closed by now.
 func refusal(closed <-chan *amqp.Error) error {
 	select {
 	case why := <-closed:
@@ -150,9 +152,9 @@ func refusal(closed <-chan *amqp.Error) error {
 	return errors.New("the broker refused a message")
 }
 
-// find looks for an exchange, on a channel of its own: the broker closes it when there is none.
-func (k *link) find(exchange string) error {
-	channel, err := k.channel()
+// find looks for an exchange, on a channel of its own: the broker closes the channel when the exchange is missing.
+func (c *connection) find(exchange string) error {
+	channel, err := c.channel()
 	if err != nil {
 		return err
 	}
@@ -164,9 +166,9 @@ func (k *link) find(exchange string) error {
 }
 
 // channel opens a channel within openTimeout.
-func (k *link) channel() (*amqp.Channel, error) {
-	defer k.connection.Guard(openTimeout)()
-	channel, err := k.connection.Channel()
+func (c *connection) channel() (*amqp.Channel, error) {
+	defer c.conn.Guard(openTimeout)()
+	channel, err := c.conn.Channel()
 	if err != nil {
 		return nil, fmt.Errorf("open a channel: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestExamineTellsAnAlarmAndAMissingExchange(t *testing.T) {
+func TestExamineFindsAlarmAndMissingExchange(t *testing.T) {
 	node := servers.PrivateRabbitMQ(t)
 	config := rabbitmq.Config{URLs: []string{"amqp://127.0.0.1:1/", node.URL}}
 	health, err := rabbitmq.Examine(t.Context(), config, "amq.topic", "nowhere", "nowhere")
@@ -37,7 +37,7 @@ func TestExamineTellsAnAlarmAndAMissingExchange(t *testing.T) {
 }
 
 // Who says nothing has not refused anybody.
-func TestABrokerThatSaysNothingTurnsNobodyAway(t *testing.T) {
+func TestSilentBrokerIsNotAccessRefused(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
 	if err != nil {
@@ -47,16 +47,17 @@ func TestABrokerThatSaysNothingTurnsNobodyAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = rabbitmq.Examine(ctx, rabbitmq.Config{URLs: []string{"amqp://" + mute.Addr().String() + "/"}})
-	if err == nil || errors.Is(err, rabbitmq.ErrTurnedAway) {
+	if err == nil || errors.Is(err, rabbitmq.ErrAccessRefused) {
 		t.Errorf("got %v", err)
 	}
 	wrong := strings.Replace(servers.RabbitMQ(t).URL, "guest:guest", "guest:wrong", 1)
-	if _, err = rabbitmq.Examine(t.Context(), rabbitmq.Config{URLs: []string{wrong}}); !errors.Is(err, rabbitmq.ErrTurnedAway) {
+	_, err = rabbitmq.Examine(t.Context(), rabbitmq.Config{URLs: []string{wrong}})
+	if !errors.Is(err, rabbitmq.ErrAccessRefused) {
 		t.Errorf("with a wrong password: %v", err)
 	}
 }
 
-func TestDepthsCountsQueuesThatAreThere(t *testing.T) {
+func TestDepthsLeavesOutMissingQueues(t *testing.T) {
 	vhost := servers.RabbitMQ(t)
 	d := declare(t, vhost.URL)
 	for _, name := range []string{"one", "none"} {

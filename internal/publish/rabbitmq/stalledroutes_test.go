@@ -14,14 +14,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	routes "github.com/msghandler/msghandler/internal/publish"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// silence stops the process of a queue of the default virtual host: what is sent to it is taken and not confirmed.
-func silence(broker *servers.RabbitServer, queue, how string) {
-	broker.Ctl("eval", fmt.Sprintf(
-		`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), sys:%s(amqqueue:get_pid(Q)).`, queue, how))
+// controlQueue suspends or resumes the process of a queue of the default virtual host. A suspended queue takes messages
+// and does not confirm.
+func controlQueue(broker *servers.RabbitServer, queue, how string) {
+	lookup := fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>))`, queue)
+	broker.Ctl("eval", fmt.Sprintf(`%s, sys:%s(amqqueue:get_pid(Q)).`, lookup, how))
 }
 
 // arrival is a group of outcomes with when it came.
@@ -40,15 +42,15 @@ func arrivals(t *testing.T, p *rabbitmq.Publisher, batch []halfmsg.Publishing) (
 	return all
 }
 
-// silentQueue has one queue of an exchange stop confirming while others on the same exchange go on.
-func silentQueue(t *testing.T, broker *servers.RabbitServer) {
+// stalledQueue has one queue of an exchange stop confirming while others on the same exchange go on.
+func stalledQueue(t *testing.T, broker *servers.RabbitServer) {
 	d := declare(t, broker.URL)
 	d.queue("stuck", "e", "stuck", nil)
 	config := quick(broker.URL)
 	config.ConfirmTimeout = 5 * time.Second
 	p := publisher(t, config)
-	silence(broker, "stuck", "suspend")
-	resume := sync.OnceFunc(func() { silence(broker, "stuck", "resume") })
+	controlQueue(broker, "stuck", "suspend")
+	resume := sync.OnceFunc(func() { controlQueue(broker, "stuck", "resume") })
 	t.Cleanup(resume)
 
 	// The very first message to the exchange has no answer: the others follow it all the same.
@@ -72,7 +74,7 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 
 	// From now on one message tries it and the others are not sent. The lane that the rest uses serves on: what is on
 	// its way there is answered, and nothing of it is in doubt.
-	lanes := channels(broker)
+	highest := channels(broker)
 	for range 2 {
 		// What cannot be sent at all says nothing of the queue.
 		bad := message(-4, "e", "stuck")
@@ -89,14 +91,14 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 			t.Errorf("to the queue that does not confirm: %v", counts)
 		}
 		for _, r := range results[:50] {
-			if r.Outcome == halfmsg.Unsent && !errors.Is(r.Cause, rabbitmq.ErrSilent) {
+			if r.Outcome == halfmsg.Unsent && !errors.Is(r.Cause, routes.ErrStalled) {
 				t.Errorf("not sent because of: %v", r.Cause)
 			}
 		}
 		expect(t, results[50:], halfmsg.Acked)
 	}
-	if now := channels(broker); now > lanes {
-		t.Errorf("channel %d is open, %d before: an answer that did not come closed one", now, lanes)
+	if now := channels(broker); now > highest {
+		t.Errorf("channel %d is open, %d before: an answer that did not come closed one", now, highest)
 	}
 
 	// Nor does the question how much waits in it hang.
@@ -113,8 +115,9 @@ func silentQueue(t *testing.T, broker *servers.RabbitServer) {
 	expect(t, publish(t.Context(), p, messages(100, "e", "stuck")), halfmsg.Acked)
 }
 
-// silentKind has one queue of a headers exchange stop confirming: those for its other queues, with the same routing key, go on.
-func silentKind(t *testing.T, broker *servers.RabbitServer) {
+// stalledHeaderKind has one queue of a headers exchange stop confirming. Messages for the other queues, with the same
+// routing key, go on.
+func stalledHeaderKind(t *testing.T, broker *servers.RabbitServer) {
 	d := declare(t, broker.URL)
 	d.must(d.channel.ExchangeDeclare("h", amqp.ExchangeHeaders, true, false, false, false, nil))
 	for _, queue := range []string{"stuck-kind", "other-kind"} {
@@ -131,8 +134,8 @@ func silentKind(t *testing.T, broker *servers.RabbitServer) {
 		return batch
 	}
 	p := publisher(t, quick(broker.URL))
-	silence(broker, "stuck-kind", "suspend")
-	resume := sync.OnceFunc(func() { silence(broker, "stuck-kind", "resume") })
+	controlQueue(broker, "stuck-kind", "suspend")
+	resume := sync.OnceFunc(func() { controlQueue(broker, "stuck-kind", "resume") })
 	t.Cleanup(resume)
 	expect(t, publish(t.Context(), p, to("stuck-kind", 0, 1)), halfmsg.Unsure)
 
@@ -148,7 +151,7 @@ func silentKind(t *testing.T, broker *servers.RabbitServer) {
 	expect(t, publish(t.Context(), p, to("stuck-kind", 0, 50)), halfmsg.Acked)
 }
 
-// channels is the highest number of a channel that is open: one that is opened anew gets a higher one.
+// channels is the highest number of an open channel: a new channel gets a higher number.
 func channels(broker *servers.RabbitServer) (highest int) {
 	for _, field := range strings.Fields(broker.Ctl("list_channels", "number")) {
 		if n, err := strconv.Atoi(field); err == nil {

@@ -1,0 +1,313 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish"
+)
+
+// isolatedChannels is how many messages may travel isolated at once. More would help only where so many exchanges at
+// once have queues without answers. One stalled route must leave room for others.
+const isolatedChannels = 2 * publish.MaxHeaderKinds
+
+// probePatience is how long a probe may go without an answer before other messages to its exchange follow. The broker
+// rejects a message at once; a longer wait is for a queue that does not confirm.
+const probePatience = time.Second
+
+// publishCall is one call of Publish.
+type publishCall struct {
+	publisher *Publisher
+	batch     []halfmsg.Publishing
+	// sending ends when nothing more may be sent, answers when no answer is waited for any more.
+	sending, answers context.Context
+	// group waits for every message that will have an outcome.
+	group    sync.WaitGroup
+	outcomes *outcomes
+}
+
+// Publish sends a batch and hands over the broker's answers. See halfmsg.Publisher; messages of one batch may reach the
+// broker in any order. Answers that take longer than a quarter of a second are handed over apart from the others.
+func (p *Publisher) Publish(
+	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
+) {
+	c := &publishCall{publisher: p, batch: batch, outcomes: newOutcomes(len(batch))}
+	if err := p.enter(); err != nil {
+		for i := range batch {
+			c.outcomes.add(i, unsent(err))
+		}
+		c.outcomes.handOver(answered)
+		return
+	}
+	defer p.leave()
+	sending, cancel := context.WithTimeout(ctx, p.config.ConfirmTimeout/2)
+	defer cancel()
+	answers, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.ConfirmTimeout)
+	defer cancel()
+	c.sending, c.answers = sending, answers
+	// An exchange that keeps its messages waiting keeps no others waiting.
+	for _, group := range byExchange(batch) {
+		c.group.Go(func() {
+			for _, i := range group {
+				c.dispatch(i)
+			}
+		})
+	}
+	c.outcomes.handOver(answered)
+	c.group.Wait()
+}
+
+// byExchange gathers the indexes of messages to the same exchange.
+func byExchange(batch []halfmsg.Publishing) map[string][]int {
+	groups := make(map[string][]int)
+	for i := range batch {
+		groups[batch[i].Exchange] = append(groups[batch[i].Exchange], i)
+	}
+	return groups
+}
+
+// routed is the part of a message that the table of routes reads.
+func routed(m *halfmsg.Publishing) publish.Message {
+	return publish.Message{
+		Producer: m.Name.Producer, ID: m.Name.ID, Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: m.Headers,
+	}
+}
+
+// settle records the outcome of a message.
+func (c *publishCall) settle(i int, result halfmsg.PublishResult) {
+	m := routed(&c.batch[i])
+	switch result.Outcome {
+	case halfmsg.Acked, halfmsg.Refused:
+		c.publisher.routes.Answered(&m)
+	default:
+		c.publisher.routes.Release(&m)
+	}
+	c.outcomes.add(i, result)
+}
+
+// dispatch sends one message, or settles the message unsent. It returns when the next message to the same exchange may
+// follow.
+func (c *publishCall) dispatch(i int) {
+	m := &c.batch[i]
+	if err := check(m); err != nil {
+		c.outcomes.add(i, refused(err)) // no answer of the broker, so the routes learn nothing
+		return
+	}
+	for {
+		if _, _, err := c.publisher.state(); err != nil {
+			c.settle(i, unsent(err))
+			return
+		}
+		message := routed(m)
+		decision := c.publisher.routes.Decide(&message)
+		switch decision.State {
+		case publish.Rejected:
+			c.settle(i, refused(decision.Err))
+			return
+		case publish.Stalled:
+			c.settle(i, unsent(decision.Err))
+			return
+		case publish.Isolated:
+			c.group.Go(func() { c.settle(i, c.publishIsolated(m)) })
+			return
+		case publish.Probe:
+			c.group.Go(func() {
+				result := c.publishIsolated(m)
+				c.publisher.routes.EndProbe(m.Exchange)
+				c.settle(i, result)
+			})
+			return
+		case publish.Shared:
+			if c.publishShared(i) {
+				return
+			}
+		case publish.Pending:
+			select {
+			case <-decision.ProbeEnded:
+			case <-c.sending.Done():
+				c.settle(i, unsent(c.late()))
+				return
+			}
+		}
+	}
+}
+
+// publishShared sends a message on the shared channel and leaves the answer to a goroutine. It is false when the
+// channel was closed before: then the message may be isolated, and the routes must decide again.
+func (c *publishCall) publishShared(i int) bool {
+	ch, err := c.admit()
+	if err != nil {
+		c.settle(i, unsent(err))
+		return true
+	}
+	m := &c.batch[i]
+	u, err := ch.publish(m)
+	switch {
+	case err == nil:
+		c.group.Go(func() {
+			result := c.await(ch, m, u, false)
+			c.release()
+			c.settle(i, result)
+		})
+		return true
+	case errors.Is(err, amqp.ErrClosed):
+		c.release()
+		<-ch.ended
+		c.publisher.retire(ch)
+		return false
+	default:
+		c.release()
+		c.settle(i, unsure(fmt.Errorf("write to the broker: %w", err)))
+		return true
+	}
+}
+
+// admit waits for a slot and a channel to send on. The caller must release the slot.
+func (c *publishCall) admit() (*confirmChannel, error) {
+	p := c.publisher
+	for {
+		ch, changed, err := p.state()
+		if err != nil {
+			return nil, err
+		}
+		slots := p.slots
+		if ch == nil {
+			slots = nil
+		}
+		select {
+		case slots <- struct{}{}:
+			return ch, nil
+		case <-changed:
+		case <-c.sending.Done():
+			return nil, c.late()
+		}
+	}
+}
+
+func (c *publishCall) release() { <-c.publisher.slots }
+
+// late says why nothing more is sent.
+func (c *publishCall) late() error {
+	return fmt.Errorf("not sent in time: %w", context.Cause(c.sending))
+}
+
+// publishIsolated sends a message on a channel without other messages, and waits for the answer.
+func (c *publishCall) publishIsolated(m *halfmsg.Publishing) halfmsg.PublishResult {
+	p := c.publisher
+	var ch *confirmChannel
+	select {
+	case ch = <-p.isolated:
+	case <-c.sending.Done():
+		return unsent(c.late())
+	}
+	defer func() { p.isolated <- ch }()
+	if err := p.routes.Rejection(m.Exchange); err != nil {
+		return refused(err) // another isolated message has found the rejection in the meantime
+	}
+	var result halfmsg.PublishResult
+	ch, result = c.publishOn(ch, m)
+	p.learn(m, result)
+	return result
+}
+
+// publishOn sends a message on an isolated channel, or on a new one where the channel is not usable, and returns the
+// channel for the next message.
+func (c *publishCall) publishOn(ch *confirmChannel, m *halfmsg.Publishing) (*confirmChannel, halfmsg.PublishResult) {
+	if _, err := c.admit(); err != nil {
+		return ch, unsent(err)
+	}
+	defer c.release()
+	ch, err := c.publisher.isolatedChannel(ch)
+	if err != nil {
+		return ch, unsent(err)
+	}
+	u, err := ch.publish(m)
+	switch {
+	case err == nil:
+		patience := time.NewTimer(probePatience)
+		defer patience.Stop()
+		select {
+		case <-u.confirmation.Done():
+		case <-c.answers.Done():
+		case <-patience.C:
+			c.publisher.routes.Presume(m.Exchange)
+		}
+		return ch, c.await(ch, m, u, true)
+	case errors.Is(err, amqp.ErrClosed):
+		return nil, unsent(err)
+	default:
+		return nil, unsure(fmt.Errorf("write to the broker: %w", err))
+	}
+}
+
+// isolatedChannel returns the channel if the channel is usable on the present connection, or a new one. While nothing
+// can be sent it keeps the channel.
+func (p *Publisher) isolatedChannel(ch *confirmChannel) (*confirmChannel, error) {
+	p.mu.Lock()
+	connection, obstacle := p.connection, p.obstacle()
+	p.mu.Unlock()
+	switch {
+	case obstacle != nil:
+		return ch, obstacle
+	case ch != nil && ch.connection == connection && ch.usable():
+		return ch, nil
+	}
+	return connection.open(1, nil)
+}
+
+// learn takes the answer to an isolated message as the broker's answer about the exchange.
+func (p *Publisher) learn(m *halfmsg.Publishing, result halfmsg.PublishResult) {
+	if result.Outcome != halfmsg.Acked && result.Outcome != halfmsg.Refused {
+		return
+	}
+	message := routed(m)
+	p.routes.EndIsolation(&message)
+	var closed *amqp.Error
+	switch {
+	case !errors.As(result.Cause, &closed): // an ack, a nack or a return
+		p.routes.Accept(m.Exchange)
+	case amqpconn.RejectsExchange(closed):
+		p.routes.Reject(m.Exchange, closed)
+	}
+}
+
+// await waits for the answer to a message. A channel that leaves messages without an answer is retired.
+func (c *publishCall) await(
+	ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,
+) halfmsg.PublishResult {
+	select {
+	case <-u.confirmation.Done():
+		return ch.judge(u, isolated)
+	default:
+	}
+	select {
+	case <-u.confirmation.Done():
+		return ch.judge(u, isolated)
+	case <-c.answers.Done():
+		if isolated || !ch.abandon(u) {
+			c.publisher.retire(ch)
+		}
+		c.publisher.unanswered(m, u)
+		return unsure(fmt.Errorf("no answer of the broker within %v", c.publisher.config.ConfirmTimeout))
+	}
+}
+
+// unanswered records a message without an answer in time. A late acknowledgement ends the stall of the route: the
+// broker was blocked or stood still, and the queue does confirm.
+func (p *Publisher) unanswered(m *halfmsg.Publishing, u *unconfirmed) {
+	message := routed(m)
+	acknowledged := p.routes.Unanswered(&message)
+	p.background.Go(func() {
+		<-u.confirmation.Done() // at the latest when the channel is closed
+		if u.confirmation.Acked() {
+			acknowledged()
+		}
+	})
+}
