@@ -91,6 +91,7 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 
 // send sends messages. The broker rejects a message, such as a message to a missing exchange, by closing the channel
 // with all messages in flight. Then each is sent isolated, so that the rejected message does not hold the others up.
+// Other messages to a rejected exchange are refused with the same reason: each try would cost a connection.
 func (s *Sender) send(ctx context.Context, messages []sql.Queued) []outbox.Result {
 	results, rejection := s.batch(ctx, messages)
 	if rejection == nil || len(messages) == 1 {
@@ -102,6 +103,10 @@ func (s *Sender) send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 		}
 		if ctx.Err() != nil {
 			break // the claim ends soon, and the results so far must be stored before
+		}
+		if err := s.routes.Rejection(messages[i].Message.Exchange); err != nil {
+			results[i] = refused(messages[i], err)
+			continue
 		}
 		again := messages[i]
 		again.Claims++ // the broker may have a copy from the first time
@@ -143,6 +148,9 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 	s.Close()                                     // nobody waits for late answers on the old channel
 	if rejection != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
 		results[0] = refused(messages[0], rejection)
+		if amqpconn.RejectsExchange(rejection) {
+			s.routes.Reject(messages[0].Message.Exchange, rejection)
+		}
 	}
 	return results, rejection
 }

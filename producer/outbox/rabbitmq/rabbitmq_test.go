@@ -1,8 +1,10 @@
 package rabbitmq_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 	"github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
@@ -135,6 +138,44 @@ func TestRejectedMessageHoldsUpNoOther(t *testing.T) {
 			t.Errorf("another copy of %s is not flagged", d.MessageId)
 		}
 		first[d.MessageId] = true
+	}
+}
+
+// The broker closes a channel for each message to a missing exchange, and each channel costs a connection.
+func TestRejectedExchangeCostsFewConnections(t *testing.T) {
+	t.Parallel()
+	url := servers.RabbitMQ(t).URL
+	ch := channel(t, url)
+	declare(t, ch, "paid")
+	proxy := wire.RabbitMQ(t, wire.Host(t, url))
+	var connections atomic.Int64
+	proxy.On(func(e wire.Event) wire.Act {
+		if e.Name == "connection.open" {
+			connections.Add(1)
+		}
+		return wire.Pass
+	})
+	batch := []sqlmarker.Queued{queued("good", "paid")}
+	for i := range 20 {
+		bad := queued(fmt.Sprint(i), "x")
+		bad.Message.Exchange = "no such exchange"
+		batch = append(batch, bad)
+	}
+	results := sender(t, proxy.URL(url)).Send(t.Context(), batch)
+	for i, r := range results {
+		want := outbox.Refused
+		if i == 0 {
+			want = outbox.Sent
+		}
+		if r.Fate != want {
+			t.Errorf("message %d: %+v", i, r)
+		}
+		if i > 0 && !strings.Contains(r.Err.Error(), "NOT_FOUND") {
+			t.Errorf("message %d was refused because of %v", i, r.Err)
+		}
+	}
+	if n := connections.Load(); n == 0 || n > 10 {
+		t.Errorf("%d connections for 20 messages to one missing exchange", n)
 	}
 }
 
