@@ -285,8 +285,10 @@ func (p *Publisher) serve(ctx context.Context, c *connection) error {
 	failures := 0
 	for {
 		if ch == nil && p.unblocked() {
+			stop := context.AfterFunc(ctx, c.conn.HangUp) // the broker may not answer, and Close waits
 			var err error
-			if ch, err = c.open(p.config.Window, p.routes.Isolate); err != nil {
+			ch, err = c.open(p.config.Window, p.routes.Isolate)
+			if stop(); err != nil {
 				return err
 			}
 			began = time.Now()
