@@ -35,10 +35,10 @@ func New(config Config) (*Consumer, error) {
 	return &Consumer{config: config}, nil
 }
 
-// Run hands the queue's messages to h until ctx ends, and connects again whenever the connection breaks. Then it takes no
-// further message, lets the handlers finish, acknowledges, and returns nil; messages that were received but not begun
-// stay in the queue. It returns an error when handlers outlast Config.StopTimeout, and when Config.Declare contradicts
-// what is on the broker. It may be called several times, also at once: each call is a consumer of its own.
+// Run hands the queue's messages to h until ctx ends, and connects again whenever the connection breaks. Then it takes
+// no further message, lets the handlers finish, acknowledges, and returns nil; messages that were received but not
+// begun stay in the queue. It returns an error when handlers outlast Config.StopTimeout, and when Config.Declare
+// contradicts what is on the broker. It may be called several times, also at once: each call is a consumer of its own.
 func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	around := []Middleware{Recover()}
 	if c.config.Dedup != nil {

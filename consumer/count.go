@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Count counts the letters with these keys, as Discard would remove them. Without keys Count asks the broker for the length of
-// the queue, and takes no letter.
+// Count counts the letters with these keys, as Discard would remove them. Without keys Count asks the broker for the
+// length of the queue, and takes no letter.
 func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
 	if len(keys) == 0 {
 		return d.depth(ctx)
@@ -38,8 +38,9 @@ func (d *DeadLetters) depth(ctx context.Context) (int, error) {
 	return depth(ch, d.config.Queue)
 }
 
-// ReplayOldest is Replay for at most limit letters, the oldest first, whether their replay succeeds or not. A program that has
-// asked an operator about the letters of a Count leaves alone those that have come since. It is an error if limit is below 0.
+// ReplayOldest is Replay for at most limit letters, the oldest first, whether their replay succeeds or not. A program
+// that has asked an operator about the letters of a Count leaves alone those that have come since. It is an error if
+// limit is below 0.
 func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
 	if limit <= 0 {
 		return 0, belowZero("replay", limit)

@@ -28,18 +28,19 @@ type Letter struct {
 	FirstFailedAt string
 }
 
-// name is what a letter is asked for by: its Message.Key, or PRODUCER/ where the message has no id, as for all such letters
-// of that producer.
+// name is what a letter is asked for by: its Message.Key, or PRODUCER/ where the message has no id, as for all such
+// letters of that producer.
 func (l *Letter) name() string { return l.Producer + "/" + l.ID }
 
-// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect, take the
-// letters one by one and give back what they do not remove; while one method runs, others see fewer letters.
+// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect, take
+// the letters one by one and give back what they do not remove; while one method runs, others see fewer letters.
 //
-// Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter to a quorum queue, and drops a letter that comes
-// back more often than the queue's delivery limit allows. A limit that a policy sets cannot be seen. Therefore, before 4.3, a
-// letter that has come back once is replaced by a copy of itself, at the queue's end. The user then needs write permission on
-// the default exchange; without it each look is refused before it takes a letter. Every version counts a client that is killed
-// while it looks. Declare makes queues without a limit. Give no dead-letter queue a policy with a delivery limit below 2.
+// Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter to a quorum queue, and drops a letter
+// that comes back more often than the queue's delivery limit allows. A limit that a policy sets cannot be seen.
+// Therefore, before 4.3, a letter that has come back once is replaced by a copy of itself, at the queue's end. The user
+// then needs write permission on the default exchange; without it each look is refused before it takes a letter. Every
+// version counts a client that is killed while it looks. Declare makes queues without a limit. Give no dead-letter
+// queue a policy with a delivery limit below 2.
 type DeadLetters struct {
 	config Config
 }
@@ -65,8 +66,8 @@ func (d *DeadLetters) List(ctx context.Context, limit int) ([]Letter, error) {
 	return letters, err
 }
 
-// Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and in
-// Replay and Discard.
+// Show gives the letter with a Message.Key, or ErrNoLetter. A letter without an id is asked for by PRODUCER/, here and
+// in Replay and Discard.
 func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 	var found *Letter
 	err := d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
@@ -84,10 +85,10 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 	return *found, nil
 }
 
-// Replay publishes letters once more, with the exchange and key that they had at first, as if they had never failed; all
-// of them when no keys are given. A letter goes when the broker has acknowledged its copy and routed it. A replay that
-// dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have a
-// msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
+// Replay publishes letters once more, with the exchange and key that they had at first, as if they had never failed;
+// all of them when no keys are given. A letter goes when the broker has acknowledged its copy and routed it. A replay
+// that dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have
+// a msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
 	return d.replay(ctx, math.MaxInt, keys)
 }

@@ -161,7 +161,8 @@ func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
 	}
 }
 
-// A user who may only read cannot replace a letter by a copy. Where looks count, each is refused before it takes a letter.
+// A user who may only read cannot replace a letter by a copy. Where looks count, each is refused before it takes a
+// letter.
 func TestLookingWithoutWritePermissionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -46,8 +46,8 @@ const (
 	Dead Result = "dead"
 )
 
-// settle tells the broker what is to become of a message that was handled with err, or keeps the message. A message is never
-// acknowledged before its copy is safe.
+// settle tells the broker what is to become of a message that was handled with err, or keeps the message. A message is
+// never acknowledged before its copy is safe.
 func (r *run) settle(t *task, m *Message, err error) Result {
 	switch {
 	case err == nil:
@@ -74,8 +74,8 @@ func (r *run) settle(t *task, m *Message, err error) Result {
 // parks: a message that failed waits on the broker.
 func (r *run) parks() bool { return r.Declare != nil && len(r.Declare.Delays) > 0 }
 
-// comeAgain gives a message that failed back to the queue after a pause. Every RabbitMQ counts basic.reject as a delivery, so
-// a delivery limit ends a poison message.
+// comeAgain gives a message that failed back to the queue after a pause. Every RabbitMQ counts basic.reject as a
+// delivery, so a delivery limit ends a poison message.
 func (r *run) comeAgain(t *task, m *Message, err error) Result {
 	if limit := r.deliveryLimit.Load(); limit != amqpconn.Unlimited && int64(m.returns) >= limit {
 		r.logLimit(m, err, limit)
@@ -97,8 +97,8 @@ func (r *run) giveBack(t *task, m *Message, err error) Result {
 	return Retried
 }
 
-// keep has a message handled again after a pause without giving it back: the message did not fail, and RabbitMQ before 4.3
-// counts whatever is given back against the delivery limit.
+// keep has a message handled again after a pause without giving it back: the message did not fail, and RabbitMQ before
+// 4.3 counts whatever is given back against the delivery limit.
 func (r *run) keep(t *task, m *Message, err error) Result {
 	delay := r.retry.Delay(t.kept)
 	r.logFailure(m, err, delay)
@@ -194,9 +194,10 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered", withStack(line, err)...)
 }
 
-// logLimit logs a message that RabbitMQ does not deliver again. A policy may have set a lower limit, which cannot be seen.
+// logLimit logs a message that RabbitMQ does not deliver again. A policy may have set a lower limit, which cannot be
+// seen.
 func (r *run) logLimit(m *Message, err error, limit int64) {
-	line := append(name(m), slog.Int64("delivery_limit", limit), slog.Any("error", err))
+	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: RabbitMQ moves it to the "+
 		"queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
 }

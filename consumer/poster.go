@@ -109,7 +109,8 @@ func (p *poster) refusal() error {
 // errReturned says that the broker has routed a message to no queue.
 var errReturned = errors.New("returned")
 
-// mayPost returns nil when the broker lets this user publish to the exchange. It publishes a message that no queue can get.
+// mayPost returns nil when the broker lets this user publish to the exchange. It publishes a message that no queue can
+// get.
 func (p *poster) mayPost(ctx context.Context, exchange string) error {
 	err := p.post(ctx, exchange, "msghandler.permission."+rand.Text(), amqp.Publishing{})
 	if errors.Is(err, errReturned) {

@@ -91,8 +91,8 @@ func (r *run) session(url string) (served bool, err error) {
 	}
 }
 
-// learnLimit finds the delivery limit of the queue, which exists because it is consumed. Only a message that is given back to
-// the queue after a failure meets the limit.
+// learnLimit finds the delivery limit of the queue, which exists because it is consumed. Only a message that is given
+// back to the queue after a failure meets the limit.
 func (r *run) learnLimit(conn *amqpconn.Conn) {
 	if r.parks() {
 		return
@@ -136,8 +136,8 @@ func (c Config) dialAny(ctx context.Context, purpose string) (*amqpconn.Conn, er
 	return nil, errors.Join(errs...)
 }
 
-// dialShare is how much of the time that is left the next of so many nodes gets: as much as each of those behind it, and
-// as is kept for what follows.
+// dialShare is how much of the time that is left the next of so many nodes gets: as much as each of those behind it,
+// and as is kept for what follows.
 func dialShare(left time.Duration, nodes int) time.Duration {
 	return left / time.Duration(nodes+1)
 }

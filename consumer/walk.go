@@ -17,8 +17,9 @@ const (
 	returnPoll    = 10 * time.Millisecond
 )
 
-// maxReturns is how often a letter comes back before it is replaced by a copy, where each return counts against a delivery
-// limit. A policy may have set a limit that cannot be seen, so one return is the most that loses nothing at any limit above 0.
+// maxReturns is how often a letter comes back before it is replaced by a copy, where each return counts against a
+// delivery limit. A policy may have set a limit that cannot be seen, so one return is the most that loses nothing at
+// any limit above 0.
 const maxReturns = 1
 
 // walked says what to do with a letter that was visited, and whether it was the last one.
@@ -38,8 +39,8 @@ type walk struct {
 	letters, held, removed int
 }
 
-// walk visits the letters that are there now, the oldest first, and gives back what it does not remove. It ends with the
-// context, and then still gives back: the broker counts a letter whose connection is lost.
+// walk visits the letters that are there now, the oldest first, and gives back what it does not remove. It ends with
+// the context, and then still gives back: the broker counts a letter whose connection is lost.
 func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) error {
 	conn, err := d.config.dialAny(ctx, "dead letters")
 	if err != nil {
@@ -64,7 +65,8 @@ func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Deliver
 	return nil
 }
 
-// open counts the letters, finds the queue's delivery limit, and refuses a walk that could not replace letters by copies.
+// open counts the letters, finds the queue's delivery limit, and refuses a walk that could not replace letters by
+// copies.
 func (w *walk) open(ctx context.Context) (err error) {
 	if w.ch, err = w.conn.Channel(); err != nil {
 		return fmt.Errorf("open a channel: %w", err)
@@ -119,8 +121,8 @@ func (w *walk) remove(delivery *amqp.Delivery) error {
 	return delivery.Ack(false)
 }
 
-// wornOut says whether a letter that came back so often must not come back once more. Where the limit is known, one return is
-// kept for a client that is killed while it looks.
+// wornOut says whether a letter that came back so often must not come back once more. Where the limit is known, one
+// return is kept for a client that is killed while it looks.
 func (w *walk) wornOut(returns int) bool {
 	switch {
 	case !w.counted:
@@ -141,8 +143,8 @@ func (w *walk) renew(ctx context.Context, letter Letter, delivery *amqp.Delivery
 	return w.remove(delivery)
 }
 
-// renewed is a letter as it is published in place of itself. It has all headers that make it the same letter; those that name
-// further queues would bring it there once more.
+// renewed is a letter as it is published in place of itself. It has all headers that make it the same letter; those
+// that name further queues would bring it there once more.
 func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 	p := republishing(d)
 	p.Expiration = d.Expiration
@@ -159,8 +161,8 @@ func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 	return p
 }
 
-// giveBack returns what is held, and waits until the queue has all letters again, so that the next look finds them. The broker
-// counts no basic.nack since RabbitMQ 4.3, and each other way.
+// giveBack returns what is held, and waits until the queue has all letters again, so that the next look finds them. The
+// broker counts no basic.nack since RabbitMQ 4.3, and each other way.
 func (w *walk) giveBack() {
 	defer w.conn.Guard(closeTimeout)()
 	if w.held > 0 {

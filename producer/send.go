@@ -110,8 +110,8 @@ func (p *Producer) committed(ctx context.Context, id string) error {
 }
 
 // failed rolls back what the business is certain not to have committed. It does so before Send returns, so that nobody
-// can begin the id anew in between. Confirm makes up for a Rollback that does not arrive. What may be sent again is left
-// as it is: only a marker can decide it, and there is none.
+// can begin the id anew in between. Confirm makes up for a Rollback that does not arrive. What may be sent again is
+// left as it is: only a marker can decide it, and there is none.
 func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	if outcomeUnknown(cause) {
 		if errors.Is(cause, ErrOutcomeUnknown) {

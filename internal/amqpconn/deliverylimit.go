@@ -21,8 +21,8 @@ const (
 	LimitArgument = "x-delivery-limit"
 )
 
-// limitsSince is the first version whose quorum queues have a limit by default, and take Unlimited as an argument. An older
-// broker takes it too, and then drops a message the first time that it comes back.
+// limitsSince is the first version whose quorum queues have a limit by default, and take Unlimited as an argument. An
+// older broker takes it too, and then drops a message the first time that it comes back.
 var limitsSince = versions.Version{4}
 
 // nackUncountedSince is the first version that does not count a basic.nack as a delivery.
@@ -31,16 +31,16 @@ var nackUncountedSince = versions.Version{4, 3}
 // mostArguments is how many of a queue's arguments are learned.
 const mostArguments = 16
 
-// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit. A broker that does not
-// tell its version counts as an old one.
+// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit. A broker that does
+// not tell its version counts as an old one.
 func (c *Conn) LimitsByDefault() bool {
 	text, _ := c.Properties["version"].(string)
 	version, known := versions.Parse(text)
 	return known && !version.Before(limitsSince)
 }
 
-// CountsNacks says whether the broker counts a basic.nack against the delivery limit of a quorum queue. A broker that does not
-// tell its version counts as one that does.
+// CountsNacks says whether the broker counts a basic.nack against the delivery limit of a quorum queue. A broker that
+// does not tell its version counts as one that does.
 func (c *Conn) CountsNacks() bool {
 	text, _ := c.Properties["version"].(string)
 	version, known := versions.Parse(text)
@@ -66,9 +66,9 @@ type Limit struct {
 	Possible bool
 }
 
-// DeliveryLimit finds the delivery limit of a durable queue, which must exist: it would be made. The arguments of a queue can
-// only be learned by declaring it again, from what the broker refuses. Policies cannot be seen over AMQP; the limit is the one
-// without them. Without the permission to declare the queue, it is taken for one without arguments.
+// DeliveryLimit finds the delivery limit of a durable queue, which must exist: it would be made. The arguments of a
+// queue can only be learned by declaring it again, from what the broker refuses. Policies cannot be seen over AMQP; the
+// limit is the one without them. Without the permission to declare the queue, it is taken for one without arguments.
 func (c *Conn) DeliveryLimit(queue string) (Limit, error) {
 	arguments := c.UnlimitedArguments()
 	for range mostArguments {
@@ -124,7 +124,8 @@ func (c *Conn) limitBy(arguments amqp.Table) Limit {
 
 var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for \w+ '.+' in vhost '.*': received .+ but current is (.+)$`)
 
-// Mismatch reads which argument the broker says differs from that of an existing queue or exchange, and what it is there.
+// Mismatch reads which argument the broker says differs from that of an existing queue or exchange, and what it is
+// there.
 func Mismatch(refused *amqp.Error) (name, existing string, ok bool) {
 	if found := inequivalent.FindStringSubmatch(refused.Reason); found != nil {
 		return found[1], found[2], true
@@ -149,7 +150,8 @@ func argument(text string) any {
 	return found[1]
 }
 
-// UnlimitedPolicy is the command that gives an existing quorum queue no delivery limit, where it was declared without one.
+// UnlimitedPolicy is the command that gives an existing quorum queue no delivery limit, where it was declared without
+// one.
 func UnlimitedPolicy(vhost, queue string) string {
 	return fmt.Sprintf("rabbitmqctl set_policy --vhost %s --apply-to quorum_queues --priority 10 %s %s '{\"delivery-limit\":-1}'",
 		quoted(vhost), quoted("unlimited-"+queue), quoted("^"+regexp.QuoteMeta(queue)+"$"))

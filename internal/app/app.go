@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/console/seen"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -67,6 +68,8 @@ type App struct {
 
 	// queues is what was last counted in the queues that are watched.
 	queues atomic.Pointer[queueDepths]
+	// otherRefusals are those of the other coordinators, as they last shared them.
+	otherRefusals atomic.Pointer[[]seen.Refusal]
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends it.
@@ -88,9 +91,9 @@ type App struct {
 // SettingsError says that the configuration asks for what cannot be: starting again changes nothing.
 type SettingsError struct{ error }
 
-// New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a SettingsError
-// when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an App that is never run
-// must be stopped.
+// New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a
+// SettingsError when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an
+// App that is never run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings,
@@ -141,8 +144,8 @@ func (a *App) openTracing(ctx context.Context) (err error) {
 	return nil
 }
 
-// newInstance names this process among all that share a Redis: where it runs, and something random, as a process that is
-// started again may get the same id.
+// newInstance names this process among all that share a Redis: where it runs, and something random, as a process that
+// is started again may get the same id.
 func newInstance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -188,9 +191,9 @@ func (a *App) HTTPAddr() string { return a.httpDoor.Addr().String() }
 // Instance is the name of this coordinator among those that share its Redis.
 func (a *App) Instance() string { return a.instance }
 
-// Run opens the parts and serves until the context ends, Stop is called or a part fails. Then it closes them; the error is
-// that of the part, or nil when all went as it should. While Redis is away at the start, Run waits for it. It can be called
-// once.
+// Run opens the parts and serves until the context ends, Stop is called or a part fails. Then it closes them; the error
+// is that of the part, or nil when all went as it should. While Redis is away at the start, Run waits for it. It can be
+// called once.
 func (a *App) Run(ctx context.Context) error {
 	a.mu.Lock()
 	if a.running {

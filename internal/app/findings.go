@@ -40,7 +40,7 @@ func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy s
 // findings are what this coordinator sees that an operator should act on, the worst first, except its checks.
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
-	f.refusals(a.metrics.Refusals(), now)
+	f.refusals(a.allRefusals(), now)
 	f.ends(a.runs.since(now.Add(-redisstore.RunMemory)), now)
 	f.queues(a.settings.Events, a.queues.Load())
 	slices.SortStableFunc(f, func(a, b *msghandlerv1.Finding) int {
@@ -65,10 +65,8 @@ func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 
 // refusals tells of producers whose calls were refused lately.
 func (f *findings) refusals(all []seen.Refusal, now time.Time) {
-	all = slices.DeleteFunc(all, func(r seen.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
-	slices.SortStableFunc(all, func(a, b seen.Refusal) int {
-		return cmp.Or(cmp.Compare(refusalSeverity(b), refusalSeverity(a)), b.LastAt.Compare(a.LastAt))
-	})
+	all = lately(all, now)
+	slices.SortStableFunc(all, func(a, b seen.Refusal) int { return cmp.Compare(refusalSeverity(b), refusalSeverity(a)) })
 	for i, r := range all {
 		if i == maxRefused {
 			f.add(warning, "producer-refused", fmt.Sprintf("calls of %d further producers are refused", len(all)-i),

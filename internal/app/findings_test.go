@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,6 +78,29 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 	}
 }
 
+// Behind a load balancer one coordinator refuses, and an operator asks another.
+func TestRefusalsAreSeenAtEachCoordinator(t *testing.T) {
+	url := "redis://" + servers.Redis(t).Addr + "/0"
+	onRedis := func(c *config.Config) { c.Redis.URL = url }
+	one, other := start(t, settings(onRedis)), start(t, settings(onRedis))
+	one.awaitReady(t)
+	other.awaitReady(t)
+	p := startOrders(t)
+	for n, r := range []*running{one, other, other} {
+		refused := half(p, fmt.Sprint(n))
+		refused.CallbackTarget = "stock.svc:9000"
+		_, err := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr())).SendHalfMessage(t.Context(), refused)
+		if status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []*running{one, other} {
+		servers.Eventually(t, 20*time.Second, "the refusals of both are found", func() bool {
+			return strings.Contains(r.found(t)["producer-refused"], "refused calls of producer orders: 3 since ")
+		})
+	}
+}
+
 func TestDeadLettersAreSeen(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Events.DeadLetterQueues, c.Events.Queues, c.Events.QueueMessages = []string{"payments.dead"}, []string{"payments", "misspelt"}, 3
@@ -138,7 +162,8 @@ func TestADegradedCoordinatorSaysSo(t *testing.T) {
 	}
 }
 
-// A coordinator that stops as it should leaves no trace of its run, and one that did not is told of by the next at once.
+// A coordinator that stops as it should leaves no trace of its run, and one that did not is told of by the next at
+// once.
 func TestOnlyAStopThatWasNoneIsToldByTheNext(t *testing.T) {
 	redis := servers.Redis(t)
 	on := func(c *config.Config) { c.Redis.URL = redis.URL() }

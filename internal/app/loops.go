@@ -63,8 +63,8 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	return nil
 }
 
-// sweepTime is how long the sweeper goes on at each tick of its schedule. It has time, and the messages have not: without
-// pauses it would look at everything at every start, while a backlog waits.
+// sweepTime is how long the sweeper goes on at each tick of its schedule. It has time, and the messages have not:
+// without pauses it would look at everything at every start, while a backlog waits.
 const sweepTime = 500 * time.Millisecond
 
 // forSweepTime sweeps one slice after another until there is no more or the time is over.

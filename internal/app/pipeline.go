@@ -41,8 +41,8 @@ type stages struct {
 	deleteLoop  *loop.Loop
 }
 
-// openPipeline opens the send stage, the confirm stage and the server, in this order: each stage is there before it gets a
-// message, and still there when the stage before it closes.
+// openPipeline opens the send stage, the confirm stage and the server, in this order: each stage is there before it
+// gets a message, and still there when the stage before it closes.
 func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
 	s := &stages{}
 	a.openSender(s, store, publisher)
@@ -76,8 +76,8 @@ func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publishe
 	return nil
 }
 
-// healthSchedule is when the coordinator looks whether it can still serve. Producers that watch its health go to another
-// then; without that each of their calls would wait for a Redis that is silent.
+// healthSchedule is when the coordinator looks whether it can still serve. Producers that watch its health go to
+// another then; without that each of their calls would wait for a Redis that is silent.
 const healthSchedule = "@every 500ms"
 
 // silenceTolerated is how long Redis may take to answer a PING: longer than it forks or syncs its disk as a rule.

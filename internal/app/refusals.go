@@ -1,6 +1,16 @@
 package app
 
-import "github.com/msghandler/msghandler/internal/events"
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/events"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
 
 // refusalRemedies say what to do about a producer that is refused, by reason.
 var refusalRemedies = map[string]string{
@@ -22,4 +32,110 @@ func (a *App) noteRefused(producer, reason, cause string) {
 	a.logger.Warn("calls of a producer are refused; nothing of them is stored",
 		"producer", producer, "reason", reason, "cause", cause, "remedy", refusalRemedies[reason], "calls", unlogged)
 	a.events.Note(events.ProducerRefused, producer, reason+": "+cause)
+}
+
+const (
+	// refusalsSchedule is how often refusals are shared with the other coordinators.
+	refusalsSchedule = "@every 2s"
+	// maxShared and maxSharedCause bound what one coordinator shares: refusals, and bytes of the cause of each.
+	maxShared, maxSharedCause = 20, 300
+)
+
+// sharedRefusal is a refusal as other coordinators read it. Times are ages, because clocks differ.
+type sharedRefusal struct {
+	Producer string        `json:"producer"`
+	Reason   string        `json:"reason"`
+	Cause    string        `json:"cause"`
+	Count    int64         `json:"count"`
+	FirstAgo time.Duration `json:"first_ago"`
+	LastAgo  time.Duration `json:"last_ago"`
+}
+
+// watchRefusals shares the refusals of this coordinator through Redis, and reads those of the others: behind a load
+// balancer each coordinator refuses a part of a producer's calls, and an operator may ask any of them.
+func (a *App) watchRefusals(store *redisstore.Store) error {
+	watch, err := a.newLoop("refusals", refusalsSchedule, func(ctx context.Context) (bool, error) {
+		return false, a.shareRefusals(ctx, store)
+	})
+	if err != nil {
+		return err
+	}
+	watch.Start()
+	return nil
+}
+
+func (a *App) shareRefusals(ctx context.Context, store *redisstore.Store) error {
+	now := time.Now()
+	shared, err := store.ShareRefusals(ctx, toShare(lately(a.metrics.Refusals(), now), now))
+	if err != nil {
+		return err
+	}
+	var others []seen.Refusal
+	for _, of := range shared {
+		others = append(others, fromShared(of, now)...)
+	}
+	a.otherRefusals.Store(&others)
+	return nil
+}
+
+// lately keeps the refusals that are recent enough to be shown, the latest first.
+func lately(all []seen.Refusal, now time.Time) []seen.Refusal {
+	all = slices.DeleteFunc(all, func(r seen.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
+	slices.SortStableFunc(all, func(a, b seen.Refusal) int { return b.LastAt.Compare(a.LastAt) })
+	return all
+}
+
+// toShare is the text for other coordinators, empty where nothing was refused.
+func toShare(refusals []seen.Refusal, now time.Time) string {
+	if len(refusals) == 0 {
+		return ""
+	}
+	shared := make([]sharedRefusal, min(len(refusals), maxShared))
+	for i := range shared {
+		r := refusals[i]
+		cause := strings.ToValidUTF8(r.Cause[:min(len(r.Cause), maxSharedCause)], "")
+		shared[i] = sharedRefusal{r.Producer, r.Reason, cause, r.Count, now.Sub(r.FirstAt), now.Sub(r.LastAt)}
+	}
+	text, _ := json.Marshal(shared) // texts and numbers cannot fail
+	return string(text)
+}
+
+// fromShared reads the text of another coordinator. A text of a later version that cannot be read is left out.
+func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []seen.Refusal) {
+	var shared []sharedRefusal
+	if json.Unmarshal([]byte(of.Text), &shared) != nil {
+		return nil
+	}
+	for _, r := range shared {
+		refusals = append(refusals, seen.Refusal{
+			Producer: r.Producer, Reason: r.Reason, Cause: r.Cause, Count: r.Count,
+			FirstAt: now.Add(-of.Ago - r.FirstAgo), LastAt: now.Add(-of.Ago - r.LastAgo),
+		})
+	}
+	return refusals
+}
+
+// allRefusals merges the refusals of all coordinators, by producer and reason.
+func (a *App) allRefusals() []seen.Refusal {
+	all := a.metrics.Refusals()
+	if others := a.otherRefusals.Load(); others != nil {
+		all = append(all, *others...)
+	}
+	var merged []seen.Refusal
+	for _, r := range all {
+		i := slices.IndexFunc(merged, func(m seen.Refusal) bool { return m.Producer == r.Producer && m.Reason == r.Reason })
+		if i < 0 {
+			merged = append(merged, r)
+			continue
+		}
+		m := &merged[i]
+		m.Count += r.Count
+		if r.FirstAt.Before(m.FirstAt) {
+			m.FirstAt = r.FirstAt
+		}
+		if r.LastAt.After(m.LastAt) {
+			m.LastAt, m.Cause = r.LastAt, r.Cause
+		}
+	}
+	return merged
 }

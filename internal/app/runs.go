@@ -24,8 +24,8 @@ const (
 type runs struct {
 	mu   sync.Mutex
 	ends []redisstore.UncleanEnd
-	// failedAt is when this coordinator could last not count in Redis, in Unix nanoseconds: others may not have counted
-	// either.
+	// failedAt is when this coordinator could last not count in Redis, in Unix nanoseconds, and at first when it started:
+	// until then Redis may have been away, so that others could not count either.
 	failedAt atomic.Int64
 	// broken says that a part of this coordinator has failed, so that its own stop is none of the clean ones.
 	broken atomic.Bool
@@ -43,21 +43,17 @@ func (r *runs) judges(now time.Time) bool {
 	return now.Sub(time.Unix(0, r.failedAt.Load())) > redisstore.RunSilence
 }
 
-// set keeps the ends, and returns those that were not there before.
-func (r *runs) set(ends []redisstore.UncleanEnd) (fresh []redisstore.UncleanEnd) {
+// set keeps the ends, and returns those that this coordinator is to report.
+func (r *runs) set(ends []redisstore.UncleanEnd) (unreported []redisstore.UncleanEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := map[string]bool{}
-	for _, end := range r.ends {
-		known[end.Instance] = true
-	}
 	for _, end := range ends {
-		if !known[end.Instance] {
-			fresh = append(fresh, end)
+		if end.Unreported {
+			unreported = append(unreported, end)
 		}
 	}
 	r.ends = ends
-	return fresh
+	return unreported
 }
 
 // since are the ends since then, the latest first.
@@ -72,9 +68,9 @@ func (r *runs) since(then time.Time) (ends []redisstore.UncleanEnd) {
 	return ends
 }
 
-// watchRuns notes that this coordinator runs, tells at once of those that ended without a clean stop before, and looks
-// on.
+// watchRuns notes that this coordinator runs, and looks for others that ended without a clean stop.
 func (a *App) watchRuns(ctx context.Context, store *redisstore.Store) error {
+	a.runs.failedAt.Store(time.Now().UnixNano())
 	a.metrics.UncleanEnds(func() int { return len(a.runs.since(time.Now().Add(-endsLately))) })
 	_ = a.noteRun(ctx, store) // the loop tries again, and tells why it could not
 	watch, err := a.newLoop("runs", runsSchedule, func(ctx context.Context) (bool, error) {
@@ -88,21 +84,22 @@ func (a *App) watchRuns(ctx context.Context, store *redisstore.Store) error {
 }
 
 func (a *App) noteRun(ctx context.Context, store *redisstore.Store) error {
-	ends, err := store.NoteRun(ctx)
-	if err != nil || !a.runs.judges(time.Now()) {
+	judge := a.runs.judges(time.Now())
+	ends, err := store.NoteRun(ctx, judge)
+	if err != nil || !judge {
 		return err
 	}
-	fresh := a.runs.set(ends)
-	if len(fresh) == 0 {
+	unreported := a.runs.set(ends)
+	if len(unreported) == 0 {
 		return nil
 	}
-	last := fresh[0]
+	last := unreported[0]
 	a.logger.Warn(
 		"coordinators ended without a clean stop; others go on with their messages when their leases end",
-		"coordinators", len(fresh), "last", last.Instance, "last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
+		"coordinators", len(unreported), "last", last.Instance, "last_seen", last.LastSeenAt.UTC().Format(time.RFC3339),
 		"in_ten_minutes", len(a.runs.since(time.Now().Add(-endsLately))), "remedy", endsRemedy)
 	a.events.Note(events.UncleanEnd, "",
-		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(fresh), last.Instance))
+		fmt.Sprintf("%d coordinators ended without a clean stop, the last was %s", len(unreported), last.Instance))
 	return nil
 }
 

@@ -41,7 +41,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err := a.watchStore(store); err != nil {
 		return nil, err
 	}
-	return store, a.watchRuns(ctx, store)
+	return store, errors.Join(a.watchRuns(ctx, store), a.watchRefusals(store))
 }
 
 // redisURL is where Redis is; an embedded one is started first.
@@ -146,7 +146,8 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	return nil
 }
 
-// refused are the findings with which a coordinator does not start: what breaks the promises and was not allowed on purpose.
+// refused are the findings with which a coordinator does not start: what breaks the promises and was not allowed on
+// purpose.
 func (a *App) refused(findings []redisstore.Finding) []redisstore.Finding {
 	if a.settings.Redis.AllowUnsafe {
 		return nil

@@ -1,7 +1,7 @@
 // Package batch gathers concurrent calls into one: what arrives while a batch is under way leaves with the next.
 //
-// Nothing ever waits for a timer. A lone call leaves at once as a batch of one; under load batches grow by themselves to
-// what arrives in the time of one round trip, and to what is ready to run when a batch is taken.
+// Nothing ever waits for a timer. A lone call leaves at once as a batch of one; under load batches grow by themselves
+// to what arrives in the time of one round trip, and to what is ready to run when a batch is taken.
 package batch
 
 import (
@@ -29,9 +29,9 @@ type Config struct {
 	// Timeout bounds the context that each batch runs with. It does not depend on the callers' contexts: a caller that
 	// leaves takes nobody else's call with it.
 	Timeout time.Duration
-	// Counting is for whoever counts what the callers hold, such as the bytes of their requests. While it has not ended, the
-	// items of a caller that leaves are dropped if they still wait, and it is let go when those under way were answered.
-	// Nil: it is let go at once, and its items are still done.
+	// Counting is for whoever counts what the callers hold, such as the bytes of their requests. While it has not ended,
+	// the items of a caller that leaves are dropped if they still wait, and it is let go when those under way were
+	// answered. Nil: it is let go at once, and its items are still done.
 	Counting context.Context
 }
 
@@ -73,9 +73,9 @@ func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *
 	return &Group[T, R]{config: config, do: do}
 }
 
-// Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails with
-// ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be done,
-// see Config.Counting. They must not be changed.
+// Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails
+// with ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be
+// done, see Config.Counting. They must not be changed.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil

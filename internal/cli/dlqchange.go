@@ -90,7 +90,8 @@ func (c dlqChange) asks() bool {
 	return len(c.names) == 0 || slices.ContainsFunc(c.names, func(name string) bool { return strings.HasSuffix(name, "/") })
 }
 
-// run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer within one.
+// run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer
+// within one.
 func (f *dlqChangeFlags) run(ctx context.Context, s *session, c dlqChange) error {
 	if err := checkLetters(c.names...); err != nil {
 		return err

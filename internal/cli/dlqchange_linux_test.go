@@ -156,7 +156,8 @@ func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), cli.Process{
-					Args: []string{"dlq", verb, "orders/", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
+					Args: []string{"dlq", verb, "orders/", "--queue=payments.dead", "--amqp.url=" + q.url},
+					In:   program, Out: &out, Err: &errs,
 				})
 			}()
 			servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), want.question) })

@@ -15,12 +15,13 @@ import (
 // acknowledgedPass is how many messages one pass claims at most. They have no bodies any more.
 const acknowledgedPass = 1000
 
-// overflowPause is how long a message waits in the store that had no room here: its target is busy with those before it.
+// overflowPause is how long a message waits in the store that had no room here: its target is busy with those before
+// it.
 const overflowPause = time.Second
 
-// forgetter takes ACKNOWLEDGED messages to their end: it has their producers delete the markers, each target's one batch
-// after another, and stores what came of it. Unlike the litter, what waits here is kept in the store as well, so it
-// outlives this process.
+// forgetter takes ACKNOWLEDGED messages to their end: it has their producers delete the markers, each target's one
+// batch after another, and stores what came of it. Unlike the litter, what waits here is kept in the store as well, so
+// it outlives this process.
 type forgetter struct {
 	config Config
 	keeper *delivery.Settler
@@ -44,8 +45,8 @@ type shelf struct {
 }
 
 // OfferAcknowledged takes messages that have just become ACKNOWLEDGED and whose leases end at until, and has their
-// markers deleted at once. What there is no room for is handed back to the store, and so is all after Close; only then it
-// waits for the store.
+// markers deleted at once. What there is no room for is handed back to the store, and so is all after Close; only then
+// it waits for the store.
 func (c *Confirmer) OfferAcknowledged(claims []halfmsg.Claim, until time.Time) {
 	c.forgetter.handBack(c.forgetter.admit(delivery.WithLease(claims, until)))
 }
@@ -91,8 +92,8 @@ func (f *forgetter) free() int {
 	return min(acknowledgedPass, max(0, f.config.DeleteBacklog-f.waiting))
 }
 
-// admit puts messages on the shelves of their targets and returns those that there is no room for: as in the litter, one
-// target has no more than a quarter of it.
+// admit puts messages on the shelves of their targets and returns those that there is no room for: as in the litter,
+// one target has no more than a quarter of it.
 func (f *forgetter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,8 +198,8 @@ func (f *forgetter) reached(s *shelf, err error) time.Duration {
 	return s.deletes.wait(now)
 }
 
-// word is what a call means for a message. One that failed uses up a try; what is left after the last one is only litter,
-// and the producer's own to clean up.
+// word is what a call means for a message. One that failed uses up a try; what is left after the last one is only
+// litter, and the producer's own to clean up.
 func (f *forgetter) word(h delivery.Leased, err error, wait time.Duration) delivery.Outcome {
 	w := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(err)}
 	switch {
@@ -236,8 +237,8 @@ func (f *forgetter) handBack(held []delivery.Leased) {
 	f.release(held, after)
 }
 
-// release gives messages back to the store. Callers wait for it and the leases end by themselves, so it is not tried for
-// long.
+// release gives messages back to the store. Callers wait for it and the leases end by themselves, so it is not tried
+// for long.
 func (f *forgetter) release(held []delivery.Leased, after time.Duration) {
 	words := make([]delivery.Outcome, len(held))
 	for i, h := range held {

@@ -77,8 +77,8 @@ func (c *Confirmer) deliver(l *lane, held []delivery.Leased) {
 	c.conclude(l, settled, delivery.Claims(held), until)
 }
 
-// conclude deletes the markers of messages whose fate is stored, and sends those that are committed. Messages wait for a
-// deletion that can be expected to work, but not for one that tries whether it works again.
+// conclude deletes the markers of messages whose fate is stored, and sends those that are committed. Messages wait for
+// a deletion that can be expected to work, but not for one that tries whether it works again.
 func (c *Confirmer) conclude(l *lane, settled []string, committed []halfmsg.Claim, until time.Time) {
 	first := c.deletes(l)
 	if first {

@@ -3,9 +3,9 @@
 //
 // There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
 // the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
-// producer and more while it fails calls (suspects.go), and from there a batch goes: Confirm, store the
-// verdicts, DeleteBusiness, on to the send side (batch.go). Where markers are deleted after the broker's acknowledgement,
-// a second pair of ways is open for that: PassAcknowledged and OfferAcknowledged (acknowledged.go).
+// producer and more while it fails calls (suspects.go), and from there a batch goes: Confirm, store the verdicts,
+// DeleteBusiness, on to the send side (batch.go). Where markers are deleted after the broker's acknowledgement, a
+// second pair of ways is open for that: PassAcknowledged and OfferAcknowledged (acknowledged.go).
 //
 // Each producer has its own bounded queue, its own few calls under way and a circuit breaker for each target, so one
 // that hangs or is down costs the others nothing.
@@ -58,8 +58,8 @@ func New(config Config) *Confirmer {
 	return c
 }
 
-// Pass claims what is due, of each producer one batch or as much as there is room for, and sets it going; it waits for no
-// producer. more says that some producer may have more to give and has room for it. The error is the store's; what
+// Pass claims what is due, of each producer one batch or as much as there is room for, and sets it going; it waits for
+// no producer. more says that some producer may have more to give and has room for it. The error is the store's; what
 // was claimed all the same is under way.
 func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	names, err := c.config.Store.PendingProducers(ctx)
@@ -80,9 +80,9 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	return c.wantsMore(claims, quota), nil
 }
 
-// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. Those that
-// are SENDABLE come from trusted Submits: nobody is asked about them. What there is no room for is handed back to the store,
-// where the next Pass, or the send loop, finds it; only then Offer waits for the store.
+// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. Those
+// that are SENDABLE come from trusted Submits: nobody is asked about them. What there is no room for is handed back to
+// the store, where the next Pass, or the send loop, finds it; only then Offer waits for the store.
 func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
 	c.tellCommitted(claims)
 	held := make([]delivery.Leased, 0, len(claims))
@@ -114,18 +114,19 @@ func (c *Confirmer) tellCommitted(claims []halfmsg.Claim) {
 	c.config.Pipeline.Moved(moves)
 }
 
-// deleteLater deletes the markers of committed messages in the background, where they are deleted before publishing: these
-// messages are published by whoever claims them next.
+// deleteLater deletes the markers of committed messages in the background, where they are deleted before publishing:
+// these messages are published by whoever claims them next.
 func (c *Confirmer) deleteLater(committed []halfmsg.Claim) {
 	if c.config.DeleteWhen == BeforePublish {
 		c.deleteMarkers(committed)
 	}
 }
 
-// DeleteLeftMarkers deletes the markers that may be left of acknowledged messages although they were to be deleted before
-// publishing: a coordinator may have ended between the verdict and the deletion. A message whose lease had to end has a copy
-// counted; a delayed message shows no trace of it. Deleting a marker twice does no harm. DeleteLeftMarkers does not wait for
-// the producers, except after Close, when each deletion is tried once before it returns.
+// DeleteLeftMarkers deletes the markers that may be left of acknowledged messages although they were to be deleted
+// before publishing: a coordinator may have ended between the verdict and the deletion. A message whose lease had to
+// end has a copy counted; a delayed message shows no trace of it. Deleting a marker twice does no harm.
+// DeleteLeftMarkers does not wait for the producers, except after Close, when each deletion is tried once before it
+// returns.
 func (c *Confirmer) DeleteLeftMarkers(acknowledged []halfmsg.Claim) {
 	var left []halfmsg.Claim
 	for i := range acknowledged {

@@ -212,7 +212,8 @@ func TestAfterCloseADeletionIsStillTriedOnce(t *testing.T) {
 	})
 }
 
-// A coordinator may have ended between the verdict and the deletion: a copy tells, and of a delayed message nothing does.
+// A coordinator may have ended between the verdict and the deletion: a copy tells, and of a delayed message nothing
+// does.
 func TestLeftMarkersAreDeletedOnceMore(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		usual := halfmsg.Claim{Message: message("orders", "usual")}

@@ -25,7 +25,8 @@ type producer struct {
 	hungry bool
 }
 
-// laneKey tells a producer's lanes apart: by target, whether their messages are committed already, and by what they are for.
+// laneKey tells a producer's lanes apart: by target, whether their messages are committed already, and by what they are
+// for.
 type laneKey struct {
 	address   string
 	committed bool
@@ -50,8 +51,8 @@ type lane struct {
 	producer *producer
 	target   halfmsg.Target
 	queue    []delivery.Leased
-	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how many
-	// messages may wait; what a doubtful lane has more is put off.
+	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how
+	// many messages may wait; what a doubtful lane has more is put off.
 	batch, parallel, room int
 	// calls counts the batches under way, turn is which of its producer's the latest one was.
 	calls, turn int
@@ -68,8 +69,8 @@ type lane struct {
 }
 
 // forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
-// longest pause, or its pause would begin anew each time, and so short that people are not told for long that a producer
-// is away which other instances have found to be back.
+// longest pause, or its pause would begin anew each time, and so short that people are not told for long that a
+// producer is away which other instances have found to be back.
 const forgotten = 5 * time.Minute
 
 // task is what is to be done with a batch.
@@ -156,8 +157,8 @@ func (c *Confirmer) dispatch(p *producer) {
 	})
 }
 
-// take takes the next batch of a producer and has the one after it taken. It lets those run first that are ready to: on a
-// busy machine they bring messages for the same batch, and a batch costs little more than a message.
+// take takes the next batch of a producer and has the one after it taken. It lets those run first that are ready to: on
+// a busy machine they bring messages for the same batch, and a batch costs little more than a message.
 func (c *Confirmer) take(p *producer) (j job, found bool) {
 	runtime.Gosched()
 	c.mu.Lock()

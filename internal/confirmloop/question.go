@@ -48,8 +48,8 @@ func (q *confirmCall) ask(held []delivery.Leased) {
 	}
 }
 
-// end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them for
-// as long again.
+// end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them
+// for as long again.
 func (q *confirmCall) end(ending []delivery.Leased) {
 	if q.lane.use != doubtful || len(ending) == 0 {
 		q.confirmer.handBack(ending)
@@ -154,8 +154,9 @@ func (c *Confirmer) failed(l *lane, err error) {
 	}
 }
 
-// unreached are the words for messages whose producer is left alone: they are put off until it is tried again, and those
-// for which it fails the call by the pause that they would have after that, or many would come back again and again.
+// unreached are the words for messages whose producer is left alone: they are put off until it is tried again, and
+// those for which it fails the call by the pause that they would have after that, or many would come back again and
+// again.
 func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []delivery.Outcome {
 	words := make([]delivery.Outcome, len(held))
 	c.mu.Lock()

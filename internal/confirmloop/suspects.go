@@ -9,30 +9,31 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Where a producer fails a call, a single message of it may be the reason. Those of the call become suspects: they go over
-// to a lane of their own, the doubtful one of the target, and are asked about there one by one, and by larger and larger
-// batches as they are answered. What has an answer is no suspect any more; what fails the call by itself stays one and is
-// asked about less and less. So what the producer has not failed for yet is asked about at once, and waits neither for the
-// suspects nor for the breaker that they open.
+// Where a producer fails a call, a single message of it may be the reason. Those of the call become suspects: they go
+// over to a lane of their own, the doubtful one of the target, and are asked about there one by one, and by larger and
+// larger batches as they are answered. What has an answer is no suspect any more; what fails the call by itself stays
+// one and is asked about less and less. So what the producer has not failed for yet is asked about at once, and waits
+// neither for the suspects nor for the breaker that they open.
 //
-// Many of them may come at once, and the usual lane is left alone before each has been in a call. What is submitted then is
-// asked about in a third lane, apart from those that come back: by itself, until the producer answers.
-// And what has shared a call with some all the same does not stand behind them, however many they are: the newest suspects
-// are tried first, and some of a call that has just failed at once, also while the others are left alone.
+// Many of them may come at once, and the usual lane is left alone before each has been in a call. What is submitted
+// then is asked about in a third lane, apart from those that come back: by itself, until the producer answers. And what
+// has shared a call with some all the same does not stand behind them, however many they are: the newest suspects are
+// tried first, and some of a call that has just failed at once, also while the others are left alone.
 
 const (
 	// maxSuspects is how many suspects of a target are remembered, with ids of the usual length in a megabyte.
 	maxSuspects = 10_000
 	// suspectsInARow is how many calls about suspects may fail in a row before they are left alone for a while, and
-	// suspectsAgain how many after that. Each is about one message as a rule, and an order that shared a call with them may
-	// stand behind some that came after it.
+	// suspectsAgain how many after that. Each is about one message as a rule, and an order that shared a call with them
+	// may stand behind some that came after it.
 	suspectsInARow, suspectsAgain = 12, 4
 	// suspectsLent is how many may be asked about meanwhile when a call of another lane has failed: its newest.
 	suspectsLent = 2
 )
 
-// suspects are the messages that belong into a doubtful lane, by their ids, and whether the call about each by itself has
-// failed. One that was forgotten fails a call once more, and is one of them again. It is not safe for concurrent use.
+// suspects are the messages that belong into a doubtful lane, by their ids, and whether the call about each by itself
+// has failed. One that was forgotten fails a call once more, and is one of them again. It is not safe for concurrent
+// use.
 type suspects map[string]bool
 
 func (s suspects) add(id string, alone bool) {
@@ -73,8 +74,8 @@ func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
 	return l
 }
 
-// suspect takes messages of a call that the producer has failed for suspects. Where there are several they are asked about
-// again, one by one.
+// suspect takes messages of a call that the producer has failed for suspects. Where there are several they are asked
+// about again, one by one.
 func (c *Confirmer) suspect(l *lane, held []delivery.Leased, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,10 +121,10 @@ func (c *Confirmer) heard(l *lane, held []delivery.Leased) (reopened bool) {
 	return reopened
 }
 
-// blame tells breakers of a call that has failed. What was asked about apart counts for the usual lane as well, where it would
-// have been asked about otherwise; and so does, of whichever lane, that the target could not be reached: it is no word about a
-// suspect. The breaker of the usual lane says to people that the producer is left alone. opened says that it is from now on.
-// c.mu is held.
+// blame tells breakers of a call that has failed. What was asked about apart counts for the usual lane as well, where
+// it would have been asked about otherwise; and so does, of whichever lane, that the target could not be reached: it is
+// no word about a suspect. The breaker of the usual lane says to people that the producer is left alone. opened says
+// that it is from now on. c.mu is held.
 func (c *Confirmer) blame(l *lane, err error) (opened bool) {
 	reached := errors.Is(err, halfmsg.ErrCallFailed)
 	if l.use != usual && !reached {
@@ -159,7 +160,8 @@ func (p *producer) useFor(h delivery.Leased) use {
 	return usual
 }
 
-// place is where a suspect stands in its lane: before older ones, and before all that were asked about by themselves already.
+// place is where a suspect stands in its lane: before older ones, and before all that were asked about by themselves
+// already.
 func (l *lane) place(h delivery.Leased) int {
 	if l.suspects[h.ID] {
 		return len(l.queue)

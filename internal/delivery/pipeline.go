@@ -6,9 +6,9 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Pipeline names every hand-over of a message between the stages of a coordinator. The methods stand in the order in which
-// a message passes them: a producer stores a half message, commits and submits; the confirm stage asks the producer; the
-// send stage publishes until the broker acknowledges; then the markers are deleted and a receipt remains.
+// Pipeline names every hand-over of a message between the stages of a coordinator. The methods stand in the order in
+// which a message passes them: a producer stores a half message, commits and submits; the confirm stage asks the
+// producer; the send stage publishes until the broker acknowledges; then the markers are deleted and a receipt remains.
 //
 // The stages need each other, so the fields are set after the stages are made, and before any stage gets a message.
 type Pipeline struct {
@@ -45,12 +45,12 @@ func (p *Pipeline) Submitted(claims []halfmsg.Claim, until time.Time) { p.Confir
 // Committed hands over messages with the verdict COMMITTED, from the confirm stage to the send stage.
 func (p *Pipeline) Committed(claims []halfmsg.Claim, until time.Time) { p.Send.Offer(claims, until) }
 
-// Acknowledged hands over messages that the broker has, from the send stage to the confirm stage. Their markers were to be
-// deleted before they were published; some may be left.
+// Acknowledged hands over messages that the broker has, from the send stage to the confirm stage. Their markers were to
+// be deleted before they were published; some may be left.
 func (p *Pipeline) Acknowledged(claims []halfmsg.Claim) { p.Confirm.DeleteLeftMarkers(claims) }
 
-// AcknowledgedMarked hands over messages that the broker has and whose markers are deleted only now, from the send stage to
-// the confirm stage.
+// AcknowledgedMarked hands over messages that the broker has and whose markers are deleted only now, from the send
+// stage to the confirm stage.
 func (p *Pipeline) AcknowledgedMarked(claims []halfmsg.Claim, until time.Time) {
 	p.Confirm.OfferAcknowledged(claims, until)
 }
@@ -62,7 +62,8 @@ func (p *Pipeline) Moved(moves []halfmsg.Moved) {
 	}
 }
 
-// Due asks the loop that claims messages of a state for a pass: an operator has made some due, or there is room for more.
+// Due asks the loop that claims messages of a state for a pass: an operator has made some due, or there is room for
+// more.
 func (p *Pipeline) Due(state halfmsg.State) {
 	switch state {
 	case halfmsg.Pending, halfmsg.Abandoned:

@@ -171,8 +171,8 @@ func (t *Teller) Waiting() int {
 	return len(t.waiting)
 }
 
-// take takes all that waits, in the order in which it happened last: whoever goes through it ends with what is. Nil when
-// nothing waits.
+// take takes all that waits, in the order in which it happened last: whoever goes through it ends with what is. Nil
+// when nothing waits.
 func (t *Teller) take() (taken []Event, dropped int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -154,8 +154,8 @@ func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome
 	return words
 }
 
-// pauseUnsent is how long a message waits that never left, the longer the older it is if the broker takes others; not at
-// all while closing, for another instance may send it.
+// pauseUnsent is how long a message waits that never left, the longer the older it is if the broker takes others; not
+// at all while closing, for another instance may send it.
 func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
 	away := s.config.Publisher.Ready() != nil
 	s.mu.Lock()

@@ -16,11 +16,11 @@ type Config struct {
 	Store halfmsg.SendStore
 	// Publisher brings messages to the broker. Required.
 	Publisher halfmsg.Publisher
-	// Pipeline takes messages that the broker has acknowledged, gets each move, and has another Pass made when more may wait
-	// in the store and there is room again. Required.
+	// Pipeline takes messages that the broker has acknowledged, gets each move, and has another Pass made when more may
+	// wait in the store and there is room again. Required.
 	Pipeline *delivery.Pipeline
-	// DeleteAfterAck says that markers are deleted after the acknowledgement. Acknowledged messages then become ACKNOWLEDGED
-	// and go on with their lease; otherwise they are DONE at once.
+	// DeleteAfterAck says that markers are deleted after the acknowledgement. Acknowledged messages then become
+	// ACKNOWLEDGED and go on with their lease; otherwise they are DONE at once.
 	DeleteAfterAck bool
 
 	// Backoff is how long after each refusal a message is published again; the refusal after the last step makes it
@@ -32,7 +32,8 @@ type Config struct {
 	Batch int
 	// Parallel is how many batches may be under way at once. Default 4.
 	Parallel int
-	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their markers. Default 30s.
+	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their
+	// markers. Default 30s.
 	Lease time.Duration
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
 	// may take. Default a third of Lease.

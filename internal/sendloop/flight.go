@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// flight is a batch under way. What the broker says of it is stored in groups, as the answers come: a message whose queue
-// does not confirm keeps nobody waiting.
+// flight is a batch under way. What the broker says of it is stored in groups, as the answers come: a message whose
+// queue does not confirm keeps nobody waiting.
 type flight struct {
 	sender  *Sender
 	backlog bool
@@ -83,8 +83,8 @@ func (f *flight) attempt(held []delivery.Leased, again int) {
 	}
 }
 
-// count tells the metrics how publishings fared, what was acknowledged last: whoever looks at an exchange takes the latest
-// for what is.
+// count tells the metrics how publishings fared, what was acknowledged last: whoever looks at an exchange takes the
+// latest for what is.
 func (f *flight) count(words []delivery.Outcome, results []halfmsg.PublishResult, took time.Duration) {
 	if len(words) == 0 {
 		return

@@ -17,7 +17,8 @@ import (
 	memstore "github.com/msghandler/msghandler/internal/store/memory"
 )
 
-// When most of the room is free again after there was none, a pass is asked for, once; and none otherwise, nor by Close.
+// When most of the room is free again after there was none, a pass is asked for, once; and none otherwise, nor by
+// Close.
 func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
 	for name, fill := range map[string]func(h *house, ids []string){
 		"an offer found no room": func(h *house, ids []string) { h.offer(ids...) },
@@ -126,7 +127,8 @@ func TestABacklogWhoseLeasesEndStopsNoOther(t *testing.T) {
 	})
 }
 
-// Messages whose turn comes when the broker is away are handed back with the reason, and not kept until their leases end.
+// Messages whose turn comes when the broker is away are handed back with the reason, and not kept until their leases
+// end.
 func TestABrokerThatGoesAwayHoldsNothing(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 1}, func(h *house) {
 		gate := make(chan struct{})

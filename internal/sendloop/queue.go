@@ -10,8 +10,8 @@ import (
 const (
 	// recent is how long somebody's message makes the backlog give way after it.
 	recent = time.Second
-	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that. There is
-	// a lull when nothing of it comes for so long; what comes then is another backlog.
+	// patience is how long the backlog gives way at most: one that is not worked off by then is too large for that. There
+	// is a lull when nothing of it comes for so long; what comes then is another backlog.
 	patience, lull = 2 * time.Second, 250 * time.Millisecond
 )
 
@@ -25,7 +25,8 @@ type queue struct {
 	share int
 	// backlogs counts the batches of the backlog that are under way, unsent those that the broker has not answered yet.
 	backlogs, unsent int
-	// freshAt and backlogAt are when a message of each came last, backlogSince since when there was no lull in the backlog.
+	// freshAt and backlogAt are when a message of each came last, backlogSince since when there was no lull in the
+	// backlog.
 	freshAt, backlogAt, backlogSince time.Time
 	// freshLast says that the last batch was not of the backlog.
 	freshLast bool

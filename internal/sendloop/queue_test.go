@@ -9,7 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 )
 
-// What an outage has left comes in portions, each of which is worked off before the next: that is one backlog, not many.
+// What an outage has left comes in portions, each of which is worked off before the next: that is one backlog, not
+// many.
 func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue{share: 10}

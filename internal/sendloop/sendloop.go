@@ -145,8 +145,8 @@ func (s *Sender) admit(held []delivery.Leased, offered bool) (rest []delivery.Le
 	return rest
 }
 
-// fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others, or
-// those would have to wait in the store behind it. s.mu is held.
+// fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others,
+// or those would have to wait in the store behind it. s.mu is held.
 func (s *Sender) fitting(held []delivery.Leased) (in, rest []delivery.Leased) {
 	all, half := s.room.Free(), s.room.FreeHalf()
 	for _, h := range held {
@@ -159,8 +159,8 @@ func (s *Sender) fitting(held []delivery.Leased) (in, rest []delivery.Leased) {
 	return in, rest
 }
 
-// dispatch has a batch taken when messages wait and more may be under way: Parallel batches, and no more stragglers than
-// would fill another. s.mu is held.
+// dispatch has a batch taken when messages wait and more may be under way: Parallel batches, and no more stragglers
+// than would fill another. s.mu is held.
 func (s *Sender) dispatch() {
 	if s.taking || s.batches == s.config.Parallel || s.stragglers > s.config.Batch || s.room.Waiting() == 0 {
 		return
@@ -185,8 +185,8 @@ func (s *Sender) brokeOff(messages int, failure *lifecycle.PanicError) {
 		"messages", messages, "error", failure, "stack", string(failure.Stack))
 }
 
-// take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy machine they
-// bring messages for the same batch, and a batch costs little more than a message.
+// take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy
+// machine they bring messages for the same batch, and a batch costs little more than a message.
 func (s *Sender) take() []delivery.Leased {
 	runtime.Gosched()
 	s.mu.Lock()
@@ -212,8 +212,8 @@ func (s *Sender) hear(f *flight) {
 	}
 }
 
-// settled counts messages of a batch as settled. The first time the next batch gets its place; what is left of it then are
-// stragglers.
+// settled counts messages of a batch as settled. The first time the next batch gets its place; what is left of it then
+// are stragglers.
 func (s *Sender) settled(f *flight, messages int) {
 	s.mu.Lock()
 	messages = min(messages, f.left)

@@ -64,7 +64,8 @@ func TestAQueueThatDoesNotConfirmKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// The backlog that gives way is at the broker one batch at a time: a message that gets no answer does not count as being there.
+// The backlog that gives way is at the broker one batch at a time: a message that gets no answer does not count as
+// being there.
 func TestAMessageWithoutAnAnswerDoesNotStopTheBacklog(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.isLate(stuck)

@@ -193,8 +193,8 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 	return all, nil
 }
 
-// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when the store
-// fails later: the caller then learns how far it came, and that there is more from the page on that failed.
+// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when the
+// store fails later: the caller then learns how far it came, and that there is more from the page on that failed.
 func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
 	all := changed{next: writeToken(query.Cursor, query)}
 	scan := maxChange
@@ -222,8 +222,8 @@ func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (c
 	return all, nil
 }
 
-// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough. The
-// error is why it is worth trying again for some of them.
+// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough.
+// The error is why it is worth trying again for some of them.
 func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error) {
 	if c.dry {
 		return int64(len(page.Records)), nil
@@ -247,8 +247,8 @@ func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, e
 	return c.config.Inspector.List(ctx, query)
 }
 
-// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done. In a dry run
-// it only looks what would become of them.
+// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done. In a dry
+// run it only looks what would become of them.
 func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
 	if len(names) == 0 {
 		return nil, 0

@@ -46,8 +46,8 @@ func sendable(ctx context.Context, t *testing.T, s *Server, names []halfmsg.Name
 	return w.results
 }
 
-// While the broker is away all stands still: many who wait for much cost Redis no more than few, and whoever is told something
-// hears it at once, though it is not his turn to look.
+// While the broker is away all stands still: many who wait for much cost Redis no more than few, and whoever is told
+// something hears it at once, though it is not his turn to look.
 func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

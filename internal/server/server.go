@@ -43,8 +43,8 @@ type Config struct {
 	Inspector halfmsg.Inspector
 	// Targets checks callback targets. Required.
 	Targets Targets
-	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and those that a trusted Submit has made
-	// SENDABLE (halfmsg.Submitted.Claim). It has a loop pass when an operator has made messages due. Required.
+	// Pipeline takes the messages that a Submit has claimed, to confirm them at once, and those that a trusted Submit has
+	// made SENDABLE (halfmsg.Submitted.Claim). It has a loop pass when an operator has made messages due. Required.
 	Pipeline *delivery.Pipeline
 	// Trusted says whether a producer's Submit is the verdict, which is stored with it. Default: nobody's is.
 	Trusted func(producer string) bool
@@ -65,8 +65,8 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Limits bounds what is taken in.
 	Limits Limits
-	// ConnectionAge is when a connection is told to end; calls that are under way then have a day. Default 1h, give or take a
-	// tenth.
+	// ConnectionAge is when a connection is told to end; calls that are under way then have a day. Default 1h, give or
+	// take a tenth.
 	ConnectionAge time.Duration
 	// ConnectionIdle is when a connection without a call is told to end. Default 10m.
 	ConnectionIdle time.Duration
@@ -79,8 +79,8 @@ type Config struct {
 	// Interceptors see every unary call, before its request is checked; for metrics and traces. A panic in one
 	// is caught.
 	Interceptors []grpc.UnaryServerInterceptor
-	// RefusedUnread is told of each request that is refused before it is decoded, with one of RefusedReasons. It must not block.
-	// May be nil.
+	// RefusedUnread is told of each request that is refused before it is decoded, with one of RefusedReasons. It must not
+	// block. May be nil.
 	RefusedUnread func(reason string)
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
@@ -101,12 +101,12 @@ type Limits struct {
 	Bytes int
 }
 
-// maxRequest is how many bytes a request may have: the body may be as large as its limit says, and the rest of a message takes
-// 20 KiB at most.
+// maxRequest is how many bytes a request may have: the body may be as large as its limit says, and the rest of a
+// message takes 20 KiB at most.
 func (l Limits) maxRequest() int { return max(minMaxRequest, l.Body+(1<<20)) }
 
-// Why a request is refused before it is decoded: it is compressed, requests under way hold as many bytes as they may, or too
-// many requests are arriving.
+// Why a request is refused before it is decoded: it is compressed, requests under way hold as many bytes as they may,
+// or too many requests are arriving.
 const (
 	RefusedCompressed = "compressed"
 	RefusedBytes      = "bytes"
@@ -130,7 +130,8 @@ const (
 	maxItems = 1000
 	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger ones must have fewer.
 	minMaxRequest = 16 << 20
-	// connectionGrace is how long calls may go on by a connection that was told to end: a tail is looked at for a day at most.
+	// connectionGrace is how long calls may go on by a connection that was told to end: a tail is looked at for a day at
+	// most.
 	connectionGrace = 24 * time.Hour
 	// maxStreams is how many calls one connection may have under way.
 	maxStreams = 2000

@@ -109,8 +109,8 @@ func (s *Server) storeTime(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, s.config.StoreTimeout)
 }
 
-// writeTime bounds one call that changes something in the store. It goes on when its caller leaves: what was written must
-// also be handed on and told, or it would wait until a lease ends.
+// writeTime bounds one call that changes something in the store. It goes on when its caller leaves: what was written
+// must also be handed on and told, or it would wait until a lease ends.
 func (s *Server) writeTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return s.storeTime(context.WithoutCancel(ctx))
 }

@@ -315,8 +315,8 @@ func TestSubmitAllWaitsForEach(t *testing.T) {
 	}
 }
 
-// However long messages take, those who wait leave room for others: they have half of the places for calls, and those of one
-// producer a quarter.
+// However long messages take, those who wait leave room for others: they have half of the places for calls, and those
+// of one producer a quarter.
 func TestThoseWhoWaitLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	const calls = 8

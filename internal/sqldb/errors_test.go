@@ -27,8 +27,8 @@ func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
 	if !sqliteBusy(textError("database is locked")) || sqliteBusy(textError("no such table")) {
 		t.Error("what SQLite says without a code is not understood")
 	}
-	// A lock that was not to be had, a serialization failure, a deadlock and a time limit decide nothing; anything else is an
-	// error.
+	// A lock that was not to be had, a serialization failure, a deadlock and a time limit decide nothing; anything else is
+	// an error.
 	for state, want := range map[string]bool{
 		"55P03": true, "40001": true, "40P01": true, "57014": true, "23505": false, "25006": false, "08006": false,
 	} {
@@ -46,7 +46,8 @@ func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
 	}
 }
 
-// What passes is tried again before the business begins; what a COMMIT says is certain only where the database answered.
+// What passes is tried again before the business begins; what a COMMIT says is certain only where the database
+// answered.
 func TestTransientErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	lost := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}

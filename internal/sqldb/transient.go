@@ -62,5 +62,6 @@ func postgreSQLAborted(err error) bool {
 	return errors.As(err, &e) && (e.SQLState() == "40001" || e.SQLState() == "40P01")
 }
 
-// mySQLAborted: a deadlock, which is also what a cluster calls a transaction that another server's transaction overtook.
+// mySQLAborted: a deadlock, which is also what a cluster calls a transaction that another server's transaction
+// overtook.
 func mySQLAborted(err error) bool { return hasNumber(err, "1213") }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A coordinator with a defect may never drain. It gets well more time than the row takes with the right one: slow is for
-// where leases must end first.
+// A coordinator with a defect may never drain. It gets well more time than the row takes with the right one: slow is
+// for where leases must end first.
 const (
 	drainOfDefects = 5 * time.Second
 	slowDrain      = 15 * time.Second

@@ -27,8 +27,9 @@ var scaleRows = []row{
 
 var backlogSize = flag.Int("backlog", 200_000, "F47: how many pending and how many sendable messages there are at the start")
 
-// usualLeases, and the time for an acknowledgement, are as by default. Where no owner dies but much waits in memory, the short ones of the other
-// rows would end under messages on a busy machine, and copies would be nothing to wonder at.
+// usualLeases, and the time for an acknowledgement, are as by default. Where no owner dies but much waits in memory,
+// the short ones of the other rows would end under messages on a busy machine, and copies would be nothing to wonder
+// at.
 var usualLeases = []string{
 	"MSGHANDLER_CONFIRM_LEASE=30s", "MSGHANDLER_SEND_LEASE=30s", "MSGHANDLER_SEND_CONFIRM_TIMEOUT=10s",
 }

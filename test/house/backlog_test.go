@@ -20,8 +20,8 @@ const backlogFile = "backlog.txt"
 // backlogMu is held while backlog.txt is rewritten: the rules are tested side by side.
 var backlogMu sync.Mutex
 
-// limits are the places that do not keep a rule yet, with how far from it each may be. They stand in backlog.txt, one a line:
-// rule, place, limit. A limit may only fall, and a place that keeps the rule leaves the file.
+// limits are the places that do not keep a rule yet, with how far from it each may be. They stand in backlog.txt, one a
+// line: rule, place, limit. A limit may only fall, and a place that keeps the rule leaves the file.
 type limits struct {
 	rule string
 	of   map[string]float64

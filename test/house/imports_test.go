@@ -93,7 +93,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/app/..."},
-		slices.Concat(ground, middle, loops),
+		slices.Concat(ground, middle, loops, []string{"internal/delivery"}),
 		"app puts the coordinator together; who uses the coordinator is above it",
 	},
 	{

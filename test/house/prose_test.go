@@ -16,7 +16,8 @@ const (
 	mostPronouns = 5.0
 	// fewWords is how many words of comments a package needs before the share says anything.
 	fewWords = 200
-	// longSentence is the number of words from which a sentence of a page is long, mostLong the share of long ones in percent.
+	// longSentence is the number of words from which a sentence of a page is long, mostLong the share of long ones in
+	// percent.
 	longSentence, mostLong = 35, 3.0
 	// widest is the number of columns of a line of Go, with a tab as one column. The tag of a struct field may pass it.
 	widest = 120

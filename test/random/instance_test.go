@@ -146,8 +146,8 @@ func (n *instance) ClaimAcknowledged(ctx context.Context, limit int, lease time.
 	return n.claim(halfmsg.Acknowledged, lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimAcknowledged(ctx, limit, lease) })
 }
 
-// claim asks the store for what is due. Where no message is in that state it need not ask: compare has seen that the index
-// is empty, and scripts are what takes longest here.
+// claim asks the store for what is due. Where no message is in that state it need not ask: compare has seen that the
+// index is empty, and scripts are what takes longest here.
 func (n *instance) claim(
 	state halfmsg.State, lease time.Duration, ask func() ([]halfmsg.Claim, error),
 ) ([]halfmsg.Claim, error) {
@@ -271,8 +271,8 @@ func (n *instance) DeleteBusiness(ctx context.Context, target halfmsg.Target, id
 	return nil
 }
 
-// Publish implements halfmsg.Publisher. The answer has two bits for each message, and one more says that they come in two
-// groups.
+// Publish implements halfmsg.Publisher. The answer has two bits for each message, and one more says that they come in
+// two groups.
 func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing, answered answered) {
 	names := make([]halfmsg.Name, len(batch))
 	n.w.mu.Lock()

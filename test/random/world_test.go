@@ -24,7 +24,8 @@ const trusted = "vip"
 // owners is how many instances share the store.
 const owners = 3
 
-// defect is something known to be wrong, switched in around the store or the publisher. The zero value is nothing wrong.
+// defect is something known to be wrong, switched in around the store or the publisher. The zero value is nothing
+// wrong.
 type defect struct {
 	store     func(*miniredis.Miniredis, store) store
 	publisher func(halfmsg.Publisher) halfmsg.Publisher
@@ -240,7 +241,8 @@ func (w *world) over() bool {
 	return true
 }
 
-// retryAll is the operator who looks after what was given up, but for what a trusted producer has committed: it says so.
+// retryAll is the operator who looks after what was given up, but for what a trusted producer has committed: it says
+// so.
 func (w *world) retryAll() {
 	for i, name := range w.names {
 		it := w.model.items[name]

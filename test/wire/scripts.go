@@ -141,11 +141,12 @@ func listed(args []string, each int, words []string) (all []Message) {
 	return all
 }
 
-// held is what submit.lua and trust.lua add to the state of a message that it has claimed for somebody who knows all about it.
+// held is what submit.lua and trust.lua add to the state of a message that it has claimed for somebody who knows all
+// about it.
 const held = 70
 
-// claimed reads what claim.lua, submit.lua and trust.lua reply: of a message that was claimed a list that begins with its name, or a
-// number where the call has named it.
+// claimed reads what claim.lua, submit.lua and trust.lua reply: of a message that was claimed a list that begins with
+// its name, or a number where the call has named it.
 func claimed(asked []Message, reply any) (all []Message) {
 	claims, _ := reply.([]any)
 	for i, claim := range claims {

@@ -12,8 +12,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// BenchmarkCycle measures the hot path against a private server: batches of 100 messages of 1 KiB, in one flow, beside others
-// that stand.
+// BenchmarkCycle measures the hot path against a private server: batches of 100 messages of 1 KiB, in one flow, beside
+// others that stand.
 func BenchmarkCycle(b *testing.B) {
 	for _, name := range []string{"create", "cycle"} {
 		b.Run(name, func(b *testing.B) {

@@ -289,8 +289,8 @@ func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill what a claim may bring, and others' that are
-// small, and due longer.
+// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill what a claim may bring, and others'
+// that are small, and due longer.
 func TestLargeBodiesKeepNoOtherProducerWaiting(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -51,8 +51,8 @@ type Finding struct {
 	Remedy string
 }
 
-// Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as a
-// managed or an embedded one, are taken to be right.
+// Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as
+// a managed or an embedded one, are taken to be right.
 func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
@@ -71,8 +71,8 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	return all, translate(err)
 }
 
-// checkLayout compares how the data are laid out with what is written down of it. That may have been lost while this store
-// had it in memory, and then it is written down again, unless another coordinator was first.
+// checkLayout compares how the data are laid out with what is written down of it. That may have been lost while this
+// store had it in memory, and then it is written down again, unless another coordinator was first.
 func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 	got, err := s.writtenLayout(ctx, s.layout)
 	if err != nil {

@@ -185,7 +185,8 @@ type share struct {
 	messages int
 }
 
-// pairs are the shares as claim.lua wants them, small ones first: what those leave of the room for bytes goes to the others.
+// pairs are the shares as claim.lua wants them, small ones first: what those leave of the room for bytes goes to the
+// others.
 func (p *part) pairs() []any {
 	slices.SortStableFunc(p.shares, func(a, b share) int { return cmp.Compare(a.messages, b.messages) })
 	pairs := make([]any, 0, 2*len(p.shares))
@@ -257,8 +258,8 @@ func (s *Store) reportUnclaimed(fields []any) {
 // claimFields is how many fields a claim has in a script's reply.
 const claimFields = 9
 
-// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. When its record cannot be read the
-// claim holds at least its name and token.
+// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. When its record
+// cannot be read the claim holds at least its name and token.
 func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {
 	claim := halfmsg.Claim{State: state, Token: halfmsg.Token(token)}
 	claim.Producer, _ = fields[0].(string)

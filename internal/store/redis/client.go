@@ -66,8 +66,8 @@ func connect(to address.Redis) redis.UniversalClient {
 	})
 }
 
-// tlsOf is how TLS is spoken, nil where it is not. Of several servers each must have a certificate for the first one's name:
-// what a Cluster or Sentinels call the others are often bare addresses.
+// tlsOf is how TLS is spoken, nil where it is not. Of several servers each must have a certificate for the first one's
+// name: what a Cluster or Sentinels call the others are often bare addresses.
 func tlsOf(to address.Redis) *tls.Config {
 	if !to.TLS {
 		return nil

@@ -74,7 +74,8 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The driver could send a script again after an answer that was lost, and what it hears then says nothing of the first time.
+// The driver could send a script again after an answer that was lost, and what it hears then says nothing of the first
+// time.
 func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	t.Parallel()
 	node, err := server.NewServer("127.0.0.1:0")

@@ -76,8 +76,8 @@ func firstOf(errs []error) error {
 	return nil
 }
 
-// chooseOldest decides how many messages each group gives, so that of every producer those due longest are taken. It says
-// whether a group may have more to give than it told of.
+// chooseOldest decides how many messages each group gives, so that of every producer those due longest are taken. It
+// says whether a group may have more to give than it told of.
 func chooseOldest(groups []dueGroup, shares map[string]int) (hidden bool) {
 	type one struct {
 		at    int64

@@ -14,8 +14,8 @@ import (
 	"github.com/msghandler/msghandler/internal/address"
 )
 
-// From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a little
-// again and again.
+// From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a
+// little again and again.
 const (
 	nearlyFull = 0.9
 	full       = 0.99

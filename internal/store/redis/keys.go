@@ -11,8 +11,8 @@ import (
 )
 
 // Every key of a message begins with PREFIX:{SHARD}: and the braces make all keys of a shard live on one cluster node.
-// SHARD is the shard's tag; layout.go has them. These are the parts that follow. A producer's name holds no colon, so no two
-// of them can be mixed up:
+// SHARD is the shard's tag; layout.go has them. These are the parts that follow. A producer's name holds no colon, so
+// no two of them can be mixed up:
 //
 //	PREFIX:{SHARD}:producers                  set of the producers with kept messages
 //	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
@@ -25,6 +25,8 @@ import (
 //	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, by which a loss is noticed
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
 //	PREFIX:{SHARD}:runs                       hash: the coordinators that have not stopped cleanly; in the first shard only
+//	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
+//	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:meta                               hash: layout, shards
 const (
 	producersKey  = "producers"
@@ -39,17 +41,19 @@ const (
 	pulseName     = "pulse"
 	suspectName   = "suspect"
 	runsName      = "runs"
+	reportedName  = "reported"
+	refusalsName  = "refusals"
 )
 
-// Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease is
-// worth more than an hour.
+// Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease
+// is worth more than an hour.
 const (
 	maxDue   = 31 * 24 * time.Hour
 	maxLease = time.Hour
 )
 
-// legalPrefix keeps braces, which would move the hash tag, and glob characters, which would make the sweeper look at keys
-// of others, out of key names.
+// legalPrefix keeps braces, which would move the hash tag, and glob characters, which would make the sweeper look at
+// keys of others, out of key names.
 var legalPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 
 // keys names the keys of one store.
@@ -187,7 +191,8 @@ func luaNames(retention time.Duration) string {
 		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
-		fmt.Sprintf("local PULSE, SUSPECT, RUNS = '%s', '%s', '%s'\n", pulseName, suspectName, runsName) +
+		fmt.Sprintf("local PULSE, SUSPECT, RUNS, REPORTED, REFUSALS = '%s', '%s', '%s', '%s', '%s'\n", pulseName, suspectName, runsName,
+			reportedName, refusalsName) +
 		fmt.Sprintf("local SUBMITTED, TRUSTED, TAKENOVER, NOBODY = '%s', '%s', '%s', '%s'\n", halfmsg.EventSubmit,
 			halfmsg.EventSubmitTrusted, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +

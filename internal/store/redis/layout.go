@@ -7,8 +7,8 @@ import (
 
 // The layouts that this version knows. Data keep theirs; only new data are in the newest.
 const (
-	// plainTags has tags that are numbers. They are too much alike for a Cluster: of 16 shards three masters have 8, 4 and 4,
-	// and of six masters two have none.
+	// plainTags has tags that are numbers. They are too much alike for a Cluster: of 16 shards three masters have 8, 4 and
+	// 4, and of six masters two have none.
 	plainTags = 1
 	// spreadTags has tags that spread the shards evenly over the slots of a Cluster.
 	spreadTags = 2

@@ -88,8 +88,8 @@ func TestUnknownLayoutsAreRefused(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything has lost how the data were laid out as well. Coordinators that run go on as before, so those
-// that start now must do as they do.
+// A Redis that lost everything has lost how the data were laid out as well. Coordinators that run go on as before, so
+// those that start now must do as they do.
 func TestTheLayoutOutlivesALoss(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 3})

@@ -16,7 +16,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// listed is a message's place in a listing. The order is that of time, id and producer: within one index it is Redis' own.
+// listed is a message's place in a listing. The order is that of time, id and producer: within one index it is Redis'
+// own.
 type listed struct {
 	ms   int64
 	name halfmsg.Name
@@ -202,8 +203,8 @@ func (s *Store) appendRecords(ctx context.Context, page *halfmsg.Page, found []l
 	return taken, nil
 }
 
-// appendBatch reads messages and puts those on the page that still stand in the state and match. One that cannot be read
-// is listed with the reason as its last error.
+// appendBatch reads messages and puts those on the page that still stand in the state and match. One that cannot be
+// read is listed with the reason as its last error.
 func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) error {
 	names := make([]halfmsg.Name, len(found))
 	for i, at := range found {

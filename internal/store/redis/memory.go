@@ -48,8 +48,8 @@ func (s *stored) when() string {
 }
 
 // memory keeps messages that this store has stored, because most of them are submitted here soon after, and need not be
-// read from Redis then. Whether they are the ones that Redis has is for submit.lua to say. It forgets a message when it is
-// taken, and the older generation when the newer one is full.
+// read from Redis then. Whether they are the ones that Redis has is for submit.lua to say. It forgets a message when it
+// is taken, and the older generation when the newer one is full.
 type memory struct {
 	mu         sync.Mutex
 	newer      map[halfmsg.Name]stored

@@ -37,7 +37,8 @@ func BenchmarkOutage(b *testing.B) {
 	}
 }
 
-// BenchmarkBytes measures what a message with a body of 1 KiB takes in Redis, with nothing, one line and a full timeline.
+// BenchmarkBytes measures what a message with a body of 1 KiB takes in Redis, with nothing, one line and a full
+// timeline.
 func BenchmarkBytes(b *testing.B) {
 	for b.Loop() {
 		for _, lines := range []int{0, 1, halfmsg.MaxHappenings} {

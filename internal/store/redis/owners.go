@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// ownerSample is about how many leases are looked at to see whose they are: enough to find every instance that has a share
-// of the work, and too few for Redis to notice.
+// ownerSample is about how many leases are looked at to see whose they are: enough to find every instance that has a
+// share of the work, and too few for Redis to notice.
 const ownerSample = 800
 
 // Owners tells which instances work on messages now.

@@ -24,8 +24,8 @@ const (
 	// then, and small slices would only make it more. It is longer than what a slow producer's answers need that come at
 	// the same time, a few hundred messages each.
 	patience = time.Second
-	// forbearance is how long a backlog gives way that does not end: what an outage has left, not what a slow producer answers
-	// at a time. There is a lull when nothing of it comes for so long; what comes then is another backlog.
+	// forbearance is how long a backlog gives way that does not end: what an outage has left, not what a slow producer
+	// answers at a time. There is a lull when nothing of it comes for so long; what comes then is another backlog.
 	forbearance, lull = 10 * time.Second, 250 * time.Millisecond
 	// longestTurn is how long a slice that Redis does not answer keeps the next one waiting.
 	longestTurn = 20 * time.Millisecond
@@ -35,9 +35,9 @@ const (
 type runner func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call)
 
 // pacer lets calls that somebody waits for go before the backlog. While there are any, the backlog is done in small
-// slices, one after another, with a rest after each that is longer than the slice took: most of Redis' time is left to the
-// others, and none of them waits for more than a slice. At other times the backlog has Redis to itself. A call that has given
-// way for long enough goes on as it is, and so does a backlog that has.
+// slices, one after another, with a rest after each that is longer than the slice took: most of Redis' time is left to
+// the others, and none of them waits for more than a slice. At other times the backlog has Redis to itself. A call that
+// has given way for long enough goes on as it is, and so does a backlog that has.
 type pacer struct {
 	turn     chan struct{}
 	urgentAt atomic.Int64 // in nanoseconds of the epoch, as the others
@@ -77,8 +77,9 @@ func (p *pacer) givesWay() bool {
 	return time.Duration(now-p.urgentAt.Load()) <= recent && time.Duration(now-p.backlogSince.Load()) < forbearance
 }
 
-// glances are a runner for what is in no hurry, the lists of operators and the sweeper: its slices are of at most that many
-// messages, and take turns and rests whatever else goes on, as other coordinators may have calls that somebody waits for.
+// glances are a runner for what is in no hurry, the lists of operators and the sweeper: its slices are of at most that
+// many messages, and take turns and rests whatever else goes on, as other coordinators may have calls that somebody
+// waits for.
 func (p *pacer) glances(most, rests int) runner {
 	return func(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 		for len(calls) > 0 {
@@ -100,8 +101,8 @@ func sliced(calls []*call, most int) int {
 	return len(calls)
 }
 
-// inTurn does the work when it is its turn, and rests so many times as long; at once, and without a rest, when the context
-// has ended.
+// inTurn does the work when it is its turn, and rests so many times as long; at once, and without a rest, when the
+// context has ended.
 func (p *pacer) inTurn(ctx context.Context, rests int, work func()) {
 	select {
 	case p.turn <- struct{}{}:

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run at once.
+// Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run
+// at once.
 func TestSlicesTakeTurnsAndRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()

@@ -141,8 +141,8 @@ func TestWhatPackingDoesNotHelpIsKeptAsItIs(t *testing.T) {
 	}
 }
 
-// Data of layout 2 may be worked on by versions that cannot read packed bodies. When they are gone, an operator says so, and
-// the keys stay where they are.
+// Data of layout 2 may be worked on by versions that cannot read packed bodies. When they are gone, an operator says
+// so, and the keys stay where they are.
 func TestDataMoveToPackedBodies(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})

@@ -8,8 +8,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// A call holds at most so many messages and bytes, so that no script keeps Redis from others for long; and no more than a
-// script can unpack at once. A message is counted as its weight.
+// A call holds at most so many messages and bytes, so that no script keeps Redis from others for long; and no more than
+// a script can unpack at once. A message is counted as its weight.
 const (
 	maxCallItems = 200
 	maxCallBytes = 4 << 20

@@ -19,9 +19,9 @@ type Regression struct {
 	What string
 }
 
-// pulse is a generation that all coordinators share and a count that is the store's own: of two servers that were one, and
-// went on apart, one may be ahead in what others count. The generation is the time of the first count, so a shard that
-// was emptied has another; and so has one that was found to have gone back.
+// pulse is a generation that all coordinators share and a count that is the store's own: of two servers that were one,
+// and went on apart, one may be ahead in what others count. The generation is the time of the first count, so a shard
+// that was emptied has another; and so has one that was found to have gone back.
 type pulse struct {
 	generation string
 	count      int64
@@ -74,8 +74,8 @@ func (p pulse) told(now pulse) string {
 		p.count, p.generation, now.count, now.generation)
 }
 
-// seen is what a script that looks is told of a shard: who asks, and what it saw last. Before the first count that is no
-// generation.
+// seen is what a script that looks is told of a shard: who asks, and what it saw last. Before the first count that is
+// no generation.
 func (s *Store) seen(shard int) []any {
 	s.pulses.mu.Lock()
 	defer s.pulses.mu.Unlock()

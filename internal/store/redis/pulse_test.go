@@ -55,8 +55,8 @@ func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
 	}
 }
 
-// Two servers that were one go on apart, as a master that was replaced in its sleep and the one that replaced it. What was
-// acknowledged on one of them is missing on the other, however far others have counted there.
+// Two servers that were one go on apart, as a master that was replaced in its sleep and the one that replaced it. What
+// was acknowledged on one of them is missing on the other, however far others have counted there.
 func TestAStoreThatWentOnElsewhereGivesItselfAway(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
@@ -186,7 +186,8 @@ func TestWhatWasPutInPlaceOfTheDataIsFlagged(t *testing.T) {
 	}
 }
 
-// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master again.
+// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master
+// again.
 func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{Shards: 1})

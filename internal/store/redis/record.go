@@ -15,8 +15,8 @@ import (
 //
 //	half CREATED_MS DIGEST {"exchange":"orders",...}\n
 //
-// Where the body can be packed, and the layout allows for it, the first word is another, the size that it has unpacked comes
-// before the JSON, and behind the line it stands packed with S2:
+// Where the body can be packed, and the layout allows for it, the first word is another, the size that it has unpacked
+// comes before the JSON, and behind the line it stands packed with S2:
 //
 //	pack CREATED_MS DIGEST SIZE {"exchange":"orders",...}\n
 //
@@ -97,8 +97,8 @@ func decodeTrace(record []byte) (trace, error) {
 // maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
 const maxMS = int64(math.MaxInt64 / time.Millisecond)
 
-// decode fills in what a living record says about a message in that state and returns its first words. The body is a part of
-// record, not a copy, unless it was packed.
+// decode fills in what a living record says about a message in that state and returns its first words. The body is a
+// part of record, not a copy, unless it was packed.
 func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
 	t, err := decodeLine(record, state, into)
 	if err != nil {

@@ -32,7 +32,8 @@ func sweep(t *testing.T, store *redisstore.Store) redisstore.Repairs {
 	return all
 }
 
-// damage is one thing that can be wrong with a message "1" of which the raw keys are known, and what the sweeper makes of it.
+// damage is one thing that can be wrong with a message "1" of which the raw keys are known, and what the sweeper makes
+// of it.
 type damage struct {
 	name  string
 	state halfmsg.State // before

@@ -20,25 +20,29 @@ type UncleanEnd struct {
 	Instance string
 	// LastSeenAt is when it last counted in Redis.
 	LastSeenAt time.Time
+	// Unreported says that no coordinator has reported this end before: the caller is the one to do it.
+	Unreported bool
 }
 
-// NoteRun notes that this coordinator runs, and returns the others that ended without NoteCleanStop within RunMemory,
-// the latest first. One that was only cut off for a while is not told of any more once it counts again (Pulse). It is
-// one call of a script; its errors are those of the store.
-func (s *Store) NoteRun(ctx context.Context) ([]UncleanEnd, error) {
-	c := newCall(s.scripts.runs, s.keys.shards[0], 4)
-	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds)
+// NoteRun notes that this coordinator runs. Where judge is set, NoteRun returns the others that ended without
+// NoteCleanStop within RunMemory, the latest first. An end is Unreported for one caller only. A coordinator that was
+// only cut off for a while is not returned any more once it counts again (Pulse). NoteRun is one call of a script; its
+// errors are those of the store.
+func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
+	c := newCall(s.scripts.runs, s.keys.shards[0], 5)
+	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds, judge)
 	run(ctx, s.loops, s.scripts.runs, []*call{c})
 	if c.err != nil {
 		return nil, c.err
 	}
 	now := time.Now()
 	var ends []UncleanEnd
-	for i := 0; i+1 < len(c.reply); i += 2 {
+	for i := 0; i+2 < len(c.reply); i += 3 {
 		name, _ := c.reply[i].(string)
 		ago, _ := c.reply[i+1].(int64)
+		first, _ := c.reply[i+2].(int64)
 		seenAt := now.Add(-time.Duration(ago) * time.Millisecond)
-		ends = append(ends, UncleanEnd{Instance: ownerOf(name), LastSeenAt: seenAt})
+		ends = append(ends, UncleanEnd{Instance: ownerOf(name), LastSeenAt: seenAt, Unreported: first == 1})
 	}
 	return ends, nil
 }

@@ -33,12 +33,13 @@ func (r *runs) coordinator(name string) *redisstore.Store {
 	return open(r.t, redisstore.Config{URL: "redis://" + r.server.Addr(), Prefix: "msghandler", Shards: 2, Instance: name})
 }
 
-// alive notes the run of each, counts on in its pulse, and returns whom the last of them takes for ended, the latest first.
+// alive notes the run of each, counts on in its pulse, and returns whom the last of them takes for ended, the latest
+// first.
 func (r *runs) alive(all ...*redisstore.Store) (names []string) {
 	r.t.Helper()
 	for _, store := range all {
 		pulse(r.t, store)
-		ends, err := store.NoteRun(r.t.Context())
+		ends, err := store.NoteRun(r.t.Context(), true)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -85,6 +86,45 @@ func TestOnlyUncleanEndsAreTold(t *testing.T) {
 	}
 }
 
+// Many coordinators see an end, and one of them reports it. A coordinator that has just started may meet an outage of
+// Redis that others could not count in, so it does not judge, and takes no report away from the others.
+func TestAnEndIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, there, killed := r.coordinator("here"), r.coordinator("there"), r.coordinator("killed")
+	r.want(r.alive(killed, here, there))
+	r.pass(redisstore.RunSilence + time.Second)
+	pulse(t, here)
+	pulse(t, there)
+	unreported := func(store *redisstore.Store, judge bool) (count int) {
+		t.Helper()
+		ends, err := store.NoteRun(t.Context(), judge)
+		if err != nil || judge && len(ends) != 1 || !judge && len(ends) != 0 {
+			t.Fatalf("ends %v, %v", ends, err)
+		}
+		for _, end := range ends {
+			if end.Unreported {
+				count++
+			}
+		}
+		return count
+	}
+	if n := unreported(here, false); n != 0 {
+		t.Errorf("without judging %d are to be reported", n)
+	}
+	if n := unreported(there, true) + unreported(here, true) + unreported(there, true); n != 1 {
+		t.Errorf("the end is to be reported %d times", n)
+	}
+	r.pass(time.Second)
+	r.want(r.alive(killed, here, there)) // it was cut off, and comes back
+	r.pass(redisstore.RunSilence + time.Second)
+	pulse(t, here)
+	pulse(t, there)
+	if n := unreported(here, true) + unreported(there, true); n != 1 {
+		t.Errorf("its next end is to be reported %d times", n)
+	}
+}
+
 // Coordinators of earlier versions count in the pulse and say nothing when they stop.
 func TestOlderCoordinatorsAreNotTakenForKilled(t *testing.T) {
 	t.Parallel()
@@ -123,7 +163,7 @@ func TestRunsAreNotedInARealRedis(t *testing.T) {
 	if err := client.HSet(t.Context(), key, "killed/1", time.Now().Add(-time.Minute).UnixMilli()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ends, err := store.NoteRun(t.Context())
+	ends, err := store.NoteRun(t.Context(), true)
 	if err != nil || len(ends) != 1 || ends[0].Instance != "killed" || time.Since(ends[0].LastSeenAt).Round(time.Minute) != time.Minute {
 		t.Errorf("told are %+v, %v", ends, err)
 	}

@@ -40,7 +40,7 @@ var parts = map[string][]string{
 
 // scripts are those in lua/, one a file.
 type scripts struct {
-	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, owners, backlog *script
+	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, refusals, owners, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
@@ -54,7 +54,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	byName := map[string]**script{
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move, "due": &all.due, "claim": &all.claim,
 		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
-		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs,
+		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "refusals": &all.refusals,
 	}
 	for name, into := range byName {
 		source, err := assemble(name, flagged, config.Retention)
@@ -125,8 +125,8 @@ func newCall(sc *script, shard string, room int) *call {
 	return &call{args: args}
 }
 
-// run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten is
-// sent again as a whole, which a server also remembers.
+// run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten
+// is sent again as a whole, which a server also remembers.
 func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 	begun := time.Now()
 	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()

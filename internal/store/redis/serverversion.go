@@ -14,8 +14,8 @@ type serverVersion struct {
 	text   string
 }
 
-// serverVersionOf reads the section "server" of INFO. It reports false for a server that does not tell its version. Valkey
-// calls itself Redis 7.2.4 there too, for clients that know no better.
+// serverVersionOf reads the section "server" of INFO. It reports false for a server that does not tell its version.
+// Valkey calls itself Redis 7.2.4 there too, for clients that know no better.
 func serverVersionOf(info map[string]string) (v serverVersion, known bool) {
 	v.server, v.text = versions.Redis, info["redis_version"]
 	if own := info["valkey_version"]; own != "" {
@@ -54,8 +54,8 @@ func (f *found) notes(v serverVersion) {
 	}
 }
 
-// luaFixes are the first versions without CVE-2025-49844, one for each minor version that was maintained. Minor versions
-// between them never got a fix; those after the last never had the hole.
+// luaFixes are the first versions without CVE-2025-49844, one for each minor version that was maintained. Minor
+// versions between them never got a fix; those after the last never had the hole.
 var luaFixes = map[string][]versions.Version{
 	versions.Redis.Name:  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	versions.Valkey.Name: {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},

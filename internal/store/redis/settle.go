@@ -24,14 +24,15 @@ var effects = map[halfmsg.Event]string{
 	halfmsg.EventRetry:       "zu",
 }
 
-// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while its
-// owner was busy with it.
+// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while
+// its owner was busy with it.
 var hurried = map[halfmsg.Event]bool{
 	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
 	halfmsg.EventMarkerKept: true,
 }
 
-// rules are the moves as move.lua reads them, by event: where it leads, what else it does, and its name where it is told.
+// rules are the moves as move.lua reads them, by event: where it leads, what else it does, and its name where it is
+// told.
 var rules = func() []string {
 	out := make([]string, len(halfmsg.Events()))
 	for i, event := range halfmsg.Events() {
@@ -200,8 +201,8 @@ func shorten(cause string) string {
 	return cause
 }
 
-// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it. It returns the state
-// in which the message stands then.
+// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it. It returns the
+// state in which the message stands then.
 func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) halfmsg.State {
 	event := halfmsg.EventGivenUp
 	switch claim.State {

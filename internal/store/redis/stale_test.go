@@ -74,8 +74,8 @@ func only(key string) func(*testing.T, *redisstore.Store, *redis.Client, halfmsg
 	}
 }
 
-// A SendHalfMessage whose id still stands somewhere, though the record is lost, begins anew: nothing of the lost message
-// decides about the new one. Most of all the new one is not published before its producer was asked.
+// A SendHalfMessage whose id still stands somewhere, though the record is lost, begins anew: nothing of the lost
+// message decides about the new one. Most of all the new one is not published before its producer was asked.
 func TestCreateRepairsWhatALostRecordLeft(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(t *testing.T) string{

@@ -50,9 +50,10 @@ type group struct {
 }
 
 // Sweep looks at a bounded slice of the keys and repairs what a half-finished write, an operator's hand or a clock that
-// jumped has left behind: records without index and indexes without record, entries in two indexes, missing or superfluous
-// creation times, leases and producers, expiries on unfinished messages, due times that no clock can mean. more is false
-// when it has come to the end of all keys; the next call begins anew. Only keys of this prefix are touched.
+// jumped has left behind: records without index and indexes without record, entries in two indexes, missing or
+// superfluous creation times, leases and producers, expiries on unfinished messages, due times that no clock can mean.
+// more is false when it has come to the end of all keys; the next call begins anew. Only keys of this prefix are
+// touched.
 func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -76,7 +77,8 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 	return repairs, s.unfinished(), nil
 }
 
-// scanMasters makes one step of SCAN on each master and sorts what it finds: messages are returned, indexes walked later.
+// scanMasters makes one step of SCAN on each master and sorts what it finds: messages are returned, indexes walked
+// later.
 func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 	var mu sync.Mutex
 	found := map[group][]string{}
@@ -178,8 +180,8 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	return names, next, err
 }
 
-// mend has messages of one producer checked and repaired, in slices that leave most of Redis' time to others, as a backlog
-// that waits is looked at like all else. The empty id stands for the producer itself.
+// mend has messages of one producer checked and repaired, in slices that leave most of Redis' time to others, as a
+// backlog that waits is looked at like all else. The empty id stands for the producer itself.
 func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {

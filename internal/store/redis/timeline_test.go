@@ -27,8 +27,8 @@ func executed(t *testing.T, client *redis.Client) (total int) {
 	return total
 }
 
-// TestTheOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published at
-// the first try. What a timeline costs is paid by those to which something happens.
+// TestTheOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published
+// at the first try. What a timeline costs is paid by those to which something happens.
 func TestTheOrdinaryWayPaysNothingForTimelines(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})

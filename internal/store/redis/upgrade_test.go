@@ -21,8 +21,9 @@ func oldMessage(id string) halfmsg.Message {
 	}
 }
 
-// asAnOldOneLeft are data as that version left them when it was killed: one message each that is pending, owned, sendable after
-// its verdict, and dead. When the verdict was stored stood in the notes, there were no timelines, and all shared one count.
+// asAnOldOneLeft are data as that version left them when it was killed: one message each that is pending, owned,
+// sendable after its verdict, and dead. When the verdict was stored stood in the notes, there were no timelines, and
+// all shared one count.
 func asAnOldOneLeft(t *testing.T, client *redis.Client) {
 	t.Helper()
 	const shard, created = "msghandler:{00}:", 1795466788616
@@ -87,8 +88,8 @@ func TestWhatAnOlderVersionLeftIsFinished(t *testing.T) {
 	}
 }
 
-// Coordinators of versions before 2026-11-22 share one count. One that joins them must leave it alone: without it they say that
-// Redis went back, alert, and take all messages for copies.
+// Coordinators of versions before 2026-11-22 share one count. One that joins them must leave it alone: without it they
+// say that Redis went back, alert, and take all messages for copies.
 func TestTheCountThatOlderVersionsShareStays(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})

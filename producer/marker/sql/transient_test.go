@@ -145,7 +145,8 @@ func TestALockThatEndsIsWaitedFor(t *testing.T) {
 	})
 }
 
-// waiting waits until so many of the database's connections wait for locks, and returns them as the database names them.
+// waiting waits until so many of the database's connections wait for locks, and returns them as the database names
+// them.
 func (d database) waiting(t *testing.T, db *sql.DB, n int) (connections []int64) {
 	t.Helper()
 	servers.Eventually(t, 30*time.Second, "connections wait for locks", func() bool {
@@ -242,9 +243,9 @@ func TestAConnectionThatIsKilledAtItsMarkerIsReplaced(t *testing.T) {
 	})
 }
 
-// Three transactions want one marker. When the first rolls back, MariaDB lets the two others wait for each other and ends
-// one of them; a snapshot of PostgreSQL that is older than the marker ends its transaction. Whoever is ended begins anew,
-// and learns who has the id.
+// Three transactions want one marker. When the first rolls back, MariaDB lets the two others wait for each other and
+// ends one of them; a snapshot of PostgreSQL that is older than the marker ends its transaction. Whoever is ended
+// begins anew, and learns who has the id.
 func TestADeadlockAtTheMarkerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, d database) {

@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Purpose: shares what each coordinator has refused to producers with all others. In the first shard only.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 which coordinator; 2 what it has refused lately, as it wants others to read it, empty for nothing;
+--   3 milliseconds for which that is kept; 4 how many coordinators' are kept at most
+-- Returns: for each other coordinator, the latest first: how many milliseconds ago it shared, and what
+local key, who, kept, most = KEYS[1] .. REFUSALS, ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+
+if ARGV[2] == '' then
+  call('HDEL', key, who)
+else
+  call('HSET', key, who, now .. ' ' .. ARGV[2])
+  call('PEXPIRE', key, kept)
+end
+local shared, all = {}, call('HGETALL', key)
+for i = 1, #all, 2 do
+  local at, text = string.match(all[i + 1], '^(%d+) (.*)$')
+  shared[#shared + 1] = {name = all[i], ago = now - (tonumber(at) or 0), text = text}
+end
+table.sort(shared, function(a, b) return a.ago < b.ago end)
+local out = {}
+for i, one in ipairs(shared) do
+  if i > most or one.ago > kept then
+    call('HDEL', key, one.name)
+  elseif one.name ~= who then
+    out[#out + 1] = one.ago
+    out[#out + 1] = one.text
+  end
+end
+return out

@@ -1,0 +1,58 @@
+package redis_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+func TestRefusalsAreSharedForAWhile(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	here, there := r.coordinator("here"), r.coordinator("there")
+	share := func(store *redisstore.Store, text string) string {
+		t.Helper()
+		shared, err := store.ShareRefusals(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(shared)
+	}
+	if got := share(here, `[{"producer":"orders"}]`); got != "[]" {
+		t.Errorf("its own come back: %s", got)
+	}
+	r.pass(3 * time.Second)
+	if got := share(there, ""); got != `[{3s [{"producer":"orders"}]}]` {
+		t.Errorf("the others get %s", got)
+	}
+	share(here, "")
+	if got := share(there, ""); got != "[]" {
+		t.Errorf("after nothing was refused the others get %s", got)
+	}
+	share(here, "text")
+	r.pass(redisstore.RefusalMemory + time.Second)
+	if got := share(there, "more"); got != "[]" {
+		t.Errorf("of a coordinator that is gone the others get %s", got)
+	}
+}
+
+// A coordinator that is restarted again and again has a new name each time.
+func TestSharedRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
+	const key = "msghandler:{00b}:refusals"
+	for i := range 130 {
+		if err := client.HSet(t.Context(), key, fmt.Sprint("run/", i), fmt.Sprint(time.Now().UnixMilli(), " text")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared, err := store.ShareRefusals(t.Context(), "own")
+	if err != nil || len(shared) > 100 || client.HLen(t.Context(), key).Val() != 100 {
+		t.Errorf("%d are shared and %d kept, %v", len(shared), client.HLen(t.Context(), key).Val(), err)
+	}
+	if ttl := client.TTL(t.Context(), key).Val(); ttl <= 0 || ttl > redisstore.RefusalMemory {
+		t.Errorf("the key expires in %v", ttl)
+	}
+}
