@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// RefusalMemory is for how long what a coordinator has refused is shared with the others.
+	// RefusalMemory is how long refusals are shared.
 	RefusalMemory = 10 * time.Minute
-	// maxSharing bounds how many coordinators' refusals are kept: one that is restarted each second has a new name each
-	// time.
+	// maxSharing bounds the coordinators in the key: after each restart a coordinator has a new name.
 	maxSharing = 100
 )
 
-// SharedRefusals is what another coordinator has refused to producers.
+// SharedRefusals are the refusals of another coordinator.
 type SharedRefusals struct {
-	// Ago is how long ago it was shared.
+	// Ago is the age of the text.
 	Ago time.Duration
-	// Text is what that coordinator gave to ShareRefusals.
+	// Text is the argument of the other coordinator's ShareRefusals.
 	Text string
 }
 
-// ShareRefusals tells the other coordinators what this one has refused lately, empty for nothing, and returns what they
-// have shared within RefusalMemory, the latest first. It is one call of a script; its errors are those of the store.
+// ShareRefusals hands the recent refusals of this coordinator to the others, empty for none, and returns the refusals
+// that the others have shared within RefusalMemory, the latest first. ShareRefusals is a single script call; errors are
+// the store's.
 func (s *Store) ShareRefusals(ctx context.Context, text string) ([]SharedRefusals, error) {
 	c := newCall(s.scripts.refusals, s.keys.shards[0], 4)
 	c.args = append(c.args, s.name, text, RefusalMemory.Milliseconds(), maxSharing)

@@ -18,7 +18,7 @@ const (
 // UncleanEnd is the end of a coordinator that did not stop: it was killed, or crashed, or it hangs.
 type UncleanEnd struct {
 	Instance string
-	// LastSeenAt is when it last counted in Redis.
+	// LastSeenAt is the time of the last count in Redis.
 	LastSeenAt time.Time
 	// Unreported says that no coordinator has reported this end before: the caller is the one to do it.
 	Unreported bool
