@@ -62,7 +62,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := addressOf(accepted)
+		from := AddressOf(accepted)
 		reason, ok := l.enter(from)
 		if ok {
 			return &conn{Conn: accepted, leave: func() { l.leave(from) }}, nil
@@ -95,8 +95,9 @@ func (l *Listener) leave(from netip.Addr) {
 	}
 }
 
-// addressOf is where a connection comes from, without its port. In IPv6 one host has a whole /64 to choose from.
-func addressOf(c net.Conn) netip.Addr {
+// AddressOf is where a connection comes from, without its port. In IPv6 one host has a whole /64 to choose
+// from. The result is the zero Addr where the connection has no IP address, as for a Unix socket.
+func AddressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}

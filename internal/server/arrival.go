@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// smallRequest is how many bytes a request may announce and still draw on the reserve of the room. It is the window that a
-	// client may fill before gRPC asks it for more.
+	// smallRequest is how many bytes a request may announce and still draw on the bytes that are kept for small
+	// requests. It is the window that a client may fill before gRPC asks for more.
 	smallRequest = 64 << 10
-	// furtherMessage is how many bytes a probe may have, and what comes after the request. No call of this API has a second
-	// message; a conversation about reflection has, and they are names.
+	// furtherMessage is how many bytes a probe may have, and a message after the request. No call of this API
+	// has a second message; a conversation about reflection has, and its messages are names.
 	furtherMessage = 4 << 10
 	// sweepInterval bounds what refusing many requests costs.
 	sweepInterval = time.Second
@@ -29,11 +29,13 @@ const (
 	prefixLen = 5
 )
 
-// arrival is a request from its headers until its call ends. It holds the bytes that the request takes in the room: a
-// large request holds what it announces, before any of it is received, so each one that is admitted can finish; a small one
-// holds what has come of it. It is the context of its stream, so that the handler finds it.
+// arrival is a request from its headers until its call ends. The arrival holds a call until the request is
+// decoded, and the announced bytes until the call ends. They are taken before any of the request is received,
+// so each admitted request can finish. An arrival is the context of its stream, so that the handler finds the
+// arrival.
 //
-// conn.mu guards its fields: the goroutine that reads the connection receives, and the one of the handler ends it.
+// conn.mu guards its fields: the goroutine that reads the connection receives, and the handler's goroutine ends
+// the arrival.
 type arrival struct {
 	context.Context
 
@@ -46,16 +48,16 @@ type arrival struct {
 	// have is how much of a prefix has come; left is how much of its message has still to come.
 	have int
 	left int64
-	// small says that what comes is held as it comes.
-	small bool
-	// probe says that it asks for the server's health, which is answered when all is full.
-	probe bool
-	// told says that the request has announced its size, or that nothing comes. known is closed then, where a handler waits.
-	told  bool
-	known chan struct{}
-	// refused says that there is no room for it.
+	// call is unfinishedCalls or unfinishedProbes.
+	call resource
+	// announced says that the size of the request is known, or that nothing comes. Where a handler waits for
+	// that, sized is closed then.
+	announced bool
+	sized     chan struct{}
+	// refused says that the budgets do not allow the announced bytes.
 	refused bool
-	held    int64
+	// bytes is what the request holds of requestBytes, and of largeBytes where the request is large.
+	bytes   int64
 	decoded bool
 	ended   bool
 }
@@ -87,31 +89,33 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if !ok {
 		return ctx, nil
 	}
-	a := from.conn.arrive(ctx, strings.HasPrefix(info.FullMethodName, healthMethods))
+	call := unfinishedCalls
+	if strings.HasPrefix(info.FullMethodName, healthMethods) {
+		call = unfinishedProbes
+	}
+	a := from.conn.arrive(ctx, call)
+	if a == nil && s.clients.sweep() {
+		a = from.conn.arrive(ctx, call)
+	}
 	if a == nil {
-		s.clients.sweep()
 		s.config.RefusedUnread(RefusedCalls)
 		return nil, s.fail(info.FullMethodName, errTooMany, halfmsg.None)
 	}
 	return a, nil
 }
 
-// arrive notes a call whose headers were read last. It returns nil where too many requests are arriving.
-func (one *connection) arrive(ctx context.Context, probe bool) *arrival {
+// arrive adds the call whose headers were read last. The result is nil where too many calls are unfinished: in
+// all, of the address, or of the connection.
+func (one *connection) arrive(ctx context.Context, call resource) *arrival {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if len(one.arrivals) > 2*maxStreams {
 		one.sweepLocked() // no more than maxStreams can be alive
 	}
-	most := one.all.room.calls
-	if probe {
-		most *= 2
-	}
-	if one.all.arriving.Add(1) > most {
-		one.all.arriving.Add(-1)
+	if !one.acquireLocked(call, 1) {
 		return nil
 	}
-	a := &arrival{Context: ctx, conn: one, stream: one.frames.stream, probe: probe, told: one.frames.ends}
+	a := &arrival{Context: ctx, conn: one, stream: one.frames.stream, call: call, announced: one.frames.ends}
 	if one.arrivals == nil {
 		one.arrivals = map[uint32]*arrival{}
 	}
@@ -128,18 +132,19 @@ func (one *connection) sweepLocked() {
 	}
 }
 
-// sweep does so on all connections, though not oftener than each sweepInterval. It is for when something is refused that those
-// arrivals may keep out.
-func (c *connections) sweep() {
+// sweep ends such arrivals on all connections, at most once in each sweepInterval, and reports whether it did.
+// It is called when a request is refused because of what such arrivals may still hold.
+func (c *connections) sweep() bool {
 	now, last := time.Now().UnixNano(), c.swept.Load()
 	if now-last < int64(sweepInterval) || !c.swept.CompareAndSwap(last, now) {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.open {
 		one.sweep()
 	}
+	return true
 }
 
 func (one *connection) sweep() {
@@ -148,7 +153,8 @@ func (one *connection) sweep() {
 	one.sweepLocked()
 }
 
-// receive takes what has come of a stream's messages; nothing is their end. It returns false when the connection must be closed.
+// receive takes the next data of a stream's messages; no data is their end. It returns false when the
+// connection must be closed.
 func (one *connection) receive(stream uint32, data []byte) bool {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -157,22 +163,17 @@ func (one *connection) receive(stream uint32, data []byte) bool {
 	case a == nil:
 		return true
 	case len(data) == 0:
-		a.tell()
+		a.setAnnouncedLocked()
 		return true
 	}
-	return a.receive(data)
+	return a.receiveLocked(data)
 }
 
-func (a *arrival) receive(data []byte) bool {
+func (a *arrival) receiveLocked(data []byte) bool {
 	for len(data) > 0 && !a.refused {
 		if a.left > 0 {
 			n := min(a.left, int64(len(data)))
-			if a.left -= n; a.small {
-				a.held += n
-				if !a.conn.all.room.grow(n) {
-					return false
-				}
-			}
+			a.left -= n
 			data = data[n:]
 			continue
 		}
@@ -182,57 +183,56 @@ func (a *arrival) receive(data []byte) bool {
 			return true
 		}
 		a.have = 0
-		if length := int64(binary.BigEndian.Uint32(a.prefix[1:])); !a.told {
-			a.refused = !a.begin(length)
-			a.tell()
-		} else if a.left, a.small = length, false; length > furtherMessage {
+		a.left = int64(binary.BigEndian.Uint32(a.prefix[1:]))
+		if !a.announced {
+			a.refused = !a.acquireBytesLocked(a.left)
+			a.setAnnouncedLocked()
+		} else if a.left > furtherMessage {
 			return false
 		}
 	}
 	return true
 }
 
-// begin takes the length of the request, and says whether there is room for it.
-func (a *arrival) begin(length int64) bool {
-	room := a.conn.all.room
-	a.left = length
+// acquireBytesLocked takes the announced bytes of the request, and says whether the budgets allow them.
+func (a *arrival) acquireBytesLocked(length int64) bool {
 	switch {
 	case length > a.conn.all.maxRequest:
-		return true // gRPC refuses it, and receives nothing more of it
-	case a.probe:
+		return true // gRPC refuses a request that is too large, and receives nothing more of it
+	case a.call == unfinishedProbes:
 		return length <= furtherMessage
-	case length <= smallRequest:
-		a.small = true
-		return room.fits(length)
-	case !room.take(length):
+	case !a.conn.acquireLocked(requestBytes, length):
+		return false
+	case length > smallRequest && !a.conn.acquireLocked(largeBytes, length):
+		a.conn.releaseLocked(requestBytes, length)
 		return false
 	}
-	a.held = length
+	a.bytes = length
 	return true
 }
 
-// tell lets the handler go on: it is known whether there is room, or that nothing comes.
-func (a *arrival) tell() {
-	if a.told = true; a.known != nil {
-		close(a.known)
-		a.known = nil
+// setAnnouncedLocked lets the handler go on: whether the request is refused is known, or that nothing comes.
+func (a *arrival) setAnnouncedLocked() {
+	if a.announced = true; a.sized != nil {
+		close(a.sized)
+		a.sized = nil
 	}
 }
 
-// admitted waits until the request has announced its size, and says whether there is room for it. As a rule that is known
-// before the handler runs.
+// admitted waits until the request has announced its size, and says whether the budgets allow the request. As a
+// rule the size is known before the handler runs.
 func (a *arrival) admitted() bool {
 	a.conn.mu.Lock()
-	known := a.known
-	if !a.told && known == nil {
-		known = make(chan struct{})
-		a.known = known
+	sized := a.sized
+	if !a.announced && sized == nil {
+		sized = make(chan struct{})
+		a.sized = sized
 	}
-	told := a.told
+	announced := a.announced
 	a.conn.mu.Unlock()
-	if !told {
+	if !announced {
 		select {
-		case <-known:
+		case <-sized:
 		case <-a.Done():
 		}
 	}
@@ -244,13 +244,17 @@ func (a *arrival) admitted() bool {
 // claim says that a handler ends the arrival.
 func (a *arrival) claim() { a.claimed.Store(true) }
 
-// read says that the request has been received and decoded, or that it will not be.
-func (a *arrival) read() {
+// setDecoded says that the request has been received and decoded, or that it will not be.
+func (a *arrival) setDecoded() {
 	a.conn.mu.Lock()
 	defer a.conn.mu.Unlock()
+	a.setDecodedLocked()
+}
+
+func (a *arrival) setDecodedLocked() {
 	if !a.decoded {
 		a.decoded = true
-		a.conn.all.arriving.Add(-1)
+		a.conn.releaseLocked(a.call, 1)
 	}
 }
 
@@ -266,12 +270,12 @@ func (a *arrival) endLocked() {
 		return
 	}
 	a.ended = true
-	if !a.decoded {
-		a.decoded = true
-		a.conn.all.arriving.Add(-1)
+	a.setDecodedLocked()
+	a.conn.releaseLocked(requestBytes, a.bytes)
+	if a.bytes > smallRequest {
+		a.conn.releaseLocked(largeBytes, a.bytes)
 	}
-	a.conn.all.room.leave(a.held)
-	a.held = 0
+	a.bytes = 0
 	delete(a.conn.arrivals, a.stream)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +47,7 @@ func arrive(ctx context.Context, decode func(any) error, v any) error {
 	began := &a.conn.arriving[a.conn.all.tick.Load()%uint32(len(arriving{}))]
 	began.Add(1)
 	defer began.Add(-1)
-	defer a.read()
+	defer a.setDecoded()
 	if !a.admitted() {
 		return errNoRoomLeft
 	}
@@ -93,6 +95,7 @@ func (c *connections) overdue() (late []*connection) {
 	place := next % uint32(len(arriving{}))
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	maps.DeleteFunc(c.addresses, func(_ netip.Addr, a *address) bool { return a.idle() })
 	for one := range c.open {
 		one.sweep()
 		if one.arriving[place].Load() > 0 {

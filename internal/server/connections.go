@@ -5,11 +5,14 @@ import (
 	"cmp"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
 // connections are those to the server. gRPC closes one when it is drained, and so waits for clients: for one that does not
@@ -22,15 +25,17 @@ type connections struct {
 	// shaking are those that are still being secured.
 	shaking map[net.Conn]struct{}
 	open    map[*connection]struct{}
+	// addresses are those of the open connections. An address stays until its last request has ended, so a
+	// client that connects again does not get a second share.
+	addresses map[netip.Addr]*address
 	// closing says that no more are taken.
 	closing bool
 
 	// tick counts the looks at what arrives.
 	tick atomic.Uint32
 
-	// room bounds what requests hold. arriving counts those that have begun and are not decoded yet.
-	room     *room
-	arriving atomic.Int64
+	// budgets bound what requests hold.
+	budgets *[resources]budget
 	// swept is when arrivals without handlers were last looked for, in nanoseconds.
 	swept atomic.Int64
 	// maxRequest is how long a request may be, in bytes.
@@ -40,7 +45,8 @@ type connections struct {
 // connection is one of them.
 type connection struct {
 	net.Conn
-	all *connections
+	all     *connections
+	address *address
 	// heard is how many bytes have come.
 	heard    atomic.Int64
 	arriving arriving
@@ -50,8 +56,9 @@ type connection struct {
 	in     *bufio.Reader
 	frames frames
 
-	// mu guards arrivals, and the fields of each.
+	// mu guards held, arrivals, and the fields of each arrival.
 	mu       sync.Mutex
+	held     [resources]int64
 	arrivals map[uint32]*arrival
 }
 
@@ -63,15 +70,15 @@ const readBuffer = 32 << 10
 const greeting = 24 + 9
 
 var (
-	errClosing = errors.New("the server is stopping")
-	errNoRoom  = errors.New("requests that began together hold more than there is room for")
+	errClosing        = errors.New("the server is stopping")
+	errFurtherMessage = errors.New("a further message of a call is larger than any that the API knows")
 )
 
-func newConnections(secured credentials.TransportCredentials, room *room, maxRequest int) *connections {
+func newConnections(secured credentials.TransportCredentials, limits Limits) *connections {
 	return &connections{
 		TransportCredentials: cmp.Or(secured, insecure.NewCredentials()),
-		room:                 room, maxRequest: int64(maxRequest),
-		shaking: map[net.Conn]struct{}{}, open: map[*connection]struct{}{},
+		budgets:              newBudgets(limits), maxRequest: int64(limits.maxRequest()),
+		shaking: map[net.Conn]struct{}{}, open: map[*connection]struct{}{}, addresses: map[netip.Addr]*address{},
 	}
 }
 
@@ -90,9 +97,23 @@ func (c *connections) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthI
 	if c.closing {
 		return nil, nil, errClosing
 	}
-	one := &connection{Conn: conn, all: c, in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames()}
+	one := &connection{
+		Conn: conn, all: c, address: c.addressLocked(connlimit.AddressOf(raw)),
+		in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames(),
+	}
+	one.address.connections++
 	c.open[one] = struct{}{}
 	return one, caller{info, one}, nil
+}
+
+// addressLocked finds or adds an address. The caller holds c.mu.
+func (c *connections) addressLocked(ip netip.Addr) *address {
+	a := c.addresses[ip]
+	if a == nil {
+		a = &address{}
+		c.addresses[ip] = a
+	}
+	return a
 }
 
 func (c *connections) begin(raw net.Conn) bool {
@@ -109,7 +130,7 @@ func (one *connection) Read(p []byte) (int, error) {
 	n, err := one.in.Read(p)
 	one.heard.Add(int64(n))
 	if !one.frames.scan(p[:n], one.receive) {
-		return 0, errNoRoom
+		return 0, errFurtherMessage
 	}
 	return n, err
 }
@@ -117,7 +138,10 @@ func (one *connection) Read(p []byte) (int, error) {
 // Close implements net.Conn.
 func (one *connection) Close() error {
 	one.all.mu.Lock()
-	delete(one.all.open, one)
+	if _, open := one.all.open[one]; open {
+		delete(one.all.open, one)
+		one.address.connections--
+	}
 	one.all.mu.Unlock()
 	one.mu.Lock()
 	for _, a := range one.arrivals {

@@ -319,7 +319,7 @@ func (h *house) wakes() []halfmsg.State {
 }
 
 // open serves on a free port of the loopback; edit may change the configuration.
-func open(t *testing.T, edit ...func(*server.Config)) *house {
+func open(t testing.TB, edit ...func(*server.Config)) *house {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -329,7 +329,7 @@ func open(t *testing.T, edit ...func(*server.Config)) *house {
 }
 
 // connect makes a client.
-func connect(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientConn {
+func connect(t testing.TB, target string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -343,7 +343,7 @@ func connect(t *testing.T, target string, options ...grpc.DialOption) *grpc.Clie
 }
 
 // openAt serves on a listener, with a client to where it says that it is.
-func openAt(t *testing.T, listener net.Listener, edit ...func(*server.Config)) *house {
+func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *house {
 	t.Helper()
 	h := &house{store: newStore(), served: make(chan error, 1)}
 	config := server.Config{

@@ -13,11 +13,10 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// room bounds how many calls are under way, and how many bytes their requests hold: from when a request announces its size
-// until its call is answered. The last quarter of the bytes is a reserve for small requests.
+// room bounds how many calls are under way, which begins when their requests are decoded.
 type room struct {
-	calls, bytes         int64
-	usedCalls, usedBytes atomic.Int64
+	calls     int64
+	usedCalls atomic.Int64
 }
 
 // enter takes a place for a call; exit must follow when it returns true.
@@ -30,31 +29,6 @@ func (r *room) enter() bool {
 }
 
 func (r *room) exit() { r.usedCalls.Add(-1) }
-
-// take takes bytes for a large request. One that is larger than all of them gets them when nobody else has any, or it
-// never could.
-func (r *room) take(size int64) bool {
-	if used := r.usedBytes.Add(size); used > r.bytes-r.bytes/4 && used != size {
-		r.usedBytes.Add(-size)
-		return false
-	}
-	return true
-}
-
-// fits says whether there is room for a small request; what has come of it must be told to grow.
-func (r *room) fits(size int64) bool {
-	used := r.usedBytes.Load()
-	return used+size <= r.bytes || used == 0
-}
-
-// grow takes bytes that have come of a small request, and returns false when requests that began together have come to hold
-// a quarter more than there is.
-func (r *room) grow(size int64) bool {
-	return r.usedBytes.Add(size) <= max(r.bytes+r.bytes/4, smallRequest)
-}
-
-// leave gives bytes back.
-func (r *room) leave(size int64) { r.usedBytes.Add(-size) }
 
 // admit bounds how many calls are under way.
 func (s *Server) admit(

@@ -9,11 +9,11 @@ import (
 // Under load there is always a request that has just begun, also while a tick does.
 func TestARequestThatBeginsWithATickIsNotOverdue(t *testing.T) {
 	t.Parallel()
-	all := newConnections(nil, &room{calls: 1, bytes: 1}, 1)
-	one := &connection{all: all}
+	all := newConnections(nil, Limits{Calls: 1, Bytes: 1})
+	one := &connection{all: all, address: &address{}}
 	all.open[one] = struct{}{}
 	one.frames.ends = true // so nothing waits for the request
-	ctx := one.arrive(context.Background(), false)
+	ctx := one.arrive(context.Background(), unfinishedCalls)
 
 	all.mu.Lock() // nobody looks at the connections meanwhile
 	late := make(chan int)

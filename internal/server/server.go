@@ -93,11 +93,13 @@ type Limits struct {
 	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit, the Submit of
 	// trusted producers, and Rollback. Default 10,000.
 	Waiting int
-	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and a quarter
-	// may be one producer's that wait. Default 20,000.
+	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and
+	// a quarter may be one producer's that wait. As many again may have begun without their whole request;
+	// addresses and connections share these as they share Bytes. Default 20,000.
 	Calls int
-	// Bytes is how many bytes the requests under way may hold in all, from when they announce their size until they are
-	// answered. Requests over 64 KiB may take three quarters of it. Default 256 MiB.
+	// Bytes is how many bytes the requests under way may hold in all, from when they announce their size until
+	// they are answered. Requests over 64 KiB may take three quarters of it. One address may hold seven times
+	// what stays free, and one connection as much as stays free. Default 256 MiB.
 	Bytes int
 }
 
@@ -179,8 +181,8 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config.withDefaults(), health: health.NewServer()}
 	s.watch = newWatch(s.config.Limits.Calls)
-	s.room = &room{calls: int64(s.config.Limits.Calls), bytes: int64(s.config.Limits.Bytes)}
-	s.clients = newConnections(s.config.Credentials, s.room, s.config.Limits.maxRequest())
+	s.room = &room{calls: int64(s.config.Limits.Calls)}
+	s.clients = newConnections(s.config.Credentials, s.config.Limits)
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.polls, s.batches = make(chan struct{}, maxPolls), make(chan struct{}, maxBatches)
