@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
-
-	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 const (
@@ -89,19 +87,23 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if !ok {
 		return ctx, nil
 	}
-	call := unfinishedCalls
-	if strings.HasPrefix(info.FullMethodName, healthMethods) {
-		call = unfinishedProbes
-	}
+	call := callOf(info.FullMethodName)
 	a := from.conn.arrive(ctx, call)
 	if a == nil && s.clients.sweep() {
 		a = from.conn.arrive(ctx, call)
 	}
 	if a == nil {
-		s.config.RefusedUnread(RefusedCalls)
-		return nil, s.fail(info.FullMethodName, errTooMany, halfmsg.None)
+		return nil, s.refuseUnread(ctx, info.FullMethodName, errTooMany)
 	}
 	return a, nil
+}
+
+// callOf is the resource that a call of a method takes until its request is decoded.
+func callOf(method string) resource {
+	if strings.HasPrefix(method, healthMethods) {
+		return unfinishedProbes
+	}
+	return unfinishedCalls
 }
 
 // arrive adds the call whose headers were read last. The result is nil where too many calls are unfinished: in

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
-
-	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // gRPC calls a handler as soon as a request has begun, and the handler reads it: until all of it is there it may hold as much
@@ -57,16 +55,10 @@ func arrive(ctx context.Context, decode func(any) error, v any) error {
 // arrive is arrive, with errors for the client.
 func (s *Server) arrive(ctx context.Context, method string, decode func(any) error, v any) error {
 	err := arrive(ctx, decode, v)
-	switch {
-	case errors.Is(err, errCompressed):
-		s.config.RefusedUnread(RefusedCompressed)
-	case errors.Is(err, errNoRoomLeft):
+	if errors.Is(err, errNoRoomLeft) {
 		s.clients.sweep()
-		s.config.RefusedUnread(RefusedBytes)
-	default:
-		return err
 	}
-	return s.fail(method, err, halfmsg.None)
+	return s.refuseUnread(ctx, method, err)
 }
 
 // watch closes connections with requests that do not arrive, until the context ends.

@@ -96,3 +96,15 @@ func (one *connection) releaseLocked(r resource, amount int64) {
 	one.address.held[r].Add(-amount)
 	one.all.budgets[r].used.Add(-amount)
 }
+
+// largestHolder returns the address that holds most of a resource, and how much. It is for log lines.
+func (c *connections) largestHolder(r resource) (name string, held int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ip, a := range c.addresses {
+		if n := a.held[r].Load(); n > held {
+			name, held = ip.String(), n
+		}
+	}
+	return name, held
+}
