@@ -12,9 +12,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// gRPC calls a handler as soon as a request has begun, and the handler reads it: until all of it is there it may hold as much
-// as the largest request, and no limit knows of it, as nobody knows yet what it will be. So its time is bounded: a connection
-// on which a request does not come to its end is closed, and what it held is free.
+// A request that has begun and does not arrive holds a call and its announced bytes. So its time is bounded: the connection
+// of such a request is closed, and what the connection held is free.
 const (
 	// arriveTick is how often connections are looked at.
 	arriveTick = 10 * time.Second

@@ -205,6 +205,75 @@ func TestUnfinishedRequestsHoldBoundedMemory(t *testing.T) {
 	a.peak()
 }
 
+// serveBeside demands that honest clients of another address are served while an attacker holds all that it
+// may: a small message and a large request.
+func (a *attacked) serveBeside(large int) {
+	a.t.Helper()
+	a.serves()
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	defer cancel()
+	_, err := a.honest.api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
+		Producer: "billing", CallbackTarget: a.honest.target,
+		Message: &pb.Message{Id: "large", RoutingKey: "bills", Body: make([]byte, large)},
+	})
+	if err != nil {
+		a.t.Fatalf("the honest large request is refused: %v", err)
+	}
+}
+
+// One address begins 22,000 calls and sends only their headers. Then another address announces 32 requests of
+// 16 MiB.
+func TestOneAddressCannotRefuseTheCallsOfOthers(t *testing.T) {
+	a := newAttacked(t, 0)
+	dial := func(from byte) *wire.RawConn {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}
+		conn, err := wire.DialRawFrom(dialer, a.coordinator.grpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		return conn
+	}
+	// read waits until the coordinator has read what the connection has sent: a call to no method is answered.
+	read := func(conn *wire.RawConn) {
+		stream, err := conn.Begin("/none.None/None")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Answer(stream, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 12 {
+		conn := dial(2)
+		for range 1900 {
+			if _, err := conn.Begin(pb.MessageHandlerService_SendHalfMessage_FullMethodName); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(conn)
+	}
+	a.serves()
+	for range 8 {
+		conn := dial(3)
+		for range 4 {
+			stream, err := conn.Begin(pb.MessageHandlerService_SendHalfMessages_FullMethodName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = conn.Send(stream, wire.Prefix(false, largeRequest), 0, false)
+			if err != nil && !errors.Is(err, wire.ErrAnswered) {
+				t.Fatal(err)
+			}
+		}
+		read(conn)
+	}
+	a.serveBeside(512 << 10)
+	a.coordinator.says("request refused unread: too many unfinished calls", patience)
+	a.coordinator.says("request refused unread: too many announced bytes", patience)
+	a.peak()
+}
+
 // Connections that say nothing leave enough of the process's descriptors for Redis, for RabbitMQ, for probes and for those who
 // have something to say.
 func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
