@@ -12,8 +12,8 @@ import (
 
 const areaDeadLetters = "dead letters"
 
-// examineDeadLetters looks for dead-letter queues that lose letters. It knows those of events.dead_letter_queues, and those that
-// the examination names. It takes no letter.
+// examineDeadLetters looks for dead-letter queues that lose letters. It knows those of events.dead_letter_queues, and
+// those that the examination names. It takes no letter.
 func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaDeadLetters}
 	queues := slices.Concat(e.Settings.Events.DeadLetterQueues, e.DeadLetterQueues)
@@ -22,13 +22,18 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is || len(queues) == 0 {
 		return nil
 	}
-	limited, err := rabbitmq.LimitedQueues(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
+	limited, missing, err := rabbitmq.LimitedQueues(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
 		queues...)
 	if err != nil {
 		return nil // examineBroker says why
 	}
 	for _, queue := range limited {
 		r.limited(queue)
+	}
+	for _, queue := range missing {
+		r.warn("dead-letters-missing", fmt.Sprintf("dead-letter queue %s does not exist", queue),
+			"RabbitMQ drops a letter that no queue takes, and msghandler dlq finds none", "correct the name in "+
+				"events.dead_letter_queues or --dead-letters, or the virtual host in amqp.url; or start the consumer that declares it")
 	}
 	return r.orWell(fmt.Sprintf("no delivery limit on %d dead-letter queues", len(queues)))
 }

@@ -11,6 +11,19 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
+// A queue that is named and does not exist is a mistake, and nothing that is well.
+func TestUnknownDeadLetterQueueIsNotWell(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, servers.RabbitMQ(t).URL)
+	s.e.DeadLetterQueues = []string{"payment.dead"}
+	for _, f := range doctor.Examine(t.Context(), s.e) {
+		if f.Name == "dead-letters-missing" && strings.Contains(f.What, "payment.dead does not exist") {
+			return
+		}
+	}
+	t.Error("nothing is found")
+}
+
 func TestALimitedDeadLetterQueueIsFound(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)

@@ -222,6 +222,7 @@ func TestEachFindingIsExplained(t *testing.T) {
 	names := []string{
 		"rabbitmq-permission", "rabbitmq-alarm", "rabbitmq-old", "rabbitmq-new", "redis-old", "redis-new", "redis-lua-hole",
 		"producer-unguarded", "configuration-defaults", "dead-letters-limited",
+		"dead-letters-missing", "producer-guard-unknown",
 	}
 	for _, p := range planted {
 		names = append(names, p.name)
@@ -244,8 +245,8 @@ func confirming(answer func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmRes
 	return func(s *site) { s.e.Producers["stock"] = other{confirm: answer}.serve(s.t) }
 }
 
-// fillMemory has Redis use this many percent of what it may. It holds enough that a connection more or less, or a message,
-// changes nothing about that.
+// fillMemory has Redis use this many percent of what it may. It holds enough that a connection more or less, or a
+// message, changes nothing about that.
 func fillMemory(percent float64) func(*site) {
 	return func(s *site) {
 		s.redis.CLI("SETRANGE", "filler", strconv.Itoa(64<<20), "x")

@@ -2,15 +2,19 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"maps"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // Verify examines how one producer keeps the contract of ProducerService: what Examine asks it, and more that leaves a
-// trace there, as a final question about an id that cannot exist does. committed are ids that are known to have committed
-// and whose markers have not been deleted. Each part says at least that it is well.
+// trace there, as a final question about an id that cannot exist does. committed are ids that are known to have
+// committed and whose markers have not been deleted. Each part says at least that it is well.
 func Verify(ctx context.Context, e Examination, name, address string, committed ...string) []Finding {
 	return e.ofDefaults([]string{sectionCallbacks}, e.verify(ctx, name, address, committed))
 }
@@ -45,8 +49,8 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	return found
 }
 
-// stranger asks the producer without the credentials that the settings have for it: whoever relies on them wants others to be
-// refused. Where the settings have none, nobody is asked.
+// stranger asks the producer without the credentials that the settings have for it: whoever relies on them wants others
+// to be refused. Where the settings have none, nobody is asked.
 func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report) string {
 	return func(ctx context.Context, r *report) string {
 		shown := &e.Settings.Callbacks.Certificates
@@ -66,7 +70,15 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 			return ""
 		}
 		defer client.Close()
-		if _, err := client.Confirm(ctx, to, []string{unknowable()}, false); err == nil {
+		_, err := client.Confirm(ctx, to, []string{unknowable()}, false)
+		var unanswered *callback.UnreachableError
+		switch {
+		case errors.As(err, &unanswered) && unanswered.Code() == codes.DeadlineExceeded:
+			r.warn("producer-guard-unknown", "gives no answer to a caller without credentials: "+err.Error(),
+				"no answer is no refusal: whether the producer refuses strangers is not known",
+				"find what holds up its Confirm, then verify the producer again")
+			return ""
+		case err == nil:
 			r.warn("producer-unguarded", "answers a caller that shows neither a token nor a certificate",
 				"anyone who reaches the producer can have its transactions rolled back", "set Coordinators in its producer.Config, to what "+
 					"callbacks.token_file or callbacks.tls_cert holds")

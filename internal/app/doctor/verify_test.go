@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	_ "modernc.org/sqlite" // the driver of the markers' database
 
@@ -205,4 +206,31 @@ func TestVerifyShowsTheTokenAndAsksWithout(t *testing.T) {
 			t.Errorf("%s: it shows the token", name)
 		}
 	}
+}
+
+// No answer is no refusal: the producer may answer strangers when it is less busy.
+func TestASilentGuardIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Confirm.Timeout = 2 * time.Second
+	c.Callbacks.Allow, c.Callbacks.TokenFile = []string{"127.0.0.1:*"}, tokenFile(t, goodToken)
+	b := &book{stone: map[string]bool{}}
+	target := serveProducer(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterProducerServiceServer(r, silentGuard{b})
+	})
+	found := doctor.Verify(t.Context(), doctor.Examination{Settings: c}, "stock", target)
+	if names := complaints(t, found); !slices.Equal(names, []string{"producer-guard-unknown"}) {
+		t.Errorf("found %q: %+v", names, found)
+	}
+}
+
+// silentGuard keeps callers without a token waiting.
+type silentGuard struct{ *book }
+
+func (g silentGuard) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+	if metadata.ValueFromIncomingContext(ctx, "authorization") == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return g.book.Confirm(ctx, r)
 }

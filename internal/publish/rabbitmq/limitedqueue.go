@@ -19,20 +19,25 @@ type LimitedQueue struct {
 	Policy string
 }
 
-// LimitedQueues finds the queues with a delivery limit, and takes no message. Missing queues are left out. AMQP does
-// not show a limit that only a policy sets or lifts.
-func LimitedQueues(ctx context.Context, config Config, queues ...string) (limited []LimitedQueue, err error) {
+// LimitedQueues finds the queues with a delivery limit and the queues that do not exist, and takes no message. AMQP
+// does not show a limit that only a policy sets or lifts.
+func LimitedQueues(
+	ctx context.Context, config Config, queues ...string,
+) (limited []LimitedQueue, missing []string, err error) {
 	c, _, err := reach(ctx, config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer c.close()
 	defer context.AfterFunc(ctx, c.conn.HangUp)()
 	for _, name := range queues {
 		limit, err := c.deliveryLimit(name)
 		switch {
+		case errors.Is(err, errNoQueue):
+			missing = append(missing, name)
+			continue
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case limit.Returns == amqpconn.Unlimited:
 			continue
 		}
@@ -42,10 +47,13 @@ func LimitedQueues(ctx context.Context, config Config, queues ...string) (limite
 		}
 		limited = append(limited, found)
 	}
-	return limited, nil
+	return limited, missing, nil
 }
 
-// deliveryLimit finds the delivery limit of a queue; a missing queue has none.
+// errNoQueue says that a queue does not exist.
+var errNoQueue = errors.New("no such queue")
+
+// deliveryLimit finds the delivery limit of a queue. The error is errNoQueue where the queue does not exist.
 func (c *connection) deliveryLimit(queue string) (amqpconn.Limit, error) {
 	none := amqpconn.Limit{Returns: amqpconn.Unlimited}
 	channel, err := c.channel()
@@ -55,7 +63,7 @@ func (c *connection) deliveryLimit(queue string) (amqpconn.Limit, error) {
 	if _, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil {
 		var refused *amqp.Error
 		if errors.As(err, &refused) && refused.Code == amqp.NotFound {
-			return none, nil
+			return none, errNoQueue
 		}
 		return none, fmt.Errorf("look at the queue %s: %w", queue, err)
 	}
