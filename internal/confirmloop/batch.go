@@ -51,7 +51,7 @@ func (c *Confirmer) kinds(held []delivery.Leased) (usual, final []delivery.Lease
 // settle stores words, deletes the markers of what has its fate by that, and sends what is committed.
 func (c *Confirmer) settle(l *lane, words []delivery.Outcome) {
 	until := time.Now().Add(c.config.SendLease)
-	c.keeper.Settle(c.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
+	c.settler.Settle(c.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
 		settled, committed := c.stored(words, results)
 		c.conclude(l, settled, committed, until)
 	})
@@ -80,23 +80,23 @@ func (c *Confirmer) deliver(l *lane, held []delivery.Leased) {
 // conclude deletes the markers of messages whose fate is stored, and sends those that are committed. Messages wait for
 // a deletion that can be expected to work, but not for one that tries whether it works again.
 func (c *Confirmer) conclude(l *lane, settled []string, committed []halfmsg.Claim, until time.Time) {
-	first := c.deletes(l)
+	first := c.deletionsWork(l)
 	if first {
-		c.forget(l, settled)
+		c.deleteMarkersNow(l, settled)
 	}
 	if len(committed) > 0 {
 		c.config.Pipeline.Committed(committed, until)
 	}
 	if !first {
-		c.forget(l, settled)
+		c.deleteMarkersNow(l, settled)
 	}
 }
 
-// deletes says whether the producer has taken the latest deletions.
-func (c *Confirmer) deletes(l *lane) bool {
+// deletionsWork says whether the producer has taken the latest deletions.
+func (c *Confirmer) deletionsWork(l *lane) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return l.deletes.standing(time.Now()) == closed
+	return l.deletes.state(time.Now()) == closed
 }
 
 // stored sorts what the store said: the ids of the messages whose markers are not needed any more, and the messages
@@ -137,8 +137,8 @@ func sendable(claim halfmsg.Claim) halfmsg.Claim {
 	return claim
 }
 
-// word is what a verdict means for a message.
-func (c *Confirmer) word(h delivery.Leased, verdict halfmsg.Verdict, final bool) delivery.Outcome {
+// outcomeOf is what a verdict means for a message.
+func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final bool) delivery.Outcome {
 	w := delivery.Outcome{Leased: h}
 	switch {
 	case verdict == halfmsg.VerdictCommitted:
@@ -165,7 +165,7 @@ func (c *Confirmer) postpone(l *lane, held []delivery.Leased) {
 	c.mu.Lock()
 	cause := l.cause
 	c.mu.Unlock()
-	c.keeper.Settle(c.calls, c.unreached(l, held, cause), ignore)
+	c.settler.Settle(c.calls, c.unreached(l, held, cause), ignore)
 }
 
 // handBack gives messages back to the store, due at once.
@@ -181,19 +181,19 @@ func (c *Confirmer) handBack(held []delivery.Leased) {
 		}
 	}
 	c.deleteLater(committed)
-	c.keeper.Settle(ctx, words, ignore)
+	c.settler.Settle(ctx, words, ignore)
 }
 
 func ignore([]delivery.Outcome, []halfmsg.Result) {}
 
-// forget deletes the markers of messages whose fate is stored: with one call, or in the background while the producer
-// fails such calls.
-func (c *Confirmer) forget(l *lane, ids []string) {
+// deleteMarkersNow deletes the markers of messages whose fate is stored: with one call, or in the background while the
+// producer fails such calls.
+func (c *Confirmer) deleteMarkersNow(l *lane, ids []string) {
 	if len(ids) == 0 {
 		return
 	}
 	if !c.mayDelete(l) {
-		c.litter.add(l.target, ids, 0)
+		c.markers.add(l.target, ids, 0)
 		return
 	}
 	err := c.deleteBusiness(l.target, ids)
@@ -205,18 +205,18 @@ func (c *Confirmer) forget(l *lane, ids []string) {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		c.litter.add(l.target, ids, 1)
+		c.markers.add(l.target, ids, 1)
 	}
 }
 
 func (c *Confirmer) mayDelete(l *lane) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	standing := l.deletes.standing(time.Now())
-	if standing == due {
+	standing := l.deletes.state(time.Now())
+	if standing == halfOpen {
 		l.deletes.probe()
 	}
-	return standing == closed || standing == due
+	return standing == closed || standing == halfOpen
 }
 
 // deleteBusiness makes one DeleteBusiness call. A panic in it is an error like another: messages wait behind it.

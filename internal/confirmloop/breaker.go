@@ -6,22 +6,22 @@ import (
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
-// standing is what a breaker says of the next call.
-type standing uint8
+// breakerState says whether the next call may be made.
+type breakerState uint8
 
 const (
 	// closed: call.
-	closed standing = iota
-	// open: do not call before the pause is over.
+	closed breakerState = iota
+	// open: no call before the pause has ended.
 	open
-	// due: the pause is over; one call may try.
-	due
-	// trying: that call is under way; wait for what it brings.
-	trying
+	// halfOpen: the pause has ended; one call may probe.
+	halfOpen
+	// probeUnderWay: wait for the result of that call.
+	probeUnderWay
 )
 
-// breaker leaves a target alone that cannot be reached, and tries it with one call after each pause, or with a few. Only
-// calls that did not get through count. It is not safe for concurrent use.
+// breaker is the circuit breaker of a target: closed, open for a pause, and half-open for one probe or a few after each
+// pause. Only calls that did not reach the target count. A breaker is not safe for concurrent use.
 type breaker struct {
 	// limit is how many calls in a row have to fail for it to open, tries how many of them for it to open again after a
 	// pause; 0 is one.
@@ -35,33 +35,33 @@ type breaker struct {
 	probing bool
 }
 
-func (b *breaker) standing(now time.Time) standing {
+func (b *breaker) state(now time.Time) breakerState {
 	switch {
 	case b.probing:
-		return trying
+		return probeUnderWay
 	case b.failures < b.limit:
 		return closed
 	case now.Before(b.until):
 		return open
 	}
-	return due
+	return halfOpen
 }
 
-// probe says that the next call is one that may try.
+// probe makes the next call the probe.
 func (b *breaker) probe() {
 	b.failures = b.limit - max(1, b.tries)
 	b.probing = b.tries <= 1
 }
 
-// brokeOff says that a call that may try has ended. If that has told nothing, the next one may try.
-func (b *breaker) brokeOff() {
+// probeEnded ends a probe. Where the probe had no result, the next call may probe.
+func (b *breaker) probeEnded() {
 	if b.probing {
 		b.failures, b.probing = b.limit, false
 	}
 }
 
-// lend allows a few calls though there is a pause, which lasts as long as before.
-func (b *breaker) lend(calls int) {
+// allowProbes lets a few calls through an open breaker, whose pause goes on.
+func (b *breaker) allowProbes(calls int) {
 	if b.failures >= b.limit {
 		b.failures = b.limit - calls
 	}
@@ -74,8 +74,8 @@ func (b *breaker) succeed() (reopened bool) {
 	return reopened
 }
 
-// last has the next failure open the breaker.
-func (b *breaker) last() { b.failures = max(b.failures, b.limit-1) }
+// tripOnNextFailure lets the next failure open the breaker.
+func (b *breaker) tripOnNextFailure() { b.failures = max(b.failures, b.limit-1) }
 
 // fail counts a call that did not get through, and says whether that opened the breaker. Calls that were under way when
 // it opened tell nothing new: only those that try again make the pause grow.
@@ -95,9 +95,9 @@ func (b *breaker) fail(now time.Time) (opened bool) {
 	return b.opened == 1
 }
 
-// wait is how long a message waits that could not be asked about: until the target is tried again and a random moment
-// more, so that they do not all come at once, or while the breaker is closed, a step of the same pause.
-func (b *breaker) wait(now time.Time) time.Duration {
+// pauseLeft is how long a message waits that could not be confirmed: until the next probe and a random moment more, so
+// that messages do not return all at once; or, while the breaker is closed, a step of the same pause.
+func (b *breaker) pauseLeft(now time.Time) time.Duration {
 	if b.failures >= b.limit {
 		return max(0, b.until.Sub(now)) + b.pause.Delay(0)
 	}

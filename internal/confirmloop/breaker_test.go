@@ -10,9 +10,9 @@ import (
 func TestBreaker(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 2, pause: backoff.Exponential(time.Second, 4*time.Second)}
-	want := func(what string, standing standing) {
+	want := func(what string, standing breakerState) {
 		t.Helper()
-		if got := b.standing(now); got != standing {
+		if got := b.state(now); got != standing {
 			t.Errorf("%s: stands at %d, want %d", what, got, standing)
 		}
 	}
@@ -30,9 +30,9 @@ func TestBreaker(t *testing.T) {
 		t.Error("a call that was under way made the pause grow")
 	}
 	now = until
-	want("after the pause", due)
+	want("after the pause", halfOpen)
 	b.probe()
-	want("while one tries", trying)
+	want("while one tries", probeUnderWay)
 
 	var last time.Duration
 	for range 6 {
@@ -57,7 +57,7 @@ func TestACallThatTookLongerThanThePauseMakesNoOther(t *testing.T) {
 	b.fail(now)
 	now = b.until
 	b.fail(now)
-	if got := b.standing(now); got != due {
+	if got := b.state(now); got != halfOpen {
 		t.Errorf("stands at %d, want due", got)
 	}
 }
@@ -68,25 +68,25 @@ func TestABreakerMayLetSeveralCallsTry(t *testing.T) {
 	for range 3 {
 		b.fail(now)
 	}
-	if b.standing(now) != open || b.until.After(now.Add(time.Second)) {
-		t.Fatalf("stands at %d until %v from now", b.standing(now), b.until.Sub(now))
+	if b.state(now) != open || b.until.After(now.Add(time.Second)) {
+		t.Fatalf("stands at %d until %v from now", b.state(now), b.until.Sub(now))
 	}
 	now = b.until
 	b.probe()
-	b.brokeOff() // one that told nothing uses up none
+	b.probeEnded() // one that told nothing uses up none
 	b.fail(now)
-	if got := b.standing(now); got != closed {
+	if got := b.state(now); got != closed {
 		t.Errorf("after one of two: stands at %d", got)
 	}
-	if opened := b.fail(now); opened || b.standing(now) != open || b.until.Before(now.Add(time.Minute)) {
-		t.Errorf("after the second: stands at %d until %v from now", b.standing(now), b.until.Sub(now))
+	if opened := b.fail(now); opened || b.state(now) != open || b.until.Before(now.Add(time.Minute)) {
+		t.Errorf("after the second: stands at %d until %v from now", b.state(now), b.until.Sub(now))
 	}
 	now = b.until
 	b.probe()
 	if !b.succeed() || b.failures != 0 || b.opened != 0 {
 		t.Errorf("after a success: %+v", b)
 	}
-	b.last()
+	b.tripOnNextFailure()
 	if !b.fail(now) {
 		t.Error("the last failure did not open it")
 	}
@@ -99,14 +99,14 @@ func TestATryThatToldNothingIsTriedAgain(t *testing.T) {
 	b.fail(now)
 	now = b.until
 	b.probe()
-	b.brokeOff()
-	if got := b.standing(now); got != due {
+	b.probeEnded()
+	if got := b.state(now); got != halfOpen {
 		t.Errorf("stands at %d, want due", got)
 	}
 	b.probe()
 	b.fail(now)
-	b.brokeOff()
-	if got := b.standing(now); got != open {
+	b.probeEnded()
+	if got := b.state(now); got != open {
 		t.Errorf("after one that failed: stands at %d, want open", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 	b.fail(now)
 	low, high := time.Hour, time.Duration(0)
 	for range 1000 {
-		wait := b.wait(now)
+		wait := b.pauseLeft(now)
 		low, high = min(low, wait), max(high, wait)
 	}
 	if pause := b.until.Sub(now); low < pause || high > pause+time.Minute || high-low < 20*time.Second {
@@ -130,7 +130,7 @@ func TestMessagesOfAFailureWaitAStepOfThePause(t *testing.T) {
 	b := breaker{limit: 4, pause: backoff.Steps{time.Second, time.Minute, time.Hour}}
 	for _, step := range b.pause {
 		b.fail(now)
-		if wait := b.wait(now); wait < step/2 || wait > step {
+		if wait := b.pauseLeft(now); wait < step/2 || wait > step {
 			t.Errorf("after %d failures messages wait %v, want half of %v to all of it", b.failures, wait, step)
 		}
 	}
@@ -139,22 +139,22 @@ func TestMessagesOfAFailureWaitAStepOfThePause(t *testing.T) {
 func TestWhatIsLentMakesNoPauseLonger(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 3, tries: 2, pause: backoff.Steps{time.Minute, time.Hour}}
-	b.lend(1)
+	b.allowProbes(1)
 	for range 3 {
-		if b.standing(now) != closed {
+		if b.state(now) != closed {
 			t.Fatal("what was lent to one that is closed counts as a failure")
 		}
 		b.fail(now)
 	}
 	until := b.until
-	b.lend(1)
-	if got := b.standing(now); got != closed {
+	b.allowProbes(1)
+	if got := b.state(now); got != closed {
 		t.Errorf("with a call lent: stands at %d", got)
 	}
-	if b.fail(now) || b.standing(now) != open || b.until != until || b.opened != 1 {
-		t.Errorf("after it failed: stands at %d, %+v", b.standing(now), b)
+	if b.fail(now) || b.state(now) != open || b.until != until || b.opened != 1 {
+		t.Errorf("after it failed: stands at %d, %+v", b.state(now), b)
 	}
-	if b.standing(until) != due {
+	if b.state(until) != halfOpen {
 		t.Error("no call may try when the pause is over")
 	}
 }

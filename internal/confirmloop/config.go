@@ -53,9 +53,9 @@ type Config struct {
 	// Queue is how many messages may wait for all producers together before each is granted only a Batch. Default
 	// 50,000.
 	Queue int
-	// BreakerFailures is how many calls in a row must fail to reach a target before it is left alone. Default 3.
+	// BreakerFailures is how many calls in a row must not reach a target to open its circuit breaker. Default 3.
 	BreakerFailures int
-	// BreakerPause is for how long it is left alone before one call tries it again. Default from 1s doubling to 1m.
+	// BreakerPause is how long the breaker stays open before a probe. Default from 1s doubling to 1m.
 	BreakerPause backoff.Steps
 
 	// DeleteWhen is when markers of committed messages are deleted. Default BeforePublish.
@@ -88,9 +88,9 @@ type Metrics interface {
 	Committed(claim *halfmsg.Claim)
 	// Deleted tells of one DeleteBusiness call.
 	Deleted(producer string, markers int, took time.Duration, err error)
-	// Littered tells of markers that are left to the producer's own clean-up.
-	Littered(producer string, markers int)
-	// Paused tells that a target of the producer is left alone, or is called again.
+	// MarkersLeft counts markers that are left to the producer's own clean-up.
+	MarkersLeft(producer string, markers int)
+	// Paused reports a target of the producer whose circuit opens or closes.
 	Paused(producer string, paused bool)
 }
 
@@ -130,5 +130,5 @@ func (silence) Settled(halfmsg.Event, string, int)                              
 func (silence) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
 func (silence) Committed(*halfmsg.Claim)                                                {}
 func (silence) Deleted(string, int, time.Duration, error)                               {}
-func (silence) Littered(string, int)                                                    {}
+func (silence) MarkersLeft(string, int)                                                    {}
 func (silence) Paused(string, bool)                                                     {}

@@ -32,13 +32,13 @@ func (q *confirmCall) ask(held []delivery.Leased) {
 	case q.confirmer.calls.Err() != nil:
 		q.confirmer.handBack(held)
 	case errors.As(err, &panicked):
-		q.confirmer.suspect(q.lane, held, err)
+		q.confirmer.quarantine(q.lane, held, err)
 		if len(held) == 1 {
 			q.setAside(held[0], panicked)
 		}
 	case errors.Is(err, halfmsg.ErrCallFailed):
 		q.confirmer.failed(q.lane, err)
-		q.confirmer.suspect(q.lane, held, err)
+		q.confirmer.quarantine(q.lane, held, err)
 		if len(held) == 1 {
 			q.failsFor(held[0], err)
 		}
@@ -51,7 +51,7 @@ func (q *confirmCall) ask(held []delivery.Leased) {
 // end lets go of messages whose leases do not last for a call. Suspects are put off, as others might wait behind them
 // for as long again.
 func (q *confirmCall) end(ending []delivery.Leased) {
-	if q.lane.use != doubtful || len(ending) == 0 {
+	if q.lane.use != quarantined || len(ending) == 0 {
 		q.confirmer.handBack(ending)
 		return
 	}
@@ -67,7 +67,7 @@ func (q *confirmCall) verdicts(held []delivery.Leased) (words []delivery.Outcome
 		}
 		words = make([]delivery.Outcome, len(held))
 		for i, h := range held {
-			words[i] = q.confirmer.word(h, said[h.ID], q.final)
+			words[i] = q.confirmer.outcomeOf(h, said[h.ID], q.final)
 		}
 	}); failure != nil {
 		return nil, failure
@@ -112,7 +112,7 @@ func (q *confirmCall) trace(ctx context.Context, held []delivery.Leased) (contex
 
 // failsFor puts a message off for which the producer fails the call.
 func (q *confirmCall) failsFor(h delivery.Leased, err error) {
-	q.confirmer.config.Logger.Warn("a producer fails the question about a message; it is asked less and less", "message", h.Name,
+	q.confirmer.config.Logger.Warn("producer fails Confirm for one message: the message backs off; look into the producer's log", "message", h.Name,
 		"target", q.lane.target.Address, "error", err)
 	q.confirmer.settle(q.lane, []delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
@@ -122,7 +122,7 @@ func (q *confirmCall) failsFor(h delivery.Leased, err error) {
 
 // setAside puts a message off that brings the asking down: as unreachable, for nobody has said anything about it.
 func (q *confirmCall) setAside(h delivery.Leased, failure *lifecycle.PanicError) {
-	q.confirmer.config.Logger.Error("a message was set aside: it cannot be confirmed", "message", h.Name, "error", failure,
+	q.confirmer.config.Logger.Error("poison message set aside: confirming panicked; the message backs off, see the stack", "message", h.Name, "error", failure,
 		"stack", string(failure.Stack))
 	q.confirmer.settle(q.lane, []delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff)),
@@ -130,26 +130,26 @@ func (q *confirmCall) setAside(h delivery.Leased, failure *lifecycle.PanicError)
 	}})
 }
 
-// answered tells a target's breakers that the producer has answered, and people when it was left alone until now.
+// answered closes the breakers of a target that has answered, and reports a circuit that was open.
 func (c *Confirmer) answered(l *lane, held []delivery.Leased) {
 	c.mu.Lock()
-	reopened := c.heard(l, held)
+	reopened := c.recordAnswer(l, held)
 	c.mu.Unlock()
 	if reopened {
 		c.config.Metrics.Paused(l.target.Producer, false)
-		c.config.Logger.Info("a producer can be reached again",
+		c.config.Logger.Info("producer reachable again: circuit closed",
 			"producer", l.target.Producer, "target", l.target.Address)
 	}
 }
 
-// failed tells a lane's breaker of a call that has failed, and people when the producer is left alone because of that.
+// failed counts a failed call, and reports a circuit that opens.
 func (c *Confirmer) failed(l *lane, err error) {
 	c.mu.Lock()
-	opened := c.blame(l, err)
+	opened := c.recordFailure(l, err)
 	c.mu.Unlock()
 	if opened {
 		c.config.Metrics.Paused(l.target.Producer, true)
-		c.config.Logger.Warn("a producer cannot be reached; it is left alone for a while",
+		c.config.Logger.Warn("producer unreachable: circuit open, its messages wait; check its target and its log",
 			"producer", l.target.Producer, "target", l.target.Address, "error", err)
 	}
 }
@@ -162,8 +162,8 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, h := range held {
-		after := l.confirms.wait(time.Now())
-		if l.suspects[h.ID] {
+		after := l.confirms.pauseLeft(time.Now())
+		if l.quarantine[h.ID] {
 			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
 		}
 		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}

@@ -127,8 +127,8 @@ func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
 	})
 }
 
-// A producer that takes so long to fail a call that a lease does not last for all its messages keeps nobody from hearing of
-// the others, and is asked no more often for that.
+// A producer that takes so long to fail a call that a lease does not last for all its messages keeps nobody from
+// hearing of the others, and is asked no more often for that.
 func TestSlowFailuresEnd(t *testing.T) {
 	const slow, margin = 3500 * time.Millisecond, 6 * time.Second
 	slowly := func(answer confirm) confirm {
@@ -175,7 +175,8 @@ func TestSlowFailuresEnd(t *testing.T) {
 	})
 }
 
-// When the lease ends before suspects have their turn, they are put off with the reason, and asked one by one the next time.
+// When the lease ends before suspects have their turn, they are put off with the reason, and asked one by one the next
+// time.
 func TestALeaseThatEndsAmongSuspects(t *testing.T) {
 	inHouse(t, confirmloop.Config{Margin: 6 * time.Second}, func(h *house) {
 		var largest atomic.Int64

@@ -3,7 +3,7 @@
 //
 // There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
 // the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
-// producer and more while it fails calls (suspects.go), and from there a batch goes: Confirm, store the verdicts,
+// producer and more while it fails calls (quarantine.go), and from there a batch goes: Confirm, store the verdicts,
 // DeleteBusiness, on to the send side (batch.go). Where markers are deleted after the broker's acknowledgement, a
 // second pair of ways is open for that: PassAcknowledged and OfferAcknowledged (acknowledged.go).
 //
@@ -25,10 +25,10 @@ import (
 // Confirmer is the confirm side of one instance. Its methods may be called concurrently.
 type Confirmer struct {
 	config Config
-	keeper delivery.Settler
-	litter *litter
-	// forgetter minds the messages whose markers are deleted after the acknowledgement.
-	forgetter *forgetter
+	settler delivery.Settler
+	markers *markerDeleter
+	// ackedMarkers minds the messages whose markers are deleted after the acknowledgement.
+	ackedMarkers *ackedMarkerDeleter
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -47,14 +47,14 @@ func New(config Config) *Confirmer {
 	config = config.withDefaults()
 	c := &Confirmer{
 		config: config,
-		keeper: delivery.Settler{
+		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		producers: map[string]*producer{},
 	}
 	c.calls, c.cancel = context.WithCancel(context.Background())
-	c.litter = newLitter(config, c.deleteBusiness)
-	c.forgetter = newForgetter(c)
+	c.markers = newMarkerDeleter(config, c.deleteBusiness)
+	c.ackedMarkers = newAckedMarkerDeleter(c)
 	return c
 }
 
@@ -145,7 +145,7 @@ func (c *Confirmer) deleteMarkers(claims []halfmsg.Claim) {
 		byTarget[target] = append(byTarget[target], claims[i].ID)
 	}
 	for target, ids := range byTarget {
-		c.litter.add(target, ids, 0)
+		c.markers.add(target, ids, 0)
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *Confirmer) Waiting() int {
 }
 
 // Markers is how many markers wait in memory to be deleted.
-func (c *Confirmer) Markers() int { return c.litter.pending() + c.forgetter.pending() }
+func (c *Confirmer) Markers() int { return c.markers.pending() + c.ackedMarkers.pending() }
 
 // Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
 // still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
@@ -176,14 +176,14 @@ func (c *Confirmer) Close(ctx context.Context) (err error) {
 	}
 	c.mu.Unlock()
 	if err := c.work.Wait(ctx); err != nil {
-		c.litter.close() // or it would go on trying when nobody minds it any more
+		c.markers.close() // or it would go on trying when nobody minds it any more
 		return fmt.Errorf("confirm calls are still under way: %w", err)
 	}
-	c.litter.close()
-	if err := c.litter.work.Wait(ctx); err != nil {
+	c.markers.close()
+	if err := c.markers.work.Wait(ctx); err != nil {
 		return fmt.Errorf("markers are still being deleted: %w", err)
 	}
-	if err := c.forgetter.close(ctx); err != nil {
+	if err := c.ackedMarkers.close(ctx); err != nil {
 		return fmt.Errorf("markers of acknowledged messages are still being deleted: %w", err)
 	}
 	return nil

@@ -171,7 +171,7 @@ func (h *house) Paused(_ string, paused bool) {
 	h.told = append(h.told, paused)
 }
 
-func (h *house) Littered(_ string, n int) {
+func (h *house) MarkersLeft(_ string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.litter += n

@@ -37,12 +37,12 @@ type laneKey struct {
 type use uint8
 
 const (
-	// usual: whatever is in no other.
-	usual use = iota
-	// doubtful: suspects (suspects.go).
-	doubtful
-	// apart: what is submitted while the producer fails the calls of the usual lane (suspects.go).
-	apart
+	// normal: whatever is in no other.
+	normal use = iota
+	// quarantined: messages of failed calls (quarantine.go).
+	quarantined
+	// bypass: messages submitted while the calls of the normal queue fail (quarantine.go).
+	bypass
 )
 
 // lane is a queue of one target of a producer.
@@ -62,16 +62,16 @@ type lane struct {
 	// cause is why the last Confirm failed, and reached whether that was the producer's word.
 	cause   string
 	reached bool
-	// suspects are those that belong into this lane, if it is a doubtful one.
-	suspects suspects
-	// usedAt is when work was last taken from the lane, or it learned of a suspect.
+	// quarantine holds the ids of a quarantined lane.
+	quarantine quarantine
+	// usedAt is when a batch was last taken, or a message was quarantined.
 	usedAt time.Time
 }
 
-// forgotten is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
+// laneMemory is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
 // longest pause, or its pause would begin anew each time, and so short that people are not told for long that a
 // producer is away which other instances have found to be back.
-const forgotten = 5 * time.Minute
+const laneMemory = 5 * time.Minute
 
 // task is what is to be done with a batch.
 type task uint8
@@ -129,8 +129,8 @@ func (c *Confirmer) enqueue(p *producer, h delivery.Leased) {
 
 // push puts a message into a lane. c.mu is held.
 func (c *Confirmer) push(l *lane, h delivery.Leased) {
-	if l.use == doubtful {
-		l.queue = slices.Insert(l.queue, l.place(h), h)
+	if l.use == quarantined {
+		l.queue = slices.Insert(l.queue, l.insertionPoint(h), h)
 	} else {
 		l.queue = append(l.queue, h)
 	}
@@ -179,7 +179,7 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 	now := time.Now()
 	var best *lane
 	for _, l := range p.lanes {
-		waits := l.confirms.standing(now) == trying || l.calls >= l.parallel
+		waits := l.confirms.state(now) == probeUnderWay || l.calls >= l.parallel
 		if len(l.queue) == 0 || (waits && !l.crowded() && !c.closing) {
 			continue
 		}
@@ -191,14 +191,14 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 		return job{}, false
 	}
 	j, from, n := job{lane: best}, 0, c.config.Batch
-	switch standing := best.confirms.standing(now); {
+	switch standing := best.confirms.state(now); {
 	case c.closing:
 		j.task = handBack
 	case best.crowded():
 		j.task, from = postpone, best.room
 	case standing == open:
 		j.task = postpone
-	case standing == due:
+	case standing == halfOpen:
 		best.confirms.probe()
 		j.probe = true
 		n = best.batch
@@ -214,8 +214,8 @@ func (c *Confirmer) next(p *producer) (job, bool) {
 	return j, true
 }
 
-// crowded says whether more suspects wait than there is room for.
-func (l *lane) crowded() bool { return l.use == doubtful && len(l.queue) > l.room }
+// crowded says whether the quarantine holds more messages than its room.
+func (l *lane) crowded() bool { return l.use == quarantined && len(l.queue) > l.room }
 
 // cut takes at most n messages out of the queue, from that place on.
 func (l *lane) cut(from, n int) []delivery.Leased {
@@ -237,7 +237,7 @@ func (c *Confirmer) finished(j job) {
 	p.calls--
 	j.lane.calls--
 	if j.probe {
-		j.lane.confirms.brokeOff()
+		j.lane.confirms.probeEnded()
 	}
 	c.dispatch(p)
 	wake := p.hungry && c.free(p) >= c.config.QueuePerProducer/2
@@ -254,10 +254,10 @@ func (c *Confirmer) finished(j job) {
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
 func (c *Confirmer) tidy(p *producer) {
 	for key, l := range p.lanes {
-		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.suspects) > 0
-		remembers := trouble && time.Since(l.usedAt) < forgotten
+		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.quarantine) > 0
+		remembers := trouble && time.Since(l.usedAt) < laneMemory
 		if len(l.queue) == 0 && l.calls == 0 && !remembers {
-			if l.confirms.opened > 0 && l.use == usual {
+			if l.confirms.opened > 0 && l.use == normal {
 				c.config.Metrics.Paused(p.name, false)
 			}
 			delete(p.lanes, key)
@@ -274,15 +274,15 @@ func (c *Confirmer) free(p *producer) int {
 	free := p.room.Free()
 	now, targets, tries := time.Now(), 0, 0
 	for _, l := range p.lanes {
-		if l.use != usual {
+		if l.use != normal {
 			continue
 		}
 		targets++
-		standing := l.confirms.standing(now)
+		standing := l.confirms.state(now)
 		if standing == closed {
 			return free
 		}
-		if standing == due {
+		if standing == halfOpen {
 			tries = c.config.Batch
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// calls are how many messages the calls to producers were about, one after the other, and how many were under way at once.
+// calls are how many messages the calls to producers were about, one after the other, and how many were under way at
+// once.
 type calls struct {
 	mu       sync.Mutex
 	about    []int
@@ -50,8 +51,8 @@ func slowly(answer confirm) confirm {
 	}
 }
 
-// Suspects that come back together are asked about one by one, also where each was found by itself, and by larger batches as
-// they are answered.
+// Suspects that come back together are asked about one by one, also where each was found by itself, and by larger
+// batches as they are answered.
 func TestSuspectsThatComeBackAreAskedAboutOneByOne(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1, BreakerFailures: 1000}, func(h *house) {
 		var noted calls
@@ -223,7 +224,8 @@ func TestSuspectsHaveHalfOfTheCalls(t *testing.T) {
 	}
 }
 
-// Suspects do not wait for the final question that was to follow the call which failed: a producer may take long over it.
+// Suspects do not wait for the final question that was to follow the call which failed: a producer may take long over
+// it.
 func TestSuspectsWaitForNoFinalQuestion(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		gate := make(chan struct{})
@@ -255,7 +257,8 @@ func TestSuspectsWaitForNoFinalQuestion(t *testing.T) {
 	})
 }
 
-// People are told once that a producer is left alone and once that it is back, and of suspects that are left alone nothing.
+// People are told once that a producer is left alone and once that it is back, and of suspects that are left alone
+// nothing.
 func TestPeopleAreToldOnce(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		told := func(what string, want ...bool) {

@@ -13,7 +13,7 @@ import (
 
 func TestWhoWasNotAskedAboutAloneGoesFirst(t *testing.T) {
 	c := &Confirmer{}
-	l := &lane{laneKey: laneKey{use: doubtful}, producer: &producer{}, suspects: suspects{"failed": true, "fresh": false}}
+	l := &lane{laneKey: laneKey{use: quarantined}, producer: &producer{}, quarantine: quarantine{"failed": true, "fresh": false}}
 	for _, id := range []string{"failed", "fresh"} {
 		name := halfmsg.Name{Producer: "orders", ID: id}
 		c.push(l, delivery.Leased{Claim: halfmsg.Claim{Message: halfmsg.Message{Name: name}}})
@@ -26,7 +26,7 @@ func TestWhoWasNotAskedAboutAloneGoesFirst(t *testing.T) {
 // The newest is the likeliest to have come upon suspects that were there before.
 func TestTheNewestSuspectGoesFirst(t *testing.T) {
 	c := &Confirmer{}
-	l := &lane{laneKey: laneKey{use: doubtful}, producer: &producer{}, suspects: suspects{"failed": true}}
+	l := &lane{laneKey: laneKey{use: quarantined}, producer: &producer{}, quarantine: quarantine{"failed": true}}
 	now := time.Now()
 	for id, age := range map[string]time.Duration{"failed": 0, "old": time.Hour, "new": time.Second, "between": time.Minute} {
 		name := halfmsg.Name{Producer: "orders", ID: id}
@@ -81,7 +81,7 @@ func TestAProducerIsDroppedWithItsLastLane(t *testing.T) {
 		"a lane that remembers": {producer{lanes: map[laneKey]*lane{{}: {confirms: breaker{failures: 1}, usedAt: time.Now()}}}, false},
 		"a lane that is idle":   {producer{lanes: map[laneKey]*lane{{}: {usedAt: time.Now()}}}, true},
 		"a lane that has forgotten": {
-			producer{lanes: map[laneKey]*lane{{}: {confirms: breaker{failures: 1}, usedAt: time.Now().Add(-forgotten)}}}, true,
+			producer{lanes: map[laneKey]*lane{{}: {confirms: breaker{failures: 1}, usedAt: time.Now().Add(-laneMemory)}}}, true,
 		},
 		"a lane with a call": {producer{lanes: map[laneKey]*lane{{}: {calls: 1}}}, false},
 	} {
@@ -95,8 +95,8 @@ func TestAProducerIsDroppedWithItsLastLane(t *testing.T) {
 }
 
 func TestSuspectsAreBounded(t *testing.T) {
-	s := suspects{}
-	for i := range maxSuspects + 10 {
+	s := quarantine{}
+	for i := range maxQuarantined + 10 {
 		id := fmt.Sprint(i)
 		s.add(id, i%2 == 0)
 		s.add(id, false)
@@ -104,7 +104,7 @@ func TestSuspectsAreBounded(t *testing.T) {
 			t.Fatalf("%s: known %t, failed alone %t", id, known, alone)
 		}
 	}
-	if len(s) != maxSuspects {
-		t.Errorf("%d are remembered, want %d", len(s), maxSuspects)
+	if len(s) != maxQuarantined {
+		t.Errorf("%d are remembered, want %d", len(s), maxQuarantined)
 	}
 }

@@ -112,7 +112,8 @@ func TestATrustedSubmitThatDoesNotFitIsStillAVerdict(t *testing.T) {
 	})
 }
 
-// Nobody has said anything about a silent message whose question is broken off, whatever its producer's Submits are worth.
+// Nobody has said anything about a silent message whose question is broken off, whatever its producer's Submits are
+// worth.
 func TestASilentMessageThatIsHandedBackIsNoVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {

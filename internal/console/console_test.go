@@ -186,7 +186,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r.metrics.Confirmed("orders", 2, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown}, time.Second, nil)
 	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))
 	r.metrics.Deleted("orders", 6, time.Second, nil)
-	r.metrics.Littered("orders", 7)
+	r.metrics.MarkersLeft("orders", 7)
 	r.metrics.Paused("orders", true)
 	r.metrics.Called("Submit", "OK", time.Millisecond)
 	r.metrics.Answered("SubmitAll", "NotFound")

@@ -114,8 +114,8 @@ func (m *Metrics) Deleted(_ string, markers int, took time.Duration, err error) 
 	m.deletions.WithLabelValues(result).Add(float64(markers))
 }
 
-// Littered counts markers that are left to the producer's own clean-up.
-func (m *Metrics) Littered(_ string, markers int) {
+// MarkersLeft counts markers that are left to the producer's own clean-up.
+func (m *Metrics) MarkersLeft(_ string, markers int) {
 	m.deletions.WithLabelValues("left").Add(float64(markers))
 }
 

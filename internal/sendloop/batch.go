@@ -83,8 +83,8 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 	}
 }
 
-// word is what an outcome means for a message.
-func (s *Sender) word(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
+// outcomeOf is what an outcome means for a message.
+func (s *Sender) outcomeOf(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
 	w := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(result.Cause)}
 	switch result.Outcome {
 	case halfmsg.Acked:
@@ -143,7 +143,7 @@ func (s *Sender) postpone(held []delivery.Leased) {
 func (s *Sender) giveUp(words []delivery.Outcome) {
 	ctx, cancel := context.WithTimeout(s.calls, handBackPatience)
 	defer cancel()
-	s.keeper.Settle(ctx, words, func([]delivery.Outcome, []halfmsg.Result) {})
+	s.settler.Settle(ctx, words, func([]delivery.Outcome, []halfmsg.Result) {})
 }
 
 func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome {

@@ -67,7 +67,7 @@ func (f *flight) attempt(held []delivery.Leased, again int) {
 			some = some || len(places) > 0
 			words := make([]delivery.Outcome, len(places))
 			for n, i := range places {
-				words[n] = f.sender.word(held[i], results[n])
+				words[n] = f.sender.outcomeOf(held[i], results[n])
 				held[i].Body, batch[i].Body = nil, nil // or they would stay as long as one of the batch has no answer
 			}
 			f.count(words, results, time.Since(begun))
@@ -136,7 +136,7 @@ func (f *flight) answered(words []delivery.Outcome) {
 // store stores words and counts their messages as settled.
 func (f *flight) store(words []delivery.Outcome) {
 	until := time.Now().Add(f.sender.config.Lease)
-	f.sender.keeper.Settle(f.sender.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
+	f.sender.settler.Settle(f.sender.calls, words, func(words []delivery.Outcome, results []halfmsg.Result) {
 		f.sender.stored(words, results, until)
 	})
 	f.sender.settled(f, len(words))

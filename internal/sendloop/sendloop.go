@@ -21,7 +21,7 @@ import (
 // Sender is the send side of one instance. Its methods may be called concurrently.
 type Sender struct {
 	config Config
-	keeper delivery.Settler
+	settler delivery.Settler
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -46,7 +46,7 @@ func New(config Config) *Sender {
 	config = config.withDefaults()
 	s := &Sender{
 		config: config,
-		keeper: delivery.Settler{
+		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		queue: queue{share: max(1, config.Batch/10)},

@@ -19,25 +19,25 @@ const acknowledgedPass = 1000
 // it.
 const overflowPause = time.Second
 
-// forgetter takes ACKNOWLEDGED messages to their end: it has their producers delete the markers, each target's one
-// batch after another, and stores what came of it. Unlike the litter, what waits here is kept in the store as well, so
-// it outlives this process.
-type forgetter struct {
+// ackedMarkerDeleter takes ACKNOWLEDGED messages to DONE: it deletes their markers, one batch at a time for each
+// target, and stores the result. In contrast to the markerDeleter, the store keeps what waits here, so a restart loses
+// nothing.
+type ackedMarkerDeleter struct {
 	config Config
-	keeper *delivery.Settler
+	settler *delivery.Settler
 	delete func(target halfmsg.Target, ids []string) error
 	calls  context.Context
 	// work counts the targets that are being worked on.
 	work lifecycle.Group
 
 	mu      sync.Mutex
-	targets map[halfmsg.Target]*shelf
+	targets map[halfmsg.Target]*deletionQueue
 	waiting int
 	closing bool
 }
 
-// shelf is what waits for one target.
-type shelf struct {
+// deletionQueue holds the messages of one target.
+type deletionQueue struct {
 	queue   []delivery.Leased
 	working bool
 	deletes breaker
@@ -48,13 +48,13 @@ type shelf struct {
 // markers deleted at once. What there is no room for is handed back to the store, and so is all after Close; only then
 // it waits for the store.
 func (c *Confirmer) OfferAcknowledged(claims []halfmsg.Claim, until time.Time) {
-	c.forgetter.handBack(c.forgetter.admit(delivery.WithLease(claims, until)))
+	c.ackedMarkers.handBack(c.ackedMarkers.admit(delivery.WithLease(claims, until)))
 }
 
 // PassAcknowledged claims ACKNOWLEDGED messages that are due, because an owner died or a deletion failed, and sets them
 // going; it waits for no producer. more says that there was more to claim and that there is room for it.
 func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error) {
-	f := c.forgetter
+	f := c.ackedMarkers
 	limit := f.free()
 	if limit == 0 {
 		return false, nil
@@ -70,21 +70,21 @@ func (c *Confirmer) PassAcknowledged(ctx context.Context) (more bool, err error)
 	return len(claims) >= limit && len(rest) == 0 && f.free() > 0, nil
 }
 
-func newForgetter(c *Confirmer) *forgetter {
-	return &forgetter{
-		config: c.config, keeper: &c.keeper, delete: c.deleteBusiness, calls: c.calls, targets: map[halfmsg.Target]*shelf{},
+func newAckedMarkerDeleter(c *Confirmer) *ackedMarkerDeleter {
+	return &ackedMarkerDeleter{
+		config: c.config, settler: &c.settler, delete: c.deleteBusiness, calls: c.calls, targets: map[halfmsg.Target]*deletionQueue{},
 	}
 }
 
 // free is how many messages a pass may claim. Targets that are idle and have nothing to remember are dropped.
-func (f *forgetter) free() int {
+func (f *ackedMarkerDeleter) free() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closing {
 		return 0
 	}
 	for target, s := range f.targets {
-		remembers := s.deletes.failures > 0 && time.Since(s.usedAt) < forgotten
+		remembers := s.deletes.failures > 0 && time.Since(s.usedAt) < laneMemory
 		if !s.working && !remembers {
 			delete(f.targets, target)
 		}
@@ -92,14 +92,14 @@ func (f *forgetter) free() int {
 	return min(acknowledgedPass, max(0, f.config.DeleteBacklog-f.waiting))
 }
 
-// admit puts messages on the shelves of their targets and returns those that there is no room for: as in the litter,
-// one target has no more than a quarter of it.
-func (f *forgetter) admit(held []delivery.Leased) (rest []delivery.Leased) {
+// admit queues messages by target and returns the messages without room: as in the markerDeleter, one target has at
+// most a quarter of the room.
+func (f *ackedMarkerDeleter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, h := range held {
 		target := halfmsg.Target{Producer: h.Producer, Address: h.CallbackTarget}
-		s := f.shelf(target)
+		s := f.queueOf(target)
 		if f.closing || f.waiting >= f.config.DeleteBacklog || len(s.queue) >= max(1, f.config.DeleteBacklog/4) {
 			rest = append(rest, h)
 			continue
@@ -117,11 +117,11 @@ func (f *forgetter) admit(held []delivery.Leased) (rest []delivery.Leased) {
 	return rest
 }
 
-// shelf returns the shelf of a target, which need not have been there. f.mu is held.
-func (f *forgetter) shelf(target halfmsg.Target) *shelf {
+// queueOf returns the queueOf of a target, which need not have been there. f.mu is held.
+func (f *ackedMarkerDeleter) queueOf(target halfmsg.Target) *deletionQueue {
 	s := f.targets[target]
 	if s == nil {
-		s = &shelf{deletes: breaker{limit: f.config.BreakerFailures, pause: f.config.BreakerPause}}
+		s = &deletionQueue{deletes: breaker{limit: f.config.BreakerFailures, pause: f.config.BreakerPause}}
 		f.targets[target] = s
 	}
 	s.usedAt = time.Now()
@@ -129,40 +129,40 @@ func (f *forgetter) shelf(target halfmsg.Target) *shelf {
 }
 
 // run deletes a target's markers until none waits.
-func (f *forgetter) run(target halfmsg.Target, s *shelf) {
+func (f *ackedMarkerDeleter) run(target halfmsg.Target, s *deletionQueue) {
 	for held, wait := f.take(s); len(held) > 0; held, wait = f.take(s) {
-		if failure := lifecycle.Recovered(func() { f.forget(target, s, held, wait) }); failure != nil {
+		if failure := lifecycle.Recovered(func() { f.deleteBatch(target, s, held, wait) }); failure != nil {
 			f.config.Logger.Error("a batch of deletions broke off; it is done again when its leases end",
 				"producer", target.Producer, "messages", len(held), "error", failure, "stack", string(failure.Stack))
 		}
 	}
 }
 
-// take takes the next batch from a shelf, with how long it is to be put off when its target is left alone. It ends the
-// work when there is none.
-func (f *forgetter) take(s *shelf) (held []delivery.Leased, wait time.Duration) {
+// take takes the next batch from a queue. wait is how long the batch is to be put off while calls to the target are
+// paused. An empty batch ends the work on the queue.
+func (f *ackedMarkerDeleter) take(s *deletionQueue) (held []delivery.Leased, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := min(len(s.queue), f.config.Batch)
 	held = slices.Clone(s.queue[:n])
 	s.queue = s.queue[n:]
 	f.waiting -= n
-	switch now := time.Now(); s.deletes.standing(now) {
+	switch now := time.Now(); s.deletes.state(now) {
 	case open:
-		wait = s.deletes.wait(now)
-	case due:
+		wait = s.deletes.pauseLeft(now)
+	case halfOpen:
 		s.deletes.probe()
 	default:
 	}
 	if n == 0 {
 		s.queue, s.working = nil, false
-		s.deletes.brokeOff()
+		s.deletes.probeEnded()
 	}
 	return held, wait
 }
 
-// forget is the way of a batch: have the markers deleted, store what came of it.
-func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Leased, wait time.Duration) {
+// deleteBatch is the way of a batch: have the markers deleted, store what came of it.
+func (f *ackedMarkerDeleter) deleteBatch(target halfmsg.Target, s *deletionQueue, held []delivery.Leased, wait time.Duration) {
 	if wait > 0 || f.closed() {
 		f.release(held, wait)
 		return
@@ -180,13 +180,13 @@ func (f *forgetter) forget(target halfmsg.Target, s *shelf, held []delivery.Leas
 	words := make([]delivery.Outcome, len(lasting))
 	wait = f.reached(s, err)
 	for i, h := range lasting {
-		words[i] = f.word(h, err, wait)
+		words[i] = f.outcomeOf(h, err, wait)
 	}
-	f.keeper.Settle(f.calls, words, f.stored)
+	f.settler.Settle(f.calls, words, f.stored)
 }
 
-// reached tells a target's breaker how a call fared, and says how long the target is left alone.
-func (f *forgetter) reached(s *shelf, err error) time.Duration {
+// reached counts a call in the target's breaker, and returns how long calls to the target are paused.
+func (f *ackedMarkerDeleter) reached(s *deletionQueue, err error) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
@@ -195,12 +195,12 @@ func (f *forgetter) reached(s *shelf, err error) time.Duration {
 	}
 	now := time.Now()
 	s.deletes.fail(now)
-	return s.deletes.wait(now)
+	return s.deletes.pauseLeft(now)
 }
 
-// word is what a call means for a message. One that failed uses up a try; what is left after the last one is only
-// litter, and the producer's own to clean up.
-func (f *forgetter) word(h delivery.Leased, err error, wait time.Duration) delivery.Outcome {
+// outcomeOf is the outcome of a call for a message. A failed call uses up a try; after the last one the marker is left
+// to the producer's own clean-up.
+func (f *ackedMarkerDeleter) outcomeOf(h delivery.Leased, err error, wait time.Duration) delivery.Outcome {
 	w := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(err)}
 	switch {
 	case err == nil:
@@ -210,13 +210,13 @@ func (f *forgetter) word(h delivery.Leased, err error, wait time.Duration) deliv
 	case h.DeleteAttempts+1 >= f.config.DeleteTries:
 		w.Event = halfmsg.EventMarkerLeft
 	default:
-		w.Event, w.After = halfmsg.EventMarkerKept, max(wait, litterPause.Delay(h.DeleteAttempts))
+		w.Event, w.After = halfmsg.EventMarkerKept, max(wait, deletionPause.Delay(h.DeleteAttempts))
 	}
 	return w
 }
 
 // stored counts the markers that are left to their producers.
-func (f *forgetter) stored(words []delivery.Outcome, results []halfmsg.Result) {
+func (f *ackedMarkerDeleter) stored(words []delivery.Outcome, results []halfmsg.Result) {
 	left := map[string]int{}
 	for i := range words {
 		if words[i].Event == halfmsg.EventMarkerLeft && results[i].Err == nil {
@@ -224,12 +224,12 @@ func (f *forgetter) stored(words []delivery.Outcome, results []halfmsg.Result) {
 		}
 	}
 	for producer, n := range left {
-		f.config.Metrics.Littered(producer, n)
+		f.config.Metrics.MarkersLeft(producer, n)
 	}
 }
 
 // handBack gives messages back for which there is no room here; at once when nothing is taken any more.
-func (f *forgetter) handBack(held []delivery.Leased) {
+func (f *ackedMarkerDeleter) handBack(held []delivery.Leased) {
 	after := overflowPause
 	if f.closed() {
 		after = 0
@@ -239,31 +239,31 @@ func (f *forgetter) handBack(held []delivery.Leased) {
 
 // release gives messages back to the store. Callers wait for it and the leases end by themselves, so it is not tried
 // for long.
-func (f *forgetter) release(held []delivery.Leased, after time.Duration) {
+func (f *ackedMarkerDeleter) release(held []delivery.Leased, after time.Duration) {
 	words := make([]delivery.Outcome, len(held))
 	for i, h := range held {
 		words[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: after}
 	}
 	ctx, cancel := context.WithTimeout(f.calls, handBackPatience)
 	defer cancel()
-	f.keeper.Settle(ctx, words, ignore)
+	f.settler.Settle(ctx, words, ignore)
 }
 
 // pending is how many messages wait here.
-func (f *forgetter) pending() int {
+func (f *ackedMarkerDeleter) pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.waiting
 }
 
-func (f *forgetter) closed() bool {
+func (f *ackedMarkerDeleter) closed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.closing
 }
 
 // close lets the calls under way end and hands back what waits.
-func (f *forgetter) close(ctx context.Context) error {
+func (f *ackedMarkerDeleter) close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closing = true
 	f.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// litter deletes markers in the background, each target's one batch after another: those that nobody waits for, and
-// those whose first deletion failed. It tries a few times; what is left is the producer's own to clean up, for a marker
-// that is never deleted is only litter.
-type litter struct {
+// markerDeleter deletes markers in the background, one batch at a time for each target: markers that no message waits
+// for, and markers whose first deletion failed. After a few tries a marker is left to the producer's own clean-up.
+type markerDeleter struct {
 	config Config
 	delete func(target halfmsg.Target, ids []string) error
-	// work counts the targets that are being worked on; closing is closed when nothing is waited for any more.
+	// work has a goroutine for each target with markers; closing is closed when pauses end.
 	work    lifecycle.Group
 	closing chan struct{}
 
@@ -31,31 +30,31 @@ type marker struct {
 	failures int
 }
 
-// litterPause is how long a target is left alone after a deletion that failed.
-var litterPause = backoff.Exponential(time.Second, time.Minute)
+// deletionPause is the pause of a target after a failed deletion.
+var deletionPause = backoff.Exponential(time.Second, time.Minute)
 
-func newLitter(config Config, deleteBusiness func(halfmsg.Target, []string) error) *litter {
-	return &litter{
+func newMarkerDeleter(config Config, deleteBusiness func(halfmsg.Target, []string) error) *markerDeleter {
+	return &markerDeleter{
 		config: config, delete: deleteBusiness,
 		closing: make(chan struct{}), targets: map[halfmsg.Target][]marker{},
 	}
 }
 
 // pending is how many markers wait here.
-func (l *litter) pending() int {
+func (l *markerDeleter) pending() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.waiting
 }
 
-// add takes markers whose deletion has failed that often. It does not wait, except when the litter is closed: then they
-// are tried once, here.
-func (l *litter) add(target halfmsg.Target, ids []string, failures int) {
+// add takes markers whose deletion has failed so many times. It returns at once, unless the deleter is closed: then
+// each deletion is tried once before add returns.
+func (l *markerDeleter) add(target halfmsg.Target, ids []string, failures int) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		if failures > 0 || l.delete(target, ids) != nil {
-			l.config.Metrics.Littered(target.Producer, len(ids))
+			l.config.Metrics.MarkersLeft(target.Producer, len(ids))
 		}
 		return
 	}
@@ -72,19 +71,19 @@ func (l *litter) add(target halfmsg.Target, ids []string, failures int) {
 	}
 	l.mu.Unlock()
 	if left := len(ids) - len(taken); left > 0 {
-		l.config.Metrics.Littered(target.Producer, left)
+		l.config.Metrics.MarkersLeft(target.Producer, left)
 	}
 }
 
 // run deletes a target's markers until none waits, with a pause after each of so many failures in a row.
-func (l *litter) run(target halfmsg.Target, failures int) {
+func (l *markerDeleter) run(target halfmsg.Target, failures int) {
 	for {
 		markers := l.take(target)
 		if len(markers) == 0 {
 			return
 		}
 		if failures > 0 {
-			l.pause(litterPause.Delay(failures - 1))
+			l.pause(deletionPause.Delay(failures - 1))
 		}
 		ids := make([]string, len(markers))
 		for i, m := range markers {
@@ -100,7 +99,7 @@ func (l *litter) run(target halfmsg.Target, failures int) {
 }
 
 // take takes the next batch of a target, or ends its work when there is none.
-func (l *litter) take(target halfmsg.Target) []marker {
+func (l *markerDeleter) take(target halfmsg.Target) []marker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	queue := l.targets[target]
@@ -115,7 +114,7 @@ func (l *litter) take(target halfmsg.Target) []marker {
 }
 
 // again puts those back that may still be tried.
-func (l *litter) again(target halfmsg.Target, markers []marker) {
+func (l *markerDeleter) again(target halfmsg.Target, markers []marker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := 0
@@ -128,11 +127,11 @@ func (l *litter) again(target halfmsg.Target, markers []marker) {
 		l.waiting++
 	}
 	if left > 0 {
-		l.config.Metrics.Littered(target.Producer, left)
+		l.config.Metrics.MarkersLeft(target.Producer, left)
 	}
 }
 
-func (l *litter) pause(d time.Duration) {
+func (l *markerDeleter) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -142,7 +141,7 @@ func (l *litter) pause(d time.Duration) {
 }
 
 // close has what waits tried once more, without any pause; work tells when that is done.
-func (l *litter) close() {
+func (l *markerDeleter) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {

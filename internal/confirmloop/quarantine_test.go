@@ -13,8 +13,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Messages that a producer fails for come all at once; the orders after them are decided at once all the same, however many
-// they are.
+// Messages that a producer fails for come all at once; the orders after them are decided at once all the same, however
+// many they are.
 func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
 	for name, come := range map[string]func(h *house, ids []string){
 		"one by one": func(h *house, ids []string) {
