@@ -23,10 +23,10 @@ const overflowPause = time.Second
 // target, and stores the result. In contrast to the markerDeleter, the store keeps what waits here, so a restart loses
 // nothing.
 type ackedMarkerDeleter struct {
-	config Config
+	config  Config
 	settler *delivery.Settler
-	delete func(target halfmsg.Target, ids []string) error
-	calls  context.Context
+	delete  func(target halfmsg.Target, ids []string) error
+	calls   context.Context
 	// work counts the targets that are being worked on.
 	work lifecycle.Group
 

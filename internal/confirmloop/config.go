@@ -130,5 +130,5 @@ func (silence) Settled(halfmsg.Event, string, int)                              
 func (silence) Confirmed(string, int, map[string]halfmsg.Verdict, time.Duration, error) {}
 func (silence) Committed(*halfmsg.Claim)                                                {}
 func (silence) Deleted(string, int, time.Duration, error)                               {}
-func (silence) MarkersLeft(string, int)                                                    {}
+func (silence) MarkersLeft(string, int)                                                 {}
 func (silence) Paused(string, bool)                                                     {}

@@ -24,7 +24,7 @@ import (
 
 // Confirmer is the confirm side of one instance. Its methods may be called concurrently.
 type Confirmer struct {
-	config Config
+	config  Config
 	settler delivery.Settler
 	markers *markerDeleter
 	// ackedMarkers minds the messages whose markers are deleted after the acknowledgement.

@@ -20,7 +20,7 @@ import (
 
 // Sender is the send side of one instance. Its methods may be called concurrently.
 type Sender struct {
-	config Config
+	config  Config
 	settler delivery.Settler
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
