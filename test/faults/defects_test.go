@@ -153,11 +153,11 @@ var defects = []defect{
 	{
 		name: "marker_deleted_before_the_verdict", row: "F03_deleting", want: Lost, also: Contradiction, drain: slowDrain,
 		edits: []edit{{
-			confirmloop + "question.go", "words, err := q.verdicts(held)\n",
+			confirmloop + "confirmcall.go", "words, err := q.verdicts(held)\n",
 			"words, err := q.verdicts(held)\n" +
 				"\tfor i := range words {\n" +
 				"\t\tif words[i].Event == halfmsg.EventCommitted {\n" +
-				"\t\t\tq.forget(q.lane, []string{words[i].ID})\n" +
+				"\t\t\tq.confirmer.deleteMarkersNow(q.lane, []string{words[i].ID})\n" +
 				"\t\t}\n" +
 				"\t}\n",
 		}},
@@ -187,8 +187,8 @@ var defects = []defect{
 	{
 		name: "counted_twice", row: "F00", want: Account, drain: patience,
 		edits: []edit{{
-			"internal/sendloop/flight.go", "f.config.Metrics.Published(p.exchange, p.outcome, n)",
-			"f.config.Metrics.Published(p.exchange, p.outcome, 2*n)",
+			"internal/sendloop/flight.go", "f.sender.config.Metrics.Published(p.exchange, p.outcome, n)",
+			"f.sender.config.Metrics.Published(p.exchange, p.outcome, 2*n)",
 		}},
 	},
 	{
@@ -208,8 +208,8 @@ var defects = []defect{
 	{
 		name: "counted_never", row: "F20_other", want: Account,
 		edits: []edit{{
-			"internal/sendloop/flight.go", "f.config.Metrics.Published(p.exchange, p.outcome, n)",
-			"f.config.Metrics.Published(p.exchange, p.outcome, 0*n)",
+			"internal/sendloop/flight.go", "f.sender.config.Metrics.Published(p.exchange, p.outcome, n)",
+			"f.sender.config.Metrics.Published(p.exchange, p.outcome, 0*n)",
 		}},
 	},
 	{
