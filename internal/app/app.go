@@ -46,7 +46,7 @@ type App struct {
 	instance string
 	logger   *slog.Logger
 
-	grpcDoor, httpDoor net.Listener
+	apiListener, consoleListener net.Listener
 	// share is how many connections each of them may have.
 	share     connlimit.Share
 	metrics   *console.Metrics
@@ -113,22 +113,22 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 		return nil, err
 	}
 	a.divideConnections()
-	if a.httpDoor, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {
+	if a.consoleListener, err = a.listen(ctx, "http.addr", settings.HTTP.Addr); err != nil {
 		return nil, err
 	}
-	if a.grpcDoor, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
-		return nil, errors.Join(err, a.httpDoor.Close())
+	if a.apiListener, err = a.listen(ctx, "grpc.addr", settings.GRPC.Addr); err != nil {
+		return nil, errors.Join(err, a.consoleListener.Close())
 	}
 	a.openConsole()
 	a.openEvents()
 	if err := a.openTracing(ctx); err != nil {
-		return nil, errors.Join(err, a.httpDoor.Close(), a.grpcDoor.Close(), a.events.Close(ctx))
+		return nil, errors.Join(err, a.consoleListener.Close(), a.apiListener.Close(), a.events.Close(ctx))
 	}
 	a.closeWith(closer{name: "callbacks", close: func(context.Context) error {
 		a.callbacks.Close()
 		return nil
 	}})
-	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.grpcDoor) }})
+	a.closeWith(closer{name: "grpc listener", close: func(context.Context) error { return closeListener(a.apiListener) }})
 	return a, nil
 }
 
@@ -183,10 +183,10 @@ func closeListener(l net.Listener) error {
 }
 
 // GRPCAddr is where the API listens, with the port that was really taken.
-func (a *App) GRPCAddr() string { return a.grpcDoor.Addr().String() }
+func (a *App) GRPCAddr() string { return a.apiListener.Addr().String() }
 
 // HTTPAddr is where the console listens.
-func (a *App) HTTPAddr() string { return a.httpDoor.Addr().String() }
+func (a *App) HTTPAddr() string { return a.consoleListener.Addr().String() }
 
 // Instance is the name of this coordinator among those that share its Redis.
 func (a *App) Instance() string { return a.instance }
@@ -225,7 +225,7 @@ func (a *App) Run(ctx context.Context) error {
 
 // open opens the parts in the order of need.
 func (a *App) open(ctx context.Context) error {
-	limited := a.limited(httpListener, a.httpDoor, a.share.Console, a.share.ConsolePerAddress)
+	limited := a.limited(httpListener, a.consoleListener, a.share.Console, a.share.ConsolePerAddress)
 	a.serve("console", func() error { return a.console.Serve(limited) })
 	store, err := a.openStore(ctx)
 	if err != nil {

@@ -101,7 +101,8 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	})
 }
 
-// A message that is old because it may be is no trouble; one that should have been decided is, however often it is asked about.
+// A message that is old because it may be is no trouble; one that should have been decided is, however often it is
+// asked about.
 func TestTheMetricsTellOfAVerdictThatIsOverdue(t *testing.T) {
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
@@ -196,8 +197,9 @@ func (r *running) series(t *testing.T) map[string]bool {
 // labelled finds the labels of a series, but for the bounds of buckets, which a histogram has from the beginning.
 var labelled = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 
-// ownLabels are those whose values are words of the coordinator that it may have had no reason for before: on a busy machine a
-// call waits for so long that its messages are looked at (script="show"), or a message is claimed or published once more.
+// ownLabels are those whose values are words of the coordinator that it may have had no reason for before: on a busy
+// machine a call waits for so long that its messages are looked at (script="show"), or a message is claimed or
+// published once more.
 var ownLabels = []string{"script", "step", "event", "fate"}
 
 // ownWord is such a word. What the test sends has none: ids are numbers, and producers have one in their names.

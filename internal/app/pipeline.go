@@ -70,7 +70,7 @@ func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publishe
 	s.confirmLoop.Start()
 	s.deleteLoop.Start()
 	health.Start()
-	limited := a.limited(grpcListener, a.grpcDoor, a.share.API, a.share.APIPerAddress)
+	limited := a.limited(grpcListener, a.apiListener, a.share.API, a.share.APIPerAddress)
 	a.serve("grpc", func() error { return s.server.Serve(limited) })
 	a.checks.set(checkAPI, func(context.Context) error { return nil })
 	return nil

@@ -20,9 +20,9 @@ type closer struct {
 // closeWith remembers how a part that was just opened is closed. Only New and Run open parts, so it needs no lock.
 func (a *App) closeWith(c closer) { a.closers = append(a.closers, c) }
 
-// Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of those that
-// could not end in time. It may be called repeatedly and at any time; each call waits for the end, or until its context
-// ends.
+// Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of those
+// that could not end in time. It may be called repeatedly and at any time; each call waits for the end, or until its
+// context ends.
 func (a *App) Stop(ctx context.Context) error {
 	a.end()
 	a.mu.Lock()

@@ -25,7 +25,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := turnAway(a.grpcDoor)
+	stop := rejectUntilReady(a.apiListener)
 	defer stop()
 	store, err := a.reachStore(ctx, url)
 	if err != nil {

@@ -61,7 +61,8 @@ const (
 	brought      = "00-" + broughtTrace + "-" + broughtSpan + "-01"
 )
 
-// One trace leads from the producer through SendHalfMessage and the publishing to the consumer; Confirm is linked to it.
+// One trace leads from the producer through SendHalfMessage and the publishing to the consumer; Confirm is linked to
+// it.
 func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 	g := &gathered{byName: map[string]*spans.Span{}}
 	otlp := httptest.NewServer(g)

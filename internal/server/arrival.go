@@ -76,8 +76,8 @@ func arrivalOf(ctx context.Context) *arrival {
 	return a
 }
 
-// tap is called by gRPC for each call, in the goroutine that reads its connection, when the headers are there and nothing of
-// the request has been read.
+// tap is called by gRPC for each call, in the goroutine that reads its connection, when the headers are there and
+// nothing of the request has been read.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

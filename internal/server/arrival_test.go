@@ -110,8 +110,8 @@ func TestASmallRequestHoldsWhatItAnnounces(t *testing.T) {
 	}
 }
 
-// Calls that no handler ends give back what they hold: of methods that are not there, compressed in a way that nobody knows,
-// and refused before they are read.
+// Calls that no handler ends give back what they hold: of methods that are not there, compressed in a way that nobody
+// knows, and refused before they are read.
 func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
 	t.Parallel()
 	h, conn, _ := openRaw(t, server.Limits{Bytes: 4 << 20, Calls: 10})

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// A request that has begun and does not arrive holds a call and its announced bytes. So its time is bounded: the connection
-// of such a request is closed, and what the connection held is free.
+// A request that has begun and does not arrive holds a call and its announced bytes. So its time is bounded: the
+// connection of such a request is closed, and what the connection held is free.
 const (
 	// arriveTick is how often connections are looked at.
 	arriveTick = 10 * time.Second
@@ -22,8 +22,8 @@ const (
 	arriveTicks = 3
 )
 
-// arriving counts the requests of a connection that have begun and are not all there, by the tick in which they began. One
-// place more than a request has ticks is for the tick that runs: two atomic steps are all that a request costs.
+// arriving counts the requests of a connection that have begun and are not all there, by the tick in which they began.
+// One place more than a request has ticks is for the tick that runs: two atomic steps are all that a request costs.
 type arriving [arriveTicks + 1]atomic.Int32
 
 // caller tells handlers which connection a request comes by.
@@ -78,8 +78,8 @@ func (c *connections) watch(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// overdue gives the connections with requests that have been arriving since the tick whose place the next one takes, and
-// begins that one. Not the other way round: what begins meanwhile would count as what began so long ago.
+// overdue gives the connections with requests that have been arriving since the tick whose place the next one takes,
+// and begins that one. Not the other way round: what begins meanwhile would count as what began so long ago.
 func (c *connections) overdue() (late []*connection) {
 	next := c.tick.Load() + 1
 	defer c.tick.Store(next)

@@ -42,8 +42,8 @@ func begin(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream
 	return stream
 }
 
-// A request that does not come to its end may hold as much as the largest: it has half a minute, and then its connection is
-// closed, with all that others on it hold.
+// A request that does not come to its end may hold as much as the largest: it has half a minute, and then its
+// connection is closed, with all that others on it hold.
 func TestARequestThatDoesNotArriveEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream{

@@ -242,7 +242,7 @@ func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error
 }
 
 func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
-	ctx, cancel := c.storeTime(ctx)
+	ctx, cancel := c.withStoreTimeout(ctx)
 	defer cancel()
 	return c.config.Inspector.List(ctx, query)
 }
@@ -256,7 +256,7 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 	if c.dry {
 		return c.foresee(ctx, names)
 	}
-	results := c.inWriteTime(ctx, len(names), func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
+	results := c.inDetachedWrite(ctx, len(names), func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
 	c.tails.results(results, func(i int) halfmsg.Name { return names[i] })
 	var done []string
 	woken := map[halfmsg.State]struct{}{}
@@ -276,7 +276,7 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 
 // foresee says what would become of messages.
 func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result, legal int64) {
-	ctx, cancel := c.storeTime(ctx)
+	ctx, cancel := c.withStoreTimeout(ctx)
 	defer cancel()
 	for _, name := range names {
 		record, err := c.config.Inspector.Get(ctx, name)

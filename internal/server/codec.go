@@ -20,8 +20,8 @@ import (
 // rather than with gRPC, and the answer is INVALID_ARGUMENT with the field. (A request over the server's size limit is
 // not even decoded: gRPC refuses it with RESOURCE_EXHAUSTED, without RetryInfo.)
 //
-// It also counts before it decodes. An empty item is two bytes on the wire and more than a hundred in memory, so a request
-// within the size limit could take gigabytes before any handler counted its items.
+// It also counts before it decodes. An empty item is two bytes on the wire and more than a hundred in memory, so a
+// request within the size limit could take gigabytes before any handler counted its items.
 
 // incoming is a request on its way in.
 type incoming struct {
@@ -77,8 +77,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// maxNested is how many items the messages of one request may hold in all, such as headers: twice what a full batch needs, so
-// that a message with too many is still judged alone.
+// maxNested is how many items the messages of one request may hold in all, such as headers: twice what a full batch
+// needs, so that a message with too many is still judged alone.
 const maxNested = 2 * maxItems * maxHeaders
 
 // crowded says of an encoded request that it holds more items than any may; nil when it does not.
@@ -102,8 +102,8 @@ func crowded(data []byte, request protoreflect.MessageDescriptor) *invalidError 
 	return found
 }
 
-// eachItem calls see with each part of an encoded message that adds n items to a repeated field or a map, in whatever depth,
-// until it returns false. What cannot be read ends it: a decoder comes no further.
+// eachItem calls see with each part of an encoded message that adds n items to a repeated field or a map, in whatever
+// depth, until it returns false. What cannot be read ends it: a decoder comes no further.
 func eachItem(
 	data []byte, in protoreflect.MessageDescriptor, depth int,
 	see func(depth int, field protoreflect.FieldDescriptor, n int) bool,

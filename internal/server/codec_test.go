@@ -29,8 +29,8 @@ func decode(request proto.Message, data []byte) *invalidError {
 	return in.err
 }
 
-// Within the size limit there is room for millions of items, which would take gigabytes once they are decoded: a request of too
-// many is not decoded at all.
+// Within the size limit there is room for millions of items, which would take gigabytes once they are decoded: a
+// request of too many is not decoded at all.
 func TestACrowdIsRefusedBeforeItTakesMemory(t *testing.T) {
 	t.Parallel()
 	crowd := func(number protowire.Number) []byte { return bytes.Repeat(wired(number, nil), 10*maxItems) }

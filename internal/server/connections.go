@@ -15,8 +15,8 @@ import (
 	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
-// connections are those to the server. gRPC closes one when it is drained, and so waits for clients: for one that does not
-// finish its greeting, and for one that does not read its answers. A stop must not depend on them, so it can close
+// connections are those to the server. gRPC closes one when it is drained, and so waits for clients: for one that does
+// not finish its greeting, and for one that does not read its answers. A stop must not depend on them, so it can close
 // connections by itself. Each comes by here as gRPC greets it.
 type connections struct {
 	credentials.TransportCredentials
@@ -51,8 +51,8 @@ type connection struct {
 	heard    atomic.Int64
 	arriving arriving
 
-	// in is what has come and is not read yet. gRPC reads from it without a buffer of its own, so the frame that it has read
-	// last is the one that was scanned last.
+	// in is what has come and is not read yet. gRPC reads from it without a buffer of its own, so the frame that it has
+	// read last is the one that was scanned last.
 	in     *bufio.Reader
 	frames frames
 
@@ -65,8 +65,8 @@ type connection struct {
 // readBuffer is how much is read from a connection at once, in bytes: as much as gRPC would.
 const readBuffer = 32 << 10
 
-// greeting is what a client has said at least when gRPC knows it: the preface of HTTP/2 and an empty SETTINGS frame. From then
-// on it can be told to go.
+// greeting is what a client has said at least when gRPC knows it: the preface of HTTP/2 and an empty SETTINGS frame.
+// From then on it can be told to go.
 const greeting = 24 + 9
 
 var (

@@ -166,8 +166,8 @@ func newFaults(logger *slog.Logger) *faults {
 	return &faults{logger: logger, seen: map[string]*spell{}}
 }
 
-// note logs an error that the client cannot fix. A request that is wrong in itself is answered and not logged: the field
-// and the rule stand in the answer, and an operator could do nothing.
+// note logs an error that the client cannot fix. A request that is wrong in itself is answered and not logged: the
+// field and the rule stand in the answer, and an operator could do nothing.
 func (f *faults) note(call string, err error) {
 	var invalid *invalidError
 	if errors.As(err, &invalid) {

@@ -8,8 +8,8 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log would
-// call its operators for a typing error of somebody else.
+// A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log
+// would call its operators for a typing error of somebody else.
 func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
 	t.Parallel()
 	log := &logged{}

@@ -12,8 +12,8 @@ const (
 	noFrame http2.FrameType = 0xff
 )
 
-// frames finds the frames in what comes by an HTTP/2 connection, in pieces of any size. gRPC shows nobody how long a request
-// is until it has received the whole of it.
+// frames finds the frames in what comes by an HTTP/2 connection, in pieces of any size. gRPC shows nobody how long a
+// request is until it has received the whole of it.
 type frames struct {
 	header [frameHeaderLen]byte
 	have   int

@@ -63,7 +63,8 @@ func TestFramesAreFoundInAnyPieces(t *testing.T) {
 	}
 }
 
-// FuzzFrames: what no client would send is scanned to its end, and no data is seen that a reader of HTTP/2 does not see.
+// FuzzFrames: what no client would send is scanned to its end, and no data is seen that a reader of HTTP/2 does not
+// see.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 0, 8, 0, 0, 0, 1, 200, 1, 2, 3, 4}, uint8(3))
 	f.Add([]byte{0, 0, 1, 0, 9, 0, 0, 0, 1, 0}, uint8(1))

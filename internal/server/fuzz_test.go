@@ -42,8 +42,8 @@ func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
 	}
 }
 
-// leastCarried is how many kept requests must be accepted, so that the broker meets some. Those named accepted-... are at
-// the edges of what is accepted, those named refused-... just beyond.
+// leastCarried is how many kept requests must be accepted, so that the broker meets some. Those named accepted-... are
+// at the edges of what is accepted, those named refused-... just beyond.
 const leastCarried = 30
 
 // TestWhatTheFuzzerKeptRabbitMQTakes brings the accepted ones among the kept requests through the real broker.

@@ -30,14 +30,14 @@ func (s *still) Get(context.Context, halfmsg.Name) (halfmsg.Record, error) {
 // sendable waits for messages that stand there ready to be sent, and says how its call ended.
 func sendable(ctx context.Context, t *testing.T, s *Server, names []halfmsg.Name) []halfmsg.Result {
 	t.Helper()
-	ear, err := s.watch.listen(names)
+	ear, err := s.watch.subscribe(names)
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	defer s.watch.leave(ear)
+	defer s.watch.unsubscribe(ear)
 	w := &waiting{
-		Server: s, wait: msghandlerv1.Wait_WAIT_DONE, ear: ear, ours: make([]bool, len(names)), results: make([]halfmsg.Result, len(names)),
+		Server: s, wait: msghandlerv1.Wait_WAIT_DONE, subscription: ear, ours: make([]bool, len(names)), results: make([]halfmsg.Result, len(names)),
 	}
 	for i := range w.results {
 		w.results[i].State = halfmsg.Sendable

@@ -33,8 +33,8 @@ func codesOf(outcomes []*msghandlerv1.Outcome) map[codes.Code]int {
 	return counts
 }
 
-// An id that fills a batch costs the store two calls and not a thousand, and each of its items has the answer that a call of
-// its own would have got, in that order.
+// An id that fills a batch costs the store two calls and not a thousand, and each of its items has the answer that a
+// call of its own would have got, in that order.
 func TestAnIDThatFillsABatch(t *testing.T) {
 	t.Parallel()
 	h := open(t)

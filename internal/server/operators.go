@@ -45,7 +45,7 @@ func (s *operators) GetMessage(
 	if err := c.err(); err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}
-	ctx, cancel := s.storeTime(ctx)
+	ctx, cancel := s.withStoreTimeout(ctx)
 	defer cancel()
 	record, err := s.config.Inspector.Get(ctx, name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *operators) ListMessages(
 	if err := c.err(); err != nil {
 		return nil, s.fail(call, err, halfmsg.None)
 	}
-	ctx, cancel := s.storeTime(ctx)
+	ctx, cancel := s.withStoreTimeout(ctx)
 	defer cancel()
 	page, err := s.config.Inspector.List(ctx, query)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *operators) ListMessages(
 func (s *operators) GetStats(
 	ctx context.Context, _ *msghandlerv1.GetStatsRequest,
 ) (*msghandlerv1.GetStatsResponse, error) {
-	ctx, cancel := s.storeTime(ctx)
+	ctx, cancel := s.withStoreTimeout(ctx)
 	defer cancel()
 	stats, err := s.config.Inspector.Stats(ctx)
 	if err != nil {
@@ -120,8 +120,8 @@ type filter interface {
 	GetPageToken() string
 }
 
-// understood refuses a request with fields that this version does not know. A newer caller may have narrowed with them what is
-// meant, and what passes over them lists, counts or discards the rest as well.
+// understood refuses a request with fields that this version does not know. A newer caller may have narrowed with them
+// what is meant, and what passes over them lists, counts or discards the rest as well.
 func understood(r proto.Message) error {
 	if len(r.ProtoReflect().GetUnknown()) > 0 {
 		return errUnknownFields

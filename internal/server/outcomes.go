@@ -40,20 +40,21 @@ func halted(results []halfmsg.Result) error {
 	return results[0].Err
 }
 
-// inWriteTime makes a call that changes something in the store, unless its caller has left before.
-func (s *Server) inWriteTime(
+// inDetachedWrite makes a call that changes something in the store, unless its caller has left before.
+func (s *Server) inDetachedWrite(
 	ctx context.Context, n int, do func(ctx context.Context) []halfmsg.Result,
 ) []halfmsg.Result {
 	if err := ctx.Err(); err != nil {
 		return slices.Repeat([]halfmsg.Result{{Err: err}}, n)
 	}
-	ctx, cancel := s.writeTime(ctx)
+	ctx, cancel := s.detachedWriteContext(ctx)
 	defer cancel()
 	return do(ctx)
 }
 
-// turns splits places into those of names that come for the first time and, where there are any, the rest. Once the first of a
-// name has its answer it is the same for the others whatever their order, so one more call to the store does for all of them.
+// turns splits places into those of names that come for the first time and, where there are any, the rest. Once the
+// first of a name has its answer it is the same for the others whatever their order, so one more call to the store does
+// for all of them.
 func turns(places []int, name func(i int) halfmsg.Name) (parts [][]int) {
 	seen := make(map[halfmsg.Name]struct{}, len(places))
 	var first, rest []int

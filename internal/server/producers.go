@@ -132,7 +132,7 @@ func (s *Server) createAll(ctx context.Context, o origin, messages []*msghandler
 		for k, i := range now {
 			part[k] = good[i]
 		}
-		created := s.inWriteTime(ctx, len(part), func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) })
+		created := s.inDetachedWrite(ctx, len(part), func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) })
 		scatter(results, now, created)
 	}
 	return results, nil

@@ -12,8 +12,9 @@ const linger = 2 * time.Second
 const lingerTick = 50 * time.Millisecond
 
 // Stop refuses new calls and waits for those under way; when ctx ends first it cuts them off and returns ctx's error.
-// Calls that only wait for a message's fate end at once with UNAVAILABLE: their Submit has been taken up. Whatever clients
-// do, it waits for no answer to be read and no request to be finished once the calls have ended. It may be called again.
+// Calls that only wait for a message's fate end at once with UNAVAILABLE: their Submit has been taken up. Whatever
+// clients do, it waits for no answer to be read and no request to be finished once the calls have ended. It may be
+// called again.
 func (s *Server) Stop(ctx context.Context) error {
 	s.once.Do(func() {
 		s.health.Shutdown() // NOT_SERVING for good

@@ -159,8 +159,8 @@ func (h *house) dial(t *testing.T, words string) net.Conn {
 	return conns[0]
 }
 
-// A connection that never says a word, or only the first, is closed at once. gRPC alone waits for ten seconds, before it
-// tells anybody else to go.
+// A connection that never says a word, or only the first, is closed at once. gRPC alone waits for ten seconds, before
+// it tells anybody else to go.
 func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 	t.Parallel()
 	for name, words := range map[string]string{"silent": "", "only a preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
@@ -189,8 +189,8 @@ func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 	}
 }
 
-// A client that does not finish its request or does not read its answer keeps its call for ever, and no handler knows of it. It is
-// cut off when the others have had time to end.
+// A client that does not finish its request or does not read its answer keeps its call for ever, and no handler knows
+// of it. It is cut off when the others have had time to end.
 func TestAStopWaitsForNoClientThatDoesNothing(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(stream grpc.ClientStream) error{

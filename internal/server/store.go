@@ -15,14 +15,14 @@ func (s *Server) create(ctx context.Context, messages []halfmsg.Message) (result
 	defer answerPanic(&results, len(messages))
 	results = s.config.Intake.Create(ctx, messages)
 	s.tails.results(results, func(i int) halfmsg.Name { return messages[i].Name })
-	return tellable(results)
+	return publicResults(results)
 }
 
 func (s *Server) rollback(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result) {
 	defer answerPanic(&results, len(names))
 	results = s.config.Intake.Rollback(ctx, names)
 	s.tails.results(results, func(i int) halfmsg.Name { return names[i] })
-	return tellable(results)
+	return publicResults(results)
 }
 
 // submit makes messages due and sets those going that it could claim.
@@ -53,7 +53,7 @@ func (s *Server) submitAs(
 	submitted = store(ctx, names, lease)
 	var claims []halfmsg.Claim
 	for i := range submitted {
-		submitted[i].State = told(submitted[i].State)
+		submitted[i].State = publicState(submitted[i].State)
 		if claim := submitted[i].Claim; claim != nil {
 			claim.SubmittedAt = at
 			claims = append(claims, *claim)
@@ -65,19 +65,19 @@ func (s *Server) submitAs(
 	return submitted
 }
 
-// told is a state as producers are told of it. All that they wait for is done with an acknowledged message: that its
-// marker is still there is nothing they could act on, and they learn it when they are called.
-func told(state halfmsg.State) halfmsg.State {
+// publicState is a state as producers see it. An acknowledged message is done for producers: that its marker is still
+// there needs no action of theirs, and they learn of it when they are called.
+func publicState(state halfmsg.State) halfmsg.State {
 	if state == halfmsg.Acknowledged {
 		return halfmsg.Done
 	}
 	return state
 }
 
-// tellable are results as producers are told of them.
-func tellable(results []halfmsg.Result) []halfmsg.Result {
+// publicResults are results as producers see them.
+func publicResults(results []halfmsg.Result) []halfmsg.Result {
 	for i := range results {
-		results[i].State = told(results[i].State)
+		results[i].State = publicState(results[i].State)
 	}
 	return results
 }
@@ -104,15 +104,15 @@ func gathered[T, R any](ctx context.Context, group *batch.Group[T, R], item T) (
 	return results[0], nil
 }
 
-// storeTime bounds one call to the store from within a handler.
-func (s *Server) storeTime(ctx context.Context) (context.Context, context.CancelFunc) {
+// withStoreTimeout bounds one call to the store from within a handler.
+func (s *Server) withStoreTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.config.StoreTimeout)
 }
 
-// writeTime bounds one call that changes something in the store. It goes on when its caller leaves: what was written
-// must also be handed on and told, or it would wait until a lease ends.
-func (s *Server) writeTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	return s.storeTime(context.WithoutCancel(ctx))
+// detachedWriteContext bounds one call that changes something in the store. It goes on when its caller leaves: what was
+// written must also be handed on and told, or it would wait until a lease ends.
+func (s *Server) detachedWriteContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return s.withStoreTimeout(context.WithoutCancel(ctx))
 }
 
 // heavy waits for one of the few places for calls that bring a whole batch to the store; done must follow. Without the

@@ -96,7 +96,7 @@ func (s *Server) submitHeavy(ctx context.Context, names []halfmsg.Name) ([]halfm
 		return nil, err
 	}
 	defer done()
-	ctx, cancel := s.writeTime(ctx)
+	ctx, cancel := s.detachedWriteContext(ctx)
 	defer cancel()
 	if s.config.Trusted(names[0].Producer) {
 		return s.submitTrusted(ctx, names), nil
@@ -104,19 +104,19 @@ func (s *Server) submitHeavy(ctx context.Context, names []halfmsg.Name) ([]halfm
 	return s.submit(ctx, names), nil
 }
 
-// submitAndWait submits messages and waits for their fate as far as asked. It listens before it submits, or a message
-// could be done before anybody listens.
+// submitAndWait submits messages and waits for their fate as far as asked. The subscription begins
+// before the Submit, or a message could be done before.
 func (s *Server) submitAndWait(
 	ctx context.Context, names []halfmsg.Name, wait msghandlerv1.Wait,
 	submit func(context.Context, []halfmsg.Name) ([]halfmsg.Submitted, error),
 ) ([]halfmsg.Result, error) {
-	var ear *ear
+	var ear *subscription
 	if wait != msghandlerv1.Wait_WAIT_UNSPECIFIED {
 		var err error
-		if ear, err = s.watch.listen(names); err != nil {
+		if ear, err = s.watch.subscribe(names); err != nil {
 			return nil, err
 		}
-		defer s.watch.leave(ear)
+		defer s.watch.unsubscribe(ear)
 	}
 	submitted, err := submit(ctx, names)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) submitAndWait(
 		results[i], ours[i] = submitted[i].Result, submitted[i].Claim != nil
 	}
 	if ear != nil {
-		w := &waiting{Server: s, wait: wait, ear: ear, results: results, ours: ours}
+		w := &waiting{Server: s, wait: wait, subscription: ear, results: results, ours: ours}
 		w.await(ctx)
 	}
 	return results, nil

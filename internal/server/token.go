@@ -10,8 +10,8 @@ import (
 )
 
 // A page token holds the store's cursor and a checksum over it and the listing that it belongs to, so a damaged token,
-// or one of another listing, is refused rather than taken for some other place in the list. An age cuts off the end of a list and
-// moves no place in it, so a token is good with any.
+// or one of another listing, is refused rather than taken for some other place in the list. An age cuts off the end of
+// a list and moves no place in it, so a token is good with any.
 
 // maxToken is far above any cursor of a store.
 const maxToken = 4096

@@ -26,8 +26,8 @@ const (
 	// maxDelay and maxConfirmAfter: whoever asks for more has most likely mixed up a unit.
 	maxDelay        = 30 * 24 * time.Hour
 	maxConfirmAfter = 24 * time.Hour
-	// maxViolations is how many faults of one message are told. A status travels in trailers, of which some clients take 8 KiB
-	// and call anything larger RESOURCE_EXHAUSTED; no more of a caller's text is quoted either.
+	// maxViolations is how many faults of one message are told. A status travels in trailers, of which some clients take 8
+	// KiB and call anything larger RESOURCE_EXHAUSTED; no more of a caller's text is quoted either.
 	maxViolations = 8
 )
 

@@ -14,14 +14,14 @@ import (
 // then nobody tells us. Of a message of our own we are most often told before the first look.
 var pollSteps = backoff.Exponential(50*time.Millisecond, time.Second)
 
-// ownPatience is how long a message that this instance has claimed itself is not looked at: we are told of it, unless it had
-// to be handed back and another instance took it. Under full load each look would be one more script for a message that is
-// on its way, just when there is no time for any.
+// ownPatience is how long a message that this instance has claimed itself is not looked at: we are told of it, unless
+// it had to be handed back and another instance took it. Under full load each look would be one more script for a
+// message that is on its way, just when there is no time for any.
 const ownPatience = 2 * time.Second
 
-// maxPolls bounds the looks that are under way at once, whoever waits, and lookPause is how long the place of one that told
-// nothing new stays empty: while the broker is away nothing moves, however many wait, and Redis has better to do than to say
-// that to each of them over and over. It is 800 looks a second in all.
+// maxPolls bounds the looks that are under way at once, whoever waits, and lookPause is how long the place of one that
+// told nothing new stays empty: while the broker is away nothing moves, however many wait, and Redis has better to do
+// than to say that to each of them over and over. It is 800 looks a second in all.
 const (
 	maxPolls  = 8
 	lookPause = 10 * time.Millisecond
@@ -42,9 +42,9 @@ func reached(wait msghandlerv1.Wait, state halfmsg.State) bool {
 // waiting is a call that waits for the fate of the messages it submitted.
 type waiting struct {
 	*Server
-	wait    msghandlerv1.Wait
-	ear     *ear
-	results []halfmsg.Result
+	wait         msghandlerv1.Wait
+	subscription *subscription
+	results      []halfmsg.Result
 	// ours says which of the messages this instance has claimed for the call, which began at begun.
 	ours  []bool
 	begun time.Time
@@ -58,7 +58,7 @@ type waiting struct {
 // await waits until each submitted message has reached what was asked for, and updates its result. Those whose wait
 // ended early get an error; their submit stands.
 func (w *waiting) await(ctx context.Context) {
-	w.watch.forget(w.ear, halfmsg.Abandoned)
+	w.watch.discard(w.subscription, halfmsg.Abandoned)
 	w.begun, w.open = time.Now(), map[int]struct{}{}
 	for i, r := range w.results {
 		if r.Err == nil && !reached(w.wait, r.State) {
@@ -85,8 +85,8 @@ func (w *waiting) run(ctx context.Context) error {
 			turn = w.polls
 		}
 		select {
-		case <-w.ear.bell:
-			w.watch.heard(w.ear, w.learn)
+		case <-w.subscription.changed:
+			w.watch.takeNews(w.subscription, w.learn)
 		case <-timer.C:
 			w.next = w.foreign()
 			w.rest(timer)
@@ -116,7 +116,7 @@ func (w *waiting) learn(i int, state halfmsg.State) {
 	if _, open := w.open[i]; !open {
 		return
 	}
-	state = told(state)
+	state = publicState(state)
 	w.results[i].State = state
 	if reached(w.wait, state) {
 		delete(w.open, i)
@@ -134,8 +134,8 @@ func (w *waiting) foreign() (places []int) {
 	return places
 }
 
-// lookAtNext asks the store about one message, in the place that was just taken. When it cannot answer, the others are not
-// asked about before the next time.
+// lookAtNext asks the store about one message, in the place that was just taken. When it cannot answer, the others are
+// not asked about before the next time.
 func (w *waiting) lookAtNext(ctx context.Context) {
 	i := w.next[0]
 	w.next = w.next[1:]
@@ -144,7 +144,7 @@ func (w *waiting) lookAtNext(ctx context.Context) {
 		free()
 		return
 	}
-	state, err := w.look(ctx, w.ear.names[i])
+	state, err := w.look(ctx, w.subscription.names[i])
 	switch {
 	case err == nil:
 		w.learn(i, state)
@@ -163,7 +163,7 @@ func (w *waiting) lookAtNext(ctx context.Context) {
 
 // look asks the store where a message stands.
 func (s *Server) look(ctx context.Context, name halfmsg.Name) (halfmsg.State, error) {
-	ctx, cancel := s.storeTime(ctx)
+	ctx, cancel := s.withStoreTimeout(ctx)
 	defer cancel()
 	record, err := s.config.Inspector.Get(ctx, name)
 	return record.State, err

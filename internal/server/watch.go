@@ -8,13 +8,13 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// watch tells the calls that wait for the fate of messages of the moves that this instance has stored. A wait may be long, so
-// all of them together get a part of the places for calls, and those of one producer a part of that: whoever does not wait
-// gets through, however long messages take.
+// watch notifies the calls that wait for the fate of messages of the moves that this coordinator has stored. A wait may
+// be long, so waiting calls together get half of the places for calls, and the calls of one producer half of that. The
+// rest stays for calls that do not wait.
 type watch struct {
 	most, mostOfOne int
 
-	// waiting is how many calls wait, so that moves nobody waits for cost no lock.
+	// waiting is how many calls wait, so that moves without waiting calls cost no lock.
 	waiting atomic.Int64
 
 	mu         sync.Mutex
@@ -22,19 +22,19 @@ type watch struct {
 	byProducer map[string]int // how many calls of each wait
 }
 
-// ear is what one call hears of its messages, which are all one producer's.
-type ear struct {
+// subscription collects the moves of one call's messages, which are all of one producer.
+type subscription struct {
 	names []halfmsg.Name
-	// bell rings when something was told since it was last heard.
-	bell chan struct{}
-	// told holds the latest state told of each message, None for nothing. The watch's lock guards it.
-	told []halfmsg.State
+	// changed has a token when there is news since the last takeNews.
+	changed chan struct{}
+	// latest holds the latest state of each message since then, None without news. The watch's lock guards the field.
+	latest []halfmsg.State
 }
 
 // place is one message of one call.
 type place struct {
-	ear   *ear
-	index int
+	subscription *subscription
+	index        int
 }
 
 // newWatch returns a watch where that many calls may be under way.
@@ -45,9 +45,9 @@ func newWatch(calls int) *watch {
 	}
 }
 
-// listen begins to listen for the names; leave must follow, unless it fails because too many listen already.
-func (w *watch) listen(names []halfmsg.Name) (*ear, error) {
-	e := &ear{names: names, bell: make(chan struct{}, 1), told: make([]halfmsg.State, len(names))}
+// subscribe begins to subscribe for the names; leave must follow, unless it fails because too many subscribe already.
+func (w *watch) subscribe(names []halfmsg.Name) (*subscription, error) {
+	e := &subscription{names: names, changed: make(chan struct{}, 1), latest: make([]halfmsg.State, len(names))}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -64,13 +64,13 @@ func (w *watch) listen(names []halfmsg.Name) (*ear, error) {
 	return e, nil
 }
 
-func (e *ear) producer() string { return e.names[0].Producer }
+func (e *subscription) producer() string { return e.names[0].Producer }
 
-func (w *watch) leave(e *ear) {
+func (w *watch) unsubscribe(e *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range e.names {
-		others := slices.DeleteFunc(w.byName[name], func(p place) bool { return p.ear == e })
+		others := slices.DeleteFunc(w.byName[name], func(p place) bool { return p.subscription == e })
 		if len(others) == 0 {
 			delete(w.byName, name)
 			continue
@@ -83,32 +83,32 @@ func (w *watch) leave(e *ear) {
 	w.waiting.Add(-1)
 }
 
-// forget drops what was told of a message before its submit was answered and no longer holds: that submit has made a
-// message that was ABANDONED pending again.
-func (w *watch) forget(e *ear, state halfmsg.State) {
+// discard drops news of a state that came before the answer to the Submit and no longer holds: the Submit has made an
+// ABANDONED message pending again.
+func (w *watch) discard(e *subscription, state halfmsg.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, told := range e.told {
+	for i, told := range e.latest {
 		if told == state {
-			e.told[i] = halfmsg.None
+			e.latest[i] = halfmsg.None
 		}
 	}
 }
 
-// heard calls each with what was told since it was last called.
-func (w *watch) heard(e *ear, each func(index int, state halfmsg.State)) {
+// takeNews calls each for every message with news since the last call.
+func (w *watch) takeNews(e *subscription, each func(index int, state halfmsg.State)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, state := range e.told {
+	for i, state := range e.latest {
 		if state != halfmsg.None {
-			e.told[i] = halfmsg.None
+			e.latest[i] = halfmsg.None
 			each(i, state)
 		}
 	}
 }
 
-// tell passes moves on. It never blocks.
-func (w *watch) tell(moves []halfmsg.Moved) {
+// notify passes moves on. It never blocks.
+func (w *watch) notify(moves []halfmsg.Moved) {
 	if w.waiting.Load() == 0 {
 		return
 	}
@@ -116,9 +116,9 @@ func (w *watch) tell(moves []halfmsg.Moved) {
 	defer w.mu.Unlock()
 	for _, move := range moves {
 		for _, p := range w.byName[move.Name] {
-			p.ear.told[p.index] = move.State
+			p.subscription.latest[p.index] = move.State
 			select {
-			case p.ear.bell <- struct{}{}:
+			case p.subscription.changed <- struct{}{}:
 			default:
 			}
 		}
@@ -127,6 +127,6 @@ func (w *watch) tell(moves []halfmsg.Moved) {
 
 // Moved implements halfmsg.Watcher.
 func (s *Server) Moved(moves []halfmsg.Moved) {
-	s.watch.tell(moves)
+	s.watch.notify(moves)
 	s.tails.tell(moves)
 }

@@ -20,7 +20,7 @@ type aged struct {
 }
 
 func (a *aged) list(_ context.Context, q halfmsg.Query) (page halfmsg.Page, err error) {
-	if q.State != halfmsg.Pending || q.MinAge != undecidedAge || a.err != nil {
+	if q.State != halfmsg.Pending || q.MinAge != overdueAge || a.err != nil {
 		return page, errors.Join(a.err, fmt.Errorf("asked for %+v", q))
 	}
 	a.reads++
@@ -55,7 +55,7 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &aged{all: c.all}
-			u := &undecided{list: a.list}
+			u := &overdue{list: a.list}
 			for range 2 { // the second walk begins anew
 				a.reads = 0
 				if longest, whole, err := u.pass(t.Context()); err != nil || !whole || longest != c.want || a.reads != c.reads {
@@ -69,10 +69,10 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &aged{takes: undecidedTime / 2, all: [][2]time.Duration{
+		a := &aged{takes: overdueTime / 2, all: [][2]time.Duration{
 			{9 * time.Hour, 8 * time.Hour}, {8 * time.Hour, 8 * time.Hour}, {7 * time.Hour, 7 * time.Hour},
 		}}
-		u := &undecided{list: a.list}
+		u := &overdue{list: a.list}
 		if _, whole, err := u.pass(t.Context()); whole || err != nil || a.reads != 2 {
 			t.Errorf("after %d pages: whole %t, %v", a.reads, whole, err)
 		}

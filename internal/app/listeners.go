@@ -24,8 +24,8 @@ const (
 	checkSend     = "send loop"
 )
 
-// required are the checks without which no half message can be accepted. Everything else, the broker above all, is made up for
-// later: the message waits in Redis.
+// required are the checks without which no half message can be accepted. Everything else, the broker above all, is made
+// up for later: the message waits in Redis.
 var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
 
 // degrading are the other checks.
@@ -99,13 +99,13 @@ func (a *App) openConsole() {
 		},
 	})
 	a.closeWith(closer{name: "console", close: func(ctx context.Context) error {
-		return errors.Join(a.console.Stop(ctx), closeListener(a.httpDoor))
+		return errors.Join(a.console.Stop(ctx), closeListener(a.consoleListener))
 	}})
 }
 
-// turnAway accepts connections and closes them at once, until it is told to stop: a client then learns in no time that
-// the coordinator is not available, where a door that nobody opens would let it wait. It returns how to stop it.
-func turnAway(door net.Listener) (stop func()) {
+// rejectUntilReady accepts connections and closes them at once, until stop is called. So a client learns at once that
+// the coordinator is not available; connections that nothing accepts would wait.
+func rejectUntilReady(door net.Listener) (stop func()) {
 	tcp, is := door.(*net.TCPListener)
 	if !is {
 		return func() {}

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// undecidedAge is from what age on a PENDING message is looked at: younger ones are asked about as a rule.
-	undecidedAge = 10 * time.Minute
-	// undecidedPage is how many messages are read at once, and undecidedTime how long one pass reads.
-	undecidedPage = 100
-	undecidedTime = 250 * time.Millisecond
+	// overdueAge is from what age on a PENDING message is looked at: younger ones are asked about as a rule.
+	overdueAge = 10 * time.Minute
+	// overduePage is how many messages are read at once, and undecidedTime how long one pass reads.
+	overduePage = 100
+	overdueTime = 250 * time.Millisecond
 )
 
-// undecided goes through the old PENDING messages, the oldest first, and finds the one that should have had its verdict
+// overdue goes through the old PENDING messages, the oldest first, and finds the one that should have had its verdict
 // longest ago. Its age alone does not say so: each message has a confirm_after of its own.
-type undecided struct {
+type overdue struct {
 	list func(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error)
 	// cursor is where to go on, and longest what has been found up to there.
 	cursor  string
@@ -27,7 +27,7 @@ type undecided struct {
 
 // watchUndecided starts the loop that looks for what should have been decided.
 func (a *App) watchUndecided(store *redisstore.Store) error {
-	u := &undecided{list: store.List}
+	u := &overdue{list: store.List}
 	watch, err := a.newLoop("undecided", backlogSchedule, func(ctx context.Context) (bool, error) {
 		longest, whole, err := u.pass(ctx)
 		if whole {
@@ -43,10 +43,10 @@ func (a *App) watchUndecided(store *redisstore.Store) error {
 }
 
 // pass reads on for a while. whole says that all have been looked at, and longest is for how long the worst is overdue.
-func (u *undecided) pass(ctx context.Context) (longest time.Duration, whole bool, err error) {
-	for begun := time.Now(); time.Since(begun) < undecidedTime; {
+func (u *overdue) pass(ctx context.Context) (longest time.Duration, whole bool, err error) {
+	for begun := time.Now(); time.Since(begun) < overdueTime; {
 		page, err := u.list(ctx, halfmsg.Query{
-			State: halfmsg.Pending, MinAge: undecidedAge, Limit: undecidedPage, Cursor: u.cursor,
+			State: halfmsg.Pending, MinAge: overdueAge, Limit: overduePage, Cursor: u.cursor,
 		})
 		if err != nil {
 			return 0, false, err
@@ -60,7 +60,7 @@ func (u *undecided) pass(ctx context.Context) (longest time.Duration, whole bool
 }
 
 // see looks at a page, and says whether all that come after it are too young to be overdue for longer.
-func (u *undecided) see(records []halfmsg.Record, now time.Time) (enough bool) {
+func (u *overdue) see(records []halfmsg.Record, now time.Time) (enough bool) {
 	for i := range records {
 		age := now.Sub(records[i].CreatedAt)
 		if age <= u.longest {
