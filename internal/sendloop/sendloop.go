@@ -217,6 +217,10 @@ func (s *Sender) hear(f *flight) {
 func (s *Sender) settled(f *flight, messages int) {
 	s.mu.Lock()
 	messages = min(messages, f.left)
+	if messages == 0 && !f.stands {
+		s.mu.Unlock() // the next batch may be on its way already, and a pass would be asked for too early
+		return
+	}
 	f.left -= messages
 	if f.stands {
 		f.stands = false

@@ -25,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/batch"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -161,6 +162,8 @@ type Server struct {
 	submits   *batch.Group[halfmsg.Name, halfmsg.Submitted]
 	verdicts  *batch.Group[halfmsg.Name, halfmsg.Submitted] // Submits that are trusted
 	rollbacks *batch.Group[halfmsg.Name, halfmsg.Result]
+	// background has the goroutines of Stop.
+	background lifecycle.Group
 
 	// polls and batches hold the places for looks at single messages and for calls that bring a batch of their own.
 	polls   chan struct{}

@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // linger is how long clients may take, after the last call has ended, to read their answers and to go by themselves.
@@ -20,23 +23,24 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.health.Shutdown() // NOT_SERVING for good
 		s.stop()
 	})
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		s.grpc.GracefulStop()
-	}()
-	s.clients.dismiss()
 	ended, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go s.cutWhenIdle(ended)
-	select {
-	case <-drained:
-		return nil
-	case <-ctx.Done():
+	var drain lifecycle.Group
+	drain.Go(s.grpc.GracefulStop)
+	s.clients.dismiss()
+	s.background.Go(func() { s.cutWhenIdle(ended) })
+	if err := drain.Wait(ctx); err != nil {
 		s.clients.cut()
-		go s.grpc.Stop() // it ends Serve, though handlers may still be in the store
-		return ctx.Err()
+		s.background.Go(s.grpc.Stop) // it ends Serve, though handlers may still be in the store
+		return err
 	}
+	return s.waitForBatches(ctx)
+}
+
+// waitForBatches waits for the batches that are in the store though their callers have left. The store is closed after
+// the server.
+func (s *Server) waitForBatches(ctx context.Context) error {
+	return errors.Join(s.creates.Wait(ctx), s.submits.Wait(ctx), s.verdicts.Wait(ctx), s.rollbacks.Wait(ctx))
 }
 
 // cutWhenIdle cuts all clients off when no call has been under way for a while.

@@ -140,6 +140,30 @@ func TestWhatCallersLeaveBehindIsNotKept(t *testing.T) {
 	}
 }
 
+// The store is closed after the server, so a batch in the store must end first, also when its caller has left.
+func TestStopWaitsForAbandonedBatches(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	store := h.hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := h.underWay(ctx, store, "1")
+	cancel()
+	wantCode(t, <-sent, codes.Canceled)
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Stop(t.Context()) }()
+	served := <-h.served // all calls have ended
+	h.served <- served   // for the end of the test
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped with a batch in the store: %v", err)
+	default:
+	}
+	store.letGo()
+	if err := <-stopped; err != nil || h.store.len() != 1 {
+		t.Errorf("Stop: %v, %d stored", err, h.store.len())
+	}
+}
+
 // dial opens a connection and says something on it. It returns when the server has taken the connection.
 func (h *house) dial(t *testing.T, words string) net.Conn {
 	t.Helper()

@@ -102,10 +102,13 @@ func (p *process) ends(within time.Duration) {
 // says waits until the process has written a text.
 func (p *process) says(text string, within time.Duration) {
 	p.t.Helper()
-	servers.Eventually(p.t, within, fmt.Sprintf("%s says %q", p.name, text), func() bool {
-		output, err := os.ReadFile(p.log)
-		return err == nil && strings.Contains(string(output), text)
-	})
+	servers.Eventually(p.t, within, fmt.Sprintf("%s says %q", p.name, text), func() bool { return p.hasSaid(text) })
+}
+
+// hasSaid reports whether the process has printed the text.
+func (p *process) hasSaid(text string) bool {
+	output, err := os.ReadFile(p.log)
+	return err == nil && strings.Contains(string(output), text)
 }
 
 func (p *process) tail() string {
