@@ -8,6 +8,7 @@ package callback
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -37,9 +38,9 @@ type Config struct {
 	Targets map[string]string
 	// Moved holds targets that producers have moved from, and where they are called instead.
 	Moved [][2]string
-	// Timeout bounds each call. Default 3s.
+	// Timeout bounds each call. Required.
 	Timeout time.Duration
-	// MaxBatch is how many ids go into one call; larger requests are split. Default 500, which is also the most.
+	// MaxBatch is how many ids go into one call, at most 500; larger requests are split. Required.
 	MaxBatch int
 	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
 	Secure      func(producer string) bool
@@ -47,13 +48,16 @@ type Config struct {
 	// Token gives the bearer token that a producer is shown; empty: none. Default: nobody is shown one. Everybody who may be
 	// named as a producer's target can learn its token.
 	Token func(producer string) string
-	// MaxTargets is how many targets stay connected; of more, those used longest ago are closed. Default 512.
-	MaxTargets int
-	// DialOptions come after the client's own, for tests.
-	DialOptions []grpc.DialOption
 	// Logger hears of answers that contradict themselves. Default slog.Default().
 	Logger *slog.Logger
+
+	// Tests choose fewer targets, and how names are resolved.
+	maxTargets  int
+	dialOptions []grpc.DialOption
 }
+
+// maxTargets is how many targets stay connected. Of more, the connections used longest ago are closed.
+const maxTargets = 512
 
 // contractBatch is how many ids the contract allows in one Confirm.
 const contractBatch = 500
@@ -73,9 +77,11 @@ var _ halfmsg.Callbacks = (*Client)(nil)
 
 // New checks the configuration and returns a client that has not connected to anything yet. Close ends it.
 func New(config Config) (*Client, error) {
-	config.Timeout = cmp.Or(config.Timeout, 3*time.Second)
-	config.MaxBatch = min(cmp.Or(config.MaxBatch, contractBatch), contractBatch)
-	config.MaxTargets = cmp.Or(config.MaxTargets, 512)
+	if config.Timeout <= 0 || config.MaxBatch <= 0 {
+		return nil, errors.New("callback: Timeout and MaxBatch are required")
+	}
+	config.MaxBatch = min(config.MaxBatch, contractBatch)
+	config.maxTargets = cmp.Or(config.maxTargets, maxTargets)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Secure == nil {
 		config.Secure = func(string) bool { return false }
@@ -96,7 +102,7 @@ func New(config Config) (*Client, error) {
 	if err := c.move(config.Moved); err != nil {
 		return nil, err
 	}
-	c.conns = newConns(config.MaxTargets, func(t target) (*grpc.ClientConn, error) {
+	c.conns = newConns(config.maxTargets, func(t target) (*grpc.ClientConn, error) {
 		return grpc.NewClient(t.String(), c.dialOptions(t)...)
 	})
 	return c, nil

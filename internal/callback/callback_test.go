@@ -94,7 +94,7 @@ func client(t *testing.T, config callback.Config) *callback.Client {
 		config.Allow = []string{"127.0.0.1:*"}
 	}
 	config.Logger = slog.New(slog.DiscardHandler)
-	c, err := callback.New(config)
+	c, err := callback.New(config.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestNobodyListensIsUnreachableAtOnce(t *testing.T) {
 func TestANameThatDoesNotResolveIsSaidToBeSo(t *testing.T) {
 	t.Parallel()
 	// gRPC takes a name that DNS does not know for one without addresses.
-	c := client(t, callback.Config{Allow: []string{"orders.nowhere:9000"}, DialOptions: []grpc.DialOption{named()}})
+	c := client(t, callback.Config{Allow: []string{"orders.nowhere:9000"}}.WithDialOptions(named()))
 	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"}, []string{"1"}, false)
 	var unreachable *callback.UnreachableError
 	if !errors.As(err, &unreachable) || !unreachable.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
@@ -294,8 +294,7 @@ func TestCallsGoRoundAllReplicas(t *testing.T) {
 	one, two := &business{confirm: committed}, &business{confirm: committed}
 	c := client(t, callback.Config{
 		Allow: []string{"orders.svc:9000"}, Networks: []string{"127.0.0.0/8"},
-		DialOptions: []grpc.DialOption{named(serve(t, one), serve(t, two))},
-	})
+	}.WithDialOptions(named(serve(t, one), serve(t, two))))
 	target := halfmsg.Target{Producer: "orders", Address: "orders.svc:9000"}
 	deadline := time.Now().Add(10 * time.Second)
 	for one.calls() < 5 || two.calls() < 5 {
@@ -322,9 +321,8 @@ func TestAForbiddenAddressIsNotConnectedTo(t *testing.T) {
 			touched <- struct{}{}
 		}
 	}()
-	c := client(t, callback.Config{
-		Allow: []string{"orders.svc:9000"}, DialOptions: []grpc.DialOption{named(listener.Addr().String())},
-	})
+	config := callback.Config{Allow: []string{"orders.svc:9000"}}
+	c := client(t, config.WithDialOptions(named(listener.Addr().String())))
 	_, err = c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "orders.svc:9000"}, []string{"1"}, false)
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "callbacks.networks") {
 		t.Errorf("got %v", err)
@@ -349,7 +347,7 @@ func TestAStoredTargetThatIsForbiddenNowIsNotDialled(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := client(t, callback.Config{MaxTargets: 2})
+	c := client(t, callback.Config{}.WithMaxTargets(2))
 	hold, entered := make(chan struct{}), make(chan struct{})
 	first := &business{confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
 		close(entered)

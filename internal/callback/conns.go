@@ -137,5 +137,5 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
 		grpc.WithMaxHeaderListSize(16 << 10),
 	}
-	return append(options, c.config.DialOptions...)
+	return append(options, c.config.dialOptions...)
 }

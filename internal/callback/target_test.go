@@ -79,7 +79,7 @@ func TestTheAllowListDecides(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			client, err := New(Config{Allow: c.allow, Networks: c.networks})
+			client, err := New(Config{Allow: c.allow, Networks: c.networks}.WithDefaults())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func TestTheAllowListDecides(t *testing.T) {
 
 func TestAnEmptyTargetIsTheConfiguredOne(t *testing.T) {
 	t.Parallel()
-	client, err := New(Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}})
+	client, err := New(Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestWhoHasMovedIsCalledThere(t *testing.T) {
 		Allow:   []string{"new:*", "far:*"},
 		Moved:   [][2]string{{"Old:9000", "new:9001"}, {"dns:///older:9000", "new:9002"}, {"new:9009", "far:1"}},
 		Targets: map[string]string{"orders": "new:9009"},
-	})
+	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"moved and moved again":        {Allow: []string{"*:*"}, Moved: [][2]string{{"old:1", "new:1"}, {"new:1", "far:1"}}},
 		"configured target unreadable": {Allow: []string{"*:*"}, Targets: map[string]string{"orders": "unix:/x"}},
 	} {
-		if _, err := New(config); err == nil {
+		if _, err := New(config.WithDefaults()); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}

@@ -89,7 +89,7 @@ func (f *ackedMarkerDeleter) free() int {
 			delete(f.targets, target)
 		}
 	}
-	return min(acknowledgedPass, max(0, f.config.DeleteBacklog-f.waiting))
+	return min(acknowledgedPass, max(0, f.config.limits.deleteBacklog-f.waiting))
 }
 
 // admit queues messages by target and returns the messages without room: as in the markerDeleter, one target has at
@@ -100,7 +100,7 @@ func (f *ackedMarkerDeleter) admit(held []delivery.Leased) (rest []delivery.Leas
 	for _, h := range held {
 		target := halfmsg.Target{Producer: h.Producer, Address: h.CallbackTarget}
 		s := f.queueOf(target)
-		if f.closing || f.waiting >= f.config.DeleteBacklog || len(s.queue) >= max(1, f.config.DeleteBacklog/4) {
+		if f.closing || f.waiting >= f.config.limits.deleteBacklog || len(s.queue) >= max(1, f.config.limits.deleteBacklog/4) {
 			rest = append(rest, h)
 			continue
 		}
@@ -121,7 +121,7 @@ func (f *ackedMarkerDeleter) admit(held []delivery.Leased) (rest []delivery.Leas
 func (f *ackedMarkerDeleter) queueOf(target halfmsg.Target) *deletionQueue {
 	s := f.targets[target]
 	if s == nil {
-		s = &deletionQueue{deletes: breaker{limit: f.config.BreakerFailures, pause: f.config.BreakerPause}}
+		s = &deletionQueue{deletes: breaker{limit: f.config.limits.breakerFailures, pause: f.config.limits.breakerPause}}
 		f.targets[target] = s
 	}
 	s.usedAt = time.Now()
@@ -207,7 +207,7 @@ func (f *ackedMarkerDeleter) outcomeOf(h delivery.Leased, err error, wait time.D
 		w.Event = halfmsg.EventMarkerDeleted
 	case f.calls.Err() != nil:
 		w.Event, w.Cause = halfmsg.EventReleased, ""
-	case h.DeleteAttempts+1 >= f.config.DeleteTries:
+	case h.DeleteAttempts+1 >= f.config.limits.deleteTries:
 		w.Event = halfmsg.EventMarkerLeft
 	default:
 		w.Event, w.After = halfmsg.EventMarkerKept, max(wait, deletionPause.Delay(h.DeleteAttempts))

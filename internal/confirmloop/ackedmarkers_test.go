@@ -65,7 +65,7 @@ func TestWhatAnOwnerLeftBehindIsTakenUp(t *testing.T) {
 }
 
 func TestAFailedDeletionIsTriedAgainAndThenLeft(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteTries: 3}, func(h *house) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}.WithDeleteTries(3), func(h *house) {
 		h.drops(failing)
 		claims := h.acknowledged("orders", "1")
 		h.OfferAcknowledged(claims, time.Now().Add(held))
@@ -84,7 +84,7 @@ func TestAFailedDeletionIsTriedAgainAndThenLeft(t *testing.T) {
 
 // A producer that is away uses up tries only for what it was really called about, and holds up no other's markers.
 func TestAProducerThatIsAwayIsLeftAlone(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 10, DeleteTries: 5}, func(h *house) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 10}, func(h *house) {
 		begun := time.Now()
 		h.drops(func(_ context.Context, target halfmsg.Target, _ []string) error {
 			if target.Producer == "away" && time.Since(begun) < 10*time.Minute {
@@ -117,7 +117,7 @@ func TestAProducerThatIsAwayIsLeftAlone(t *testing.T) {
 }
 
 func TestWhatThereIsNoRoomForWaitsInTheStore(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteBacklog: 40, Batch: 5}, func(h *house) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
 		claims := h.acknowledged("orders", numbered(100)...)
@@ -143,7 +143,7 @@ func TestWhatThereIsNoRoomForWaitsInTheStore(t *testing.T) {
 
 // All targets together have a room, too, and what has left it makes room for others.
 func TestAcknowledgedMessagesOfAllTargetsAreBounded(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, DeleteBacklog: 40, Batch: 5}, func(h *house) {
+	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })
 		var claims []halfmsg.Claim

@@ -21,53 +21,38 @@ const (
 	AfterAck
 )
 
-// Config says how a Confirmer works. Zero values mean the defaults.
+// Config says how a Confirmer works. Every field is required, except where its comment says otherwise.
 type Config struct {
-	// Store is where messages are claimed and verdicts are stored. Required.
+	// Store is where messages are claimed and verdicts are stored.
 	Store halfmsg.ConfirmStore
-	// Callbacks calls the producers. Required.
+	// Callbacks calls the producers.
 	Callbacks halfmsg.Callbacks
 	// Pipeline takes messages that have become SENDABLE and are due now, gets each move, and has another Pass made when a
-	// producer for which more may wait in the store has room again. Required.
+	// producer for which more may wait in the store has room again.
 	Pipeline *delivery.Pipeline
 
-	// Backoff is how long after an UNKNOWN the producer is asked again. Default 5s, 10s, 30s, 1m, 2m, 5m.
+	// Backoff is how long after an UNKNOWN the producer is asked again.
 	Backoff backoff.Steps
-	// Attempts is how many UNKNOWNs come before the final question. Default 15.
+	// Attempts is how many UNKNOWNs come before the final question.
 	Attempts int
-	// Batch is how many messages go into one call. Default 200, at most 500.
+	// Batch is how many messages go into one call, at most 500.
 	Batch int
-	// Lease is for how long Pass claims messages. Default 30s.
+	// Lease is for how long Pass claims messages.
 	Lease time.Duration
-	// SendLease is for how long a message that became SENDABLE is held for Send. Default 30s.
+	// SendLease is for how long a message that became SENDABLE is held for Send.
 	SendLease time.Duration
-	// Margin is how long a lease must still last for a call to be begun. Default a third of Lease.
+	// Margin is how long a lease must still last for a call to be begun.
 	Margin time.Duration
 
-	// CallsPerProducer is how many batches of one producer may be under way at once. Default 4.
+	// CallsPerProducer is how many batches of one producer may be under way at once.
 	CallsPerProducer int
-	// QueuePerProducer and BytesPerProducer bound what waits in memory for one producer: messages, and the size of
-	// their bodies. Defaults 2,000 and 64 MiB.
+	// QueuePerProducer bounds the messages that wait in memory for one producer.
 	QueuePerProducer int
-	BytesPerProducer int
-	// Queue is how many messages may wait for all producers together before each is granted only a Batch. Default
-	// 50,000.
-	Queue int
-	// BreakerFailures is how many calls in a row must not reach a target to open its circuit breaker. Default 3.
-	BreakerFailures int
-	// BreakerPause is how long the breaker stays open before a probe. Default from 1s doubling to 1m.
-	BreakerPause backoff.Steps
 
-	// DeleteWhen is when markers of committed messages are deleted. Default BeforePublish.
+	// DeleteWhen is when markers of committed messages are deleted. The zero value is BeforePublish.
 	DeleteWhen DeleteWhen
-	// DeleteTimeout bounds one DeleteBusiness call, and so how long it may hold messages up. Default 3s.
+	// DeleteTimeout bounds one DeleteBusiness call, and so how long it may hold messages up.
 	DeleteTimeout time.Duration
-	// DeleteTries is how often the deletion of a marker is tried. Default 5.
-	DeleteTries int
-	// DeleteBacklog is how many markers may wait to be tried again; those of one target may be a quarter of them. What
-	// does not fit is left to the producer's own clean-up, or, of acknowledged messages, waits in the store. Default
-	// 20,000.
-	DeleteBacklog int
 
 	// Trace is told of a Confirm call before it is made, with the traces of its messages; what it returns is the call's
 	// context, and what to call when it is over. May be nil.
@@ -77,6 +62,36 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics hears of calls and moves; may be nil.
 	Metrics Metrics
+
+	limits limits
+}
+
+// limits are the bounds that no configuration key sets. The zero value means standardLimits.
+type limits struct {
+	// bytesPerProducer bounds the bodies of the messages that wait in memory for one producer.
+	bytesPerProducer int
+	// queue is how many messages may wait for all producers together before each is granted only a Batch.
+	queue int
+	// breakerFailures is how many calls in a row must not reach a target to open its circuit breaker.
+	breakerFailures int
+	// breakerPause is how long the breaker stays open before a probe.
+	breakerPause backoff.Steps
+	// deleteTries is how often the deletion of a marker is tried.
+	deleteTries int
+	// deleteBacklog is how many markers may wait for another try; those of one target may be a quarter of them. Further
+	// markers stay until the producer cleans up, or, of acknowledged messages, until the store returns their messages.
+	deleteBacklog int
+}
+
+func standardLimits() limits {
+	return limits{
+		bytesPerProducer: 64 << 20,
+		queue:            50_000,
+		breakerFailures:  3,
+		breakerPause:     backoff.Exponential(time.Second, time.Minute),
+		deleteTries:      5,
+		deleteBacklog:    20_000,
+	}
 }
 
 // Metrics hears what a Confirmer does. Its methods must not block.
@@ -94,29 +109,19 @@ type Metrics interface {
 	Paused(producer string, paused bool)
 }
 
-func (c Config) withDefaults() Config {
-	if len(c.Backoff) == 0 {
-		c.Backoff = backoff.Steps{
-			5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
-		}
+// complete panics when a required value is missing, which is a mistake of the program: internal/config has the defaults.
+func (c Config) complete() Config {
+	if min(
+		len(c.Backoff), c.Attempts, c.Batch, int(c.Lease), int(c.SendLease), int(c.Margin), c.CallsPerProducer,
+		c.QueuePerProducer, int(c.DeleteTimeout),
+	) <= 0 {
+		panic("confirmloop: a required value of Config is not set")
 	}
-	if len(c.BreakerPause) == 0 {
-		c.BreakerPause = backoff.Exponential(time.Second, time.Minute)
-	}
-	c.Attempts = cmp.Or(c.Attempts, 15)
-	c.Batch = min(cmp.Or(c.Batch, 200), 500)
-	c.Lease = cmp.Or(c.Lease, 30*time.Second)
-	c.SendLease = cmp.Or(c.SendLease, 30*time.Second)
-	c.Margin = cmp.Or(c.Margin, c.Lease/3)
-	c.CallsPerProducer = cmp.Or(c.CallsPerProducer, 4)
-	c.QueuePerProducer = cmp.Or(c.QueuePerProducer, 2000)
-	c.BytesPerProducer = cmp.Or(c.BytesPerProducer, 64<<20)
-	c.Queue = cmp.Or(c.Queue, 50_000)
-	c.BreakerFailures = cmp.Or(c.BreakerFailures, 3)
-	c.DeleteTimeout = cmp.Or(c.DeleteTimeout, 3*time.Second)
-	c.DeleteTries = cmp.Or(c.DeleteTries, 5)
-	c.DeleteBacklog = cmp.Or(c.DeleteBacklog, 20_000)
+	c.Batch = min(c.Batch, 500)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.limits.queue == 0 {
+		c.limits = standardLimits()
+	}
 	if c.Metrics == nil {
 		c.Metrics = silence{}
 	}

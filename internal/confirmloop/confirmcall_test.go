@@ -115,7 +115,7 @@ func TestAProducerThatFailsEachOrderIsLeftAlone(t *testing.T) {
 
 // What a producer has answered in between says that it is well.
 func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
-	inHouse(t, confirmloop.Config{BreakerFailures: 2}, func(h *house) {
+	inHouse(t, confirmloop.Config{}.WithBreakerFailures(2), func(h *house) {
 		h.answers(failsFor("1", "3"))
 		for _, id := range []string{"1", "2", "3"} {
 			h.submit(h.have("orders", id)...)

@@ -44,7 +44,7 @@ type Confirmer struct {
 
 // New returns a Confirmer. It must be closed.
 func New(config Config) *Confirmer {
-	config = config.withDefaults()
+	config = config.complete()
 	c := &Confirmer{
 		config: config,
 		settler: delivery.Settler{
@@ -199,12 +199,12 @@ func (c *Confirmer) quota(names []string) map[string]int {
 	if c.closing || len(names) == 0 {
 		return nil
 	}
-	share := max(0, c.config.Queue-c.waiting) / len(names)
+	share := max(0, c.config.limits.queue-c.waiting) / len(names)
 	quota := map[string]int{}
 	for _, name := range names {
 		p, known := c.producers[name]
 		if !known {
-			p = &producer{room: delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer}}
+			p = &producer{room: delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.limits.bytesPerProducer}}
 		}
 		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault. And one
 		// batch of each at a time is enough: the store is everybody's, and lets nobody in while it claims thousands.

@@ -68,7 +68,7 @@ func TestDeletionsThatWorkAgainComeFirstAgain(t *testing.T) {
 }
 
 func TestADeletionThatAlwaysFailsIsLeftInTheEnd(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteTries: 3}, func(h *house) {
+	inHouse(t, confirmloop.Config{}.WithDeleteTries(3), func(h *house) {
 		h.drops(failing)
 		h.submit(h.have("orders", "1")...)
 		time.Sleep(time.Hour)
@@ -123,7 +123,7 @@ func TestNoMessageWaitsForDeletionsThatFailForLong(t *testing.T) {
 }
 
 func TestMarkersThatMayWaitAreBounded(t *testing.T) {
-	inHouse(t, confirmloop.Config{DeleteBacklog: 40, DeleteTries: 2}, func(h *house) {
+	inHouse(t, confirmloop.Config{}.WithDeleteBacklog(40).WithDeleteTries(2), func(h *house) {
 		h.drops(failing)
 		h.submit(h.have("orders", numbered(100)...)...)
 		synctest.Wait()

@@ -1,6 +1,7 @@
 package confirmloop_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
@@ -65,6 +67,20 @@ func (h *house) drops(drop drop) {
 	h.drop = drop
 }
 
+// testConfig completes what a test does not choose.
+func testConfig(c confirmloop.Config) confirmloop.Config {
+	if len(c.Backoff) == 0 {
+		c.Backoff = backoff.Steps{
+			5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
+		}
+	}
+	c.Attempts, c.Batch = cmp.Or(c.Attempts, 15), cmp.Or(c.Batch, 200)
+	c.Lease, c.SendLease = cmp.Or(c.Lease, 30*time.Second), cmp.Or(c.SendLease, 30*time.Second)
+	c.Margin, c.DeleteTimeout = cmp.Or(c.Margin, c.Lease/3), cmp.Or(c.DeleteTimeout, 3*time.Second)
+	c.CallsPerProducer, c.QueuePerProducer = cmp.Or(c.CallsPerProducer, 4), cmp.Or(c.QueuePerProducer, 2000)
+	return c
+}
+
 func inHouse(t *testing.T, config confirmloop.Config, test func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +91,7 @@ func inHouse(t *testing.T, config confirmloop.Config, test func(h *house)) {
 			ConfirmLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
 		}
 		config.Logger = slog.New(slog.DiscardHandler)
-		h.Confirmer = confirmloop.New(config)
+		h.Confirmer = confirmloop.New(testConfig(config))
 		test(h)
 		if err := h.Close(context.Background()); err != nil {
 			t.Error("close:", err)

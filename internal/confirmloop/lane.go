@@ -100,7 +100,7 @@ func (c *Confirmer) producer(name string) *producer {
 	if p == nil {
 		p = &producer{
 			name:  name,
-			room:  delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.BytesPerProducer},
+			room:  delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.limits.bytesPerProducer},
 			lanes: map[laneKey]*lane{},
 		}
 		c.producers[name] = p

@@ -14,7 +14,7 @@ import (
 )
 
 func TestAFullHouseStillHasABatchForEach(t *testing.T) {
-	inHouse(t, confirmloop.Config{Queue: 50, Batch: 10}, func(h *house) {
+	inHouse(t, confirmloop.Config{Batch: 10}.WithQueue(50), func(h *house) {
 		h.answers(hanging("slow", func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			return all(ids, halfmsg.VerdictCommitted), nil
 		}))
@@ -228,7 +228,7 @@ func TestWhatDoesNotFitIsHandedBack(t *testing.T) {
 }
 
 func TestLargeBodiesFillTheRoomSooner(t *testing.T) {
-	inHouse(t, confirmloop.Config{BytesPerProducer: 10 << 20, CallsPerProducer: 1}, func(h *house) {
+	inHouse(t, confirmloop.Config{CallsPerProducer: 1}.WithBytesPerProducer(10<<20), func(h *house) {
 		h.answers(hanging("orders", nil))
 		for _, id := range numbered(400) {
 			m := message("orders", id)

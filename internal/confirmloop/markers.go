@@ -59,7 +59,7 @@ func (l *markerDeleter) add(target halfmsg.Target, ids []string, failures int) {
 		return
 	}
 	queue, working := l.targets[target]
-	room := max(0, min(l.config.DeleteBacklog-l.waiting, l.config.DeleteBacklog/4-len(queue)))
+	room := max(0, min(l.config.limits.deleteBacklog-l.waiting, l.config.limits.deleteBacklog/4-len(queue)))
 	taken := ids[:min(room, len(ids))]
 	for _, id := range taken {
 		queue = append(queue, marker{id: id, failures: failures})
@@ -119,7 +119,7 @@ func (l *markerDeleter) again(target halfmsg.Target, markers []marker) {
 	defer l.mu.Unlock()
 	left := 0
 	for _, m := range markers {
-		if m.failures++; m.failures >= l.config.DeleteTries || l.closed || l.waiting >= l.config.DeleteBacklog {
+		if m.failures++; m.failures >= l.config.limits.deleteTries || l.closed || l.waiting >= l.config.limits.deleteBacklog {
 			left++
 			continue
 		}

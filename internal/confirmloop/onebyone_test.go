@@ -54,7 +54,7 @@ func slowly(answer confirm) confirm {
 // Suspects that come back together are asked about one by one, also where each was found by itself, and by larger
 // batches as they are answered.
 func TestSuspectsThatComeBackAreAskedAboutOneByOne(t *testing.T) {
-	inHouse(t, confirmloop.Config{CallsPerProducer: 1, BreakerFailures: 1000}, func(h *house) {
+	inHouse(t, confirmloop.Config{CallsPerProducer: 1}.WithBreakerFailures(1000), func(h *house) {
 		var noted calls
 		h.answers(failsFor(numbered(9)...))
 		names := h.have("orders", numbered(9)...)

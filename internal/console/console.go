@@ -27,12 +27,10 @@ type Config struct {
 	Version string
 	// Checks are what /readyz and the pages tell of. They may be called concurrently.
 	Checks []Check
-	// Stats counts the messages. It is asked at most once each StatsInterval. Required.
+	// Stats counts the messages. It is asked at most once each statsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
 	// Owners tells who works on messages. It is asked as seldom as Stats. Default: nobody is known.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
-	// StatsInterval is how old the counts may be. Default 5s: counting costs Redis more the more messages stand.
-	StatsInterval time.Duration
 	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
 	Admin func(by string) pages.Admin
 	// Findings tells what somebody should act on, the worst first, beside the checks. Default: nothing ever.
@@ -59,6 +57,9 @@ type Check struct {
 	Note func() string
 }
 
+// statsInterval is how old the counts may be. The more messages are stored, the more counting costs Redis.
+const statsInterval = 5 * time.Second
+
 // Timeouts of the HTTP server. The page and the metrics are small; a peer that takes longer is not a browser.
 const (
 	headerTimeout = 5 * time.Second
@@ -80,7 +81,6 @@ type Console struct {
 
 // New returns a console that does not serve yet.
 func New(config Config) *Console {
-	config.StatsInterval = cmp.Or(config.StatsInterval, 5*time.Second)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Owners == nil {
 		config.Owners = func(context.Context) (halfmsg.Owners, error) { return halfmsg.Owners{}, nil }
@@ -91,9 +91,9 @@ func New(config Config) *Console {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics()
 	}
-	c := &Console{config: config, stats: newStats(config.Stats, config.StatsInterval), requests: newRequests()}
+	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
 	config.Metrics.registry.MustRegister(c.stats)
-	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: config.StatsInterval}
+	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
 	c.pages = pages.New(pages.Config{
 		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly, Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },

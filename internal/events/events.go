@@ -58,7 +58,7 @@ type Event struct {
 	LastAt  time.Time `json:"last_at"`
 }
 
-// Config says where events go. Zero values mean the defaults.
+// Config says where events go.
 type Config struct {
 	// URL is where they are posted; empty: nowhere, they are only counted.
 	URL string
@@ -66,15 +66,19 @@ type Config struct {
 	Token string
 	// Instance names this coordinator.
 	Instance string
-	// Gather is how long events are gathered before they are posted. Default 1s.
+	// Gather is how long events are gathered before they are posted. Required.
 	Gather time.Duration
-	// Timeout bounds one post. Default 5s.
-	Timeout time.Duration
 	// Logger hears of a webhook that does not take events. Default slog.Default().
 	Logger *slog.Logger
 	// Metrics counts events and posts. Required.
 	Metrics Metrics
+
+	// timeout bounds one post. Tests choose a longer one.
+	timeout time.Duration
 }
+
+// postTimeout bounds one post.
+const postTimeout = 5 * time.Second
 
 // Metrics hears what a Teller does. Its methods must not block.
 type Metrics interface {
@@ -115,11 +119,13 @@ type likeness struct {
 
 // New returns a Teller at work. It must be closed.
 func New(config Config) *Teller {
-	config.Gather = cmp.Or(config.Gather, time.Second)
-	config.Timeout = cmp.Or(config.Timeout, 5*time.Second)
+	if config.Gather <= 0 {
+		panic("events: Config.Gather is not set") // a mistake of the program: internal/config has the default
+	}
+	config.timeout = cmp.Or(config.timeout, postTimeout)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	t := &Teller{
-		config: config, client: newClient(config.Timeout),
+		config: config, client: newClient(config.timeout),
 		bell:    make(chan struct{}, 1),
 		waiting: map[likeness]*Event{},
 	}

@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -91,6 +92,7 @@ func start(t *testing.T, config events.Config) (*events.Teller, *counts) {
 	if config.Gather == 0 {
 		config.Gather = 20 * time.Millisecond
 	}
+	config.Gather = cmp.Or(config.Gather, time.Second)
 	teller := events.New(config)
 	t.Cleanup(func() { _ = teller.Close(context.Background()) })
 	return teller, c
@@ -205,7 +207,7 @@ func TestNobodyWaitsForAWebhookThatHangs(t *testing.T) {
 		}
 	})
 	defer h.CloseClientConnections()
-	teller, c := start(t, events.Config{URL: h.URL, Timeout: time.Hour})
+	teller, c := start(t, events.Config{URL: h.URL}.WithTimeout(time.Hour))
 	teller.Note(events.Dead, "first", "")
 	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(h.got()) == 1 })
 	began := time.Now()
@@ -237,7 +239,7 @@ func TestTheLastEventsArePostedAtTheEnd(t *testing.T) {
 	}
 
 	hanging := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	teller, _ = start(t, events.Config{URL: hanging.URL, Timeout: time.Hour})
+	teller, _ = start(t, events.Config{URL: hanging.URL}.WithTimeout(time.Hour))
 	teller.Note(events.StoreAway, "", "")
 	servers.Eventually(t, 10*time.Second, "a post hangs", func() bool { return len(hanging.got()) == 1 })
 	began := time.Now()

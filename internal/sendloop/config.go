@@ -10,37 +10,36 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Config says how a Sender works. Zero values mean the defaults.
+// Config says how a Sender works. Every field is required, except where its comment says otherwise.
 type Config struct {
-	// Store is where messages are claimed and outcomes are stored. Required.
+	// Store is where messages are claimed and outcomes are stored.
 	Store halfmsg.SendStore
-	// Publisher brings messages to the broker. Required.
+	// Publisher brings messages to the broker.
 	Publisher halfmsg.Publisher
 	// Pipeline takes messages that the broker has acknowledged, gets each move, and has another Pass made when more may
-	// wait in the store and there is room again. Required.
+	// wait in the store and there is room again.
 	Pipeline *delivery.Pipeline
 	// DeleteAfterAck says that markers are deleted after the acknowledgement. Acknowledged messages then become
 	// ACKNOWLEDGED and go on with their lease; otherwise they are DONE at once.
 	DeleteAfterAck bool
 
 	// Backoff is how long after each refusal a message is published again; the refusal after the last step makes it
-	// DEAD. Default 5s, 30s, 2m.
+	// DEAD.
 	Backoff backoff.Steps
 	// DeadLetterExchange is where DEAD messages are copied; empty: nowhere.
 	DeadLetterExchange string
-	// Batch is how many messages are claimed and published at once. Default 500.
+	// Batch is how many messages are claimed and published at once.
 	Batch int
-	// Parallel is how many batches may be under way at once. Default 4.
+	// Parallel is how many batches may be under way at once.
 	Parallel int
 	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their
-	// markers. Default 30s.
+	// markers.
 	Lease time.Duration
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
-	// may take. Default a third of Lease.
+	// may take.
 	Margin time.Duration
-	// Queue and Bytes bound what waits in memory: messages, and the size of their bodies. Defaults 5,000 and 128 MiB.
+	// Queue bounds the messages that wait in memory.
 	Queue int
-	Bytes int
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
@@ -62,16 +61,14 @@ type Metrics interface {
 	Acked(claim *halfmsg.Claim)
 }
 
-func (c Config) withDefaults() Config {
-	if len(c.Backoff) == 0 {
-		c.Backoff = backoff.Steps{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+// maxQueuedBytes bounds the bodies of the messages that wait in memory.
+const maxQueuedBytes = 128 << 20
+
+// complete panics when a required value is missing, which is a mistake of the program: internal/config has the defaults.
+func (c Config) complete() Config {
+	if min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue) <= 0 {
+		panic("sendloop: a required value of Config is not set")
 	}
-	c.Batch = cmp.Or(c.Batch, 500)
-	c.Parallel = cmp.Or(c.Parallel, 4)
-	c.Lease = cmp.Or(c.Lease, 30*time.Second)
-	c.Margin = cmp.Or(c.Margin, c.Lease/3)
-	c.Queue = cmp.Or(c.Queue, 5000)
-	c.Bytes = cmp.Or(c.Bytes, 128<<20)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Metrics == nil {
 		c.Metrics = silence{}

@@ -1,6 +1,7 @@
 package sendloop_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
@@ -54,6 +56,17 @@ func always(outcome halfmsg.Outcome) answer {
 	}
 }
 
+// testConfig completes what a test does not choose.
+func testConfig(c sendloop.Config) sendloop.Config {
+	if len(c.Backoff) == 0 {
+		c.Backoff = backoff.Steps{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+	}
+	c.Batch, c.Parallel, c.Queue = cmp.Or(c.Batch, 500), cmp.Or(c.Parallel, 4), cmp.Or(c.Queue, 5000)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Margin = cmp.Or(c.Margin, c.Lease/3)
+	return c
+}
+
 func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +77,7 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 			SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
 		}
 		config.Logger = slog.New(slog.DiscardHandler)
-		h.Sender = sendloop.New(config)
+		h.Sender = sendloop.New(testConfig(config))
 		test(h)
 		if err := h.Close(context.Background()); err != nil {
 			t.Error("close:", err)

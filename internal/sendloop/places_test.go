@@ -266,7 +266,7 @@ func TestMetricsHearLastWhatWasAcknowledged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
 			c := &counts{house: h}
-			h.Sender = sendloop.New(sendloop.Config{Store: h.store, Metrics: c, Publisher: groups(
+			h.Sender = sendloop.New(testConfig(sendloop.Config{Store: h.store, Metrics: c, Publisher: groups(
 				func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
 					results := make([]halfmsg.PublishResult, len(b))
 					places := make([]int, len(b))
@@ -278,7 +278,7 @@ func TestMetricsHearLastWhatWasAcknowledged(t *testing.T) {
 					}
 					answered(places, results)
 					answered(nil, nil) // and it leaves nothing behind
-				})})
+				})}))
 			h.offer("1", "refused", "2")
 			synctest.Wait()
 			want := []string{"answered 3", "x: " + errBroker.Error(), "x refused 1", "x acked 2"}

@@ -43,14 +43,14 @@ type Sender struct {
 
 // New returns a Sender. It must be closed.
 func New(config Config) *Sender {
-	config = config.withDefaults()
+	config = config.complete()
 	s := &Sender{
 		config: config,
 		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		queue: queue{share: max(1, config.Batch/10)},
-		room:  delivery.Capacity{Claims: config.Queue, Bytes: config.Bytes},
+		room:  delivery.Capacity{Claims: config.Queue, Bytes: maxQueuedBytes},
 	}
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	return s

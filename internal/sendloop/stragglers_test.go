@@ -189,7 +189,7 @@ func (s partly) Settle(ctx context.Context, all []halfmsg.Settlement) []halfmsg.
 func with(t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore) *house {
 	h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
 	config.Store, config.Publisher, config.Metrics, config.Logger = store(h.store), publisher, h, slog.New(slog.DiscardHandler)
-	h.Sender = sendloop.New(config)
+	h.Sender = sendloop.New(testConfig(config))
 	t.Cleanup(func() { _ = h.Close(context.Background()) })
 	return h
 }

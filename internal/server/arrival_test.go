@@ -114,7 +114,7 @@ func TestASmallRequestHoldsWhatItAnnounces(t *testing.T) {
 // knows, and refused before they are read.
 func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
 	t.Parallel()
-	h, conn, _ := openRaw(t, server.Limits{Bytes: 4 << 20, Calls: 10})
+	h, conn, _ := openRaw(t, server.Limits{Bytes: 4 << 20}.WithCalls(10))
 	for range 5 {
 		wantAnswer(t, conn, announce(t, conn, "/msghandler.v1.MessageHandlerService/Nothing", 3<<20), codes.Unimplemented)
 		wantAnswer(t, conn, announce(t, conn, sendHalf, 3<<20, "grpc-encoding", "snappy"), codes.Unimplemented)

@@ -54,7 +54,7 @@ func (a *address) idle() bool {
 
 func newBudgets(limits Limits) *[resources]budget {
 	all := &[resources]budget{}
-	all[unfinishedCalls].limit, all[unfinishedProbes].limit = int64(limits.Calls), int64(limits.Calls)
+	all[unfinishedCalls].limit, all[unfinishedProbes].limit = int64(limits.calls), int64(limits.calls)
 	all[requestBytes].limit, all[largeBytes].limit = int64(limits.Bytes), int64(limits.Bytes-limits.Bytes/4)
 	return all
 }

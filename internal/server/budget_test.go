@@ -28,7 +28,7 @@ func acquireAll(one *connection, r resource) (n int64) {
 
 func TestOneAddressAloneUsesNearlyAll(t *testing.T) {
 	t.Parallel()
-	all := newConnections(nil, Limits{Calls: 800})
+	all := newConnections(nil, Limits{calls: 800})
 	held := acquireAll(connectFrom(t, all, "10.0.0.1"), unfinishedCalls)
 	if held != 400 {
 		t.Errorf("one connection holds %d of 800, want half", held)
@@ -43,7 +43,7 @@ func TestOneAddressAloneUsesNearlyAll(t *testing.T) {
 
 func TestGreedyAddressesLeaveARest(t *testing.T) {
 	t.Parallel()
-	all := newConnections(nil, Limits{Calls: 8000})
+	all := newConnections(nil, Limits{calls: 8000})
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
 		for range 20 {
 			acquireAll(connectFrom(t, all, ip), unfinishedCalls)
@@ -80,7 +80,7 @@ func TestARefusedRequestHoldsNothing(t *testing.T) {
 
 func TestReconnectingGivesNoSecondShare(t *testing.T) {
 	t.Parallel()
-	all := newConnections(nil, Limits{Calls: 800, Bytes: 1 << 20})
+	all := newConnections(nil, Limits{calls: 800, Bytes: 1 << 20})
 	before := connectFrom(t, all, "10.0.0.1")
 	call := before.arrive(context.Background(), unfinishedCalls)
 	call.claim()

@@ -25,7 +25,7 @@ type takesAll struct{}
 func (takesAll) Resolve(_, named string) (string, error) { return named, nil }
 
 // admission is a server as far as it judges requests.
-var admission = &Server{config: Config{Targets: takesAll{}}.withDefaults()}
+var admission = &Server{config: Config{Targets: takesAll{}}.withHooks()}
 
 // admit judges a request as SendHalfMessage does.
 func admit(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {
@@ -77,7 +77,8 @@ func newCarrier(t testing.TB, url string) *carrier {
 		t.Fatal(err)
 	}
 	c.publisher, err = rabbitmq.New(rabbitmq.Config{
-		URLs: []string{url}, Logger: slog.New(slog.NewTextHandler(c.trouble, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		URLs: []string{url}, ConfirmTimeout: 10 * time.Second, Window: 1000,
+		Logger: slog.New(slog.NewTextHandler(c.trouble, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestUnfinishedCallsLeaveRoomForOtherAddresses(t *testing.T) {
 	for name, method := range map[string]string{"calls": sendHalf, "probes": healthv1.Health_Check_FullMethodName} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := openLimited(t, server.Limits{Calls: 100})
+			h := openLimited(t, server.Limits{}.WithCalls(100))
 			for range 4 {
 				conn := h.dialFrom(t, attacker)
 				for range 60 {

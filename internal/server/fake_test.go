@@ -354,7 +354,7 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 		e(&config)
 	}
 	var err error
-	if h.Server, err = server.New(config); err != nil {
+	if h.Server, err = server.New(config.WithDefaults()); err != nil {
 		t.Fatal(err)
 	}
 	go func() { h.served <- h.Serve(listener) }()

@@ -9,7 +9,7 @@ import (
 // Under load there is always a request that has just begun, also while a tick does.
 func TestARequestThatBeginsWithATickIsNotOverdue(t *testing.T) {
 	t.Parallel()
-	all := newConnections(nil, Limits{Calls: 1, Bytes: 1})
+	all := newConnections(nil, Limits{calls: 1, Bytes: 1})
 	one := &connection{all: all, address: &address{}}
 	all.open[one] = struct{}{}
 	one.frames.ends = true // so nothing waits for the request

@@ -56,20 +56,18 @@ type Config struct {
 	// Findings tells what somebody should act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*msghandlerv1.Finding
 
-	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm. Default 6s.
+	// ConfirmAfter is for requests that do not say how long to wait before the first Confirm.
 	ConfirmAfter time.Duration
-	// ConfirmLease is for how long a Submit claims messages. Default 30s.
+	// ConfirmLease is for how long a Submit claims messages.
 	ConfirmLease time.Duration
-	// SendLease is for how long a trusted Submit claims messages. Default 30s.
+	// SendLease is for how long a trusted Submit claims messages.
 	SendLease time.Duration
-	// StoreTimeout bounds each call to the store. Default 10s.
-	StoreTimeout time.Duration
 	// Limits bounds what is taken in.
 	Limits Limits
-	// ConnectionAge is when a connection is told to end; calls that are under way then have a day. Default 1h, give or
-	// take a tenth.
+	// ConnectionAge is when a connection is told to end; calls that are under way then have a day. Jitter
+	// changes the age by a tenth.
 	ConnectionAge time.Duration
-	// ConnectionIdle is when a connection without a call is told to end. Default 10m.
+	// ConnectionIdle is when a connection without a call is told to end.
 	ConnectionIdle time.Duration
 	// Reflection serves gRPC reflection.
 	Reflection bool
@@ -89,19 +87,19 @@ type Config struct {
 
 // Limits bounds what a Server takes in. Past them callers get RESOURCE_EXHAUSTED.
 type Limits struct {
-	// Body is how many bytes a message's body may have. Default 1 MiB.
+	// Body is how many bytes a message's body may have.
 	Body int
 	// Waiting is how many messages may wait for the store, for each of SendHalfMessage, Submit, the Submit of
-	// trusted producers, and Rollback. Default 10,000.
+	// trusted producers, and Rollback.
 	Waiting int
-	// Calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and
-	// a quarter may be one producer's that wait. As many again may have begun without their whole request;
-	// addresses and connections share these as they share Bytes. Default 20,000.
-	Calls int
 	// Bytes is how many bytes the requests under way may hold in all, from when they announce their size until
 	// they are answered. Requests over 64 KiB may take three quarters of it. One address may hold seven times
-	// what stays free, and one connection as much as stays free. Default 256 MiB.
+	// what stays free, and one connection as much as stays free.
 	Bytes int
+	// calls is how many calls may be under way at once. At most half of them may wait for a message's fate, and a quarter
+	// may be the waiting calls of one producer. As many again may have begun without their whole request; addresses and
+	// connections share these as they share Bytes. Tests choose fewer than maxCalls.
+	calls int
 }
 
 // maxRequest is how many bytes a request may have: the body may be as large as its limit says, and the rest of a
@@ -129,6 +127,10 @@ var receiveBuffers = func() mem.BufferPool {
 }()
 
 const (
+	// storeTimeout bounds each call to the store.
+	storeTimeout = 10 * time.Second
+	// maxCalls is how many calls may be under way at once.
+	maxCalls = 20_000
 	// maxItems is how many messages, ids or names one call may hold; the contract says so.
 	maxItems = 1000
 	// minMaxRequest holds a batch of 1,000 messages of 16 KiB. A batch of larger ones must have fewer.
@@ -182,9 +184,12 @@ func New(config Config) (*Server, error) {
 	if config.Intake == nil || config.Inspector == nil || config.Targets == nil || config.Pipeline == nil {
 		return nil, errors.New("server: Intake, Inspector, Targets and Pipeline are required")
 	}
-	s := &Server{config: config.withDefaults(), health: health.NewServer()}
-	s.watch = newWatch(s.config.Limits.Calls)
-	s.room = &room{calls: int64(s.config.Limits.Calls)}
+	if !config.complete() {
+		return nil, errors.New("server: ConfirmAfter, the leases, the limits and the ages of connections are required")
+	}
+	s := &Server{config: config.withHooks(), health: health.NewServer()}
+	s.watch = newWatch(s.config.Limits.calls)
+	s.room = &room{calls: int64(s.config.Limits.calls)}
 	s.clients = newConnections(s.config.Credentials, s.config.Limits)
 	s.faults = newFaults(s.config.Logger)
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -204,7 +209,15 @@ func New(config Config) (*Server, error) {
 // Operators is AdminService for callers in this process. Who calls is the context's peer.
 func (s *Server) Operators() msghandlerv1.AdminServiceServer { return &operators{Server: s} }
 
-func (c Config) withDefaults() Config {
+// complete says whether every value is set for which internal/config has a default.
+func (c *Config) complete() bool {
+	return min(
+		c.ConfirmAfter, c.ConfirmLease, c.SendLease, c.ConnectionAge, c.ConnectionIdle,
+		time.Duration(c.Limits.Body), time.Duration(c.Limits.Waiting), time.Duration(c.Limits.Bytes),
+	) > 0
+}
+
+func (c Config) withHooks() Config {
 	if c.Trusted == nil {
 		c.Trusted = func(string) bool { return false }
 	}
@@ -217,16 +230,7 @@ func (c Config) withDefaults() Config {
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }
 	}
-	c.ConfirmAfter = cmp.Or(c.ConfirmAfter, 6*time.Second)
-	c.ConfirmLease = cmp.Or(c.ConfirmLease, 30*time.Second)
-	c.SendLease = cmp.Or(c.SendLease, 30*time.Second)
-	c.StoreTimeout = cmp.Or(c.StoreTimeout, 10*time.Second)
-	c.ConnectionAge = cmp.Or(c.ConnectionAge, time.Hour)
-	c.ConnectionIdle = cmp.Or(c.ConnectionIdle, 10*time.Minute)
-	c.Limits.Body = cmp.Or(c.Limits.Body, 1<<20)
-	c.Limits.Waiting = cmp.Or(c.Limits.Waiting, 10_000)
-	c.Limits.Calls = cmp.Or(c.Limits.Calls, 20_000)
-	c.Limits.Bytes = cmp.Or(c.Limits.Bytes, 256<<20)
+	c.Limits.calls = cmp.Or(c.Limits.calls, maxCalls)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -234,7 +238,7 @@ func (c Config) withDefaults() Config {
 // gather sets up the groups in which concurrent calls share the store's batches.
 func (s *Server) gather() {
 	config := batch.Config{
-		Max: gatherMax, Parallel: gatherParallel, Waiting: s.config.Limits.Waiting, Timeout: s.config.StoreTimeout,
+		Max: gatherMax, Parallel: gatherParallel, Waiting: s.config.Limits.Waiting, Timeout: storeTimeout,
 		Counting: s.stopping, // as admit does, until the server stops and takes no more in
 	}
 	s.creates = batch.New(config, s.create)

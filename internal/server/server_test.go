@@ -226,7 +226,7 @@ func TestConcurrentCallsShareBatches(t *testing.T) {
 func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]server.Limits{
-		"waiting": {Waiting: 1}, "calls": {Calls: 3}, "bytes": {Bytes: 150},
+		"waiting": {Waiting: 1}, "calls": server.Limits{}.WithCalls(3), "bytes": {Bytes: 150},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,7 +106,7 @@ func gathered[T, R any](ctx context.Context, group *batch.Group[T, R], item T) (
 
 // withStoreTimeout bounds one call to the store from within a handler.
 func (s *Server) withStoreTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.config.StoreTimeout)
+	return context.WithTimeout(ctx, storeTimeout)
 }
 
 // detachedWriteContext bounds one call that changes something in the store. It goes on when its caller leaves: what was

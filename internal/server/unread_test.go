@@ -25,7 +25,7 @@ func TestRequestsRefusedUnreadAreLogged(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
 	h := open(t, func(c *server.Config) {
-		c.Limits = server.Limits{Calls: 20, Bytes: 4 << 20}
+		c.Limits = server.Limits{Bytes: 4 << 20}.WithCalls(20)
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	})
 	want := func(text string, attributes ...string) {

@@ -322,7 +322,7 @@ func TestThoseWhoWaitLeaveRoomForOthers(t *testing.T) {
 	const calls = 8
 	claimed := make(chan struct{}, calls)
 	h := open(t, func(c *server.Config) {
-		c.Limits.Calls = calls
+		c.Limits = c.Limits.WithCalls(calls)
 		c.Pipeline.Confirm = confirmStage(func([]halfmsg.Claim, time.Time) { claimed <- struct{}{} })
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // what should be refused would wait for ever

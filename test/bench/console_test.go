@@ -115,7 +115,9 @@ func (s *setup) searchAll() (pages int, took time.Duration) {
 
 // stand stores messages that nobody asks about for a day, as the coordinator would, and sooner.
 func (s *setup) stand(n int) {
-	store, err := redisstore.New(context.Background(), redisstore.Config{URL: s.redis.URL()})
+	store, err := redisstore.New(context.Background(), redisstore.Config{
+		URL: s.redis.URL(), Prefix: "msghandler", Retention: 10 * time.Minute,
+	})
 	s.must(err)
 	defer store.Close()
 	var storing sync.WaitGroup

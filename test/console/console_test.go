@@ -87,7 +87,9 @@ func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 // store stores messages as the coordinator would, and sooner.
 func (r *coordinator) store(messages []halfmsg.Message) {
 	r.Helper()
-	store, err := redisstore.New(r.Context(), redisstore.Config{URL: r.redis, Logger: slog.New(slog.DiscardHandler)})
+	store, err := redisstore.New(r.Context(), redisstore.Config{
+		URL: r.redis, Prefix: "msghandler", Retention: 10 * time.Minute, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -56,7 +56,9 @@ func (b *backlog) fill(w *world) {
 	b.pending.takes = 50 * time.Millisecond
 	b.pending.serve()
 	b.sendable.serve()
-	store, err := redisstore.New(w.t.Context(), redisstore.Config{URL: w.redis.URL(), Logger: quiet()})
+	store, err := redisstore.New(w.t.Context(), redisstore.Config{
+		URL: w.redis.URL(), Prefix: "msghandler", Retention: 10 * time.Minute, Logger: quiet(),
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}

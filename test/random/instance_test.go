@@ -18,7 +18,7 @@ import (
 const (
 	lease = 10 * time.Second
 	// deleteTries is how often the deletion of a marker is tried.
-	deleteTries = 3
+	deleteTries = 5
 )
 
 var (
@@ -65,6 +65,7 @@ func (w *world) start(index int) *instance {
 	sending := sendloop.Config{
 		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
 		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease, Logger: quiet,
+		Parallel: 4, Queue: 5000, Margin: lease / 3,
 	}
 	when := confirmloop.BeforePublish
 	if w.afterAck {
@@ -73,8 +74,8 @@ func (w *world) start(index int) *instance {
 	n.sender = sendloop.New(sending)
 	n.confirmer = confirmloop.New(confirmloop.Config{
 		Store: n, Callbacks: n, Pipeline: pipeline, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
-		Lease: lease, SendLease: lease, BreakerPause: backoff.Steps{time.Second}, DeleteWhen: when, DeleteTries: deleteTries, QueuePerProducer: 1,
-		Logger: quiet,
+		Lease: lease, SendLease: lease, Margin: lease / 3, DeleteWhen: when, DeleteTimeout: 3 * time.Second,
+		CallsPerProducer: 4, QueuePerProducer: 1, Logger: quiet,
 	})
 	pipeline.Confirm, pipeline.Send = n.confirmer, n.sender
 	return n

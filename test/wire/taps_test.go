@@ -68,7 +68,9 @@ func behind(t *testing.T) (*wire.Proxy, *redisstore.Store, *servers.RedisServer)
 	t.Helper()
 	server := servers.Redis(t)
 	p := wire.Redis(t, server.Addr)
-	store, err := redisstore.New(t.Context(), redisstore.Config{URL: p.URL(server.URL()), Shards: 1})
+	store, err := redisstore.New(t.Context(), redisstore.Config{
+		URL: p.URL(server.URL()), Prefix: "msghandler", Retention: 10 * time.Minute, Shards: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

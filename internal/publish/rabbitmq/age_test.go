@@ -25,7 +25,7 @@ func TestUnsupportedBrokerIsLogged(t *testing.T) {
 		p, err := rabbitmq.New(rabbitmq.Config{
 			URLs:   []string{wire.Rewrite(t, wire.Host(t, broker), version, as).URL(broker)},
 			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
-		})
+		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ type connection struct {
 // dial connects, within dialTimeout. The caller closes the connection, and then waits for the group.
 func dial(ctx context.Context, node address.AMQP, config Config, background *lifecycle.Group) (*connection, error) {
 	conn, err := amqpconn.Dial(ctx, node.URL, amqpconn.Config{
-		Name: "msghandler", Heartbeat: config.Heartbeat, DialTimeout: dialTimeout, WriteTimeout: config.WriteTimeout,
+		Name: "msghandler", Heartbeat: config.heartbeat, DialTimeout: dialTimeout, WriteTimeout: config.writeTimeout,
 	})
 	if err != nil {
 		return nil, &dialError{cause: err}

@@ -27,9 +27,8 @@ import (
 
 // quick is a configuration whose patience fits a test.
 func quick(url string) rabbitmq.Config {
-	return rabbitmq.Config{
-		URLs: []string{url}, ConfirmTimeout: 2 * time.Second, Heartbeat: time.Second, WriteTimeout: 500 * time.Millisecond,
-	}
+	config := rabbitmq.Config{URLs: []string{url}, ConfirmTimeout: 2 * time.Second}
+	return config.WithHeartbeat(time.Second).WithWriteTimeout(500 * time.Millisecond)
 }
 
 // recovers fails the test unless messages are acknowledged again without anybody's help.
@@ -203,9 +202,8 @@ func TestHangingWriteEndsConnection(t *testing.T) {
 	d.exchange("e")
 	d.queue("q", "e", "k", nil)
 	x, through := startProxy(t, url, nil)
-	p := publisher(t, rabbitmq.Config{
-		URLs: []string{through}, ConfirmTimeout: 20 * time.Second, WriteTimeout: 500 * time.Millisecond,
-	})
+	config := rabbitmq.Config{URLs: []string{through}, ConfirmTimeout: 20 * time.Second}
+	p := publisher(t, config.WithWriteTimeout(500*time.Millisecond))
 	recovers(t, p)
 
 	x.stall()
@@ -255,7 +253,7 @@ func TestFailoverToNextNodeHidesPasswords(t *testing.T) {
 	p, err := rabbitmq.New(rabbitmq.Config{
 		URLs:   []string{"amqp://guest:hunter2@127.0.0.1:1/", wrong},
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +278,7 @@ func TestBadURLErrorHidesTheURL(t *testing.T) {
 	for _, bad := range []string{
 		"http://u:hunter2@h/", "amqp://u:hunter/2@h/", "amqp://u:hunter2@h:port/", "amqp://u:hunter2 @h", "", "embedded:",
 	} {
-		p, err := rabbitmq.New(rabbitmq.Config{URLs: []string{"amqp://good/", bad}})
+		p, err := rabbitmq.New(rabbitmq.Config{URLs: []string{"amqp://good/", bad}}.WithDefaults())
 		switch {
 		case err == nil:
 			t.Errorf("%q was taken", bad)
@@ -289,7 +287,7 @@ func TestBadURLErrorHidesTheURL(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	if _, err := rabbitmq.New(rabbitmq.Config{}); err == nil {
+	if _, err := rabbitmq.New(rabbitmq.Config{}.WithDefaults()); err == nil {
 		t.Error("no URL at all was taken")
 	}
 }
@@ -307,7 +305,7 @@ func TestPublishesOverTLS(t *testing.T) {
 	secure := strings.Replace(through, "amqp://", "amqps://", 1)
 	recovers(t, publisher(t, rabbitmq.Config{URLs: []string{secure + "?cacertfile=" + url.QueryEscape(file)}}))
 
-	distrustful, err := rabbitmq.New(rabbitmq.Config{URLs: []string{secure}})
+	distrustful, err := rabbitmq.New(rabbitmq.Config{URLs: []string{secure}}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

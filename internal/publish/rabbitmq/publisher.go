@@ -10,6 +10,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,21 +40,26 @@ var (
 // Config says how to publish. Zero values take the defaults.
 type Config struct {
 	// URLs are the addresses of one broker or of the nodes of one cluster, amqp:// or amqps://, tried in turn. At least
-	// one is needed. A heartbeat in a URL wins over Heartbeat.
+	// one is needed. A heartbeat in a URL wins over the heartbeat of the publisher.
 	URLs []string
 	// ConfirmTimeout bounds Publish: a message without an answer by then is Unsure. Messages are sent in the first half,
-	// so that each has at least the other half to be acknowledged. Default 10 s.
+	// so that each has at least the other half to be acknowledged.
 	ConfirmTimeout time.Duration
-	// Window is how many messages may be in flight at once. Default 1000.
+	// Window is how many messages may be in flight at once.
 	Window int
-	// Heartbeat is the interval of heartbeats, at least 1 s; after three intervals of silence the peer is lost. Default
-	// 5 s.
-	Heartbeat time.Duration
-	// WriteTimeout is how long one write to the network may take before the connection is closed. Default 3 s.
-	WriteTimeout time.Duration
 	// Logger gets a line for each change of the connection. Default slog.Default().
 	Logger *slog.Logger
+
+	// Tests choose shorter times.
+	heartbeat, writeTimeout time.Duration
 }
+
+const (
+	// heartbeat is the interval of heartbeats; after three intervals of silence the peer is lost.
+	heartbeat = 5 * time.Second
+	// writeTimeout is how long one write to the network may take before the connection is closed.
+	writeTimeout = 3 * time.Second
+)
 
 // reconnect are the waits between attempts to connect.
 var reconnect = backoff.Exponential(100*time.Millisecond, 5*time.Second)
@@ -98,6 +104,9 @@ type Publisher struct {
 // the state. An error says which URL is not valid; it never holds the URL.
 func New(config Config) (*Publisher, error) {
 	config = config.complete()
+	if config.ConfirmTimeout <= 0 || config.Window <= 0 {
+		return nil, errors.New("rabbitmq: ConfirmTimeout and Window are required")
+	}
 	nodes, err := parseNodes(config.URLs)
 	if err != nil {
 		return nil, err
@@ -123,21 +132,10 @@ func New(config Config) (*Publisher, error) {
 }
 
 func (c Config) complete() Config {
-	setDefault(&c.ConfirmTimeout, 10*time.Second)
-	setDefault(&c.Window, 1000)
-	setDefault(&c.Heartbeat, 5*time.Second)
-	setDefault(&c.WriteTimeout, 3*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.heartbeat = cmp.Or(c.heartbeat, heartbeat)
+	c.writeTimeout = cmp.Or(c.writeTimeout, writeTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
-}
-
-func setDefault[T comparable](value *T, standard T) {
-	var zero T
-	if *value == zero {
-		*value = standard
-	}
 }
 
 // Ready is nil while the broker takes messages. Otherwise the error is ErrDisconnected, ErrBlocked or ErrStopped with

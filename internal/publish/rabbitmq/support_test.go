@@ -20,7 +20,7 @@ import (
 func publisher(t testing.TB, config rabbitmq.Config) *rabbitmq.Publisher {
 	t.Helper()
 	config.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
-	p, err := rabbitmq.New(config)
+	p, err := rabbitmq.New(config.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

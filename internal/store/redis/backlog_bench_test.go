@@ -43,7 +43,7 @@ func benchmarkBacklog(b *testing.B, state halfmsg.State, waiting int) {
 		}
 	}
 	// One that has served nobody lately: else the backlog gives way.
-	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()})
+	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
 	if err != nil {
 		b.Fatal(err)
 	}

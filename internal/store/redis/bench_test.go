@@ -18,7 +18,7 @@ func BenchmarkCycle(b *testing.B) {
 	for _, name := range []string{"create", "cycle"} {
 		b.Run(name, func(b *testing.B) {
 			server := servers.Redis(b, "--appendfsync", "everysec")
-			store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL(), Quota: 1_000_000_000})
+			store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL(), Quota: 1_000_000_000}.WithDefaults())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -177,18 +177,18 @@ func TestURLs(t *testing.T) {
 	for _, url := range []string{
 		"127.0.0.1:6379", "http://127.0.0.1", "redis://a,,b", "redis://a,b/3", "redis://a,b?master=x&cluster=true", "redis://a?nonsense=1",
 	} {
-		if _, err := redisstore.New(t.Context(), redisstore.Config{URL: url}); err == nil || !strings.Contains(err.Error(), "redis URL") {
+		if _, err := redisstore.New(t.Context(), redisstore.Config{URL: url}.WithDefaults()); err == nil || !strings.Contains(err.Error(), "redis URL") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	for _, config := range []redisstore.Config{{Prefix: "a{b}"}, {Prefix: "a*"}, {Shards: -1}, {Shards: 5000}} {
 		config.URL = server.URL()
-		if _, err := redisstore.New(t.Context(), config); err == nil {
+		if _, err := redisstore.New(t.Context(), config.WithDefaults()); err == nil {
 			t.Errorf("%+v was taken", config)
 		}
 	}
 	wrong := "redis://:nonsense@" + server.Addr
-	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}); err == nil || strings.Contains(err.Error(), "nonsense") ||
+	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}.WithDefaults()); err == nil || strings.Contains(err.Error(), "nonsense") ||
 		!strings.Contains(err.Error(), "set the user and the password in redis.url") {
 		t.Errorf("a wrong password: %v", err)
 	}

@@ -1,6 +1,17 @@
 package redis
 
-// Tags are those of new data in so many shards.
+import (
+	"cmp"
+	"time"
+)
+
+// WithDefaults completes what a test does not choose.
+func (c Config) WithDefaults() Config {
+	c.Prefix, c.Retention = cmp.Or(c.Prefix, "msghandler"), cmp.Or(c.Retention, 10*time.Minute)
+	return c
+}
+
+// Tags are the hash tags of new data in so many shards.
 func Tags(shards int) []string { return layout{version: newestLayout, shards: shards}.tags() }
 
 // SweepBegunOn leaves a sweep in the middle of a master's keys.

@@ -146,7 +146,7 @@ func TestFullRedisTakesNoNewMessagesButFinishesOldOnes(t *testing.T) {
 func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	_, _, server := fresh(t, redisstore.Config{Shards: 16})
-	_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL(), Shards: 8})
+	_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL(), Shards: 8}.WithDefaults())
 	if err == nil || !strings.Contains(err.Error(), "16") || !strings.Contains(err.Error(), "8") || !strings.Contains(err.Error(), "redis.shards") {
 		t.Fatalf("got %v, want an error with both numbers and the remedy", err)
 	}
@@ -185,7 +185,7 @@ func TestKilledRedisIsUnavailableAndThenGoesOn(t *testing.T) {
 	servers.Eventually(t, 10*time.Second, "the store answers again", func() bool { return store.Ping(ctx) == nil })
 	create(t, store, half("2"))
 	submit(t, store, half("2").Name)
-	if _, err := redisstore.New(ctx, redisstore.Config{URL: "redis://127.0.0.1:1"}); !errors.Is(err, halfmsg.ErrUnavailable) {
+	if _, err := redisstore.New(ctx, redisstore.Config{URL: "redis://127.0.0.1:1"}.WithDefaults()); !errors.Is(err, halfmsg.ErrUnavailable) {
 		t.Errorf("New without a server: %v", err)
 	}
 }
@@ -321,7 +321,7 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 		"redis://u:hush%zz@127.0.0.1:1", "redis://u:hush@127.0.0.1:1/x", "redis://u:hush@127.0.0.1:1,127.0.0.1:2/3",
 		"redis://u:1/hush@127.0.0.1:1", "redis://u:1?hush@127.0.0.1:1", "redis://u:1#hush@127.0.0.1:1",
 	} {
-		_, err := redisstore.New(t.Context(), redisstore.Config{URL: url})
+		_, err := redisstore.New(t.Context(), redisstore.Config{URL: url}.WithDefaults())
 		if err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%v", err)
 		}

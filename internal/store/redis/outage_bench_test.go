@@ -58,7 +58,7 @@ func BenchmarkBytes(b *testing.B) {
 
 func private(b *testing.B) (*servers.RedisServer, *redisstore.Store) {
 	server := servers.Redis(b, "--appendfsync", "everysec")
-	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()})
+	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
 	if err != nil {
 		b.Fatal(err)
 	}

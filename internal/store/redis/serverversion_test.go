@@ -21,7 +21,7 @@ func TestCheckFindsAVersionThatIsTooOld(t *testing.T) {
 	for text, want := range map[string]bool{now[0]: false, old: true} {
 		store, err := redisstore.New(t.Context(), redisstore.Config{
 			URL: "redis://" + wire.Rewrite(t, server.Addr, now[0], text).Addr + "/0", Instance: "one",
-		})
+		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

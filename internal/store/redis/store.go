@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -22,10 +21,9 @@ import (
 
 // Config says where the data is and how it is kept.
 type Config struct {
-	// URL is where Redis is, as address.ParseRedis reads it: a server, a Cluster or what Sentinels know. Defaults to
-	// redis://127.0.0.1:6379/0.
+	// URL is where Redis is, as address.ParseRedis reads it: a server, a Cluster or what Sentinels know. Required.
 	URL string
-	// Prefix begins the name of every key: letters, digits and ._:- only. Defaults to msghandler.
+	// Prefix begins the name of every key: letters, digits and ._:- only. Required.
 	Prefix string
 	// Shards is how many parts the data is in, each on one node of a Cluster. It cannot change while there are data.
 	// Defaults to what the data have; new data are in 16 on a Cluster and in one elsewhere, where each part only costs
@@ -33,7 +31,7 @@ type Config struct {
 	Shards int
 	// Instance names this process in tokens, for operators. Defaults to the host's name.
 	Instance string
-	// Retention is how long the trace of a finished message is kept. Defaults to ten minutes.
+	// Retention is how long the receipt of a finished message is kept. Required.
 	Retention time.Duration
 	// MinReplicas is how many replicas must have a new message before Create says so. Defaults to none.
 	MinReplicas int
@@ -89,6 +87,9 @@ func New(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.Retention <= 0 {
+		return nil, errors.New("redis: Retention is required")
+	}
 	where, err := address.ParseRedis(config.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the redis URL %w", err)
@@ -108,9 +109,6 @@ func New(ctx context.Context, config Config) (*Store, error) {
 }
 
 func (c Config) complete() (Config, error) {
-	c.URL = cmp.Or(c.URL, "redis://127.0.0.1:6379/0")
-	c.Prefix = cmp.Or(c.Prefix, "msghandler")
-	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
 	if c.Ran == nil {
 		c.Ran = func(string, int, time.Duration) {}
 	}

@@ -23,7 +23,7 @@ func TestTheSweeperGoesInSlices(t *testing.T) {
 				runs.Add(1)
 			}
 		},
-	})
+	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,18 @@
+package callback
+
+import (
+	"cmp"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+func (c Config) WithMaxTargets(n int) Config { c.maxTargets = n; return c }
+
+func (c Config) WithDialOptions(options ...grpc.DialOption) Config { c.dialOptions = options; return c }
+
+// WithDefaults completes what a test does not choose.
+func (c Config) WithDefaults() Config {
+	c.Timeout, c.MaxBatch = cmp.Or(c.Timeout, 3*time.Second), cmp.Or(c.MaxBatch, contractBatch)
+	return c
+}
