@@ -14,12 +14,12 @@ import (
 	"github.com/msghandler/msghandler/internal/loop"
 )
 
-// The checks of single values. An error is a phrase that goes on from the value and ends with what to do.
+// The checks of single values. An error is a phrase that continues after the value and ends with the action.
 
 const embedded = "embedded"
 
-// Embedded says whether a URL asks for a part in this process, and at which address it is to listen; empty is any free
-// port of the loopback. The colon may be left out: in YAML it must stand in quotes.
+// Embedded says whether a URL asks for a server in this process, and at which address to listen; empty means any free
+// port of the loopback. The colon is optional, because in YAML a text that ends with a colon needs quotes.
 func Embedded(rawURL string) (addr string, is bool) {
 	if rawURL == embedded {
 		return "", true
@@ -38,7 +38,7 @@ func checkAddr(s string) error {
 	return nil
 }
 
-// checkHost takes what a browser sends in its Host header, but for the port.
+// checkHost accepts the name in a browser's Host header, without the port.
 func checkHost(s string) error {
 	if s == "" || len(s) > 253 || strings.ContainsFunc(s, notHostRune) {
 		return errors.New("is no host name; write one such as console.example.com, without scheme and port")
@@ -113,10 +113,10 @@ func checkGlob(s string) error {
 	return nil
 }
 
-// globEscaper makes a glob of a text that nothing else matches.
+// globEscaper turns a text into the glob that matches this text only.
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// checkFile takes every path; whether the file can be read is seen when it is needed.
+// checkFile accepts every path: the file is read when a certificate or token is needed.
 func checkFile(string) error { return nil }
 
 func checkCIDR(s string) error {
@@ -136,7 +136,7 @@ func checkExchange(s string) error {
 	return nil
 }
 
-// checkTarget checks the form only; whether it may be dialled is callbacks.allow's answer when it is used.
+// checkTarget checks the form only. callbacks.allow decides at each call whether the target may be dialled.
 func checkTarget(s string) error {
 	target := strings.TrimPrefix(s, "dns:///")
 	if strings.Contains(target, "//") || checkAddr(target) != nil {
@@ -153,7 +153,7 @@ func checkMoved(s string) error {
 	return nil
 }
 
-// checkWebhook takes an absolute URL, and nothing at all. The URL may hold a secret, so it is not quoted.
+// checkWebhook accepts an absolute URL or the empty text. The URL may hold a secret, so no error quotes the URL.
 func checkWebhook(s string) error {
 	if s == "" {
 		return nil
@@ -165,7 +165,7 @@ func checkWebhook(s string) error {
 	return nil
 }
 
-// checkToken takes what may stand in a header.
+// checkToken accepts the characters that a header may hold.
 func checkToken(s string) error {
 	for _, r := range s {
 		if r <= ' ' || r > '~' {

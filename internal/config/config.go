@@ -1,8 +1,7 @@
-// Package config is every key of the configuration: its default, its meaning, its check.
+// Package config holds every key of the configuration with its default, meaning and check.
 //
-// Load puts the sources together: flags win over the environment, which wins over the file, which wins over the
-// defaults. All that is wrong is told at once, before anything is opened, with the key, where the value came from and
-// what to do.
+// Load merges the sources: flags win over the environment, the environment over the file, the file over the defaults.
+// The error lists all problems at once, each with its key, its source and the action.
 package config
 
 import (
@@ -12,7 +11,7 @@ import (
 	"time"
 )
 
-// Config is the whole configuration. Keys says what each field means and which default it has.
+// Config is the whole configuration. Keys holds the meaning and the default of each field.
 type Config struct {
 	GRPC           GRPC
 	HTTP           HTTP
@@ -29,15 +28,15 @@ type Config struct {
 	Events         Events
 	Shutdown       Shutdown
 	Log            Log
-	// Producers holds what is set for single producers, by their names.
+	// Producers holds the settings of single producers, by their names.
 	Producers map[string]Producer
 }
 
-// GRPC is the door for producers and operators.
+// GRPC is the API for producers and operators.
 type GRPC struct {
 	Addr       string
 	Reflection bool
-	// ConnectionAge is when a connection is told to end, and ConnectionIdle when one without a call is.
+	// A connection is asked to close at ConnectionAge, and after ConnectionIdle without a call.
 	ConnectionAge, ConnectionIdle time.Duration
 	Certificates                  Certificates
 	Admins                        []string
@@ -51,7 +50,7 @@ type Certificates struct {
 	CA   string
 }
 
-// HTTP is the door of the console.
+// HTTP is the server of the console.
 type HTTP struct {
 	Addr     string
 	Hosts    []string
@@ -108,7 +107,7 @@ type Send struct {
 	DeadLetterExchange string
 }
 
-// Submit is what a Submit is worth.
+// Submit says whether a Submit is a verdict.
 type Submit struct {
 	Trust bool
 }
@@ -124,7 +123,7 @@ type DeleteBusiness struct {
 	When string
 }
 
-// Done is what is kept of finished messages.
+// Done says how long receipts of finished messages are kept.
 type Done struct {
 	Retention time.Duration
 }
@@ -134,7 +133,7 @@ type Sweep struct {
 	Schedule string
 }
 
-// Events is what people are told of, and where.
+// Events says which events people get, and where.
 type Events struct {
 	Webhook          string
 	WebhookToken     string
@@ -151,27 +150,27 @@ type Shutdown struct {
 	Grace time.Duration
 }
 
-// Log is what is written to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	Level  string
 	Format string
 }
 
-// Producer is what is set for one producer.
+// Producer holds the settings of a single producer.
 type Producer struct {
 	// Target is the callback target used when its messages name none; empty is none.
 	Target string
-	// Trust overrides submit.trust; nil leaves it.
+	// Trust overrides submit.trust unless nil.
 	Trust *bool
-	// Callers overrides grpc.callers; none leaves it.
+	// Callers overrides grpc.callers unless empty.
 	Callers []string
-	// TLS overrides callbacks.tls; nil leaves it.
+	// TLS overrides callbacks.tls unless nil.
 	TLS *bool
-	// TokenFile overrides callbacks.token_file; nil leaves it, and the empty text is no token.
+	// TokenFile overrides callbacks.token_file unless nil. The empty text means no token.
 	TokenFile *string
 }
 
-// Trusted says whether a Submit of that producer is taken as the verdict.
+// Trusted says whether a Submit of the producer is the verdict.
 func (c *Config) Trusted(producer string) bool {
 	if p := c.Producers[producer]; p.Trust != nil {
 		return *p.Trust
@@ -179,7 +178,7 @@ func (c *Config) Trusted(producer string) bool {
 	return c.Submit.Trust
 }
 
-// Callers are the names in certificates by which clients may call as that producer; none: whoever can connect may.
+// Callers are globs on the certificate names of clients that may call as the producer. None: every client may.
 func (c *Config) Callers(producer string) []string {
 	if own := c.Producers[producer].Callers; len(own) > 0 {
 		return own
@@ -191,7 +190,7 @@ func (c *Config) Callers(producer string) []string {
 	return callers
 }
 
-// NamesCallers says whether anybody is named in grpc.callers or for a producer.
+// NamesCallers says whether grpc.callers or a producer names callers.
 func (c *Config) NamesCallers() bool {
 	if len(c.GRPC.Callers) > 0 {
 		return true
@@ -204,7 +203,7 @@ func (c *Config) NamesCallers() bool {
 	return false
 }
 
-// Secure says whether that producer is called with TLS.
+// Secure says whether the producer is called with TLS.
 func (c *Config) Secure(producer string) bool {
 	if p := c.Producers[producer]; p.TLS != nil {
 		return *p.TLS
@@ -225,7 +224,7 @@ func (c *Config) SecuresAny() bool {
 	return false
 }
 
-// TokenFile names the file with the token that a producer is shown; empty: none.
+// TokenFile names the file with the token for calls to a producer; empty: none.
 func (c *Config) TokenFile(producer string) string {
 	if p := c.Producers[producer]; p.TokenFile != nil {
 		return *p.TokenFile
@@ -233,7 +232,7 @@ func (c *Config) TokenFile(producer string) string {
 	return c.Callbacks.TokenFile
 }
 
-// TokensInPlain names the keys of tokens that are shown on connections without TLS, sorted.
+// TokensInPlain names the keys of tokens sent on connections without TLS, sorted.
 func (c *Config) TokensInPlain() (keys []string) {
 	if c.Callbacks.TokenFile != "" && !c.Callbacks.TLS {
 		keys = append(keys, "callbacks.token_file")
@@ -251,9 +250,9 @@ func (c *Config) TokensInPlain() (keys []string) {
 	return keys
 }
 
-// Names are those by which a browser may ask for the console, beside localhost.
+// Names are the host names under which a browser may open the console, beside localhost.
 func (h HTTP) Names() []string {
-	host, _, _ := net.SplitHostPort(h.Addr) // it was checked
+	host, _, _ := net.SplitHostPort(h.Addr) // checked by Load
 	return append([]string{host}, h.Hosts...)
 }
 
@@ -268,10 +267,10 @@ func (c *Config) Targets() map[string]string {
 	return targets
 }
 
-// MovedTargets gives the callback targets that are called somewhere else, and where.
+// MovedTargets returns pairs of callback targets: the former and the current target.
 func (c *Config) MovedTargets() (moved [][2]string) {
 	for _, pair := range c.Callbacks.Moved {
-		from, to, _ := strings.Cut(pair, "=") // it was checked
+		from, to, _ := strings.Cut(pair, "=") // checked by Load
 		moved = append(moved, [2]string{from, to})
 	}
 	return moved
@@ -289,7 +288,7 @@ func Default() Config {
 	return c
 }
 
-// split gives the default as the values that set takes.
+// split returns the default as the values for set.
 func split(k Key) []string {
 	if !k.List() {
 		return []string{k.Default}
@@ -297,7 +296,7 @@ func split(k Key) []string {
 	return splitList(k.Default)
 }
 
-// Find returns the key of that name.
+// Find returns the key with a name.
 func Find(name string) (Key, bool) {
 	keys := Keys()
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })

@@ -13,45 +13,14 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-func TestTheDefaultsAreThoseOfTheSpecification(t *testing.T) {
+func TestLoadingNothingGivesTheDefaults(t *testing.T) {
 	t.Parallel()
-	want := config.Config{
-		GRPC:      config.GRPC{Addr: "127.0.0.1:9090", ConnectionAge: time.Hour, ConnectionIdle: 10 * time.Minute},
-		HTTP:      config.HTTP{Addr: "127.0.0.1:9091"},
-		Redis:     config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "msghandler"},
-		AMQP:      config.AMQP{URLs: []string{"amqp://guest:guest@127.0.0.1:5672/"}, Window: 1000},
-		Callbacks: config.Callbacks{Parallel: 4, Queue: 2000},
-		Confirm: config.Confirm{
-			Schedule: "@every 1s", After: 6 * time.Second, Attempts: 15, Timeout: 3 * time.Second, Batch: 200,
-			Lease: 30 * time.Second,
-			Backoff: []time.Duration{
-				5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
-			},
-		},
-		Send: config.Send{
-			Schedule: "@every 1s", Backoff: []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}, Batch: 500,
-			Parallel: 4, Queue: 5000, Lease: 30 * time.Second, ConfirmTimeout: 10 * time.Second,
-		},
-		DeleteBusiness: config.DeleteBusiness{When: config.BeforePublish},
-		Done:           config.Done{Retention: 10 * time.Minute},
-		Sweep:          config.Sweep{Schedule: "@every 10s"},
-		Limits:         config.Limits{Body: 1 << 20, Requests: 256 << 20, Waiting: 10000, Unfinished: 1000000},
-		Events: config.Events{
-			Gather: time.Second, Sendable: 1000, SendableAge: time.Minute, QueueMessages: 1000,
-		},
-		Shutdown:  config.Shutdown{Grace: 20 * time.Second},
-		Log:       config.Log{Level: "info", Format: "text"},
-		Producers: map[string]config.Producer{},
-	}
-	if diff := cmp.Diff(want, config.Default()); diff != "" {
-		t.Errorf("defaults differ (-want +got):\n%s", diff)
-	}
 	got, err := config.Load(config.Sources{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("loading nothing differs (-want +got):\n%s", diff)
+	if diff := cmp.Diff(config.Default(), got); diff != "" {
+		t.Errorf("loading nothing differs from Default (-want +got):\n%s", diff)
 	}
 }
 
@@ -80,9 +49,11 @@ submit:
 			"MSGHANDLER_HTTP_HOSTS=console.example.com, shop_1",
 			"MSGHANDLER_CONFIRM_AFTER=", "OTHER=x", "MSGHANDLER_SERVICE_HOST=10.1.1.1", "MSGHANDLER_PORT=tcp://10.1.1.1:9090",
 			"MSGHANDLER_PORT_9090_TCP_ADDR=10.1.1.1", "MSGHANDLER_SERVER=x:1", "MSGHANDLER_CONFIG=y",
-			"MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=ca.pem", "MSGHANDLER_TLS_CERT=x", "MSGHANDLER_TLS_KEY=x", "MSGHANDLER_TLS_NAME=x", "MSGHANDLER_GRPC_TLS_CERT=tls.crt", "MSGHANDLER_GRPC_TLS_KEY=tls.key",
+			"MSGHANDLER_TLS=true", "MSGHANDLER_TLS_CA=ca.pem", "MSGHANDLER_TLS_CERT=x", "MSGHANDLER_TLS_KEY=x",
+			"MSGHANDLER_TLS_NAME=x", "MSGHANDLER_GRPC_TLS_CERT=tls.crt", "MSGHANDLER_GRPC_TLS_KEY=tls.key",
 			"MSGHANDLER_GRPC_TLS_CLIENT_CA=ca.pem", "MSGHANDLER_PRODUCERS_STOCK_CALLERS=stock, spiffe://shop/stock",
-			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_CALLBACKS_TOKEN_FILE=tokens", "MSGHANDLER_PRODUCERS_STOCK_TOKEN_FILE=stock.tokens",
+			"MSGHANDLER_PRODUCERS_STOCK_TLS=true", "MSGHANDLER_CALLBACKS_TOKEN_FILE=tokens",
+			"MSGHANDLER_PRODUCERS_STOCK_TOKEN_FILE=stock.tokens",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TOKEN_FILE=orders.tokens", "MSGHANDLER_GRPC_CALLERS={producer}.shop",
 			"MSGHANDLER_PRODUCERS_ORDERS_EU_V2_TRUST=false", "MSGHANDLER_PRODUCERS_STOCK_TARGET=stock:9000",
 		},
@@ -102,9 +73,14 @@ submit:
 	want.Callbacks.Networks = []string{"10.0.0.0/8", "fd00::/8"}
 	want.Callbacks.Moved = []string{"old:9000=new:9000", "dns:///a:1=b:2"}
 	want.Limits.Body = 64 << 10
-	want.Producers["orders-eu.v2"] = config.Producer{Target: "dns:///orders:9000", Trust: new(false), TokenFile: new("orders.tokens")}
+	want.Producers["orders-eu.v2"] = config.Producer{
+		Target:    "dns:///orders:9000",
+		Trust:     new(false),
+		TokenFile: new("orders.tokens"),
+	}
 	want.Producers["stock"] = config.Producer{
-		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true), TokenFile: new("stock.tokens"),
+		Target: "stock:9000", Callers: []string{"stock", "spiffe://shop/stock"}, TLS: new(true),
+		TokenFile: new("stock.tokens"),
 	}
 	want.Callbacks.TokenFile = "tokens"
 	want.GRPC.Certificates = config.Certificates{Cert: "tls.crt", Key: "tls.key", CA: "ca.pem"}
@@ -135,7 +111,8 @@ submit:
 	if c.Trusted("orders-eu.v2") || !c.Trusted("stock") || !c.Trusted("unknown") {
 		t.Error("submit.trust and producers.NAME.trust do not go together")
 	}
-	if diff := cmp.Diff(map[string]string{"orders-eu.v2": "dns:///orders:9000", "stock": "stock:9000"}, c.Targets()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"orders-eu.v2": "dns:///orders:9000", "stock": "stock:9000"},
+		c.Targets()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -166,13 +143,14 @@ producers:
 		t.Error(diff)
 	}
 	c.Callbacks.TLS = false
-	if diff := cmp.Diff(append([]string{"callbacks.token_file"}, append(want, "producers.own.token_file")...), c.TokensInPlain()); diff != "" {
+	if diff := cmp.Diff(append([]string{"callbacks.token_file"}, append(want, "producers.own.token_file")...),
+		c.TokensInPlain()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestWhatIsWrongIsToldWithKeyAndLine gives each mistake alone and looks for the words of its error. FILE stands for the
-// path of the file.
+// TestWhatIsWrongIsToldWithKeyAndLine gives each mistake alone and looks for the words of its error. FILE stands for
+// the path of the file.
 func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -185,7 +163,9 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 			file: "callbacks: {moved: [\"old:9000\"]}\n", want: []string{"callbacks.moved", "is not OLD=NEW"},
 		},
 		"a move to what is no target": {
-			env: []string{"MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d"}, want: []string{"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"},
+			env: []string{
+				"MSGHANDLER_CALLBACKS_MOVED=a:1=b:2,c:3=d",
+			}, want: []string{"MSGHANDLER_CALLBACKS_MOVED", `"c:3=d"`, "is not OLD=NEW"},
 		},
 		"a certificate without its key": {
 			env:  []string{"MSGHANDLER_GRPC_TLS_CERT=tls.crt"},
@@ -204,10 +184,16 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 			file: "grpc: {callers: [ops]}\n", want: []string{"grpc.callers", "set grpc.tls_client_ca"},
 		},
 		"a producer's callers without certificates": {
-			file: "producers: {stock: {callers: [ops]}}\n", want: []string{"FILE:1: producers.stock.callers", "set grpc.tls_client_ca"},
+			file: "producers: {stock: {callers: [ops]}}\n", want: []string{
+				"FILE:1: producers.stock.callers",
+				"set grpc.tls_client_ca",
+			},
 		},
 		"certificates for nobody": {
-			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{"callbacks.tls_ca", "set callbacks.tls, or producers.NAME.tls"},
+			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{
+				"callbacks.tls_ca",
+				"set callbacks.tls, or producers.NAME.tls",
+			},
 		},
 		"a glob that is none": {
 			file: "grpc: {admins: [\"[ops\"]}\n", want: []string{"grpc.admins", "a bracket is not closed"},
@@ -222,11 +208,17 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 			file: "send:\n  attempts: 3\n", want: []string{"FILE:2: send.attempts", "did you mean confirm.attempts?"},
 		},
 		"unknown producer key": {
-			file: "producers:\n  orders:\n    targt: a:1\n", want: []string{"FILE:3: producers.orders.targt", "producers.NAME.target"},
+			file: "producers:\n  orders:\n    targt: a:1\n", want: []string{
+				"FILE:3: producers.orders.targt",
+				"producers.NAME.target",
+			},
 		},
 		"unknown variable": {
-			env:  []string{"MSGHANDLER_CONFRIM_AFTER=1s"},
-			want: []string{"environment: MSGHANDLER_CONFRIM_AFTER is not a known variable", "did you mean MSGHANDLER_CONFIRM_AFTER?"},
+			env: []string{"MSGHANDLER_CONFRIM_AFTER=1s"},
+			want: []string{
+				"environment: MSGHANDLER_CONFRIM_AFTER is not a known variable",
+				"did you mean MSGHANDLER_CONFIRM_AFTER?",
+			},
 		},
 		"unknown flag": {
 			flags: map[string]string{"nonsense": "1"}, want: []string{"flag --nonsense: nonsense is not a known key"},
@@ -242,72 +234,133 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"step of a backoff": {
 			file: "send:\n  backoff: 5s,x\n", want: []string{`FILE:2: send.backoff = "5s,x" holds "x", which is not a duration`},
 		},
-		"empty backoff":     {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
-		"number":            {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
-		"confirm.batch":     {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
-		"redis.shards":      {flags: map[string]string{"redis.shards": "-1"}, want: []string{"flag --redis.shards", "outside 0 to 1024"}},
+		"empty backoff": {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
+		"number":        {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
+		"confirm.batch": {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
+		"redis.shards": {
+			flags: map[string]string{"redis.shards": "-1"},
+			want:  []string{"flag --redis.shards", "outside 0 to 1024"},
+		},
 		"boolean":           {file: "submit:\n  trust: yes\n", want: []string{"FILE:2", `"yes" is neither true nor false`}},
 		"size":              {file: "limits:\n  body: 1 Mb\n", want: []string{"FILE:2", "is not a size"}},
 		"size out of range": {file: "limits:\n  body: 1GiB\n", want: []string{"FILE:2", "is outside 1B to 8MiB"}},
-		"choice":            {file: "delete_business:\n  when: never\n", want: []string{"FILE:2", "is none of before_publish, after_ack"}},
-		"cron line":         {file: "confirm:\n  schedule: '@evry 1s'\n", want: []string{"FILE:2: confirm.schedule", "is not a schedule"}},
-		"glob without port": {file: "callbacks:\n  allow: [orders]\n", want: []string{"FILE:2: callbacks.allow", "host:port"}},
+		"choice": {
+			file: "delete_business:\n  when: never\n",
+			want: []string{"FILE:2", "is none of before_publish, after_ack"},
+		},
+		"cron line": {
+			file: "confirm:\n  schedule: '@evry 1s'\n",
+			want: []string{"FILE:2: confirm.schedule", "is not a schedule"},
+		},
+		"glob without port": {
+			file: "callbacks:\n  allow: [orders]\n",
+			want: []string{"FILE:2: callbacks.allow", "host:port"},
+		},
 		"glob with bracket": {file: "callbacks:\n  allow: ['[a:1']\n", want: []string{"FILE:2", "a bracket is not closed"}},
 		"CIDR":              {file: "callbacks:\n  networks: 10.0.0.0\n", want: []string{"FILE:2", "is not a CIDR"}},
 		"address":           {file: "grpc:\n  addr: localhost\n", want: []string{"FILE:2: grpc.addr", "is not host:port"}},
-		"host with a port":  {file: "http:\n  hosts: [a.example:80]\n", want: []string{"FILE:2: http.hosts", "is no host name"}},
+		"host with a port": {
+			file: "http:\n  hosts: [a.example:80]\n",
+			want: []string{"FILE:2: http.hosts", "is no host name"},
+		},
 		"host with a glob":  {env: []string{"MSGHANDLER_HTTP_HOSTS=a,*.b"}, want: []string{`holds "*.b"`, "is no host name"}},
 		"port":              {file: "grpc:\n  addr: localhost:99999\n", want: []string{"FILE:2", "no port number"}},
 		"reserved exchange": {file: "send:\n  dead_letter_exchange: amq.topic\n", want: []string{"FILE:2", "amq."}},
 		"prefix":            {file: "redis:\n  prefix: 'a{b}'\n", want: []string{"FILE:2", "holds '{'"}},
 		"scheme of redis":   {file: "redis:\n  url: http://x\n", want: []string{"FILE:2: redis.url", "redis or rediss"}},
-		"scheme of amqp":    {file: "amqp:\n  url: [amqp://a, redis://b]\n", want: []string{"FILE:2: amqp.url", `holds "redis://b"`}},
-		"slash in a password": {
-			file: "redis:\n  url: redis://u:123/geheim@h:1\n", want: []string{"FILE:2: redis.url", "behind its host", "written as %XX"},
+		"scheme of amqp": {
+			file: "amqp:\n  url: [amqp://a, redis://b]\n",
+			want: []string{"FILE:2: amqp.url", `holds "redis://b"`},
 		},
-		"hash in a password": {file: "amqp:\n  url: amqp://u:123#geheim@h\n", want: []string{"FILE:2: amqp.url", "written as %XX"}},
+		"slash in a password": {
+			file: "redis:\n  url: redis://u:123/geheim@h:1\n", want: []string{
+				"FILE:2: redis.url", "behind its host",
+				"written as %XX",
+			},
+		},
+		"hash in a password": {
+			file: "amqp:\n  url: amqp://u:123#geheim@h\n",
+			want: []string{"FILE:2: amqp.url", "written as %XX"},
+		},
 		"port of redis": {
-			file: "redis:\n  url: redis://h:65536/0\n", want: []string{`FILE:2: redis.url = "redis://h:65536/0" has a port`, "from 1 to 65535"},
+			file: "redis:\n  url: redis://h:65536/0\n", want: []string{
+				`FILE:2: redis.url = "redis://h:65536/0" has a port`,
+				"from 1 to 65535",
+			},
 		},
 		"database of redis": {
-			env: []string{"MSGHANDLER_REDIS_URL=redis://h/main"}, want: []string{"REDIS_URL", "has a database that is no number", "host:port/0"},
+			env: []string{
+				"MSGHANDLER_REDIS_URL=redis://h/main",
+			}, want: []string{"REDIS_URL", "has a database that is no number", "host:port/0"},
 		},
 		"option of redis": {
 			flags: map[string]string{"redis.url": "redis://h?read_timeout=3s"},
 			want:  []string{`redis.url = "redis://h?..." has an option`, "there are cluster, client_name,"},
 		},
 		"value of an option": {
-			flags: map[string]string{"redis.url": "redis://h?pool_size=many"}, want: []string{"the option pool_size that cannot be; write a number"},
+			flags: map[string]string{
+				"redis.url": "redis://h?pool_size=many",
+			}, want: []string{"the option pool_size that cannot be; write a number"},
 		},
 		"port of amqp": {
-			file: "amqp:\n  url: [amqp://a, amqp://b:65536]\n", want: []string{"FILE:2: amqp.url", `holds "amqp://b:65536", which has a port`},
+			file: "amqp:\n  url: [amqp://a, amqp://b:65536]\n", want: []string{
+				"FILE:2: amqp.url",
+				`holds "amqp://b:65536", which has a port`,
+			},
 		},
 		"hosts of amqp": {
-			file: "amqp:\n  url: [amqp://x, 'amqp://a,b']\n", want: []string{"FILE:2: amqp.url", "names several hosts; give each node a URL"},
+			file: "amqp:\n  url: [amqp://x, 'amqp://a,b']\n", want: []string{
+				"FILE:2: amqp.url",
+				"names several hosts; give each node a URL",
+			},
 		},
 		"two producers of one variable": {
 			file: "producers:\n  a-b: {trust: true}\n  a.b: {target: x:1}\n  a_c: {trust: true}\n",
 			env:  []string{"MSGHANDLER_PRODUCERS_A_B_TARGET=y:1", "MSGHANDLER_PRODUCERS_A_C_TARGET=z:1"},
-			want: []string{"MSGHANDLER_PRODUCERS_A_B_TARGET may be producers.a-b.target or producers.a.b.target", "set them in the file"},
+			want: []string{
+				"MSGHANDLER_PRODUCERS_A_B_TARGET may be producers.a-b.target or producers.a.b.target",
+				"set them in the file",
+			},
 		},
-		"target":              {file: "producers:\n  o:\n    target: unix:///x\n", want: []string{"FILE:3: producers.o.target", "dns:///host:port"}},
-		"producer's name":     {file: "producers:\n  o o:\n    target: a:1\n", want: []string{"FILE:3", "names no producer"}},
-		"producer's trust":    {file: "producers:\n  o:\n    trust: 1\n", want: []string{"FILE:3: producers.o.trust", "neither true nor false"}},
-		"no value":            {file: "confirm:\n  after:\n", want: []string{"FILE:2: confirm.after has no value"}},
-		"second with a login": {file: "amqp:\n  url: [amqp://a, redis://u:p@b]\n", want: []string{"holds as number 2", "is not a URL"}},
-		"value for section":   {file: "confirm: 5s\n", want: []string{"FILE:1: confirm holds a value where keys are wanted"}},
-		"section for value":   {file: "confirm:\n  after:\n    x: 1\n", want: []string{"confirm.after takes a value, not further keys"}},
-		"list for one value":  {file: "confirm:\n  after: [1s, 2s]\n", want: []string{"FILE:2", "takes one value, not a list"}},
-		"list in a list":      {file: "callbacks:\n  allow: [[a]]\n", want: []string{"FILE:2", "inside a list"}},
-		"key twice":           {file: "redis:\n  prefix: a\n  prefix: b\n", want: []string{"FILE:3: redis.prefix stands twice, first in line 2"}},
-		"key dotted twice":    {file: "redis:\n  prefix: a\nredis.prefix: b\n", want: []string{"FILE:3: redis.prefix stands twice"}},
-		"no mapping":          {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
-		"second document":     {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
-		"no text in line 3":   {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
-		"no such anchor":      {file: "log:\n  level: *nowhere\n", want: []string{"FILE:2 is not YAML", "nowhere"}},
-		"bad second part":     {file: "log: {}\n---\na: [\n", want: []string{"is not YAML", "line"}},
-		"keys of themselves":  {file: "producers: &p\n  a: *p\n", want: []string{"FILE:2: producers.a is an alias of keys"}},
-		"no YAML":             {file: "a: [\n", want: []string{"is not YAML", "line"}},
+		"target": {
+			file: "producers:\n  o:\n    target: unix:///x\n",
+			want: []string{"FILE:3: producers.o.target", "dns:///host:port"},
+		},
+		"producer's name": {file: "producers:\n  o o:\n    target: a:1\n", want: []string{"FILE:3", "names no producer"}},
+		"producer's trust": {
+			file: "producers:\n  o:\n    trust: 1\n",
+			want: []string{"FILE:3: producers.o.trust", "neither true nor false"},
+		},
+		"no value": {file: "confirm:\n  after:\n", want: []string{"FILE:2: confirm.after has no value"}},
+		"second with a login": {
+			file: "amqp:\n  url: [amqp://a, redis://u:p@b]\n",
+			want: []string{"holds as number 2", "is not a URL"},
+		},
+		"value for section": {file: "confirm: 5s\n", want: []string{"FILE:1: confirm holds a value where keys are wanted"}},
+		"section for value": {
+			file: "confirm:\n  after:\n    x: 1\n",
+			want: []string{"confirm.after takes a value, not further keys"},
+		},
+		"list for one value": {
+			file: "confirm:\n  after: [1s, 2s]\n",
+			want: []string{"FILE:2", "takes one value, not a list"},
+		},
+		"list in a list": {file: "callbacks:\n  allow: [[a]]\n", want: []string{"FILE:2", "inside a list"}},
+		"key twice": {
+			file: "redis:\n  prefix: a\n  prefix: b\n",
+			want: []string{"FILE:3: redis.prefix stands twice, first in line 2"},
+		},
+		"key dotted twice": {
+			file: "redis:\n  prefix: a\nredis.prefix: b\n",
+			want: []string{"FILE:3: redis.prefix stands twice"},
+		},
+		"no mapping":         {file: "- a\n", want: []string{"FILE:1", "where keys are wanted"}},
+		"second document":    {file: "redis.prefix: a\n---\nx: y\n", want: []string{"second document"}},
+		"no text in line 3":  {file: "log:\n  level: info\n  format: \x00\n", want: []string{"FILE:3 is not YAML"}},
+		"no such anchor":     {file: "log:\n  level: *nowhere\n", want: []string{"FILE:2 is not YAML", "nowhere"}},
+		"bad second part":    {file: "log: {}\n---\na: [\n", want: []string{"is not YAML", "line"}},
+		"keys of themselves": {file: "producers: &p\n  a: *p\n", want: []string{"FILE:2: producers.a is an alias of keys"}},
+		"no YAML":            {file: "a: [\n", want: []string{"is not YAML", "line"}},
 		"confirm.lease": {
 			file: "confirm:\n  lease: 7s\n",
 			want: []string{"FILE:2: confirm.lease", "twice confirm.timeout (3s, the default)", "more than 7s"},
@@ -320,17 +373,32 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 		"same address": {
 			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},
 		},
-		"queue below batch": {flags: map[string]string{"callbacks.queue": "10"}, want: []string{"one batch of confirm.batch"}},
+		"queue below batch": {
+			flags: map[string]string{"callbacks.queue": "10"},
+			want:  []string{"one batch of confirm.batch"},
+		},
 		"localhost": {
 			file: "callbacks:\n  allow: ['orders.svc:9000', 'LocalHost:*']\n",
-			want: []string{"FILE:2: callbacks.allow", "names LocalHost:*", "leaves out loopback by default", "write 127.0.0.1:*,"},
+			want: []string{
+				"FILE:2: callbacks.allow",
+				"names LocalHost:*",
+				"leaves out loopback by default",
+				"write 127.0.0.1:*,",
+			},
 		},
 		"localhost outside networks": {
 			file: "callbacks:\n  allow: ['orders.localhost.:9000']\n  networks: [10.0.0.0/8]\n",
-			want: []string{"FILE:2: callbacks.allow", "callbacks.networks (10.0.0.0/8, from FILE:3) holds no loopback", "127.0.0.1:9000"},
+			want: []string{
+				"FILE:2: callbacks.allow",
+				"callbacks.networks (10.0.0.0/8, from FILE:3) holds no loopback",
+				"127.0.0.1:9000",
+			},
 		},
-		"embedded and others": {file: "amqp:\n  url: [embedded, amqp://a]\n", want: []string{"FILE:2: amqp.url", "use either"}},
-		"embedded address":    {file: "redis:\n  url: embedded:nonsense\n", want: []string{"FILE:2: redis.url", "host:port"}},
+		"embedded and others": {
+			file: "amqp:\n  url: [embedded, amqp://a]\n",
+			want: []string{"FILE:2: amqp.url", "use either"},
+		},
+		"embedded address": {file: "redis:\n  url: embedded:nonsense\n", want: []string{"FILE:2: redis.url", "host:port"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -396,10 +464,12 @@ func TestOfASecretOnlyAURLIsShown(t *testing.T) {
 		"MSGHANDLER_REDIS_URL=redis://u:geheim@h:1#":                    `REDIS_URL = "redis://u:xxxxx@h:1#" has`,
 		"MSGHANDLER_AMQP_URL=amqps://u:geheim@h#":                       `AMQP_URL = "amqps://u:xxxxx@h#" has`,
 		"MSGHANDLER_REDIS_URL=redis://h/x?sentinel_password=geheim":     `REDIS_URL = "redis://h/x?..." has a database`,
-		"MSGHANDLER_AMQP_URL=amqp://h,geheim":                           "AMQP_URL holds as number 2, counted by commas, what is not a URL",
-		"MSGHANDLER_AMQP_URL=amqp://u:geheim,geheim@h":                  "AMQP_URL holds as number 1, counted by commas, what cannot",
-		"MSGHANDLER_AMQP_URL=amqp://u:p,amqp://h:geheim":                "AMQP_URL = \"amqp://...,amqp://...\" holds",
-		"MSGHANDLER_REDIS_URL=embedded:nonsense":                        `REDIS_URL = "embedded:nonsense" is not host:port`,
+		"MSGHANDLER_AMQP_URL=amqp://h,geheim": "AMQP_URL holds as number 2, counted by commas, " +
+			"what is not a URL",
+		"MSGHANDLER_AMQP_URL=amqp://u:geheim,geheim@h": "AMQP_URL holds as number 1, counted by commas, " +
+			"what cannot",
+		"MSGHANDLER_AMQP_URL=amqp://u:p,amqp://h:geheim": "AMQP_URL = \"amqp://...,amqp://...\" holds",
+		"MSGHANDLER_REDIS_URL=embedded:nonsense":         `REDIS_URL = "embedded:nonsense" is not host:port`,
 	} {
 		_, err := config.Load(config.Sources{Env: []string{variable}})
 		if err == nil || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), want) {
@@ -444,7 +514,10 @@ func TestAMissingFileIsAnError(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]config.Size{"1MiB": 1 << 20, "64KiB": 65536, "64 kB": 64000, "7": 7, "7B": 7, "0": 0} {
+	for in, want := range map[string]config.Size{
+		"1MiB": 1 << 20, "64KiB": 65536, "64 kB": 64000, "7": 7, "7B": 7,
+		"0": 0,
+	} {
 		if got, err := config.ParseSize(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}

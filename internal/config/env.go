@@ -8,8 +8,8 @@ import (
 
 const envPrefix = "MSGHANDLER_"
 
-// envOthers are variables with our prefix that are no keys: what Kubernetes injects for a service named msghandler, and
-// what the command line reads itself.
+// envOther says whether a variable with our prefix is no key: Kubernetes injects some for a service named msghandler,
+// and the command line reads some itself.
 func envOther(name string) bool {
 	switch name {
 	case "MSGHANDLER_CONFIG", "MSGHANDLER_SERVER", "MSGHANDLER_PORT",
@@ -19,8 +19,8 @@ func envOther(name string) bool {
 	return strings.HasPrefix(name, "MSGHANDLER_SERVICE_") || strings.HasPrefix(name, "MSGHANDLER_PORT_")
 }
 
-// readEnv takes the variables that begin with MSGHANDLER_. An empty one counts as not set: that is what a compose file
-// passes on for a variable that the user did not set.
+// readEnv reads the variables that begin with MSGHANDLER_. An empty variable counts as not set: a compose file passes
+// the empty text for a variable that the user did not set.
 func (l *loading) readEnv(env []string) {
 	names := map[string]string{}
 	for name := range l.keys {
@@ -48,8 +48,8 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS, _TLS and _TOKEN_FILE. Names that the file has and that look like NAME in the
-// environment are meant; where there is none the name is taken in small letters.
+// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS, _TLS and _TOKEN_FILE. NAME means the producers
+// of the file whose environment form is NAME. Without such a producer NAME is taken in lower case.
 func (l *loading) producerKey(variable string) (names []string) {
 	rest, is := strings.CutPrefix(variable, envPrefix+"PRODUCERS_")
 	name, field := splitProducerVariable(rest)
@@ -68,7 +68,7 @@ func (l *loading) producerKey(variable string) (names []string) {
 	return slices.Compact(names)
 }
 
-// splitProducerVariable splits NAME_FIELD into NAME and .field; name is empty where it ends with no field of a producer.
+// splitProducerVariable splits NAME_FIELD into NAME and .field. Without a known field, name is empty.
 func splitProducerVariable(rest string) (name, field string) {
 	for _, field := range producerFields {
 		if name, is := strings.CutSuffix(rest, "_"+strings.ToUpper(field)); is {
@@ -78,7 +78,7 @@ func splitProducerVariable(rest string) (name, field string) {
 	return "", ""
 }
 
-// envName is a producer's name as an environment variable can hold it.
+// envName is the environment form of a producer's name.
 func envName(producer string) string {
 	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(producer))
 }

@@ -36,8 +36,9 @@ func (l *loading) readFile(path string) error {
 	return nil
 }
 
-// notYAML adds the line to an error of the YAML library, which names none for the first one, nor for bytes that are no
-// text and unknown aliases anywhere: the line is the one without which there is no such error.
+// notYAML adds the line to an error of the YAML library. The library names no line for errors in line 1, for bytes that
+// are no text, and for unknown aliases. The line is found by search: the shortest beginning of the file with the same
+// error.
 func notYAML(path string, content []byte, err error) error {
 	if strings.HasPrefix(err.Error(), "yaml: line ") {
 		return fmt.Errorf("configuration: %s is not YAML: %w", path, err)
@@ -57,21 +58,21 @@ func notYAML(path string, content []byte, err error) error {
 
 // file is a YAML file being read.
 type file struct {
-	*loading
-	path string
+	loading *loading
+	path    string
 }
 
 func (f *file) origin(n *yaml.Node) string { return fmt.Sprintf("%s:%d", f.path, n.Line) }
 
 func (f *file) wrong(n *yaml.Node, key, what string) {
-	f.problem(given{origin: f.origin(n), written: key}, "", what)
+	f.loading.problem(given{origin: f.origin(n), written: key}, "", what)
 }
 
 // walk takes the values at and below a node whose key is name.
 func (f *file) walk(name string, n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		if n.Alias.Kind == yaml.MappingNode {
-			// Keys that hold themselves would never end, and a few lines of aliases of aliases are billions of keys.
+			// Recursive keys would never end, and a few lines of nested aliases expand to billions of keys.
 			f.wrong(n, name, "is an alias of keys; an alias may stand for a value or a list, write the keys out")
 			return
 		}
@@ -90,7 +91,7 @@ func (f *file) walk(name string, n *yaml.Node) {
 }
 
 func (f *file) mapping(name string, n *yaml.Node) {
-	if _, isKey := f.keys[name]; isKey {
+	if _, isKey := f.loading.keys[name]; isKey {
 		f.wrong(n, name, "takes a value, not further keys")
 		return
 	}
@@ -116,7 +117,7 @@ func (f *file) mapping(name string, n *yaml.Node) {
 
 // known says whether a name is a key or leads to one.
 func (f *file) known(name string) bool {
-	_, isKey := f.keys[name]
+	_, isKey := f.loading.keys[name]
 	if _, _, ofProducer := splitProducerKey(name); isKey || ofProducer || f.section(name) {
 		return true
 	}
@@ -129,7 +130,7 @@ func (f *file) section(name string) bool {
 	if name == "producers" {
 		return true
 	}
-	for key := range f.keys {
+	for key := range f.loading.keys {
 		if strings.HasPrefix(key, name+".") {
 			return true
 		}
@@ -138,7 +139,7 @@ func (f *file) section(name string) bool {
 }
 
 func (f *file) leaf(name string, n *yaml.Node, values []*yaml.Node) {
-	if _, isKey := f.keys[name]; name == "" || f.section(name) && !isKey {
+	if _, isKey := f.loading.keys[name]; name == "" || f.section(name) && !isKey {
 		f.wrong(n, strings.TrimSpace(name+" "), "holds a value where keys are wanted; write key: value lines")
 		return
 	}
@@ -157,11 +158,11 @@ func (f *file) leaf(name string, n *yaml.Node, values []*yaml.Node) {
 		}
 		g.values = append(g.values, v.Value)
 	}
-	if earlier, twice := f.given[name]; twice {
+	if earlier, twice := f.loading.given[name]; twice {
 		f.wrong(n, name, "stands twice, first at "+earlier.origin+"; remove one")
 		return
 	}
-	f.offer(name, g)
+	f.loading.offer(name, g)
 }
 
 func emptyNode(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

@@ -11,10 +11,10 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// place is how an error says where in a file it is.
+// place matches a position in a file.
 var place = regexp.MustCompile(`line \d+|:\d+`)
 
-// checkError demands that an error says what it is about: each problem its key, and where that was written.
+// checkError demands that each problem names its key and its source.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	var all *config.Error
@@ -46,8 +46,10 @@ func FuzzFile(f *testing.F) {
 		"confirm.after: 1s\nconfirm: {after: 2s}\n", "confirm: {backoff: [1s, 2s]}\n", "confirm: {backoff: [[1s]]}\n",
 		"producers: {orders: {target: 'orders:9000', trust: true}, a.b: {trust: no}}\n", "producers: {'': {target: x}}\n",
 		"redis: &r {prefix: a}\nsend: *r\n", "producers: &p {a: *p}\n", "producers: &p {a: &q {b: *p, c: *q}}\n",
-		"producers: {a: &a {x: [1]}, b: {<<: *a}}\n", "\x00", "\xff\xfea", "a: \"\\xZZ\"\n", "a: [\n", "\t- a", "%YAML 9.9\n---\n",
-		"? [a]\n: b\n", "? {a: b}\n", "redis: !!binary x\n", "*a", "&a a: *a\n", "{{{{{{{{", "limits: {body: 9999999999GiB}\n",
+		"producers: {a: &a {x: [1]}, b: {<<: *a}}\n", "\x00", "\xff\xfea", "a: \"\\xZZ\"\n", "a: [\n", "\t- a",
+		"%YAML 9.9\n---\n",
+		"? [a]\n: b\n", "? {a: b}\n", "redis: !!binary x\n", "*a", "&a a: *a\n", "{{{{{{{{",
+		"limits: {body: 9999999999GiB}\n",
 	} {
 		f.Add([]byte(text))
 	}
@@ -62,14 +64,17 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// FuzzValue gives any text to any key, from the environment and from the command line. A text that is taken is taken
-// from both.
+// FuzzValue gives any text to any key, from the environment and from the command line. Both must agree whether the text
+// is valid.
 func FuzzValue(f *testing.F) {
 	keys := config.Keys()
 	for i, key := range keys {
 		f.Add(uint8(i), key.Default)
 	}
-	for _, text := range []string{"", ",", " ,", "-1", "1e9", "9223372036854775807", "1s,", "-0s", "\x00", "embedded:", "a,b://c"} {
+	for _, text := range []string{
+		"", ",", " ,", "-1", "1e9", "9223372036854775807", "1s,", "-0s", "\x00", "embedded:",
+		"a,b://c",
+	} {
 		f.Add(uint8(len(text)), text)
 	}
 	f.Fuzz(func(t *testing.T, n uint8, text string) {
@@ -79,7 +84,7 @@ func FuzzValue(f *testing.F) {
 			checkError(t, errFlag)
 		}
 		if text == "" || strings.Contains(text, "\x00") {
-			return // An empty variable is none, and one with a NUL there cannot be.
+			return // An empty variable counts as not set, and a variable cannot hold a NUL.
 		}
 		other, errEnv := config.Load(config.Sources{Env: []string{key.Env() + "=" + text}})
 		if errEnv != nil {
@@ -91,9 +96,12 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzVariable: any variable of ours is a key, or the error names it.
+// FuzzVariable: any variable with our prefix is a key, or the error names the variable.
 func FuzzVariable(f *testing.F) {
-	for _, name := range []string{"CONFIRM_AFTER", "PRODUCERS_ORDERS_TRUST", "PRODUCERS__TARGET", "PRODUCERS_TRUST", "", "_", "PORT_1"} {
+	for _, name := range []string{
+		"CONFIRM_AFTER", "PRODUCERS_ORDERS_TRUST", "PRODUCERS__TARGET", "PRODUCERS_TRUST", "",
+		"_", "PORT_1",
+	} {
 		f.Add(name, "1s")
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
@@ -109,8 +117,8 @@ func FuzzVariable(f *testing.F) {
 	})
 }
 
-// FuzzSecret: a password in a URL is in no error, whatever else is wrong with the URL, and whatever stands in the
-// password that should have been written as %XX.
+// FuzzSecret: no error holds a password of a URL, whatever else is wrong with the URL, and whatever the password holds
+// unescaped.
 func FuzzSecret(f *testing.F) {
 	for _, url := range [][3]string{
 		{"redis://", "", "host:6379"},
@@ -125,17 +133,20 @@ func FuzzSecret(f *testing.F) {
 		f.Add(true, url[0], url[1], url[2])
 		f.Add(false, url[0], url[1], url[2])
 	}
-	// The first one can be taken for a port when a slash follows.
+	// The first password looks like a port when a slash follows.
 	const first, second = "4711", "Pa55w0rd"
 	f.Fuzz(func(t *testing.T, redis bool, before, within, after string) {
-		if strings.Contains(before, "@") || strings.Contains(within+second+"@"+after, "://") && strings.Contains(within+after, ",") {
-			return // It may as well be several URLs, and what of it is a password cannot be told.
+		if strings.Contains(before, "@") ||
+			strings.Contains(within+second+"@"+after, "://") && strings.Contains(within+after, ",") {
+			return // The text may also be several URLs, so no part is certainly a password.
 		}
 		key := "amqp.url"
 		if redis {
 			key = "redis.url"
 		}
-		_, err := config.Load(config.Sources{Flags: map[string]string{key: before + ":" + first + within + second + "@" + after}})
+		_, err := config.Load(
+			config.Sources{Flags: map[string]string{key: before + ":" + first + within + second + "@" + after}},
+		)
 		if err != nil && (strings.Contains(err.Error(), first) || strings.Contains(err.Error(), second)) {
 			t.Errorf("before %q, within %q, after %q: %v", before, within, after, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// hint gives "; did you mean ...?" for a key that is unknown, or where to look when none comes near.
+// hint returns "; did you mean ...?" for an unknown key, or where to look when no key is similar.
 func hint(name string) string {
 	var names []string
 	for _, k := range Keys() {
@@ -21,7 +21,7 @@ func envHint(variable string, names []string) string {
 	return nearest(variable, names, "_", "; docs/configuration.md lists them all, as environment variables too")
 }
 
-// nearest finds the name that is the fewest edits away, or one that ends like it.
+// nearest finds the name with the fewest edits, or else a name with the same last part.
 func nearest(name string, names []string, separator, none string) string {
 	best, fewest := "", len(name)/3+1
 	for _, candidate := range names {

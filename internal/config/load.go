@@ -14,18 +14,18 @@ import (
 type Sources struct {
 	// File is the path of a YAML file; empty is none.
 	File string
-	// Env is the environment, as KEY=VALUE; what does not begin with MSGHANDLER_ is left alone.
+	// Env is the environment, as KEY=VALUE. Variables without the prefix MSGHANDLER_ are ignored.
 	Env []string
 	// Flags are values from the command line by key; lists are written with commas.
 	Flags map[string]string
 }
 
-// given is a value as a source gave it.
+// given is a value with its source.
 type given struct {
 	values []string
 	// origin is FILE:LINE, the environment variable or the flag.
 	origin string
-	// written is the key as the source writes it.
+	// written is the key in the form of the source.
 	written string
 }
 
@@ -37,8 +37,8 @@ type loading struct {
 	problems []Problem
 }
 
-// Load reads the sources and returns the configuration. The error is an *Error that holds every problem of every source,
-// or says that the file cannot be read. Nothing is opened but the file.
+// Load reads the sources and returns the configuration. The error is an *Error that holds every problem of every
+// source, or says that the file cannot be read. Load opens no other file and no connection.
 func Load(sources Sources) (Config, error) {
 	l := &loading{config: Default(), keys: map[string]Key{}, given: map[string]given{}}
 	for _, k := range l.config.keys() {
@@ -63,7 +63,7 @@ func Load(sources Sources) (Config, error) {
 	return l.config, nil
 }
 
-// offer takes a value for a key; one of a stronger source comes later and wins.
+// offer records a value for a key. Stronger sources are read later and win.
 func (l *loading) offer(name string, g given) {
 	if _, known := l.keys[name]; !known {
 		if _, _, ofProducer := splitProducerKey(name); !ofProducer {
@@ -74,7 +74,7 @@ func (l *loading) offer(name string, g given) {
 	l.given[name] = g
 }
 
-// apply sets the fields from what was given.
+// apply sets the fields from the recorded values.
 func (l *loading) apply() {
 	for _, name := range slices.Sorted(maps.Keys(l.given)) {
 		g := l.given[name]
@@ -101,7 +101,7 @@ func (l *loading) set(k Key, g given) {
 	}
 }
 
-// The keys of one producer are producers.NAME. and one of these; the name may hold dots itself.
+// A key of a single producer is producers.NAME.FIELD with a field of this list; NAME may hold dots.
 const producersPrefix = "producers."
 
 var producerFields = []string{"target", "trust", "callers", "tls", "token_file"}
@@ -126,7 +126,7 @@ func (l *loading) setProducer(name, field string, g given) {
 	l.config.Producers[name] = p
 }
 
-// value is that of a field, bound to it.
+// value binds a field.
 func (p *Producer) value(field string) value {
 	switch field {
 	case "trust":
@@ -156,7 +156,7 @@ func (l *loading) problem(g given, value, what string) {
 	l.problems = append(l.problems, Problem{Key: g.written, Source: g.origin, Value: value, What: what})
 }
 
-// relation reports a key that does not go with another one.
+// relation reports a key that contradicts another key.
 func (l *loading) relation(name, format string, args ...any) {
 	k := l.keys[name]
 	g, set := l.given[name]
@@ -166,7 +166,7 @@ func (l *loading) relation(name, format string, args ...any) {
 	l.problem(g, k.shown(g.values), fmt.Sprintf(format, args...))
 }
 
-// says names a key with its value and where that came from.
+// says names a key with its value and source.
 func (l *loading) says(name string) string {
 	k := l.keys[name]
 	if g, set := l.given[name]; set {
@@ -175,8 +175,8 @@ func (l *loading) says(name string) string {
 	return fmt.Sprintf("%s (%s, the default)", name, k.Default)
 }
 
-// shown is what a problem may show of the values of a key. Of a secret that is only what address.Shown leaves, of each item
-// of a list: one item that may be anything may be a piece of a password.
+// shown is the part of a key's values that a problem may show. Of a secret only the output of address.Shown is shown,
+// and of a list each item is checked: an item of unknown form may be a piece of a password.
 func (k Key) shown(values []string) string {
 	text := strings.Join(values, ",")
 	if _, here := Embedded(text); here || !k.Secret {

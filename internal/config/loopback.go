@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// checkLoopback refuses a name that always means this host where the addresses of this host are none to be connected to. Half
-// messages with such a target would be accepted, and their producers never asked.
+// checkLoopback rejects names of localhost in callbacks.allow when callbacks.networks excludes loopback: half messages
+// with such a target would be accepted, and their producers never asked.
 func (l *loading) checkLoopback() {
 	c := &l.config.Callbacks
 	if slices.ContainsFunc(c.Networks, reachesLoopback) {
@@ -22,14 +22,19 @@ func (l *loading) checkLoopback() {
 		if len(c.Networks) > 0 {
 			without = l.says("callbacks.networks") + " holds no loopback address"
 		}
-		l.relation("callbacks.allow", "names %s, and %s, so no producer there would ever be asked: write 127.0.0.1:%s, here and at the "+
-			"producer, or name 127.0.0.0/8 and ::1/128 in callbacks.networks, beside the networks of all other producers",
-			glob, without, port)
+		l.relation(
+			"callbacks.allow",
+			"names %s, and %s, so no producer there would ever be asked: write 127.0.0.1:%s, here and at the "+
+				"producer, or name 127.0.0.0/8 and ::1/128 in callbacks.networks, beside the networks of all other producers",
+			glob,
+			without,
+			port,
+		)
 		return
 	}
 }
 
-// isLocalhost says whether a name is one that always means this host (RFC 6761).
+// isLocalhost says whether a name always means this host (RFC 6761).
 func isLocalhost(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")

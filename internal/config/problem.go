@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with the configuration.
+// Problem is a mistake in the configuration.
 type Problem struct {
-	// Key is what it is about, as the source wrote it.
+	// Key is the key in the form of the source.
 	Key string
 	// Source says where the value came from: FILE:LINE, the environment variable or the flag.
 	Source string
-	// Value is what was given, without passwords; empty when the key itself is the problem.
+	// Value is the given value without passwords; empty when the key itself is the problem.
 	Value string
-	// What says what is wrong and what to do.
+	// What is the mistake and the action.
 	What string
 }
 
-// String gives the problem on one line.
+// String returns the problem as a single line.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.Source + ": " + p.Key)
@@ -28,12 +28,12 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error is all that is wrong with the configuration.
+// Error holds all problems of the configuration.
 type Error struct {
 	Problems []Problem
 }
 
-// Error lists the problems, one a line.
+// Error lists the problems, each on a line.
 func (e *Error) Error() string {
 	if len(e.Problems) == 1 {
 		return "configuration: " + e.Problems[0].String()
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// redact takes what may be a login out of a value that is to hold none.
+// redact removes a possible login from a value.
 func redact(s string) string {
 	at := strings.LastIndexByte(s, '@')
 	if at < 0 || !strings.Contains(s[:at], ":") {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Margins between a lease and what must fit in it. A lease that could end while its owner still waits for an answer would
-// hand every slow message to two owners.
+// Margins between a lease and the calls that must fit in the lease. If a lease could end while its owner still waits
+// for an answer, every slow message would get two owners.
 const (
 	// confirmMargin leaves room for storing the verdicts after the Confirm and the DeleteBusiness call.
 	confirmMargin = time.Second
@@ -14,7 +14,7 @@ const (
 	sendMargin = 5 * time.Second
 )
 
-// checkRelations checks keys that must go with each other.
+// checkRelations checks keys that depend on each other.
 func (l *loading) checkRelations() {
 	c := &l.config
 	if least := 2*c.Confirm.Timeout + confirmMargin; c.Confirm.Lease <= least {
@@ -39,7 +39,7 @@ func (l *loading) checkRelations() {
 	l.checkCertificates()
 }
 
-// checkCertificates refuses files without those that they need, and names that no certificate will ever have.
+// checkCertificates rejects certificate files whose counterpart is missing, and names that no certificate can have.
 func (l *loading) checkCertificates() {
 	c := &l.config
 	l.pair("grpc", c.GRPC.Certificates)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Defaults gives those of the sections of which nobody has given a key. A file, or a variable of any key, gives the whole
-// configuration: a key that is left out of it has its default on purpose. A flag gives its own section only.
+// Defaults returns the sections without any given key. A file, or a variable of any key, gives the whole configuration:
+// a missing key has its default on purpose. A flag gives its own section only.
 func (s Sources) Defaults(sections ...string) []string {
 	if s.File != "" || slices.ContainsFunc(s.Env, isKeyVariable) {
 		return nil

@@ -13,12 +13,21 @@ func TestDefaultsAreSectionsThatNobodyGave(t *testing.T) {
 		sources config.Sources
 		want    []string
 	}{
-		"nothing":           {config.Sources{}, []string{"callbacks", "redis", "amqp"}},
-		"file":              {config.Sources{File: "msghandler.yaml"}, nil},
-		"variable":          {config.Sources{Env: []string{"MSGHANDLER_REDIS_URL=redis://r:6379"}}, nil},
-		"other variables":   {config.Sources{Env: []string{"MSGHANDLER_SERVER=a:1", "HOME=/", "MSGHANDLER_AMQP_URL="}}, []string{"callbacks", "redis", "amqp"}},
-		"flag":              {config.Sources{Flags: map[string]string{"redis.url": "redis://r:6379"}}, []string{"callbacks", "amqp"}},
-		"flag of no server": {config.Sources{Flags: map[string]string{"confirm.timeout": "1s"}}, []string{"callbacks", "redis", "amqp"}},
+		"nothing":  {config.Sources{}, []string{"callbacks", "redis", "amqp"}},
+		"file":     {config.Sources{File: "msghandler.yaml"}, nil},
+		"variable": {config.Sources{Env: []string{"MSGHANDLER_REDIS_URL=redis://r:6379"}}, nil},
+		"other variables": {
+			config.Sources{Env: []string{"MSGHANDLER_SERVER=a:1", "HOME=/", "MSGHANDLER_AMQP_URL="}},
+			[]string{"callbacks", "redis", "amqp"},
+		},
+		"flag": {
+			config.Sources{Flags: map[string]string{"redis.url": "redis://r:6379"}},
+			[]string{"callbacks", "amqp"},
+		},
+		"flag of no server": {
+			config.Sources{Flags: map[string]string{"confirm.timeout": "1s"}},
+			[]string{"callbacks", "redis", "amqp"},
+		},
 	} {
 		if got := c.sources.Defaults("callbacks", "redis", "amqp"); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -44,7 +44,7 @@ func ParseSize(s string) (Size, error) {
 	return Size(n * factor), nil
 }
 
-// String writes the size in the largest unit that leaves no fraction.
+// String writes the size in the largest unit without a fraction.
 func (s Size) String() string {
 	for _, unit := range units[:3] {
 		if s > 0 && int64(s)%unit.bytes == 0 {
@@ -54,10 +54,10 @@ func (s Size) String() string {
 	return fmt.Sprintf("%dB", int64(s))
 }
 
-// value is the field of a key: it reads what a source says, and knows what it takes.
+// value is the field of a key. A value parses the text of a source and describes the valid values.
 type value interface {
-	// set stores the values given; those that are no list get exactly one. An error is a phrase that goes on from the
-	// value, such as "is not a number".
+	// set stores the given values; only lists get several. An error is a phrase that continues after the value, such as
+	// "is not a number".
 	set(given []string) error
 	kind() string
 	allowed() string
@@ -210,7 +210,7 @@ type listValue struct {
 	field *[]string
 	least int
 	check func(string) error
-	// shown is what an error may quote of an item; where that is nothing, the item's number stands for it.
+	// shown is the part of an item that an error may quote, or else the item's number.
 	shown func(string) string
 }
 
@@ -218,7 +218,7 @@ func list(field *[]string, least int, check func(string) error) value {
 	return &listValue{field, least, check, func(s string) string { return s }}
 }
 
-// addresses is a list of URLs that may hold passwords.
+// addresses is a list of URLs, which may hold passwords.
 func addresses(field *[]string, check func(string) error) value {
 	return &listValue{field, 1, check, address.Shown}
 }
@@ -264,7 +264,7 @@ func between(least, most time.Duration) string {
 	return shortDuration(least) + " to " + shortDuration(most)
 }
 
-// shortDuration writes a duration without the zero parts that time.Duration adds.
+// shortDuration writes a duration without the zero parts of time.Duration.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -1,0 +1,168 @@
+package config
+
+import "time"
+
+func (g *GRPC) keys() []Key {
+	return []Key{
+		{
+			Name: "grpc.addr", Default: "127.0.0.1:9090", value: text(&g.Addr, checkAddr),
+			Meaning: "Listen address of the gRPC API, as host:port. Producers and the admin commands connect here.",
+		},
+		{
+			Name: "grpc.reflection", Default: "false", value: flag(&g.Reflection),
+			Meaning: "Serve gRPC reflection, so that tools such as grpcurl can list the API.",
+		},
+		{
+			Name: "grpc.connection_age", Default: "1h", value: duration(&g.ConnectionAge, time.Second, 30*day),
+			Meaning: "Age at which a connection is asked to close, so that clients spread over new coordinators. Calls under " +
+				"way may finish within a day, and gRPC clients reconnect by themselves, so no call fails. Jitter changes " +
+				"the age by a tenth.",
+		},
+		{
+			Name: "grpc.connection_idle", Default: "10m", value: duration(&g.ConnectionIdle, time.Second, 30*day),
+			Meaning: "Time without a call after which a connection is asked to close. The Go SDK always has a call open: the " +
+				"watch of the coordinator's health.",
+		},
+		{
+			Name: "grpc.tls_cert", value: text(&g.Certificates.Cert, checkFile),
+			Meaning: "Certificate chain of the gRPC API, a PEM file. With grpc.tls_key set, the API accepts TLS only. " +
+				"Certificate files are read again when they change.",
+		},
+		{
+			Name: "grpc.tls_key", value: text(&g.Certificates.Key, checkFile),
+			Meaning: "Private key of grpc.tls_cert, a PEM file.",
+		},
+		{
+			Name: "grpc.tls_client_ca", value: text(&g.Certificates.CA, checkFile),
+			Meaning: "Certificate authorities for client certificates, a PEM file. With it, every client must present a " +
+				"certificate. None: clients need no certificate.",
+		},
+		{
+			Name: "grpc.admins", value: list(&g.Admins, 0, checkGlob),
+			Meaning: "Client certificates that may use the admin API: globs on their names (DNS names, URIs, e-mail " +
+				"addresses, common name), such as *.ops.example.com. None: every client that can connect.",
+		},
+		{
+			Name: "grpc.callers", value: list(&g.Callers, 0, checkGlob),
+			Meaning: "Client certificates that may call as a producer: globs as in grpc.admins, where {producer} is the " +
+				"producer's name, such as {producer}.shop.svc. None: every client that can connect. " +
+				"producers.<name>.callers overrides this for one producer.",
+		},
+	}
+}
+
+func (h *HTTP) keys() []Key {
+	return []Key{
+		{
+			Name: "http.addr", Default: "127.0.0.1:9091", value: text(&h.Addr, checkAddr),
+			Meaning: "Listen address of the console, /metrics, /healthz and /readyz, as host:port.",
+		},
+		{
+			Name: "http.hosts", value: list(&h.Hosts, 0, checkHost),
+			Meaning: "Host names under which browsers open the console, such as console.example.com, without ports. IP " +
+				"addresses, localhost and the host of http.addr are always accepted; under any other name the console is " +
+				"not shown.",
+		},
+		{
+			Name: "http.read_only", Default: "false", value: flag(&h.ReadOnly),
+			Meaning: "Disable retry and discard in the console, which has no login of its own.",
+		},
+	}
+}
+
+func (r *Redis) keys() []Key {
+	return []Key{
+		{
+			Name: "redis.url", Default: "redis://127.0.0.1:6379/0", Secret: true, value: text(&r.URL, checkRedisURL),
+			Meaning: "The Redis that holds the messages: redis:// or rediss://; several addresses (host:port,host:port) for " +
+				"Redis Cluster; ?master=NAME for Sentinel; embedded: for a Redis in this process, which is not durable.",
+		},
+		{
+			Name: "redis.prefix", Default: "msghandler", value: text(&r.Prefix, checkPrefix),
+			Meaning: "Prefix of every key in Redis. Coordinators with the same prefix share the messages.",
+		},
+		{
+			Name: "redis.shards", Default: "0", value: whole(&r.Shards, 0, 1024),
+			Meaning: "Number of parts of the data, for Redis Cluster. The number is stored with the data, and the start fails " +
+				"if the two differ. 0: the stored number; new data get 16 parts on a Cluster and one elsewhere.",
+		},
+		{
+			Name: "redis.min_replicas", Default: "0", value: whole(&r.MinReplicas, 0, 10),
+			Meaning: "Replicas that must have a half message (WAIT) before the producer gets OK. More replicas narrow the " +
+				"window in which a failover loses a message; they do not close the window.",
+		},
+		{
+			Name: "redis.allow_unsafe", Default: "false", value: flag(&r.AllowUnsafe),
+			Meaning: "Start although settings of Redis break the promises, such as an eviction policy. The findings are still " +
+				"logged.",
+		},
+	}
+}
+
+func (a *AMQP) keys() []Key {
+	return []Key{
+		{
+			Name: "amqp.url", Default: "amqp://guest:guest@127.0.0.1:5672/", Secret: true,
+			value: addresses(&a.URLs, checkAMQPURL),
+			Meaning: "The RabbitMQ that messages are published to: amqp:// or amqps://; several URLs for a cluster, tried in " +
+				"turn; embedded: for a broker in this process, which is not durable.",
+		},
+		{
+			Name: "amqp.window", Default: "1000", value: whole(&a.Window, 1, 10000),
+			Meaning: "Messages in flight to the broker at once. When the broker dies, up to this many messages may be " +
+				"published twice.",
+		},
+	}
+}
+
+func (c *Callbacks) keys() []Key {
+	return []Key{
+		{
+			Name: "callbacks.allow", value: list(&c.Allow, 0, checkAllow),
+			Meaning: "Callback targets that may be called: globs on host:port, such as *.orders.svc:9000. With none, no " +
+				"producer can send messages. A localhost target also needs a loopback network in callbacks.networks.",
+		},
+		{
+			Name: "callbacks.networks", value: list(&c.Networks, 0, checkCIDR),
+			Meaning: "CIDRs that the address of a callback target must be in, whatever its name resolves to. None: all " +
+				"addresses except loopback, link-local, multicast and unspecified. A literal address that " +
+				"callbacks.allow names needs no entry here.",
+		},
+		{
+			Name: "callbacks.moved", value: list(&c.Moved, 0, checkMoved),
+			Meaning: "Producers that have moved, as OLD=NEW: Confirm calls for messages with the callback target OLD, stored " +
+				"ones included, go to NEW, which callbacks.allow must name. Example: old.svc:9000=new.svc:9000.",
+		},
+		{
+			Name: "callbacks.parallel", Default: "4", value: whole(&c.Parallel, 1, 64),
+			Meaning: "Confirm calls to one producer at once.",
+		},
+		{
+			Name: "callbacks.queue", Default: "2000", value: whole(&c.Queue, 1, 100000),
+			Meaning: "Messages of one producer that may wait in memory for a Confirm call. Further messages wait in Redis.",
+		},
+		{
+			Name: "callbacks.tls", Default: "false", value: flag(&c.TLS),
+			Meaning: "Call producers with TLS; their certificates must be for the host of the callback target. " +
+				"producers.<name>.tls overrides this for one producer.",
+		},
+		{
+			Name: "callbacks.tls_ca", value: text(&c.Certificates.CA, checkFile),
+			Meaning: "Certificate authorities for producers' certificates, a PEM file. None: the authorities of the system.",
+		},
+		{
+			Name: "callbacks.tls_cert", value: text(&c.Certificates.Cert, checkFile),
+			Meaning: "Client certificate for producers that ask for one, a PEM file.",
+		},
+		{
+			Name: "callbacks.tls_key", value: text(&c.Certificates.Key, checkFile),
+			Meaning: "Private key of callbacks.tls_cert, a PEM file.",
+		},
+		{
+			Name: "callbacks.token_file", value: text(&c.TokenFile, checkFile),
+			Meaning: "File with the bearer token that authenticates a coordinator to producers (Authorization: Bearer). The " +
+				"token is the first line that is not empty and does not begin with #. The file is read again when it " +
+				"changes. producers.<name>.token_file overrides this for one producer.",
+		},
+	}
+}

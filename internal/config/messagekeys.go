@@ -1,0 +1,169 @@
+package config
+
+import "time"
+
+func (c *Confirm) keys() []Key {
+	return []Key{
+		{
+			Name: "confirm.schedule", Default: "@every 1s", value: text(&c.Schedule, checkSchedule),
+			Meaning: "Schedule of the confirm loop, which looks for silent messages: a cron line (UTC) or @every DURATION.",
+		},
+		{
+			Name: "confirm.after", Default: "6s", value: duration(&c.After, time.Millisecond, day),
+			Meaning: "Silence after which a message's producer is asked. A request may set its own.",
+		},
+		{
+			Name: "confirm.backoff", Default: "5s,10s,30s,1m,2m,5m", value: durations(&c.Backoff, day),
+			Meaning: "Delays before a producer that answered UNKNOWN is asked again; the last delay repeats. Jitter shortens " +
+				"a delay by up to half.",
+		},
+		{
+			Name: "confirm.attempts", Default: "15", value: whole(&c.Attempts, 1, 10000),
+			Meaning: "UNKNOWN answers before the final question. A message with no verdict after the final question becomes " +
+				"ABANDONED.",
+		},
+		{
+			Name: "confirm.timeout", Default: "3s", value: duration(&c.Timeout, 10*time.Millisecond, 5*time.Minute),
+			Meaning: "Timeout of one call to a producer.",
+		},
+		{
+			Name: "confirm.batch", Default: "200", value: whole(&c.Batch, 1, 500),
+			Meaning: "Messages in one Confirm call, at most.",
+		},
+		{
+			Name: "confirm.lease", Default: "30s", value: duration(&c.Lease, time.Second, time.Hour),
+			Meaning: "Lease on a message that is being confirmed. When a coordinator dies, another one continues after the " +
+				"lease. Must be longer than twice confirm.timeout plus one second.",
+		},
+	}
+}
+
+func (s *Send) keys() []Key {
+	return []Key{
+		{
+			Name: "send.schedule", Default: "@every 1s", value: text(&s.Schedule, checkSchedule),
+			Meaning: "Schedule of the send loop, which looks for due messages: a cron line (UTC) or @every DURATION.",
+		},
+		{
+			Name: "send.backoff", Default: "5s,30s,2m", value: durations(&s.Backoff, day),
+			Meaning: "Delays before a message that the broker refused is published again. The refusal after the last delay " +
+				"makes the message DEAD.",
+		},
+		{
+			Name: "send.batch", Default: "500", value: whole(&s.Batch, 1, 5000),
+			Meaning: "Messages that are published and settled together, at most.",
+		},
+		{
+			Name: "send.parallel", Default: "4", value: whole(&s.Parallel, 1, 64),
+			Meaning: "Batches in flight to the broker at once.",
+		},
+		{
+			Name: "send.queue", Default: "5000", value: whole(&s.Queue, 1, 100000),
+			Meaning: "Messages that may wait in memory to be published. Further messages wait in Redis.",
+		},
+		{
+			Name: "send.lease", Default: "30s", value: duration(&s.Lease, time.Second, time.Hour),
+			Meaning: "Lease on a message that is being published. Must be longer than send.confirm_timeout by five seconds.",
+		},
+		{
+			Name: "send.confirm_timeout", Default: "10s", value: duration(&s.ConfirmTimeout, 100*time.Millisecond,
+				10*time.Minute),
+			Meaning: "Time the broker may take to acknowledge. After it the outcome is unknown.",
+		},
+		{
+			Name: "send.dead_letter_exchange", value: text(&s.DeadLetterExchange, checkExchange),
+			Meaning: "Exchange to which DEAD messages are copied, with reason, attempts and origin as headers. Empty: none.",
+		},
+	}
+}
+
+func (s *Submit) keys() []Key {
+	return []Key{{
+		Name: "submit.trust", Default: "false", value: flag(&s.Trust),
+		Meaning: "Take a Submit itself as the verdict COMMITTED, without asking the producer. producers.<name>.trust " +
+			"overrides this for one producer.",
+	}}
+}
+
+func (d *DeleteBusiness) keys() []Key {
+	return []Key{{
+		Name: "delete_business.when", Default: BeforePublish, value: oneOf(&d.When, BeforePublish, AfterAck),
+		Meaning: "When markers are deleted. after_ack is for a Redis that may lose its last second: the marker then " +
+			"outlives the publish, and the message is ACKNOWLEDGED until its marker is deleted.",
+	}}
+}
+
+func (d *Done) keys() []Key {
+	return []Key{{
+		Name: "done.retention", Default: "10m", value: duration(&d.Retention, time.Second, 30*day),
+		Meaning: "How long a receipt is kept: a repeated call still learns that a message is DONE or ROLLED_BACK.",
+	}}
+}
+
+func (s *Sweep) keys() []Key {
+	return []Key{{
+		Name: "sweep.schedule", Default: "@every 10s", value: text(&s.Schedule, checkSchedule),
+		Meaning: "Schedule of the sweep, which repairs records and indexes that do not match: a cron line (UTC) or @every " +
+			"DURATION.",
+	}}
+}
+
+func (e *Events) keys() []Key {
+	return []Key{
+		{
+			Name: "events.webhook", Secret: true, value: text(&e.Webhook, checkWebhook),
+			Meaning: "URL to which events are posted as JSON, http:// or https://: ABANDONED and DEAD messages, circuit " +
+				"breakers, trouble with Redis, backlogs, refused producers, killed coordinators. None: events are only " +
+				"logged and counted.",
+		},
+		{
+			Name: "events.webhook_token", Secret: true, value: text(&e.WebhookToken, checkToken),
+			Meaning: "Bearer token for the webhook (Authorization: Bearer).",
+		},
+		{
+			Name: "events.gather", Default: "1s", value: duration(&e.Gather, 10*time.Millisecond, time.Hour),
+			Meaning: "How long events are gathered before they are posted. Equal events are posted as one.",
+		},
+		{
+			Name: "events.sendable", Default: "1000", value: whole(&e.Sendable, 1, 1_000_000_000),
+			Meaning: "Alert threshold: SENDABLE messages older than events.sendable_age. Messages that wait for their delay " +
+				"or their next try are not counted.",
+		},
+		{
+			Name: "events.sendable_age", Default: "1m", value: duration(&e.SendableAge, time.Second, 30*day),
+			Meaning: "Age, since SendHalfMessage, from which a message counts for events.sendable.",
+		},
+		{
+			Name: "events.queues", value: list(&e.Queues, 0, checkQueue),
+			Meaning: "Queues of the broker to watch. Their messages are counted on a separate connection.",
+		},
+		{
+			Name: "events.queue_messages", Default: "1000", value: whole(&e.QueueMessages, 1, 1_000_000_000),
+			Meaning: "Alert threshold: messages in a watched queue.",
+		},
+		{
+			Name: "events.dead_letter_queues", value: list(&e.DeadLetterQueues, 0, checkQueue),
+			Meaning: "Dead-letter queues of the broker to watch. A single message raises the alert.",
+		},
+	}
+}
+
+func (s *Shutdown) keys() []Key {
+	return []Key{{
+		Name: "shutdown.grace", Default: "20s", value: duration(&s.Grace, time.Millisecond, time.Hour),
+		Meaning: "Time a stop may take. Work under way is finished or handed back within it.",
+	}}
+}
+
+func (l *Log) keys() []Key {
+	return []Key{
+		{
+			Name: "log.level", Default: "info", value: oneOf(&l.Level, "debug", "info", "warn", "error"),
+			Meaning: "Minimum level of the lines that are logged.",
+		},
+		{
+			Name: "log.format", Default: "text", value: oneOf(&l.Format, "text", "json"),
+			Meaning: "Format of the log lines on standard error.",
+		},
+	}
+}
