@@ -8,9 +8,9 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/memory"
 )
 
-// An address that cannot be is refused when the producer is made, with what to do: gRPC would look for it in vain until each
-// call's time is over. What was written there may hold a password, and is never told.
-func TestAnAddressThatCannotBeIsRefusedAtOnce(t *testing.T) {
+// New refuses a malformed address and says how to fix it; gRPC would try the address in vain until each call's time
+// is over. The error never quotes the address, which may hold a password.
+func TestMalformedCoordinatorAddressIsRefused(t *testing.T) {
 	t.Parallel()
 	for coordinator, want := range map[string]string{
 		"127.0.0.1:99999":              "producer.Config: Coordinator is not a coordinator's address; write host:port",

@@ -4,28 +4,33 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// background runs what callers do not wait for, up to a number, and lets Close wait for it and for the calls that are
-// still running.
+// background runs the work that no caller waits for, up to a limit. Close waits for this work and for running calls.
 type background struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	max    int
 
+	// running holds the goroutines of the tasks.
+	running lifecycle.Group
+
 	mu     sync.Mutex
 	closed bool
 	calls  int
 	tasks  int
-	idle   chan struct{}
+	// lastLeft is closed when background is closed and no call is left.
+	lastLeft chan struct{}
 }
 
 func newBackground(most int) *background {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &background{ctx: ctx, cancel: cancel, max: most, idle: make(chan struct{})}
+	return &background{ctx: ctx, cancel: cancel, max: most, lastLeft: make(chan struct{})}
 }
 
-// enter counts a call in; leave counts it out. It fails with ErrClosed after close.
+// enter counts a call in and leave counts the call out. After close, enter fails with ErrClosed.
 func (b *background) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +48,8 @@ func (b *background) leave() {
 	b.settle()
 }
 
-// run starts a task, unless as many are running as may; then it says no. Only calls that entered may start tasks, so
-// none starts after close has found everything idle.
+// run starts a task, or returns false when max tasks run. Only calls that have entered may start tasks, so no task
+// starts once close has seen the last call leave.
 func (b *background) run(task func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,10 +57,10 @@ func (b *background) run(task func(ctx context.Context)) bool {
 		return false
 	}
 	b.tasks++
-	go func() {
+	b.running.Go(func() {
 		defer b.done()
 		task(b.ctx)
-	}()
+	})
 	return true
 }
 
@@ -63,21 +68,20 @@ func (b *background) done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tasks--
-	b.settle()
 }
 
 func (b *background) settle() {
-	if b.closed && b.calls == 0 && b.tasks == 0 {
+	if b.closed && b.calls == 0 {
 		select {
-		case <-b.idle:
+		case <-b.lastLeft:
 		default:
-			close(b.idle)
+			close(b.lastLeft)
 		}
 	}
 }
 
-// close refuses new calls and waits until all calls and tasks have ended, or the context has; then it cancels the tasks
-// that are left and says how many there were.
+// close refuses new calls and waits until all calls and tasks have ended. When the context ends first, close cancels
+// the remaining tasks and returns an error with their number.
 func (b *background) close(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true
@@ -85,8 +89,10 @@ func (b *background) close(ctx context.Context) error {
 	b.mu.Unlock()
 	defer b.cancel()
 	select {
-	case <-b.idle:
-		return nil
+	case <-b.lastLeft:
+		if b.running.Wait(ctx) == nil {
+			return nil
+		}
 	case <-ctx.Done():
 	}
 	b.mu.Lock()

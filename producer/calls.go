@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -19,9 +20,9 @@ import (
 // maxReason is how much of a rollback's reason the coordinator keeps, in bytes at least.
 const maxReason = 1000
 
-// SendHalf stores a half message and returns the state it stands in: StatePending for a new one, or the state that an
-// earlier call has brought it to by now. It is tried again for as long as SendTimeout and the context allow. Run the
-// transaction only if it returns StatePending and no error.
+// SendHalf stores a half message and returns the message's state: StatePending for a new message, or the state that
+// an earlier call has led to. SendHalf retries until SendTimeout or the end of the context. Run the transaction only
+// after StatePending and no error.
 func (p *Producer) SendHalf(ctx context.Context, m Message) (State, error) {
 	if err := p.background.enter(); err != nil {
 		return 0, err
@@ -44,10 +45,10 @@ func (p *Producer) sendHalf(ctx context.Context, m Message) (State, error) {
 	})
 }
 
-// Submit says that the transaction of an id has committed: it leaves the marker and tells the coordinator, both tried
-// again while the context lasts. It returns the state that the message has by now. An error loses nothing once the
-// marker is there: the coordinator will ask. Without the marker the error is ErrMarkers. Where the marker belongs into
-// the transaction and was missing, the message goes out and the error is ErrUnmarked. Where the message was rolled back
+// Submit reports that the transaction of an id has committed: Submit leaves the marker and tells the coordinator, and
+// retries both while the context lasts. It returns the message's state. After an error nothing is lost once the
+// marker is there: the coordinator asks. Without the marker the error is ErrMarkers. If the marker belongs into the
+// transaction and was missing, the message goes out and the error is ErrUnmarked. If the message was rolled back
 // before, by another run of the id or by this caller, the error is ErrContradicted.
 func (p *Producer) Submit(ctx context.Context, id string) (State, error) {
 	if err := p.background.enter(); err != nil {
@@ -80,9 +81,9 @@ func (p *Producer) submit(ctx context.Context, id string) (State, error) {
 	})
 }
 
-// Wait submits a message whose transaction has committed, and waits until the broker has the message or its fate is
-// another; the returned state says which. Wait leaves no marker: call it after Send or Submit. It lasts as long as the
-// context. Where the message was rolled back, the error is ErrContradicted.
+// Wait submits a message whose transaction has committed, and waits until the broker has the message or the message
+// has ended in another way; the returned state says which. Wait leaves no marker: call Wait after Send or Submit.
+// Wait lasts as long as the context. If the message was rolled back, the error is ErrContradicted.
 func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 	if err := p.background.enter(); err != nil {
 		return 0, err
@@ -93,7 +94,7 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 	}
 	request := &pb.SubmitRequest{Producer: p.config.Name, Id: id, Wait: pb.Wait_WAIT_DONE}
 	state, err := retry(ctx, func(ctx context.Context) (State, *Error) {
-		// A wait is asked for in pieces, so that a connection which died in silence does not hold it for ever.
+		// A wait is split into calls of waitTimeout, so that a connection which died in silence ends the call.
 		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 		defer cancel()
 		response, err := p.coordinator.Submit(ctx, request)
@@ -109,16 +110,17 @@ func (p *Producer) Wait(ctx context.Context, id string) (State, error) {
 	return state, err
 }
 
-// errNotYet is what a Wait ends with when its time is up.
+// errNotYet is the kind of error of a Wait whose call reached waitTimeout.
 var errNotYet = errors.New("its fate is not decided yet")
 
-// waitTimeout is how long one call of Wait lasts before it asks anew.
+// waitTimeout bounds one call of Wait, which is then repeated.
 const waitTimeout = 30 * time.Second
 
-// Rollback says that the transaction of an id has failed and nothing of it was, or will be, committed: it leaves a
-// marker that says so and has the message removed, both tried again while the context lasts. The reason is for whoever
-// reads the coordinator's log. It fails with ErrAlreadyCommitted when the id is known to have committed; the message is
-// then delivered. Without the marker the error is ErrMarkers, and the message is left to the coordinator's questions.
+// Rollback reports that the transaction of an id has failed and that nothing of the transaction was, or will be,
+// committed. Rollback leaves a rolled-back marker and has the message removed, and retries both while the context
+// lasts. The reason is for the coordinator's log. If the id is known to have committed, the error is
+// ErrAlreadyCommitted and the message is delivered. Without the marker the error is ErrMarkers, and the coordinator
+// asks about the message later.
 func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
 	if err := p.background.enter(); err != nil {
 		return err
@@ -137,8 +139,8 @@ func (p *Producer) Rollback(ctx context.Context, id, reason string) error {
 	return p.rollback(ctx, id, reason)
 }
 
-// rollback has the message removed. The marker stays: a slower run of the id may still commit, and must learn from it
-// that the message is gone. Where the coordinator knows that the message has committed, the marker is wrong and is
+// rollback has the message removed. The marker stays: a slower run of the id may still commit, and must learn from
+// the marker about the rollback. If the coordinator knows the message as committed, the marker is wrong and is
 // withdrawn.
 func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	request := &pb.RollbackRequest{Producer: p.config.Name, Id: id, Reason: shortened(reason)}
@@ -154,15 +156,16 @@ func (p *Producer) rollback(ctx context.Context, id, reason string) error {
 	return err
 }
 
-// withdraw removes a rolled-back marker that proved wrong. The Delete of a store that is no Withdrawer may do it:
-// stores that were written for older versions of the SDK forget every marker there.
+// withdraw removes a wrong rolled-back marker. For a store that is no Withdrawer, Delete is called: Delete of stores
+// for older versions of the SDK removes every marker.
 func (p *Producer) withdraw(ctx context.Context, id string) {
 	remove := p.config.Markers.Delete
 	if withdrawer, can := p.config.Markers.(marker.Withdrawer); can {
 		remove = withdrawer.Withdraw
 	}
 	if err := guard(func() error { return remove(ctx, []string{id}) }); err != nil {
-		p.complaints.add(slog.LevelWarn, "a wrong rolled-back marker could not be withdrawn; it stands until it expires", id, err)
+		p.complaints.add(slog.LevelWarn, "a wrong rolled-back marker could not be withdrawn; it stands until it expires",
+			id, err)
 	}
 }
 
@@ -187,12 +190,12 @@ func (p *Producer) markRolledBack(ctx context.Context, id string) (standing mark
 	return standing, err
 }
 
-// again calls the marker store until it succeeds or the context ends; then it returns the store's last error. A panic
-// is not tried again.
+// again calls the marker store until a call succeeds or the context ends, and then returns the store's last error. A
+// panic is not retried.
 func again(ctx context.Context, call func(ctx context.Context) error) error {
 	for failures := 0; ; failures++ {
 		err := call(ctx)
-		var panicked *panicError
+		var panicked *lifecycle.PanicError
 		if err == nil || errors.As(err, &panicked) {
 			return err
 		}
@@ -202,7 +205,7 @@ func again(ctx context.Context, call func(ctx context.Context) error) error {
 	}
 }
 
-// checkID refuses an id that would spoil a batch.
+// checkID refuses an id that would make the whole batch fail.
 func checkID(op, id string) error {
 	if utf8.ValidString(id) {
 		return nil
@@ -213,7 +216,7 @@ func checkID(op, id string) error {
 	}
 }
 
-// shortened cuts a reason to what is kept.
+// shortened cuts a reason to the length that the coordinator keeps.
 func shortened(reason string) string {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]

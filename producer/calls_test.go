@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestTheStepsOneByOne(t *testing.T) {
+func TestSingleStepsDeliverTheMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		for _, id := range []string{"paid", "failed"} {
@@ -56,7 +56,9 @@ func TestTheStepsOneByOne(t *testing.T) {
 		if h.marked(t, "failed") != marker.RolledBack {
 			t.Errorf("marker %v", h.marked(t, "failed"))
 		}
-		for name, call := range map[string]func(context.Context, string) (producer.State, error){"Submit": h.p.Submit, "Wait": h.p.Wait} {
+		for name, call := range map[string]func(context.Context, string) (producer.State, error){
+			"Submit": h.p.Submit, "Wait": h.p.Wait,
+		} {
 			_, err := call(t.Context(), "failed")
 			if !errors.Is(err, producer.ErrContradicted) || errors.Is(err, producer.ErrRolledBack) {
 				t.Errorf("%s of what rolled back: %v", name, err)
@@ -97,7 +99,7 @@ func TestWaitOutlivesItsCalls(t *testing.T) {
 				case n == 0:
 					return fault{before: errLost}
 				}
-				return fault{hold: make(chan struct{})} // a connection that died in silence
+				return fault{hold: make(chan struct{})} // a connection that died silently
 			}
 		})
 		h.setState("1001", producer.StateDone)
@@ -217,8 +219,8 @@ func TestTheBackgroundIsBounded(t *testing.T) {
 	})
 }
 
-// TestTheBooksBalance runs many businesses against a coordinator that loses a third of all calls, and lets the confirm
-// loop come by afterwards: what committed is delivered once, and nothing else is.
+// TestTheBooksBalance runs many businesses against a coordinator that loses a third of all calls, and then runs the
+// confirm loop: each committed message is delivered once, and no other is.
 func TestTheBooksBalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
@@ -283,7 +285,7 @@ func TestTheBooksBalance(t *testing.T) {
 			if delivered[id] != want || h.state(id) == producer.StatePending {
 				t.Errorf("%s: delivered %d times, want %d; state %v", id, delivered[id], want, h.state(id))
 			}
-			// One that says "rolled back" stands until it expires.
+			// A rolled-back marker stays until it expires.
 			if h.marked(t, id) == marker.Committed {
 				t.Errorf("%s: the marker of its commit is left over", id)
 			}
@@ -294,7 +296,7 @@ func TestTheBooksBalance(t *testing.T) {
 	})
 }
 
-// TestSeveralCoordinators uses real sockets: of two coordinators one goes away, and no caller notices.
+// TestSeveralCoordinators uses real sockets: one of two coordinators goes away, and no caller notices.
 func TestSeveralCoordinators(t *testing.T) {
 	t.Parallel()
 	shared := newCoordinator()
@@ -334,8 +336,8 @@ func TestSeveralCoordinators(t *testing.T) {
 	}
 }
 
-// A coordinator that says it cannot serve gets no calls, though it would take them and let them wait.
-func TestACoordinatorThatCannotServeIsLeftAlone(t *testing.T) {
+// A coordinator that reports itself unhealthy gets no calls, though calls would be accepted and would hang.
+func TestUnhealthyCoordinatorGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	sick, well := newCoordinator(), newCoordinator()
 	var addresses []string
@@ -387,7 +389,7 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestTheSDKIsLight: who imports the SDK gets neither Redis nor AMQP with it.
+// TestTheSDKIsLight: importing the SDK brings neither Redis nor AMQP.
 func TestTheSDKIsLight(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", ".", "./marker/memory").CombinedOutput()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// complainInterval is how often the same complaint is written at most: while a coordinator is away every message has
-// it.
+// complainInterval is the shortest time between two equal log lines: while a coordinator is away every message fails
+// alike.
 const complainInterval = 10 * time.Second
 
-// complaints writes what goes wrong where no caller can be told, and each kind of it once per interval.
+// complaints logs failures that no caller can be told, each kind once per interval.
 type complaints struct {
 	log *slog.Logger
 
@@ -24,12 +24,12 @@ type complaint struct {
 	skipped int
 }
 
-// always writes a line whatever was written before: one for each message, where each line asks for an act of its own.
+// always writes a line for each message, because each line asks an operator to act.
 func (c *complaints) always(text, id string, err error) {
 	c.log.LogAttrs(context.Background(), slog.LevelError, text, slog.String("id", id), slog.Any("error", err))
 }
 
-// add writes a line, with the number of those like it that were left out since the last one.
+// add writes a line, with the number of equal lines left out since the last one.
 func (c *complaints) add(level slog.Level, text, id string, err error) {
 	skipped, due := c.due(text)
 	if !due {

@@ -14,60 +14,62 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// Config says who the producer is and whom it talks to. Name, Coordinator and Markers must be given.
+// Config names the producer and its partners. Name, Coordinator and Markers must be given.
 type Config struct {
 	// Name is the producer's name: 1 to 100 bytes of [A-Za-z0-9._-]. All replicas of a service share it.
 	Name string
 	// Coordinator is where msghandler listens: host:port, several of them separated by commas, or a gRPC target such as
 	// dns:///msghandler:9090. Calls go to all addresses in turn.
 	Coordinator string
-	// CallbackTarget is where the coordinator reaches this producer's gRPC server: host:port or dns:///host:port. The
-	// coordinator's callbacks.allow must name it. Empty: the one the coordinator is configured with.
+	// CallbackTarget is the address at which the coordinator reaches this producer's gRPC server: host:port or
+	// dns:///host:port. The coordinator's callbacks.allow must name the address. Empty: the target of the coordinator's
+	// configuration.
 	CallbackTarget string
-	// Coordinators says who may call Confirm and DeleteBusiness. Empty: everybody who reaches the server, with a warning.
+	// Coordinators says who may call Confirm and DeleteBusiness. Empty: anyone who reaches the server, with a warning.
 	Coordinators Coordinators
-	// Markers keeps the notes of what committed. The memory store is for one replica only; see its Capabilities.
+	// Markers keeps a note of each committed business. The memory store is for one replica only; see Capabilities.
 	Markers marker.Store
-	// Resolve looks at the business data of a message that has no marker. It returns Committed when the data are there,
-	// and RolledBack only when they can never come any more. An error, that of its context too, means that nothing could be
-	// found out: the coordinator asks again, and that costs no attempt. Unknown does. final is set on the last question
-	// before the message is set aside as ABANDONED. It is called concurrently, at most ResolveParallel at
-	// once, and must return when its context ends. Nil: such a message is Unknown.
+	// Resolve looks at the business data of a message without a marker. Return Committed when the data are there, and
+	// RolledBack only when the data can never come any more. An error, also one of the context, means that nothing
+	// could be found out: the coordinator asks again, and the message loses no attempt. Unknown costs an attempt. final
+	// is set on the last question before the message becomes ABANDONED. Resolve is called concurrently, at most
+	// ResolveParallel calls at once, and must return when its context ends. Nil: such a message is Unknown.
 	Resolve func(ctx context.Context, id string, final bool) (marker.Verdict, error)
-	// OnUndeliverable is called for each message whose business committed and that the coordinator will not deliver, where
-	// no caller can be told any more because Send has returned nil. The error wraps ErrContradicted if the message was
-	// rolled back, and ErrNotFound if the coordinator knows no such message: an operator discarded it, or its Redis lost
-	// it. Undo the business, or send the message under a new id. It may be called more than once for a message, and
-	// concurrently; it must return soon. Nil: each such message is an ERROR line of the Logger, which it is anyway.
+	// OnUndeliverable is called for each message whose business committed but which the coordinator will not deliver,
+	// after Send has returned nil. The error wraps ErrContradicted if the message was rolled back, and ErrNotFound if
+	// the coordinator knows no such message: an operator discarded the message, or Redis lost it. Undo the business, or
+	// send the message under a new id. OnUndeliverable may be called more than once for a message, and concurrently;
+	// the function must return soon. With or without this function, each such message is an ERROR line of the Logger.
 	OnUndeliverable func(id string, err error)
 
 	// ConfirmAfter is how long after the half message the coordinator asks when no Submit arrives. 0: its own default.
 	ConfirmAfter time.Duration
 	// SendTimeout bounds how long a half message is tried for, where the caller's context lasts longer. Default: 30 s.
 	SendTimeout time.Duration
-	// SubmitTimeout bounds how long a Submit in the background is tried for, and a Rollback that Send could not wait for.
-	// What it does not achieve the coordinator's confirm loop does. Default: 10 s.
+	// SubmitTimeout bounds the retries of a Submit in the background, and of a Rollback that Send did not wait for.
+	// Later the coordinator's confirm loop takes over. Default: 10 s.
 	SubmitTimeout time.Duration
-	// RollbackTimeout bounds how long Send tries to roll a failed business's message back before it returns and goes on in
-	// the background. Default: 3 s.
+	// RollbackTimeout bounds how long Send tries to roll the message of a failed business back. Then Send returns, and
+	// the Rollback continues in the background. Default: 3 s.
 	RollbackTimeout time.Duration
 	// MarkerTimeout bounds each call of Markers in Send. Default: 2 s.
 	MarkerTimeout time.Duration
-	// Background is how many Submits and late markers may be under way in the background. Past it a Submit is left to
+	// Background is how many Submits and late markers may be under way in the background. Further Submits are left to
 	// the coordinator's confirm loop. Default: 10,000.
 	Background int
 
 	// TLS is how the coordinator is talked to with TLS; its certificate must be for the host of its address, or for
 	// TLS.ServerName. Nil: nothing is encrypted.
 	TLS *tls.Config
-	// DialOptions are added to those the SDK dials the coordinator with. Credentials among them take the place of TLS.
+	// DialOptions are appended to the SDK's own options for dialing the coordinator. Credentials among them replace
+	// TLS.
 	DialOptions []grpc.DialOption
-	// Logger gets what happens in the background. Default: slog.Default().
+	// Logger gets the events of the background. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// ResolveParallel is how many calls of Config.Resolve one Confirm makes at once: enough to answer a full batch in time,
-// few enough to leave a database pool to the business.
+// ResolveParallel is how many calls of Config.Resolve one Confirm makes at once: enough to answer a full batch in
+// time, few enough to leave a database pool to the business.
 const ResolveParallel = 8
 
 func (c Config) withDefaults() (Config, error) {
@@ -81,7 +83,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Coordinator == "" {
 		errs = append(errs, missing("Coordinator", "give the address of msghandler, such as 127.0.0.1:9090"))
 	} else if err := address.CheckCoordinators(c.Coordinator); err != nil {
-		errs = append(errs, fmt.Errorf("producer.Config: Coordinator %w", err)) // it quotes nothing, as there may be a password
+		// The error quotes nothing of the address, which may hold a password.
+		errs = append(errs, fmt.Errorf("producer.Config: Coordinator %w", err))
 	}
 	if c.Markers == nil {
 		errs = append(errs, missing("Markers", "give a marker store, such as memory.New()"))

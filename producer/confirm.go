@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -25,9 +26,10 @@ type callbacks struct {
 	producer *Producer
 }
 
-// Confirm answers from what is in flight, then from the markers, then from Resolve. A marker store that fails makes the
-// whole call fail; a half message that is still on its way, and a Resolve that fails, or gets no turn in time, are
-// UNAVAILABLE: none of that costs the messages an attempt. Whatever panics is UNKNOWN, but for a message on its way.
+// Confirm answers from the messages in flight, then from the markers, then from Resolve. A marker store that fails
+// makes the whole call fail. A half message that is still being stored is UNAVAILABLE, and so is an id whose Resolve
+// fails or gets no turn in time. None of these costs the messages an attempt. A panic makes the answer UNKNOWN,
+// except for a half message that is still being stored.
 func (c *callbacks) Confirm(ctx context.Context, request *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	if err := c.check(ctx, request.GetProducer(), request.GetIds()); err != nil {
 		return nil, err
@@ -59,15 +61,15 @@ func (c *callbacks) DeleteBusiness(
 	p.inflight.forget(request.GetIds()...)
 	err := guard(func() error { return p.config.Markers.Delete(ctx, request.GetIds()) })
 	if err != nil {
-		p.complaints.add(levelOfLitter, "markers could not be deleted; the coordinator will try again",
+		p.complaints.add(levelNotDeleted, "markers could not be deleted; the coordinator will try again",
 			request.GetIds()[0], err)
 		return nil, status.Errorf(codes.Unavailable, "the marker store of %s is unavailable", p.config.Name)
 	}
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// check refuses callers that are not let in, and what is meant for somebody else. The coordinator takes both as "could not be
-// reached", so the messages wait until its configuration is right.
+// check refuses callers that are not let in, and requests for another producer. The coordinator takes both answers as
+// "could not be reached", so the messages wait until the configuration is right.
 func (c *callbacks) check(ctx context.Context, producer string, ids []string) error {
 	if err := c.producer.admit(ctx); err != nil {
 		return err
@@ -84,7 +86,7 @@ func (c *callbacks) check(ctx context.Context, producer string, ids []string) er
 	return nil
 }
 
-// verdicts finds the verdict of every id; what it leaves out or cannot tell is Unknown.
+// verdicts finds the verdict of every id; an id without a verdict is Unknown.
 func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
 	q := p.inflight.ask(ids, final && p.can.DecidesFinal)
 	defer p.inflight.asked(q.open)
@@ -96,7 +98,7 @@ func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[
 		return q.known, nil
 	}
 	found, err := p.marked(ctx, marked, final)
-	var panicked *panicError
+	var panicked *lifecycle.PanicError
 	if errors.As(err, &panicked) {
 		p.complaints.add(slog.LevelError, "the marker store panicked; the answer is UNKNOWN", marked[0], err)
 		return q.known, nil
@@ -105,7 +107,7 @@ func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[
 		return nil, err
 	}
 	for _, id := range q.running {
-		if found[id] == marker.Committed { // by an earlier run: what the Send of now does cannot undo that
+		if found[id] == marker.Committed { // by an earlier run, which the running Send cannot undo
 			q.known[id] = marker.Committed
 		}
 	}
@@ -119,10 +121,10 @@ func (p *Producer) verdicts(ctx context.Context, ids []string, final bool) (map[
 	return q.known, nil
 }
 
-// onTheirWay answers for ids whose half message is still on its way: an attempt has stored it, and its answer was lost or
-// is late. Nothing has begun, so there is nothing to be found out yet, and that must cost no attempt: the Send may yet get
-// its OK and run its business. Nor may a last question keep that business from running, so the store is not told of it.
-// What an earlier run committed is told all the same.
+// onTheirWay answers for ids whose half message is still being stored: the coordinator has the message, and its
+// answer was lost or is late. The business has not begun, so the answer must cost no attempt: the Send may yet get
+// its OK and run the business. A final question must not keep this business from running either, so the store is
+// asked without final. A commit of an earlier run is reported anyway.
 func (p *Producer) onTheirWay(ctx context.Context, q question) {
 	if len(q.storing) == 0 {
 		return
@@ -138,7 +140,7 @@ func (p *Producer) onTheirWay(ctx context.Context, q question) {
 	}
 }
 
-// marked looks markers up. A store that panics is one that fails.
+// marked looks markers up. A panic of the store is returned as an error.
 func (p *Producer) marked(ctx context.Context, ids []string, final bool) (found map[string]marker.Verdict, err error) {
 	err = guard(func() (err error) {
 		found, err = p.config.Markers.Lookup(ctx, ids, final)
@@ -147,8 +149,8 @@ func (p *Producer) marked(ctx context.Context, ids []string, final bool) (found 
 	return found, err
 }
 
-// answerInTime leaves the last quarter of the coordinator's patience for the answer's way: what is known then is worth
-// more than what comes too late.
+// answerInTime leaves the last quarter of the call's time for the way of the answer: an incomplete answer in time is
+// worth more than a complete one too late.
 func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, set := ctx.Deadline()
 	if !set {
@@ -157,8 +159,8 @@ func answerInTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }
 
-// resolveAll asks Resolve about ids without a marker and writes what it learns to known. Those whose turn does not come
-// in time are unavailable: nobody has looked. So are those whose marker could not be looked for, unless Resolve decides.
+// resolveAll asks Resolve about ids without a marker and writes the verdicts to known. Ids whose turn does not come
+// in time are unavailable. So are ids whose marker lookup failed, unless Resolve decides.
 func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, known map[string]marker.Verdict) {
 	if p.config.Resolve == nil || len(ids) == 0 {
 		return
@@ -193,14 +195,14 @@ func (p *Producer) resolveAll(ctx context.Context, ids []string, final bool, kno
 	workers.Wait()
 }
 
-// resolved asks Resolve about one id. That it has rolled back is marked before it is said, so that a Send that comes
-// later, here or in another replica, does not run; what was marked first stands.
+// resolved asks Resolve about one id. A rolled-back verdict is marked before Confirm reports the verdict, so that a
+// later Send, here or in another replica, does not run. The first marker of an id wins.
 func (p *Producer) resolved(ctx context.Context, id string, final bool) marker.Verdict {
 	verdict, err := p.resolve(ctx, id, final)
 	if err == nil && verdict == marker.RolledBack {
 		verdict, err = p.markRolledBack(ctx, id)
 	}
-	var panicked *panicError
+	var panicked *lifecycle.PanicError
 	switch {
 	case errors.As(err, &panicked):
 		p.complaints.add(slog.LevelError, "finding out a message's fate panicked; the answer is UNKNOWN", id, err)

@@ -19,7 +19,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// unruly is a marker store that fails, panics, or decides finals.
+// unruly is a marker store that can fail, panic, or decide final questions.
 type unruly struct {
 	*memory.Store
 	fail    func(op string) error
@@ -91,7 +91,7 @@ func TestConfirmOfARunningBusinessIsUnknown(t *testing.T) {
 }
 
 // A Send of the same id hangs, as on a coordinator that was stopped, while the coordinator asks about the run before.
-func TestARepeatedSendDoesNotHideAnEarlierCommit(t *testing.T) {
+func TestRepeatedSendHidesNoEarlierCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		err := h.p.Send(t.Context(), message("1001"), func(ctx context.Context) error {
@@ -109,7 +109,7 @@ func TestARepeatedSendDoesNotHideAnEarlierCommit(t *testing.T) {
 	})
 }
 
-func TestAStoreThatDecidesFinalIsAskedAboutARunningBusiness(t *testing.T) {
+func TestFinalQuestionReachesTheBarrierStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &unruly{Store: memory.New(), fail: func(string) error { return nil }, decides: true}
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) { c.Markers = store })
@@ -125,7 +125,7 @@ func TestAStoreThatDecidesFinalIsAskedAboutARunningBusiness(t *testing.T) {
 	})
 }
 
-func TestConfirmRefusesWhatIsNotForIt(t *testing.T) {
+func TestConfirmRefusesOtherProducersIds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		for _, row := range []struct {
@@ -152,7 +152,7 @@ func TestConfirmRefusesWhatIsNotForIt(t *testing.T) {
 	})
 }
 
-func TestAMarkerStoreThatFails(t *testing.T) {
+func TestFailingMarkerStoreIsUnavailable(t *testing.T) {
 	down := errors.New("connection refused")
 	inBubble("before the business", t, func(t *testing.T) {
 		h := unrulyHouse(t, func(string) error { return down }, nil)
@@ -191,7 +191,7 @@ func TestAMarkerStoreThatFails(t *testing.T) {
 	}
 }
 
-func TestACommitOutlivesAMarkerStoreThatFails(t *testing.T) {
+func TestCommitSurvivesFailingMarkerStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var back atomic.Bool
 		h := unrulyHouse(t, func(op string) error {
@@ -204,7 +204,7 @@ func TestACommitOutlivesAMarkerStoreThatFails(t *testing.T) {
 		if err := h.p.Send(t.Context(), message("1001"), ran(&runs, nil)); err != nil {
 			t.Fatalf("the business committed, yet: %v", err)
 		}
-		<-time.After(time.Minute) // fake time, in which it tries
+		<-time.After(time.Minute) // fake time, for the retries
 		if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_COMMITTED {
 			t.Errorf("Confirm says %v while the store is away", v)
 		}
@@ -222,7 +222,7 @@ func TestACommitOutlivesAMarkerStoreThatFails(t *testing.T) {
 	})
 }
 
-func TestALateMarkerIsNotLeftBehind(t *testing.T) {
+func TestLateMarkerYieldsToDeleteBusiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var back atomic.Bool
 		h := unrulyHouse(t, func(op string) error {
@@ -272,7 +272,7 @@ func TestPanicsStayInside(t *testing.T) {
 	})
 }
 
-func TestResolveAnswersWhatHasNoMarker(t *testing.T) {
+func TestResolveDecidesUnmarkedIds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {
 			c.Resolve = func(_ context.Context, id string, final bool) (marker.Verdict, error) {
@@ -303,7 +303,7 @@ func TestResolveAnswersWhatHasNoMarker(t *testing.T) {
 			{"marked", true, pb.Verdict_VERDICT_COMMITTED},
 			{"absent", false, pb.Verdict_VERDICT_UNKNOWN},
 			{"absent", true, pb.Verdict_VERDICT_ROLLED_BACK},
-			{"absent", false, pb.Verdict_VERDICT_ROLLED_BACK}, // what was said once stays true
+			{"absent", false, pb.Verdict_VERDICT_ROLLED_BACK}, // the first answer stays true
 		} {
 			if v := h.verdict(t, row.id, row.final); v != row.want {
 				t.Errorf("%s, final=%v: %v, want %v", row.id, row.final, v, row.want)
@@ -317,7 +317,7 @@ func TestResolveAnswersWhatHasNoMarker(t *testing.T) {
 	})
 }
 
-// heldUp is a store that cannot look at any message.
+// heldUp is a store that cannot look up any message.
 type heldUp struct{ *memory.Store }
 
 func (heldUp) Lookup(_ context.Context, ids []string, _ bool) (map[string]marker.Verdict, error) {
@@ -328,8 +328,8 @@ func (heldUp) Lookup(_ context.Context, ids []string, _ bool) (map[string]marker
 	return answers, nil
 }
 
-// What a store could not look at costs no attempt, unless Resolve knows more.
-func TestAStoreThatIsHeldUpIsUnavailable(t *testing.T) {
+// An id that the store could not look up loses no attempt, unless Resolve knows more.
+func TestHeldUpMarkerLookupIsUnavailable(t *testing.T) {
 	for resolve, want := range map[marker.Verdict]pb.Verdict{
 		0:                 pb.Verdict_VERDICT_UNAVAILABLE, // no Resolve
 		marker.Unknown:    pb.Verdict_VERDICT_UNAVAILABLE,
@@ -352,7 +352,7 @@ func TestAStoreThatIsHeldUpIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestASendWaitsForTheQuestionAboutItsID(t *testing.T) {
+func TestSendWaitsForConfirmOfItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {
@@ -387,7 +387,7 @@ func TestASendWaitsForTheQuestionAboutItsID(t *testing.T) {
 	})
 }
 
-func TestASlowResolveDoesNotHoldTheOthersAnswers(t *testing.T) {
+func TestSlowResolveDelaysNoOtherAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {
 			c.Resolve = func(ctx context.Context, _ string, _ bool) (marker.Verdict, error) {
@@ -409,7 +409,7 @@ func TestASlowResolveDoesNotHoldTheOthersAnswers(t *testing.T) {
 			t.Fatalf("got %d answers, %v", len(answer.GetConfirmations()), err)
 		}
 		for _, a := range answer.GetConfirmations() {
-			want := pb.Verdict_VERDICT_UNAVAILABLE // those that were cut off, and those whose turn never came
+			want := pb.Verdict_VERDICT_UNAVAILABLE // for ids that were cut off, and ids whose turn never came
 			if a.GetId() == "paid" {
 				want = pb.Verdict_VERDICT_COMMITTED
 			}

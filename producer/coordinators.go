@@ -15,25 +15,26 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 )
 
-// Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile is let
-// in; every other gets UNAUTHENTICATED, or PERMISSION_DENIED where its certificate names somebody else, before anything is
-// looked up or written. Coordinators take that answer for a producer out of reach: their messages wait and lose no attempt.
+// Coordinators says who may call Confirm and DeleteBusiness. A caller that meets one of Names, Tokens and TokenFile
+// is let in. Every other caller gets UNAUTHENTICATED, or PERMISSION_DENIED if its certificate has another name,
+// before anything is looked up or written. Coordinators take this answer for an unreachable producer: their messages
+// wait and lose no attempt.
 //
-// The zero value lets in everybody who reaches the server, and Register logs a warning: a stranger who guesses an id can have
-// its transaction rolled back.
+// The zero value lets in anyone who reaches the server, and Register logs a warning: a stranger who guesses an id can
+// have its transaction rolled back.
 type Coordinators struct {
-	// Names are globs on the names in a client's certificate (DNS names, URIs, e-mail addresses and the common name), such as
-	// coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The gRPC server must use TLS and verify
-	// client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
+	// Names are globs on the names in a client's certificate (DNS names, URIs, e-mail addresses and the common name),
+	// such as coordinator.shop or spiffe://shop/msghandler/*; * is any text without a slash. The gRPC server must use
+	// TLS and verify client certificates (tls.RequireAndVerifyClientCert or tls.VerifyClientCertIfGiven).
 	Names []string
-	// Tokens are the bearer tokens that coordinators may show: 16 to 4,096 printable ASCII characters without spaces each. With
-	// two of them a token is replaced without a gap.
+	// Tokens are the bearer tokens that coordinators may show, each of 16 to 4,096 printable ASCII characters without
+	// spaces. With two tokens, one can be replaced without a gap.
 	Tokens []string
-	// TokenFile holds further such tokens, one a line; empty lines and those that begin with # do not count. It is read again
-	// when it changes.
+	// TokenFile is a file with further tokens, one per line; empty lines and comment lines (#) do not count. The file
+	// is read again when the file changes.
 	TokenFile string
-	// Anyone lets in everybody, without the warning: for servers that something else guards, such as a mesh or an interceptor.
-	// It cannot be combined with the other fields.
+	// Anyone lets in every caller, without the warning: for servers that are guarded otherwise, such as by a mesh or an
+	// interceptor. Anyone cannot be combined with the other fields.
 	Anyone bool
 }
 
@@ -43,9 +44,9 @@ type admission struct {
 	// tokens and file may both hold tokens; file may be nil.
 	tokens certs.TokenSet
 	file   *certs.TokenFile
-	// named says that anything of the above is set. Where it is not, everybody is let in.
+	// named is set when any of the fields above is. Otherwise every caller is let in.
 	named bool
-	// unguarded says that Coordinators was left empty.
+	// unguarded is set when Coordinators was left empty.
 	unguarded bool
 }
 
@@ -54,7 +55,8 @@ func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
 	a := &admission{names: c.Names, named: len(c.Names) > 0 || len(c.Tokens) > 0 || c.TokenFile != ""}
 	a.unguarded = !a.named && !c.Anyone
 	if a.named && c.Anyone {
-		return nil, errors.New("producer.Config: Coordinators.Anyone contradicts Names, Tokens and TokenFile; remove one side")
+		return nil, errors.New(
+			"producer.Config: Coordinators.Anyone contradicts Names, Tokens and TokenFile; remove one side")
 	}
 	for _, glob := range c.Names {
 		if _, err := path.Match(glob, ""); err != nil || glob == "" {
@@ -73,12 +75,13 @@ func (c Coordinators) open(logger *slog.Logger) (*admission, error) {
 	return a, nil
 }
 
-// textUnguarded is logged when everybody may call.
-const textUnguarded = "producer.Config.Coordinators is empty: anyone who reaches this server can roll back transactions that are " +
-	"running; set the certificate names or tokens of your coordinators, or Anyone where something else guards this server"
+// textUnguarded is logged when anyone may call.
+const textUnguarded = "producer.Config.Coordinators is empty: anyone who reaches this server can roll back " +
+	"transactions that are running; set the certificate names or tokens of your coordinators, " +
+	"or Anyone where something else guards this server"
 
-// check returns a gRPC error for a caller that is not let in. Its text is for those who run coordinators, and names nobody who
-// would be let in.
+// check returns a gRPC error for a caller that is not let in. The error is for people who run coordinators, and names
+// no accepted caller.
 func (a *admission) check(ctx context.Context) error {
 	if !a.named {
 		return nil
@@ -89,7 +92,7 @@ func (a *admission) check(ctx context.Context) error {
 	}
 	shown := certs.ShownTokens(ctx)
 	for _, token := range shown {
-		// Both are asked, so that the time taken does not tell which of them knows a token.
+		// Both are asked, so that the time taken does not tell which of the two knows a token.
 		set, file := a.tokens.Accepts(token), a.file != nil && a.file.Accepts(token)
 		if set || file {
 			return nil
@@ -117,10 +120,10 @@ func callerNames(ctx context.Context) []string {
 	return nil
 }
 
-const textRefused = "a callback was refused: its caller is not a known coordinator; nothing was looked up; if it is one of yours, " +
-	"correct its credentials or Config.Coordinators"
+const textRefused = "a callback was refused: its caller is not a known coordinator; nothing was looked up; " +
+	"if it is one of yours, correct its credentials or Config.Coordinators"
 
-// admit refuses callers that are not let in, and logs that without anything from their requests.
+// admit refuses callers that are not let in, and logs the refusal without any text of the request.
 func (p *Producer) admit(ctx context.Context) error {
 	err := p.admission.check(ctx)
 	if err == nil {

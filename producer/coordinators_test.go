@@ -31,10 +31,10 @@ const (
 	otherToken = "0ther-0123456789abcdef"
 )
 
-// counting is a marker store that decides final questions, and counts what it is asked and told.
+// counting is a marker store that decides final questions, and counts the calls to the store.
 type counting struct {
 	*unruly
-	calls int // of one call at a time
+	calls int // never concurrent
 }
 
 func newCounting() *counting {
@@ -43,7 +43,7 @@ func newCounting() *counting {
 	return c
 }
 
-// guarded is a producer that goes by Coordinators, on a server of its own, and its log.
+// guarded is a producer with Coordinators on a server of its own, and its log.
 type guarded struct {
 	markers *counting
 	address string
@@ -80,7 +80,7 @@ func newGuarded(t *testing.T, coordinators producer.Coordinators, options ...grp
 	return g
 }
 
-// call makes both calls as a caller with this certificate and these authorization headers, and returns the code of both.
+// call makes both calls as a caller with this certificate and these authorization headers, and returns both codes.
 func (g *guarded) call(t *testing.T, shown *tls.Config, authorization ...string) (code codes.Code, said string) {
 	t.Helper()
 	transport := insecure.NewCredentials()
@@ -128,7 +128,7 @@ func (g *guarded) call(t *testing.T, shown *tls.Config, authorization ...string)
 }
 
 // A stranger's final Confirm must leave no tombstone.
-func TestAStrangersConfirmPlantsNothing(t *testing.T) {
+func TestRefusedConfirmLeavesNoTombstone(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, producer.Coordinators{Tokens: []string{goodToken}})
 	if code, _ := g.call(t, nil); code != codes.Unauthenticated {
@@ -190,7 +190,8 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 	}
 	names := []string{"coordinator.shop", "spiffe://shop/msghandler/*"}
 	strict := newGuarded(t, producer.Coordinators{Names: names}, grpc.Creds(credentials.NewTLS(optional)))
-	either := newGuarded(t, producer.Coordinators{Names: names, Tokens: []string{goodToken}}, grpc.Creds(credentials.NewTLS(optional)))
+	either := newGuarded(t, producer.Coordinators{Names: names, Tokens: []string{goodToken}},
+		grpc.Creds(credentials.NewTLS(optional)))
 	lax := newGuarded(t, producer.Coordinators{Names: names}, grpc.Creds(credentials.NewTLS(unverified)))
 	for name, c := range map[string]struct {
 		at    *guarded
@@ -247,7 +248,10 @@ func TestBadCoordinatorsAreRefused(t *testing.T) {
 		"Coordinators.Tokens: token 1 holds what":   {Tokens: []string{"s3cret s3cret s3cret"}},
 		"Coordinators.Tokens: token 1 has more tha": {Tokens: []string{strings.Repeat("s3cret", 1000)}},
 	} {
-		_, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:1", Markers: memory.New(), Coordinators: of})
+		_, err := producer.New(producer.Config{
+			Name: "orders", Coordinator: "127.0.0.1:1", Markers: memory.New(),
+			Coordinators: of,
+		})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v", want, err)
 		}

@@ -10,15 +10,16 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	_ "google.golang.org/grpc/health" // with it connections watch their coordinator's health
+	_ "google.golang.org/grpc/health" // makes connections watch their coordinator's health
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 )
 
-// Connections are tried again within two seconds, not gRPC's two minutes: a coordinator that comes back is to be used.
-// The keepalive finds a connection that died without a word; half a minute is what the coordinator allows. A coordinator
-// that says it cannot serve, because Redis is out of its reach or it is stopping, gets no calls while others can.
+// Connections are retried within two seconds, not gRPC's two minutes, so that a coordinator is used again soon after
+// a restart. The keepalive finds a connection that died silently; half a minute is the shortest interval that the
+// coordinator allows. A coordinator that reports itself unhealthy, because Redis is unreachable or the coordinator is
+// stopping, gets no calls while others can.
 var dialDefaults = []grpc.DialOption{
 	grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":""}}`),
 	grpc.WithDisableServiceConfig(),
@@ -50,8 +51,8 @@ func dial(coordinator string, secured *tls.Config, options []grpc.DialOption) (*
 	return conn, nil
 }
 
-// fixedList resolves to the addresses of a comma-separated list. Where they are named, the certificate of each must be for its own
-// host; else credentials say whom all of them must be for.
+// fixedList resolves to the addresses of a comma-separated list. With named, the certificate of each must be for its
+// own host; otherwise the credentials name the host that all certificates must be for.
 func fixedList(addresses string, named bool) *manual.Resolver {
 	var state resolver.State
 	for address := range strings.SplitSeq(addresses, ",") {

@@ -12,38 +12,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What went wrong, for errors.Is. Unless its text says otherwise, the business did not run.
+// The kinds of errors, for errors.Is. Unless an error's text says otherwise, the business did not run.
 var (
 	// ErrUnavailable: the coordinator could not be reached, or took no work, for as long as the call might try. Whether
 	// the half message was stored is not known. Call again with the same id and content.
 	ErrUnavailable = errors.New("coordinator unavailable; the call may be repeated")
 	// ErrExists: another message, with other content, stands under this id.
 	ErrExists = errors.New("another message has this id; ids must be unique within the producer")
-	// ErrRejected: the coordinator will never take this call as it is. The error's text names the field.
+	// ErrRejected: the coordinator will never take this call unchanged. The error's text names the field.
 	ErrRejected = errors.New("refused by the coordinator; repeating the call cannot help")
 	// ErrNotFound: the coordinator knows no message of this id (any more).
 	ErrNotFound = errors.New("the coordinator knows no such message")
-	// ErrAlreadyCommitted: the business of this id has committed before, and its message is delivered without doing
-	// anything more. Who repeats a Send takes this as success. A Send that is repeated after the coordinator has forgotten
-	// the message (done.retention, ten minutes by default) has it delivered once more, as a first copy.
+	// ErrAlreadyCommitted: the business of this id has committed before, and its message is delivered without any
+	// further call. When you repeat a Send, take this error as success. If the coordinator has forgotten the message
+	// meanwhile (done.retention, ten minutes by default), a repeated Send delivers the message once more, as a first
+	// copy.
 	ErrAlreadyCommitted = errors.New("the business of this id has committed before")
 	// ErrRolledBack: the message of this id was rolled back and stays so. A new attempt takes a new id.
 	ErrRolledBack = errors.New("the message of this id was rolled back; use a new id for a new attempt")
-	// ErrAbandoned: the message of this id was set aside, as nobody knew whether its business had committed. Look at
-	// the business data: if they are there call Submit, otherwise have an operator discard the message.
+	// ErrAbandoned: the message of this id was set aside, because no verdict on its business was found. Look at the
+	// business data: if the data are there call Submit, otherwise have an operator discard the message.
 	ErrAbandoned = errors.New("the message of this id is abandoned; call Submit if its business committed, " +
 		"or discard it (msghandler discard)")
-	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will not
-	// be delivered. Undo the business, or send the message under a new id. No error is both this one and ErrRolledBack.
-	// With markers in memory or Redis it is what a run of an id hears that commits after another run of the same id has
-	// failed; with SQL markers no run can commit then.
+	// ErrContradicted: the business HAS committed, but its message had been given up as rolled back meanwhile and will
+	// not be delivered. Undo the business, or send the message under a new id. No error wraps both ErrContradicted and
+	// ErrRolledBack. With markers in memory or Redis a run gets ErrContradicted when the run commits after another run
+	// of the same id has failed; with SQL markers no run can commit then.
 	ErrContradicted = errors.New("the business committed after its message had been rolled back; " +
 		"the message will not be delivered: undo the business, or send it under a new id")
-	// ErrUnmarked: the business HAS committed and its message is on its way, but it left no marker in its transaction,
-	// which is where the store's markers belong. Had the process died just then, the message would have been rolled
-	// back. Mend the program: run the business through the store's own Send (or InTx), or call Mark first in it.
-	ErrUnmarked = errors.New("the business committed, and its message goes out, but its transaction left no marker, so a crash " +
-		"would have rolled the message back: run it through the marker store's Send, or call the store's Mark first in it")
+	// ErrUnmarked: the business HAS committed and its message goes out, but the business left no marker in its
+	// transaction, where the store's markers belong. Had the process died just then, the message would have been rolled
+	// back. Fix the program: run the business through the store's own Send (or InTx), or call Mark first in the
+	// business.
+	ErrUnmarked = errors.New("the business committed, and its message goes out, but its transaction left no marker, " +
+		"so a crash would have rolled the message back: run it through the marker store's Send, " +
+		"or call the store's Mark first in it")
 	// ErrInFlight: a Send with this id is running in this process.
 	ErrInFlight = errors.New("a Send with this id is running")
 	// ErrMarkers: the marker store failed before the business could run. From Send: call again with the same id and
@@ -52,22 +55,22 @@ var (
 	// ErrClosed: the producer was closed.
 	ErrClosed = errors.New("the producer is closed")
 
-	// ErrOutcomeUnknown is for the business function to wrap when it cannot tell whether it committed. The message is
-	// then neither submitted nor rolled back; the coordinator asks.
+	// ErrOutcomeUnknown is for the business function to wrap when the outcome of the transaction is uncertain. The
+	// message is then neither submitted nor rolled back; the coordinator asks.
 	ErrOutcomeUnknown = errors.New("whether the business committed is not known; the coordinator will ask")
-	// ErrNotCommitted is for the business function to wrap when it is certain that nothing was committed although its
-	// error is one of an ended context.
+	// ErrNotCommitted is for the business function to wrap when certainly nothing was committed although the error is
+	// that of an ended context.
 	ErrNotCommitted = errors.New("the business did not commit")
-	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. The business could not begin, as
-	// its marker could not be written (package marker/sql), or it says so itself by wrapping ErrSendAgain, such as after a
-	// deadlock. The message is neither submitted nor rolled back: it stays PENDING until it is sent again, or rolled back
-	// with Producer.Rollback, or until the coordinator's final question, which SQL markers answer with ROLLED_BACK; with
-	// other markers it ends as ABANDONED. After that a Send returns ErrRolledBack or ErrAbandoned.
+	// ErrSendAgain: nothing was committed, and the same id and content may be sent again. Either the business could not
+	// begin, as its marker could not be written (package marker/sql), or the business wraps ErrSendAgain, such as after
+	// a deadlock. The message is neither submitted nor rolled back, and stays PENDING until another Send, a call of
+	// Producer.Rollback, or the coordinator's final question. SQL markers answer this question with ROLLED_BACK; with
+	// other markers the message ends as ABANDONED. After that a Send returns ErrRolledBack or ErrAbandoned.
 	ErrSendAgain = errors.New("nothing was committed; the message may be sent again under the same id")
 )
 
-// Unsure is for an error that leaves open whether the transaction committed, as that of every Commit does. It returns
-// nil for nil, and otherwise an error that wraps ErrOutcomeUnknown and err.
+// Unsure is for an error that leaves open whether the transaction committed, such as any error of Commit. Unsure
+// returns nil for nil, and otherwise an error that wraps ErrOutcomeUnknown and err.
 func Unsure(err error) error {
 	if err == nil {
 		return nil
@@ -75,7 +78,7 @@ func Unsure(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 }
 
-// outcomeUnknown says whether a business error leaves open what became of the transaction.
+// outcomeUnknown reports whether a business error leaves the outcome of the transaction open.
 func outcomeUnknown(err error) bool {
 	if errors.Is(err, ErrOutcomeUnknown) {
 		return true
@@ -84,7 +87,7 @@ func outcomeUnknown(err error) bool {
 	return ended && !errors.Is(err, ErrNotCommitted) && !errors.Is(err, ErrSendAgain)
 }
 
-// Error is what a call to the coordinator ended with. errors.Is finds this package's Err values in it.
+// Error is the error of a call to the coordinator. errors.Is finds this package's Err values in an Error.
 type Error struct {
 	// Op is the call: SendHalfMessage, Submit, Rollback.
 	Op string
@@ -92,11 +95,11 @@ type Error struct {
 	ID string
 	// Code is the gRPC code of the last answer.
 	Code codes.Code
-	// Reason is the coordinator's stable name for what went wrong, where it gave one.
+	// Reason is the coordinator's stable name for the failure; empty if the coordinator gave none.
 	Reason string
-	// Text is what the coordinator said.
+	// Text is the coordinator's own message.
 	Text string
-	// State is where the message stands, where that is known.
+	// State is the message's state; 0 if unknown.
 	State State
 
 	kind       error
@@ -125,8 +128,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.kind, e.cause}
 }
 
-// contradicted turns the ErrRolledBack of a call that was made after the commit into ErrContradicted. No error is both:
-// who handles ErrRolledBack runs the business again under a new id, and this business has committed.
+// contradicted turns the ErrRolledBack of a call that was made after the commit into ErrContradicted. No error is
+// both: a caller that handles ErrRolledBack runs the business again under a new id, and this business has committed.
 func contradicted(err error) error {
 	var failure *Error
 	if !errors.As(err, &failure) {
@@ -137,7 +140,7 @@ func contradicted(err error) error {
 	return &said
 }
 
-// kindOf gives the Err value that a code stands for.
+// kindOf gives the Err value for a code.
 func kindOf(code codes.Code) error {
 	switch code {
 	case codes.AlreadyExists:
@@ -151,7 +154,7 @@ func kindOf(code codes.Code) error {
 	return ErrUnavailable
 }
 
-// kindOfState gives the Err value for a message that is not in the state a call needs.
+// kindOfState gives the Err value for a message whose state does not fit the call.
 func kindOfState(state State) error {
 	switch state {
 	case StateSendable, StateDone, StateDead:
@@ -164,12 +167,12 @@ func kindOfState(state State) error {
 	return ErrRejected
 }
 
-// fail is the error of a message that stands where a call cannot use it.
+// fail is the error for a message whose state does not fit the call.
 func fail(op, id string, state State) *Error {
 	return &Error{Op: op, ID: id, State: state, kind: kindOfState(state)}
 }
 
-// fromOutcome translates one message's outcome in a batch; nil when that is OK.
+// fromOutcome translates one message's outcome in a batch; nil for OK.
 func fromOutcome(op, id string, code codes.Code, text string, state State) *Error {
 	if code == codes.OK {
 		return nil

@@ -15,12 +15,12 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// A service tells the world that an order is paid. The coordinator of this example lives in the same process.
+// A service tells others that an order is paid. The coordinator of this example lives in the same process.
 func Example() {
 	coordinator, stop := startCoordinator("127.0.0.1:0", "127.0.0.1:0")
 	defer stop()
 
-	// In a service's main: one producer, registered on the service's own gRPC server.
+	// In a service's main: a producer, registered on the service's own gRPC server.
 	p, err := producer.New(producer.Config{
 		Name:           "orders",
 		Coordinator:    coordinator.addr,

@@ -24,17 +24,17 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// fault is what happens to one call of the fake coordinator.
+// fault is injected into a call of the fake coordinator.
 type fault struct {
 	before error // the request is lost: nothing is done, and this is answered
-	after  error // the reply is lost: it is done, and this is answered
+	after  error // the call takes effect, and this error replaces the reply
 	hold   <-chan struct{}
 }
 
-// coordinator is a coordinator in memory that can lose, hold and refuse calls.
+// coordinator is a coordinator in memory that can lose, hang and refuse calls.
 type coordinator struct {
 	pb.UnimplementedMessageHandlerServiceServer
-	// fault is asked before each call; n counts the calls of that name from 0. Set it before the first call.
+	// fault is asked before each call; n counts the calls of this name from 0. Set fault before the first call.
 	fault func(rpc string, n int) fault
 	// confirms makes every Submit ask the producer at once, as a coordinator does.
 	confirms bool
@@ -177,7 +177,7 @@ func illegal(state pb.State) error {
 	return s.Err()
 }
 
-// confirm is what the confirm loop does with pending messages.
+// confirm asks about pending messages as the confirm loop does.
 func (c *coordinator) confirm(ctx context.Context, final bool, ids ...string) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	ids = slices.DeleteFunc(ids, func(id string) bool { return c.state(id) != pb.State_STATE_PENDING })
@@ -247,7 +247,7 @@ type house struct {
 	log     *logged
 }
 
-// newHouse starts one; everything is stopped when the test ends.
+// newHouse starts a house; the end of the test stops all parts.
 func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house {
 	t.Helper()
 	h := &house{coordinator: newCoordinator(), markers: memory.New(), log: &logged{}}
@@ -265,10 +265,11 @@ func newHouse(t *testing.T, change func(*producer.Config, *coordinator)) *house 
 	return h
 }
 
-// newReplica is another producer of the same name, with the same markers; the coordinator asks it from now on.
+// newReplica is another producer of the same name, with the same markers; from now on the coordinator asks the
+// replica.
 func newReplica(t *testing.T, h *house) *producer.Producer { return h.start(t) }
 
-// start starts a producer, and has the coordinator ask it.
+// start starts a producer, which the coordinator asks from now on.
 func (h *house) start(t *testing.T) *producer.Producer {
 	t.Helper()
 	p, err := producer.New(h.config)
@@ -311,7 +312,7 @@ func serve(t *testing.T, l net.Listener, register func(*grpc.Server)) {
 	})
 }
 
-// verdict asks Confirm about one id.
+// verdict asks Confirm about an id.
 func (h *house) verdict(t *testing.T, id string, final bool) pb.Verdict {
 	t.Helper()
 	request := &pb.ConfirmRequest{Producer: "orders", Ids: []string{id}, Final: final}
@@ -361,7 +362,7 @@ func message(id string) producer.Message {
 	return producer.Message{ID: id, Exchange: "orders", RoutingKey: "order.paid", Body: []byte("paid " + id)}
 }
 
-// commits is a business that goes well.
+// commits is a business that commits.
 func commits(context.Context) error { return nil }
 
 // ran counts the runs of a business that ends with err.

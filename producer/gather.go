@@ -10,15 +10,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 const (
-	// maxBatch is half of what the coordinator takes in a call: larger ones gain little and wait longer.
+	// maxBatch is half of the coordinator's limit for a call: larger batches gain little and wait longer.
 	maxBatch = 500
 	// maxBatchBytes keeps a call under gRPC's default limit of 4 MiB for a message, whatever the coordinator's is. A
-	// single message that is larger goes alone.
+	// larger single message goes alone.
 	maxBatchBytes = 3 << 20
 	// parallelBatches lets the next batch leave while the last is in flight, on a second and third connection where the
 	// coordinator has several addresses.
@@ -76,7 +77,7 @@ func (p *Producer) submitAll(ctx context.Context, ids []string) []answer {
 	return answersOf(opSubmit, response.GetOutcomes(), err, len(ids), func(i int) string { return ids[i] })
 }
 
-// answersOf translates a batch's outcomes; the error of the whole call is that of each of its items.
+// answersOf translates a batch's outcomes; an error of the whole call is the error of each item.
 func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int) string) []answer {
 	answers := make([]answer, n)
 	for i := range answers {
@@ -94,10 +95,10 @@ func answersOf(op string, outcomes []*pb.Outcome, err error, n int, id func(int)
 	return answers
 }
 
-// found is what a marker store said of one id.
+// found is a marker store's answer for one id.
 type found struct {
 	verdict marker.Verdict
-	// unmarked: its business was to leave the marker, and did not.
+	// unmarked: the business was to leave the marker in its transaction, and did not.
 	unmarked bool
 	err      error
 }
@@ -108,7 +109,7 @@ func (p *Producer) lookupMarkers(ctx context.Context, ids []string) []found {
 	return eachFound(ids, verdicts, err)
 }
 
-// markAll sees to it that ids are marked as committed.
+// markAll makes sure that ids are marked as committed.
 func (p *Producer) markAll(ctx context.Context, ids []string) []found {
 	if p.can.InTransaction {
 		return p.demandMarkers(ctx, ids)
@@ -116,8 +117,8 @@ func (p *Producer) markAll(ctx context.Context, ids []string) []found {
 	return p.putMarkers(ctx, ids)
 }
 
-// demandMarkers looks for the markers that businesses were to leave in their transactions, and makes up for those that
-// are missing: their messages must not be lost for it.
+// demandMarkers looks for the markers that businesses were to leave in their transactions, and writes missing markers
+// now, so that the messages are not lost.
 func (p *Producer) demandMarkers(ctx context.Context, ids []string) []found {
 	results := p.lookupMarkers(ctx, ids)
 	var missing []string
@@ -149,7 +150,7 @@ func (p *Producer) putMarkers(ctx context.Context, ids []string) []found {
 	return results
 }
 
-// put marks ids and returns what stands.
+// put marks ids and returns the marker of each afterwards.
 func (p *Producer) put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
 	var standing map[string]marker.Verdict
 	err := guard(func() (err error) {
@@ -167,19 +168,13 @@ func eachFound(ids []string, verdicts map[string]marker.Verdict, err error) []fo
 	return results
 }
 
-// panicError is a panic of a marker store or of Resolve, which must not take the process with it.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-// guard turns a panic into an error.
+// guard calls a marker store or a function of Config, and returns a panic as a *lifecycle.PanicError: foreign code must
+// not end the process.
 func guard(call func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &panicError{value: value}
-		}
-	}()
-	return call()
+	if panicked := lifecycle.Recovered(func() { err = call() }); panicked != nil {
+		return panicked
+	}
+	return err
 }
 
 // ofMarkers makes one id's call through a group of marker calls.

@@ -7,8 +7,8 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// inflight is what this process knows about ids that no marker can tell yet: whose half message is on its way, whose
-// business is running, and whose business has committed though its marker could not be stored.
+// inflight is what this process knows about ids that have no marker yet: whose half message is being stored, whose
+// business is running, or whose business has committed while the marker could not be stored.
 type inflight struct {
 	mu      sync.Mutex
 	ids     map[string]*flight
@@ -16,16 +16,16 @@ type inflight struct {
 	maxKept int
 }
 
-// flight is one id. It is dropped when nothing holds it any more.
+// flight is one id. A flight without a holder is dropped.
 type flight struct {
 	// storing counts the calls that are handing the half message to the coordinator. Their business has not begun.
 	storing int
-	// running: a Send is between its look at the markers and the marker it leaves.
+	// running: a Send is between its marker lookup and its own marker.
 	running bool
 	// committed: the business committed and the marker is still to be stored.
 	committed bool
-	// asking counts the Confirm calls that are finding the id's verdict. A Send waits for them, so that no verdict of
-	// theirs was found before its business and given after it.
+	// asking counts the Confirm calls that are finding the id's verdict. A Send waits for them, so that no verdict was
+	// found before the business and is given after the business.
 	asking int
 	idle   chan struct{}
 }
@@ -49,8 +49,8 @@ func (in *inflight) drop(id string, f *flight) {
 	}
 }
 
-// begin takes an id for a Send and returns what is known of it already. It fails with ErrInFlight when another Send has
-// it, and waits for Confirm calls about it to end, or for the context.
+// begin takes an id for a Send and returns the verdict if one is known already. begin fails with ErrInFlight when
+// another Send has the id, and waits until Confirm calls about the id or the context end.
 func (in *inflight) begin(ctx context.Context, id string) (marker.Verdict, error) {
 	for {
 		verdict, wait, err := in.tryBegin(id)
@@ -95,14 +95,14 @@ func (in *inflight) end(id string) {
 	}
 }
 
-// store says that the half message of an id is on its way, until stored.
+// store notes that the half message of an id is being stored, until stored is called.
 func (in *inflight) store(id string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.get(id).storing++
 }
 
-// stored says that the call has ended, whatever came of it.
+// stored notes that the call has ended, with any outcome.
 func (in *inflight) stored(id string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -111,7 +111,7 @@ func (in *inflight) stored(id string) {
 	in.drop(id, f)
 }
 
-// keep remembers that an id committed until its marker is stored. It says no when it remembers as many as it may.
+// keep remembers a committed id until the marker is stored. At maxKept ids, keep returns false.
 func (in *inflight) keep(id string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -136,7 +136,7 @@ func (in *inflight) keeps(id string) bool {
 	return f != nil && f.committed
 }
 
-// forget drops what keep remembered: the markers are stored, or not needed any more.
+// forget drops ids that keep has remembered: their markers are stored, or not needed any more.
 func (in *inflight) forget(ids ...string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -149,14 +149,14 @@ func (in *inflight) forget(ids ...string) {
 	}
 }
 
-// question is how the ids of a Confirm stand in this process. All of them are in known, Unknown until it is told.
+// question sorts the ids of a Confirm by their place in this process. All ids are in known, Unknown at first.
 type question struct {
 	known map[string]marker.Verdict
-	// open: the verdict is to be found. They must be handed to asked in the end.
+	// open: the verdict is to be found. These ids must be handed to asked in the end.
 	open []string
-	// running: a Send has them now, and only a commit of an earlier run can be told.
+	// running: a Send holds the id, and only a commit of an earlier run can be reported.
 	running []string
-	// storing: their half message is on its way. Again only a commit of an earlier run can be told.
+	// storing: the half message is being stored. Again only a commit of an earlier run can be reported.
 	storing []string
 }
 

@@ -13,7 +13,8 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Message is what the other services are told. The coordinator checks it and names the field that it refuses.
+// Message is the event for the other services. The coordinator checks each field, and its error names a refused
+// field.
 type Message struct {
 	// ID is the service's own business number: 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
 	// Consumers deduplicate by it.
@@ -39,17 +40,17 @@ const (
 	StatePending = pb.State_STATE_PENDING
 	// StateSendable: the business committed; to be published, perhaps after its delay.
 	StateSendable = pb.State_STATE_SENDABLE
-	// StateDone: the broker has it.
+	// StateDone: the broker has the message.
 	StateDone = pb.State_STATE_DONE
 	// StateRolledBack: the business did not commit; removed.
 	StateRolledBack = pb.State_STATE_ROLLED_BACK
-	// StateAbandoned: nobody could say whether the business committed; kept for an operator, or a late Submit.
+	// StateAbandoned: no verdict on the business was found; kept for an operator, or a late Submit.
 	StateAbandoned = pb.State_STATE_ABANDONED
-	// StateDead: the broker refused it up to the limit; kept for an operator.
+	// StateDead: the broker refused the message up to the limit; kept for an operator.
 	StateDead = pb.State_STATE_DEAD
 )
 
-// parseState reads the state's name as error details carry it, in either the API's or the operators' spelling.
+// parseState reads a state's name as in error details, in the spelling of the API or of operators.
 func parseState(name string) State {
 	name = strings.ToUpper(name)
 	if !strings.HasPrefix(name, "STATE_") {
@@ -58,7 +59,7 @@ func parseState(name string) State {
 	return State(pb.State_value[name])
 }
 
-// onWire is the message as the API has it. Invalid UTF-8 is refused here, as it would spoil the whole batch.
+// onWire is the message as the API has it. Invalid UTF-8 is refused here, because it would make the whole batch fail.
 func (m *Message) onWire() (*pb.Message, *Error) {
 	for field, text := range m.texts {
 		if !utf8.ValidString(text) {

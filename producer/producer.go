@@ -10,7 +10,8 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Producer sends half messages and answers for them. It is safe for concurrent use.
+// Producer sends half messages and answers the coordinator's questions about them. A Producer is safe for concurrent
+// use.
 type Producer struct {
 	config      Config
 	can         marker.Capabilities
@@ -28,8 +29,8 @@ type Producer struct {
 	marks   *batch.Group[string, found]
 }
 
-// New returns a Producer. It fails only for a configuration that cannot work; it connects with the first call, so it
-// works while the coordinator is away.
+// New returns a Producer, or an error for a configuration that cannot work. The first call connects, so New succeeds
+// while the coordinator is unreachable.
 func New(config Config) (*Producer, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -61,8 +62,8 @@ func New(config Config) (*Producer, error) {
 	return p, nil
 }
 
-// Register serves this producer's Confirm and DeleteBusiness on a gRPC server. Call it before the server's Serve; a
-// server takes one producer. It logs a warning where Config.Coordinators does not say who may call.
+// Register serves this producer's Confirm and DeleteBusiness on a gRPC server. Call Register before the server's
+// Serve; a server takes one producer. Register logs a warning if Config.Coordinators does not say who may call.
 func (p *Producer) Register(server grpc.ServiceRegistrar) {
 	if p.admission.unguarded {
 		p.config.Logger.Warn(textUnguarded, "producer", p.config.Name)
@@ -70,11 +71,11 @@ func (p *Producer) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterProducerServiceServer(server, &callbacks{producer: p})
 }
 
-// Close refuses new calls, waits for those that are running and for the submits in the background, and closes the
-// connection. When the context ends first it breaks them off and returns an error that counts them; nothing is lost by
-// that, as the coordinator asks about their messages. Keep serving the callbacks until Close has returned.
+// Close refuses new calls, waits for running calls and for the submits in the background, and closes the connection.
+// When the context ends first, Close cancels the rest and returns an error with their number. No message is lost
+// then, because the coordinator asks. Keep serving the callbacks until Close has returned. Close may be called again.
 func (p *Producer) Close(ctx context.Context) error {
 	err := p.background.close(ctx)
-	_ = p.conn.Close() // its only error is that it was closed before
+	_ = p.conn.Close() // fails only for a closed connection
 	return err
 }

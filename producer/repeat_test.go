@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-func TestASendThatIsRepeated(t *testing.T) {
+func TestRepeatedSendFollowsTheState(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		marker  marker.Verdict
@@ -56,7 +56,7 @@ func TestASendThatIsRepeated(t *testing.T) {
 	}
 }
 
-func TestAFailedRepeatDoesNotRollBackWhatCommitted(t *testing.T) {
+func TestFailedRepeatKeepsAnEarlierCommit(t *testing.T) {
 	duplicate := errors.New("duplicate key: order 1001 is paid")
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) {
@@ -75,7 +75,7 @@ func TestAFailedRepeatDoesNotRollBackWhatCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		err := h.p.Send(t.Context(), message("1001"), func(ctx context.Context) error {
-			_, _ = h.markers.Put(ctx, []string{"1001"}, marker.Committed) // by a replica that ran it at the same time
+			_, _ = h.markers.Put(ctx, []string{"1001"}, marker.Committed) // by another replica at the same time
 			return duplicate
 		})
 		if !errors.Is(err, producer.ErrAlreadyCommitted) {
@@ -88,12 +88,12 @@ func TestAFailedRepeatDoesNotRollBackWhatCommitted(t *testing.T) {
 	})
 }
 
-func TestARollbackThatComesTooLateLeavesNoWrongMarker(t *testing.T) {
+func TestLateRollbackLeavesNoWrongMarker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		declined := errors.New("card declined")
 		err := h.p.Send(t.Context(), message("1001"), func(context.Context) error {
-			h.setState("1001", producer.StateSendable) // another replica's run of it was confirmed
+			h.setState("1001", producer.StateSendable) // another replica's run was confirmed
 			return declined
 		})
 		if !errors.Is(err, producer.ErrAlreadyCommitted) || !errors.Is(err, declined) || h.markers.Len() != 0 {
@@ -111,14 +111,14 @@ func TestARollbackThatComesTooLateLeavesNoWrongMarker(t *testing.T) {
 	})
 }
 
-// olderStore is one that was written for an older version of the SDK: its Delete forgets every marker.
+// olderStore was written for an older version of the SDK: its Delete removes every marker.
 type olderStore struct{ marker.Store }
 
 func (s olderStore) Delete(ctx context.Context, ids []string) error {
 	return errors.Join(s.Store.Delete(ctx, ids), s.Store.(marker.Withdrawer).Withdraw(ctx, ids))
 }
 
-func TestAStoreThatCannotWithdrawDeletesAWrongMarker(t *testing.T) {
+func TestOlderStoreDeletesAWrongMarker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(c *producer.Config, _ *coordinator) { c.Markers = olderStore{c.Markers} })
 		h.setState("1001", producer.StateDone)

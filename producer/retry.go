@@ -20,21 +20,21 @@ const (
 	opWait     = "Wait"
 )
 
-// callTimeout bounds one attempt. A coordinator answers within milliseconds or says UNAVAILABLE; five seconds without
-// an answer mean that the connection is dead, and the next attempt takes another.
+// callTimeout bounds one attempt. A coordinator answers within milliseconds, or with UNAVAILABLE. After five seconds
+// without an answer the connection is dead, and the next attempt takes another.
 const callTimeout = 5 * time.Second
 
-// retrySteps begin short, for a coordinator that is being replaced, and stay under the time in which its own loops
-// would do the work.
+// retrySteps begin short, for a coordinator that is being replaced, and stay under the delay of the coordinator's own
+// loops.
 var retrySteps = backoff.Exponential(50*time.Millisecond, 2*time.Second)
 
-// maxRetryAfter caps what a coordinator may ask for.
+// maxRetryAfter caps the delay that a coordinator may ask for.
 const maxRetryAfter = 10 * time.Second
 
-// notFoundRetries is how often a Submit that overtook its half message is tried again: about two seconds in all.
+// notFoundRetries bounds the retries of a Submit that overtook its half message: about two seconds in all.
 const notFoundRetries = 6
 
-// retry makes a call again while its error is one that may pass and the context lasts.
+// retry repeats a call while its error may pass and the context lasts.
 func retry(ctx context.Context, call func(ctx context.Context) (State, *Error)) (State, error) {
 	for failures := 0; ; failures++ {
 		state, failure := call(ctx)
@@ -60,7 +60,7 @@ func retry(ctx context.Context, call func(ctx context.Context) (State, *Error)) 
 func (e *Error) passes(failures int) bool {
 	switch e.Code {
 	case codes.ResourceExhausted:
-		// gRPC says the same of a message that is over a size limit, and that does not shrink.
+		// gRPC uses this code also for a message over a size limit, which no retry makes smaller.
 		return !strings.Contains(e.Text, "larger than max")
 	case codes.Unavailable, codes.Unknown, codes.DeadlineExceeded, codes.Aborted, codes.Internal, codes.Canceled:
 		return true
@@ -70,7 +70,7 @@ func (e *Error) passes(failures int) bool {
 	return false
 }
 
-// answer is what became of one item of a gathered call.
+// answer is the result of one item of a gathered call.
 type answer struct {
 	state   State
 	failure *Error

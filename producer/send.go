@@ -12,10 +12,10 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// levelOfLitter is for what costs nothing but room.
-const levelOfLitter = slog.LevelInfo
+// levelNotDeleted is for markers that remain: they cost nothing but space.
+const levelNotDeleted = slog.LevelInfo
 
-// What is said of a business that committed when its message is in danger.
+// Log lines about a committed business whose message is in danger.
 const (
 	textGone = "the coordinator has given up a message whose business committed; it is not delivered: " +
 		"undo the business, or send the message under a new id"
@@ -23,16 +23,16 @@ const (
 	textNoneLeft = "a committed business left no marker in its transaction"
 )
 
-// textRollbackLost is said of a call that was lost and costs nothing: Confirm finds the rolled-back marker.
+// textRollbackLost is for a Rollback that did not arrive. This costs nothing: Confirm finds the rolled-back marker.
 const textRollbackLost = "a rollback was lost; the coordinator will ask"
 
-// lateMarkerTimeout is how long a marker that could not be stored is tried again in the background. Confirm answers
-// from memory meanwhile, so only the death of the process within that time needs an operator.
+// lateMarkerTimeout bounds the retries of a late marker in the background. Confirm answers from memory meanwhile, so
+// only the death of the process within this time needs an operator.
 const lateMarkerTimeout = 10 * time.Minute
 
-// Send stores a half message, runs the business, marks that it committed and submits in the background. It returns nil
-// when the business has committed. See the package comment for what each error means and what the business promises; an
-// error of the business is wrapped, and its text is sent to the coordinator as the reason of the rollback.
+// Send stores a half message, runs the business, marks its commit and submits in the background. Send returns nil
+// when the business has committed. The package comment explains each error and the contract of the business. An error
+// of the business is wrapped, and its text is sent to the coordinator as the reason of the rollback.
 func (p *Producer) Send(ctx context.Context, m Message, business func(ctx context.Context) error) error {
 	if err := p.background.enter(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *Producer) Send(ctx context.Context, m Message, business func(ctx contex
 	if err != nil {
 		return fmt.Errorf("send %s: %w", m.ID, err)
 	}
-	// Deferred, so that a business that panics is neither marked nor rolled back, and Confirm may look for itself.
+	// Deferred, so that a business that panics is neither marked nor rolled back, and Confirm can look for the marker.
 	defer p.inflight.end(m.ID)
 	if err := p.prepare(ctx, m, known); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -56,8 +56,8 @@ func (p *Producer) Send(ctx context.Context, m Message, business func(ctx contex
 	return p.committed(ctx, m.ID)
 }
 
-// prepare stores the half message and returns nil only if the business is to run. The markers are looked at first: a
-// store that is away then leaves no half message behind, and what another replica commits later shows in the state.
+// prepare stores the half message and returns nil only if the business is to run. The markers are looked up first: an
+// unavailable store then leaves no half message behind, and a later commit of another replica shows in the state.
 func (p *Producer) prepare(ctx context.Context, m Message, known marker.Verdict) error {
 	verdict, err := p.lookup(ctx, m.ID, known)
 	if err != nil {
@@ -109,9 +109,9 @@ func (p *Producer) committed(ctx context.Context, id string) error {
 	return nil
 }
 
-// failed rolls back what the business is certain not to have committed. It does so before Send returns, so that nobody
-// can begin the id anew in between. Confirm makes up for a Rollback that does not arrive. What may be sent again is
-// left as it is: only a marker can decide it, and there is none.
+// failed rolls the message of a failed business back, unless the outcome is uncertain. The rollback ends before Send
+// returns, so that no other run of the id begins in between. Confirm makes up for a Rollback that does not arrive. A
+// message that may be sent again stays PENDING: only a marker can decide, and there is none.
 func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	if outcomeUnknown(cause) {
 		if errors.Is(cause, ErrOutcomeUnknown) {
@@ -141,12 +141,12 @@ func (p *Producer) failed(ctx context.Context, id string, cause error) error {
 	return fmt.Errorf("business of %s: %w", id, cause)
 }
 
-// rollbackLater goes on with a Rollback in the background. Confirm makes up for one that does not arrive, later.
+// rollbackLater retries a Rollback in the background. Confirm makes up for a Rollback that does not arrive.
 func (p *Producer) rollbackLater(id, reason string, lost error) {
 	started := p.background.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.SubmitTimeout)
 		defer cancel()
-		// Not without the marker: another run of the id may hold it, and commit.
+		// The marker comes first: another run of the id may hold the marker, and commit.
 		standing, err := p.giveUp(ctx, id)
 		switch {
 		case err == nil && standing == marker.Committed:
@@ -165,8 +165,8 @@ func (p *Producer) rollbackLater(id, reason string, lost error) {
 	}
 }
 
-// giveUp marks an id as rolled back, unless it is known to have committed in an earlier run: by its marker, or by the
-// business data that Resolve sees. It returns what stands.
+// giveUp marks an id as rolled back, unless an earlier run is known to have committed: by its marker, or by the
+// business data that Resolve sees. giveUp returns the id's verdict afterwards.
 func (p *Producer) giveUp(ctx context.Context, id string) (marker.Verdict, error) {
 	if p.config.Resolve != nil {
 		verdict, err := p.resolve(ctx, id, false)
@@ -177,7 +177,7 @@ func (p *Producer) giveUp(ctx context.Context, id string) (marker.Verdict, error
 	return p.markRolledBack(ctx, id)
 }
 
-// submitLater submits in the background. That it is lost loses nothing: the coordinator asks.
+// submitLater submits in the background. A lost Submit loses nothing: the coordinator asks.
 func (p *Producer) submitLater(id string) {
 	started := p.background.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.SubmitTimeout)
@@ -190,7 +190,7 @@ func (p *Producer) submitLater(id string) {
 	}
 }
 
-// judgeSubmit tells a Submit that was merely lost from one that says that a committed message is gone.
+// judgeSubmit separates a lost Submit from the answer that a committed message is gone.
 func (p *Producer) judgeSubmit(id string, err error) {
 	var failure *Error
 	switch {
@@ -204,7 +204,7 @@ func (p *Producer) judgeSubmit(id string, err error) {
 	}
 }
 
-// undeliverable tells of a committed message that the coordinator will not deliver, where no caller is left to hear it.
+// undeliverable reports a committed message that the coordinator will not deliver, after its Send has returned.
 func (p *Producer) undeliverable(id string, err error) {
 	p.complaints.always(textGone, id, err)
 	if p.config.OnUndeliverable == nil {
@@ -219,7 +219,7 @@ func (p *Producer) undeliverable(id string, err error) {
 	}
 }
 
-// markLater keeps in memory that an id committed, for Confirm, and tries to store the marker in the background.
+// markLater keeps a committed id in memory, for Confirm, and retries the marker in the background.
 func (p *Producer) markLater(id string, cause error) {
 	kept := p.inflight.keep(id)
 	if kept {
@@ -232,7 +232,7 @@ func (p *Producer) markLater(id string, cause error) {
 	p.complaints.add(slog.LevelError, textUnmarked, id, cause)
 }
 
-// lateMarker stores the marker of an id that is kept, unless DeleteBusiness comes first.
+// lateMarker stores the marker of a kept id, unless DeleteBusiness comes first.
 func (p *Producer) lateMarker(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, lateMarkerTimeout)
 	defer cancel()
@@ -253,7 +253,7 @@ func (p *Producer) lateMarker(ctx context.Context, id string) {
 		return err
 	})
 	if err != nil {
-		// It stays in memory, so Confirm can go on answering for as long as the process lives.
+		// The id stays in memory, so Confirm can answer for as long as the process lives.
 		p.complaints.add(slog.LevelError, textUnmarked, id, err)
 		return
 	}

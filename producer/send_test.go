@@ -23,7 +23,7 @@ import (
 
 var errLost = status.Error(codes.Unavailable, "connection lost")
 
-// inBubble runs a test in fake time, which also fails it for goroutines that are left.
+// inBubble runs a test in fake time; leaked goroutines fail the test.
 func inBubble(name string, t *testing.T, run func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
 }
@@ -92,7 +92,7 @@ func TestSendLastsAsLongAsItsContext(t *testing.T) {
 	})
 }
 
-func TestACoordinatorThatIsReplacedIsNotNoticed(t *testing.T) {
+func TestSendSurvivesCoordinatorReplacement(t *testing.T) {
 	for name, f := range map[string]fault{"request lost": {before: errLost}, "reply lost": {after: errLost}} {
 		inBubble(name, t, func(t *testing.T) {
 			h := newHouse(t, func(_ *producer.Config, c *coordinator) {
@@ -142,7 +142,7 @@ func TestRetryInfoIsRespected(t *testing.T) {
 	})
 }
 
-func TestAMessageTooLargeIsNotTriedAgain(t *testing.T) {
+func TestTooLargeMessageIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		m := message("1001")
@@ -177,8 +177,8 @@ func TestABusinessThatFailedIsRolledBack(t *testing.T) {
 	}
 }
 
-// The business could not begin, or says that it may be tried again: only a marker may decide its message.
-func TestWhatMayBeSentAgainIsNotRolledBack(t *testing.T) {
+// The business could not begin, or allows another attempt: only a marker may decide its message.
+func TestSendAgainIsNotRolledBack(t *testing.T) {
 	for name, cause := range map[string]error{
 		"plain":          fmt.Errorf("mark: %w: database is locked", producer.ErrSendAgain),
 		"out of time":    fmt.Errorf("mark: %w: %w", producer.ErrSendAgain, context.DeadlineExceeded),
@@ -212,7 +212,7 @@ func TestWhatMayBeSentAgainIsNotRolledBack(t *testing.T) {
 	}
 }
 
-func TestARollbackThatDoesNotArriveIsAnsweredByConfirm(t *testing.T) {
+func TestConfirmAnswersForALostRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) {
 			c.fault = func(rpc string, _ int) fault {
@@ -262,8 +262,8 @@ func TestARollbackIsTriedAgainInTheBackground(t *testing.T) {
 	})
 }
 
-// A run that failed while another run of the same id holds its marker must not take the other's message away.
-func TestARunThatFailedLeavesAnotherItsMessage(t *testing.T) {
+// A failed run must not roll back the message of another run of the same id that holds the marker.
+func TestFailedRunKeepsAnotherRunsMessage(t *testing.T) {
 	for name, row := range map[string]struct {
 		held    time.Duration // how long the other run takes
 		submits int
@@ -346,7 +346,7 @@ func TestAPanicIsNeitherMarkedNorRolledBack(t *testing.T) {
 	})
 }
 
-func TestACallerThatLeavesAfterTheCommitTakesNothingWithIt(t *testing.T) {
+func TestCanceledCallerKeepsTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, c *coordinator) { c.confirms = true })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -400,7 +400,7 @@ func TestALostSubmitLosesNothing(t *testing.T) {
 	})
 }
 
-func TestASubmitThatOvertookItsHalfMessageIsTriedAgain(t *testing.T) {
+func TestEarlySubmitIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		time.AfterFunc(time.Second, func() { h.setState("1001", producer.StatePending) })
@@ -415,9 +415,9 @@ func TestASubmitThatOvertookItsHalfMessageIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Send has returned nil by then, so each message is named to the log and to OnUndeliverable, also where many are gone at
-// once.
-func TestACommittedMessageThatIsGoneIsNamed(t *testing.T) {
+// Send has returned nil by then, so each message is logged and reported to OnUndeliverable, also when many are gone
+// at once.
+func TestGoneCommittedMessageIsReported(t *testing.T) {
 	for name, row := range map[string]struct {
 		state producer.State
 		want  error
@@ -463,8 +463,9 @@ func TestACommittedMessageThatIsGoneIsNamed(t *testing.T) {
 	}
 }
 
-// Two runs of one id in one process, by the single steps: whoever commits after the other has rolled back is told.
-func TestASubmitAfterAnotherRunHasRolledBack(t *testing.T) {
+// Two runs of one id in one process, by the single steps: a run that commits after the other's rollback gets an
+// error.
+func TestSubmitAfterRollbackIsContradicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		for range 2 {
@@ -478,7 +479,7 @@ func TestASubmitAfterAnotherRunHasRolledBack(t *testing.T) {
 		if _, err := h.p.Submit(t.Context(), "1001"); !errors.Is(err, producer.ErrContradicted) {
 			t.Errorf("by its marker: %v", err)
 		}
-		if err := h.markers.Withdraw(t.Context(), []string{"1001"}); err != nil { // as when it has expired
+		if err := h.markers.Withdraw(t.Context(), []string{"1001"}); err != nil { // as when expired
 			t.Fatal(err)
 		}
 		if _, err := h.p.Submit(t.Context(), "1001"); !errors.Is(err, producer.ErrContradicted) {
@@ -487,7 +488,8 @@ func TestASubmitAfterAnotherRunHasRolledBack(t *testing.T) {
 	})
 }
 
-// A run may still be open when the coordinator has asked, heard ROLLED_BACK of the other run, and had markers deleted.
+// A run may still be open when the coordinator has asked, got ROLLED_BACK from the other run, and had markers
+// deleted.
 func TestACommitAfterDeleteBusinessIsContradicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)

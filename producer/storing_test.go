@@ -30,7 +30,7 @@ func replyLost(c *coordinator) (hung <-chan struct{}, gate chan<- struct{}) {
 }
 
 // A Send may be at its half message for longer than the coordinator takes to ask all its questions.
-func TestAQuestionAboutAHalfMessageOnItsWayCostsNoAttempt(t *testing.T) {
+func TestConfirmDuringSendHalfIsUnavailable(t *testing.T) {
 	for name, decides := range map[string]bool{"a store": false, "a store that decides": true} {
 		inBubble(name, t, func(t *testing.T) {
 			var hung <-chan struct{}
@@ -62,8 +62,8 @@ func TestAQuestionAboutAHalfMessageOnItsWayCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// A half message that comes to nothing is asked about like any other afterwards.
-func TestAHalfMessageThatWasGivenUpIsUnknown(t *testing.T) {
+// The coordinator asks about a stored half message of an ended Send like about any other.
+func TestConfirmAfterAbandonedSendIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(_ *producer.Config, co *coordinator) {
 			co.fault = func(string, int) fault { return fault{after: errLost} }
@@ -77,7 +77,7 @@ func TestAHalfMessageThatWasGivenUpIsUnknown(t *testing.T) {
 	})
 }
 
-func TestAHalfMessageOnItsWayHidesNoEarlierCommit(t *testing.T) {
+func TestConfirmDuringSendHalfReportsEarlierCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hung <-chan struct{}
 		var gate chan<- struct{}

@@ -40,8 +40,8 @@ func secured(t *testing.T, a *servers.Authority, coordinator *coordinator, name 
 	return strings.Join(all, ", ")
 }
 
-// Of several coordinators each has the certificate of its own host.
-func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
+// Each of several coordinators has the certificate of its own host.
+func TestCoordinatorIsDialedWithTLS(t *testing.T) {
 	t.Parallel()
 	a := servers.NewAuthority(t)
 	coordinator := newCoordinator()
@@ -72,7 +72,8 @@ func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
 			c.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(named))}
 		},
 	} {
-		if err := send(func(c *producer.Config) { change(c); c.Coordinator, c.SendTimeout = shared, time.Minute }); err != nil {
+		err := send(func(c *producer.Config) { change(c); c.Coordinator, c.SendTimeout = shared, time.Minute })
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -81,7 +82,9 @@ func TestCoordinatorsAreTalkedToWithTLS(t *testing.T) {
 		"no certificate":    func(c *producer.Config) { c.TLS = a.Client() },
 		"for somebody else": func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.TLS.ServerName = "coordinators" },
 		"another's, by hand": func(c *producer.Config) {
-			c.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(servers.NewAuthority(t).Client("x")))}
+			c.DialOptions = []grpc.DialOption{
+				grpc.WithTransportCredentials(credentials.NewTLS(servers.NewAuthority(t).Client("x"))),
+			}
 		},
 	} {
 		if err := send(change); err == nil {

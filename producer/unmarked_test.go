@@ -14,7 +14,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// inTransaction is a store whose markers the businesses leave themselves. It may be away.
+// inTransaction is a store whose markers the businesses leave themselves. The store may be unavailable.
 type inTransaction struct {
 	marker.Store
 	away atomic.Bool
@@ -31,8 +31,10 @@ func (s *inTransaction) Lookup(ctx context.Context, ids []string, final bool) (m
 	return s.Store.Lookup(ctx, ids, final)
 }
 
-// inTransactionHouse is a house with such a store; leave is what a business does that leaves its marker.
-func inTransactionHouse(t *testing.T) (h *house, store *inTransaction, leave func(id string) func(context.Context) error) {
+// inTransactionHouse is a house with such a store; leave returns a business that leaves its marker.
+func inTransactionHouse(t *testing.T) (
+	h *house, store *inTransaction, leave func(id string) func(context.Context) error,
+) {
 	h = newHouse(t, func(c *producer.Config, coordinator *coordinator) {
 		store = &inTransaction{Store: c.Markers}
 		c.Markers, coordinator.confirms = store, true
@@ -45,7 +47,7 @@ func inTransactionHouse(t *testing.T) (h *house, store *inTransaction, leave fun
 	}
 }
 
-func TestABusinessThatLeavesNoMarkerInItsTransactionIsNamed(t *testing.T) {
+func TestSendWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, leave := inTransactionHouse(t)
 		if err := h.p.Send(t.Context(), message("marked"), leave("marked")); err != nil {
@@ -55,14 +57,14 @@ func TestABusinessThatLeavesNoMarkerInItsTransactionIsNamed(t *testing.T) {
 			t.Errorf("a business that left none: %v", err)
 		}
 		synctest.Wait()
-		// It has committed, so its message goes out all the same.
+		// The business has committed, so its message goes out.
 		if got := slices.Sorted(slices.Values(h.delivered)); !slices.Equal(got, []string{"marked", "unmarked"}) {
 			t.Errorf("delivered %v", got)
 		}
 	})
 }
 
-func TestASubmitWithoutAMarkerFromTheTransactionIsNamed(t *testing.T) {
+func TestSubmitWithoutTransactionMarkerReturnsErrUnmarked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, leave := inTransactionHouse(t)
 		for _, id := range []string{"marked", "unmarked"} {
@@ -86,10 +88,10 @@ func TestASubmitWithoutAMarkerFromTheTransactionIsNamed(t *testing.T) {
 	})
 }
 
-func TestAMissingMarkerIsNamedLateWhereTheStoreWasAway(t *testing.T) {
+func TestMissingMarkerIsLoggedAfterStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, store, _ := inTransactionHouse(t)
-		h.confirms = false // so that nobody lets the marker go meanwhile
+		h.confirms = false // so that no marker is deleted meanwhile
 		err := h.p.Send(t.Context(), message("1001"), func(context.Context) error {
 			store.away.Store(true)
 			return nil
