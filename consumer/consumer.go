@@ -49,7 +49,9 @@ func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	r := &run{
 		Config: c.config, handler: Chain(h, around...), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, cancelWork: cancel, slots: make(chan struct{}, c.config.Concurrency),
-		poster: poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return c.config.dialAny(ctx, "retries") }},
+		poster: poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) {
+			return c.config.dialAny(ctx, "retries")
+		}},
 	}
 	defer r.poster.close()
 	err := r.serve()

@@ -420,7 +420,8 @@ func TestItWaitsForAQueueThatDoesNotExistYet(t *testing.T) {
 	if _, err := b.ch.QueueDeclare("payments", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ch.PublishWithContext(t.Context(), "", "payments", true, false, amqp.Publishing{MessageId: "1"}); err != nil {
+	err := b.ch.PublishWithContext(t.Context(), "", "payments", true, false, amqp.Publishing{MessageId: "1"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	take(t, got, "the message")

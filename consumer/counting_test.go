@@ -135,7 +135,9 @@ func TestADeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.deadLetterQueue(arguments)
-			b.start(b.config(), func(context.Context, *consumer.Message) error { return consumer.Reject(errors.New("nonsense")) })
+			b.start(b.config(), func(context.Context, *consumer.Message) error {
+				return consumer.Reject(errors.New("nonsense"))
+			})
 			b.publish(1, 1)
 			b.get("payments.dead")
 		})
@@ -151,7 +153,8 @@ func TestADeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mismatch *consumer.MismatchError
-	if err := c.Run(t.Context(), consumer.HandlerFunc(nil)); !errors.As(err, &mismatch) || mismatch.Argument != "x-max-length" {
+	err := c.Run(t.Context(), consumer.HandlerFunc(nil))
+	if !errors.As(err, &mismatch) || mismatch.Argument != "x-max-length" {
 		t.Errorf("Run: %v", err)
 	}
 }

@@ -49,7 +49,8 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 	}
 	l, err := dead.Show(t.Context(), "orders/3")
 	if err != nil || l.Queue != "payments" || l.Exchange != "orders" || l.RoutingKey != "order.paid" || l.Retries != 1 ||
-		l.FirstCause != "a fault in the handler" || l.Reason != l.FirstCause || string(l.Body) != "pay" || l.FirstFailedAt == "" {
+		l.FirstCause != "a fault in the handler" || l.Reason != l.FirstCause || string(l.Body) != "pay" ||
+		l.FirstFailedAt == "" {
 		t.Errorf("%+v of %+v, %v", l, l.Message, err)
 	}
 	if _, err := dead.Show(t.Context(), "orders/7"); !errors.Is(err, consumer.ErrNoLetter) {
@@ -122,7 +123,8 @@ func TestWhatTheBrokerGaveUpIsReplayedToo(t *testing.T) {
 	}
 	dead := b.deadLetters()
 	l, err := dead.Show(t.Context(), "orders/1")
-	if err != nil || l.Reason != "delivery_limit" || l.Queue != "payments" || l.Exchange != "orders" || l.RoutingKey != "order.paid" {
+	if err != nil || l.Reason != "delivery_limit" || l.Queue != "payments" || l.Exchange != "orders" ||
+		l.RoutingKey != "order.paid" {
 		t.Errorf("%+v, %v", l, err)
 	}
 	servers.Eventually(t, patience, "given back", func() bool { return b.depth("payments.dead") == 1 })

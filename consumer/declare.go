@@ -177,7 +177,8 @@ func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Lo
 		err := declareAlone(conn, name, kind, args)
 		if !errors.As(err, &existing) || existing.Argument != amqpconn.LimitArgument {
 			if err == nil && i > 0 {
-				logger.Warn("dead-letter queue has a delivery limit; RabbitMQ may drop letters that come back too often; set the policy",
+				logger.Warn("dead-letter queue has a delivery limit; RabbitMQ may drop letters that come back too often; set the "+
+					"policy",
 					slog.String("dead_letter_queue", name), slog.String("policy", amqpconn.UnlimitedPolicy(conn.Config.Vhost, name)))
 			}
 			return err

@@ -16,10 +16,13 @@ import (
 // A payment service that takes each order's money once.
 func Example() {
 	c, err := consumer.New(consumer.Config{
-		URL:     "amqp://guest:guest@127.0.0.1:5672/",
-		Queue:   "payments",
-		Dedup:   memory.New(100_000),
-		Declare: &consumer.Declare{Exchange: "orders", BindingKeys: []string{"order.paid"}, DeadLetterExchange: "payments.dlx"},
+		URL:   "amqp://guest:guest@127.0.0.1:5672/",
+		Queue: "payments",
+		Dedup: memory.New(100_000),
+		Declare: &consumer.Declare{
+			Exchange: "orders", BindingKeys: []string{"order.paid"},
+			DeadLetterExchange: "payments.dlx",
+		},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -49,7 +52,8 @@ func ExampleTrigger() {
 	timeUp := func(db *sql.DB) consumer.HandlerFunc {
 		return func(ctx context.Context, m *consumer.Message) error {
 			// One row: it is cancelled. No row: it was paid meanwhile, or this is a copy, and nothing is to be done.
-			_, err := db.ExecContext(ctx, `UPDATE orders SET state = 'cancelled' WHERE id = ? AND state = 'unpaid'`, string(m.Body))
+			_, err := db.ExecContext(ctx, `UPDATE orders SET state = 'cancelled' WHERE id = ? AND state = 'unpaid'`,
+				string(m.Body))
 			return err
 		}
 	}

@@ -43,7 +43,8 @@ func TestChainPutsTheFirstOutermost(t *testing.T) {
 func TestRecoverMakesAPanicAnError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")
-	h := consumer.Chain(consumer.HandlerFunc(func(context.Context, *consumer.Message) error { panic(cause) }), consumer.Recover())
+	h := consumer.Chain(consumer.HandlerFunc(func(context.Context, *consumer.Message) error { panic(cause) }),
+		consumer.Recover())
 	err := h.Handle(t.Context(), order)
 	var panicked *consumer.PanicError
 	if !errors.As(err, &panicked) || !errors.Is(err, cause) || len(panicked.Stack) == 0 {
@@ -68,7 +69,8 @@ func TestLoggingNamesTheMessageAndNeverItsBody(t *testing.T) {
 	if err := h.Handle(t.Context(), order); !errors.Is(err, failure) {
 		t.Errorf("%v", err)
 	}
-	if got := text.String(); !strings.Contains(got, "id=1001") || !strings.Contains(got, "no money") || strings.Contains(got, "secret") {
+	got := text.String()
+	if !strings.Contains(got, "id=1001") || !strings.Contains(got, "no money") || strings.Contains(got, "secret") {
 		t.Errorf("%s", got)
 	}
 }

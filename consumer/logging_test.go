@@ -68,7 +68,9 @@ func TestLinesAboutAMessageSayWhichItIsAndWhoHasIt(t *testing.T) {
 	// One of the middleware, and one of the consumer itself.
 	servers.Eventually(t, patience, "two lines", func() bool { return len(log.about(t, "1001")) == 2 })
 	for _, line := range log.about(t, "1001") {
-		for key, want := range map[string]string{"consumer": "billing", "queue": "payments", "trace_id": trace, "producer": "orders"} {
+		for key, want := range map[string]string{
+			"consumer": "billing", "queue": "payments", "trace_id": trace, "producer": "orders",
+		} {
 			if line[key] != want {
 				t.Errorf("%s is %v in %v", key, line[key], line)
 			}

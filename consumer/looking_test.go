@@ -27,7 +27,8 @@ var deadLetterQueues = map[string]amqp.Table{
 		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(5),
 	},
 	"somebody, with a limit of 1 among other arguments": {
-		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(100), "x-overflow": "reject-publish", "x-delivery-limit": int64(1),
+		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(100), "x-overflow": "reject-publish",
+		"x-delivery-limit": int64(1),
 	},
 	"somebody, as a classic queue": {amqp.QueueTypeArg: amqp.QueueTypeClassic},
 }
@@ -76,8 +77,9 @@ func (b *bench) deadLetterQueue(arguments amqp.Table) {
 func (b *bench) putLetters() {
 	b.Helper()
 	death := amqp.Table{
-		"reason": "rejected", "queue": "payments", "exchange": "orders", "routing-keys": []any{"order.paid"}, "count": int64(1),
-		"time": time.Unix(1700000000, 0),
+		"reason": "rejected", "queue": "payments", "exchange": "orders", "routing-keys": []any{"order.paid"},
+		"count": int64(1),
+		"time":  time.Unix(1700000000, 0),
 	}
 	for id, headers := range []amqp.Table{
 		{
@@ -108,7 +110,8 @@ func (b *bench) letters(dead *consumer.DeadLetters) []string {
 	}
 	var all []string
 	for _, l := range found {
-		all = append(all, fmt.Sprint(l.Key(), l.Queue, l.Exchange, l.RoutingKey, l.Reason, l.Retries, l.Attempt, l.ContentType,
+		all = append(all, fmt.Sprint(l.Key(), l.Queue, l.Exchange, l.RoutingKey, l.Reason, l.Retries, l.Attempt,
+			l.ContentType,
 			l.Headers, string(l.Body)))
 	}
 	slices.Sort(all)
@@ -145,7 +148,9 @@ func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
 			b.deadLetterQueue(nil)
 			management := b.vhost.Management()
 			path := "/api/policies/" + url.PathEscape(management.Vhost) + "/limit"
-			policy := map[string]any{"pattern": ".*", "definition": map[string]any{"delivery-limit": limit}, "apply-to": "queues"}
+			policy := map[string]any{
+				"pattern": ".*", "definition": map[string]any{"delivery-limit": limit}, "apply-to": "queues",
+			}
 			if err := management.Call(http.MethodPut, path, policy, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -158,7 +158,8 @@ func republishing(d *amqp.Delivery) amqp.Publishing {
 	headers := amqp.Table{}
 	maps.Copy(headers, d.Headers)
 	maps.DeleteFunc(headers, func(name string, _ any) bool {
-		return name == "CC" || name == "BCC" || name == "x-death" || name == headerDeliveryCount || name == headerAcquiredCount ||
+		return name == "CC" || name == "BCC" || name == "x-death" || name == headerDeliveryCount ||
+			name == headerAcquiredCount ||
 			strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 	})
 	return amqp.Publishing{
@@ -198,7 +199,8 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 // seen.
 func (r *run) logLimit(m *Message, err error, limit int64) {
 	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: RabbitMQ moves it to the "+
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: RabbitMQ moves "+
+		"it to the "+
 		"queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
 }
 
@@ -218,7 +220,8 @@ func withStack(line []slog.Attr, err error) []slog.Attr {
 // answer logs an answer that did not reach the broker: the connection is gone, and the message will be redelivered.
 func (r *run) answer(m *Message, err error) {
 	if err != nil {
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; the message will be redelivered",
+		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; the "+
+			"message will be redelivered",
 			append(name(m), slog.Any("error", err))...)
 	}
 }

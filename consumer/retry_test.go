@@ -85,7 +85,8 @@ func TestAFailedMessageWaitsOnTheBrokerAndIsADeadLetterInTheEnd(t *testing.T) {
 					t.Errorf("%s is %v, want %v", header, dead.Headers[header], want)
 				}
 			}
-			if dead.MessageId != "1" || dead.AppId != "orders" || string(dead.Body) != "pay" || dead.ContentType != "text/plain" {
+			if dead.MessageId != "1" || dead.AppId != "orders" || string(dead.Body) != "pay" ||
+				dead.ContentType != "text/plain" {
 				t.Errorf("the dead letter is %+v", dead)
 			}
 			servers.Eventually(t, patience, "an empty queue", func() bool { return b.unsettled("payments") == 0 })
@@ -127,7 +128,8 @@ func TestAnUnrecoverableMessageIsADeadLetterAtOnceWithItsCause(t *testing.T) {
 	})
 	b.publish(1, 1)
 	dead := b.get("payments.dead")
-	if dead.Headers[consumer.HeaderDeadReason] != "rejected: no such type" || dead.Headers[consumer.HeaderRetries] != int64(0) ||
+	if dead.Headers[consumer.HeaderDeadReason] != "rejected: no such type" ||
+		dead.Headers[consumer.HeaderRetries] != int64(0) ||
 		dead.Headers[consumer.HeaderFirstCause] != "rejected: no such type" || len(calls) != 1 {
 		t.Errorf("%d calls, headers %v", len(calls), dead.Headers)
 	}
@@ -234,7 +236,10 @@ func TestAMismatchNamesTheArgumentThatDiffers(t *testing.T) {
 				})
 				return err
 			},
-			consumer.MismatchError{Kind: "queue", Name: "payments", Argument: "x-queue-type", Declared: "quorum", Existing: typeOfDefaultQueue(t)},
+			consumer.MismatchError{
+				Kind: "queue", Name: "payments", Argument: "x-queue-type", Declared: "quorum",
+				Existing: typeOfDefaultQueue(t),
+			},
 		},
 		"its dead-letter exchange": {
 			func(ch *amqp.Channel) error {

@@ -20,7 +20,8 @@ func TestATriggerComesAfterItsDelay(t *testing.T) {
 	t.Cleanup(trigger.Close)
 	send := func(id string) {
 		if err := trigger.Send(t.Context(), &consumer.Message{
-			ID: id, Producer: "orders", ContentType: "text/plain", Headers: map[string]string{"why": "unpaid"}, Body: []byte("look"),
+			ID: id, Producer: "orders", ContentType: "text/plain", Headers: map[string]string{"why": "unpaid"},
+			Body: []byte("look"),
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,8 @@ func TestATriggerComesAfterItsDelay(t *testing.T) {
 	sentAt := time.Now()
 	send("1")
 	m := take(t, got, "the trigger")
-	if m.Key() != "orders/1" || string(m.Body) != "look" || m.Headers["why"] != "unpaid" || m.ContentType != "text/plain" ||
+	if m.Key() != "orders/1" || string(m.Body) != "look" || m.Headers["why"] != "unpaid" ||
+		m.ContentType != "text/plain" ||
 		time.Since(sentAt) < delay {
 		t.Errorf("after %v came %+v", time.Since(sentAt), m)
 	}

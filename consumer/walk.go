@@ -82,7 +82,8 @@ func (w *walk) open(ctx context.Context) (err error) {
 		return nil
 	}
 	if err := w.copies.mayPost(ctx, ""); err != nil {
-		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, and the letters cannot "+
+		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, and the "+
+			"letters cannot "+
 			"be replaced by copies: nothing was changed; grant the user write permission on the default exchange "+
 			"(rabbitmqctl set_permissions, \"amq.default\"): %w", w.config.Queue, err)
 	}

@@ -169,7 +169,8 @@ func nullable[Payload any]() bool {
 
 // writable holds an event to what Unmarshal demands.
 func writable[Payload any](e Event[Payload]) error {
-	if payload := reflect.ValueOf(e.Payload); payload.Kind() == reflect.Pointer && payload.IsNil() && !nullable[Payload]() {
+	payload := reflect.ValueOf(e.Payload)
+	if payload.Kind() == reflect.Pointer && payload.IsNil() && !nullable[Payload]() {
 		return fmt.Errorf("%w: %q has a nil pointer for its payload; give one that points to something", ErrInvalid, e.ID)
 	}
 	return check(e.ID, e.ID, e.Type)

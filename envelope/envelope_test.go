@@ -14,7 +14,8 @@ type paid struct {
 }
 
 var event = envelope.Event[paid]{
-	ID: "1001", Type: "order.paid", AggregateType: "order", AggregateID: "o-7", TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
+	ID: "1001", Type: "order.paid", AggregateType: "order", AggregateID: "o-7",
+	TraceID:    "4bf92f3577b34da6a3ce929d0e0e4736",
 	OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Payload: paid{1999},
 }
 
@@ -26,9 +27,12 @@ func TestBothFormsSayTheSame(t *testing.T) {
 	}{
 		envelope.ContentType: {envelope.Marshal[paid], `{"eventId":"1001","eventType":"order.paid","aggregateType":"order",` +
 			`"aggregateId":"o-7","occurredAt":"2026-01-02T03:04:05Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","payload":{"cents":1999}}`},
-		envelope.CloudEventContentType: {envelope.MarshalCloudEvent[paid], `{"specversion":"1.0","id":"1001","type":"order.paid",` +
-			`"source":"order","subject":"o-7","time":"2026-01-02T03:04:05Z","traceid":"4bf92f3577b34da6a3ce929d0e0e4736",` +
-			`"datacontenttype":"application/json","data":{"cents":1999}}`},
+		envelope.CloudEventContentType: {
+			envelope.MarshalCloudEvent[paid],
+			`{"specversion":"1.0","id":"1001","type":"order.paid",` +
+				`"source":"order","subject":"o-7","time":"2026-01-02T03:04:05Z","traceid":"4bf92f3577b34da6a3ce929d0e0e4736",` +
+				`"datacontenttype":"application/json","data":{"cents":1999}}`,
+		},
 	} {
 		body, err := row.marshal(event)
 		if err != nil || string(body) != row.want {
@@ -134,7 +138,9 @@ func TestNoEventIsWrittenThatNobodyCouldRead(t *testing.T) {
 	if body, err := envelope.MarshalCloudEvent(nothing); !errors.Is(err, envelope.ErrInvalid) {
 		t.Errorf("%s, %v", body, err)
 	}
-	for _, marshal := range []func(envelope.Event[[]paid]) ([]byte, error){envelope.Marshal[[]paid], envelope.MarshalCloudEvent[[]paid]} {
+	for _, marshal := range []func(envelope.Event[[]paid]) ([]byte, error){
+		envelope.Marshal[[]paid], envelope.MarshalCloudEvent[[]paid],
+	} {
 		if _, err := marshal(envelope.Event[[]paid]{ID: "1001", Type: "order.paid", AggregateType: "order"}); err != nil {
 			t.Errorf("an empty list: %v", err)
 		}

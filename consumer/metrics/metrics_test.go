@@ -17,7 +17,9 @@ func TestEachDeliveryIsCountedByItsResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, result := range []consumer.Result{consumer.Effect, consumer.Effect, consumer.Duplicate, consumer.Retried, consumer.Dead} {
+	for _, result := range []consumer.Result{
+		consumer.Effect, consumer.Effect, consumer.Duplicate, consumer.Retried, consumer.Dead,
+	} {
 		o.Begun("payments")
 		o.Ended("payments", result, time.Second)
 	}
@@ -39,8 +41,9 @@ func TestEachDeliveryIsCountedByItsResult(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"msghandler_consumer_deliveries_total payments effect": 2, "msghandler_consumer_deliveries_total payments duplicate": 1,
-		"msghandler_consumer_deliveries_total payments retried": 1, "msghandler_consumer_deliveries_total payments dead": 1,
+		"msghandler_consumer_deliveries_total payments effect":    2,
+		"msghandler_consumer_deliveries_total payments duplicate": 1,
+		"msghandler_consumer_deliveries_total payments retried":   1, "msghandler_consumer_deliveries_total payments dead": 1,
 		"msghandler_consumer_queue_messages payments": 7, "msghandler_consumer_dead_letters payments": 2,
 		"msghandler_consumer_in_flight payments": 1, "msghandler_consumer_handler_seconds payments": 5,
 	} {

@@ -45,7 +45,8 @@ func takeApart(text string) (w written, ok bool) {
 	return w, !strings.Contains(w.tail, "@")
 }
 
-const encode = "special characters in a user or a password are written as %XX: %2F for /, %3F for ?, %23 for #, %40 for @"
+const encode = "special characters in a user or a password are written as %XX: %2F for /, %3F for ?, %23 for #, " +
+	"%40 for @"
 
 // parse reads an address of one of two schemes; form says how one is written. The hosts are as they stand there; the URL
 // is that of the first.

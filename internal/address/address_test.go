@@ -30,7 +30,8 @@ func TestAddressesOfRedis(t *testing.T) {
 		"redis://a?cluster=true":       {Hosts: []string{"a:6379"}, Cluster: true},
 		"redis://a,b/0?cluster=true":   {Hosts: []string{"a:6379", "b:6379"}, Cluster: true},
 		"redis://:p@a,b:1/2?master=main&sentinel_username=s&sentinel_password=%26": {
-			Hosts: []string{"a:26379", "b:1"}, Password: "p", Database: 2, Master: "main", SentinelUser: "s", SentinelPassword: "&",
+			Hosts: []string{"a:26379", "b:1"}, Password: "p", Database: 2, Master: "main", SentinelUser: "s",
+			SentinelPassword: "&",
 		},
 		"redis://a?master=main&cluster=false": {Hosts: []string{"a:26379"}, Master: "main"},
 		"redis://h?client_name=x&pool_size=7&conn_max_idle_time=90&conn_max_lifetime=1h": {
@@ -134,7 +135,8 @@ func TestAddressesOfRabbitMQ(t *testing.T) {
 func TestAddressesOfCoordinators(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"127.0.0.1:9090", ":9090", "localhost:1", "[::1]:65535", "[fe80::1%eth0]:9090", "a:1,b:2", "a:1, [::1]:2", "dns:///a:1",
+		"127.0.0.1:9090", ":9090", "localhost:1", "[::1]:65535", "[fe80::1%eth0]:9090", "a:1,b:2", "a:1, [::1]:2",
+		"dns:///a:1",
 		"dns://10.0.0.1/a:1", "passthrough:///a", "xds:///a", "xds://authority/a", "unix:/run/a@b.sock", "unix:///run/a.sock",
 		"unix-abstract:a", "kubernetes:///a:grpc", "ü:1",
 		"dns:a:1", "consul://consul:8500/msghandler", "zookeeper:///a",
@@ -166,7 +168,8 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		"a:1,u:geheim@h:1":      "has an @, and nobody logs in at a coordinator; write host:port",
 		"redis://:geheim@h/0,b": "names a scheme in a list; write host:port,host:port",
 	} {
-		if err := address.CheckCoordinators(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+		err := address.CheckCoordinators(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -220,7 +223,8 @@ func FuzzRedis(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is taken, and the driver says %v", text, err)
 		}
-		if got.Hosts[0] != want.Addr || got.User != want.Username || got.Password != want.Password || got.Database != want.DB ||
+		if got.Hosts[0] != want.Addr || got.User != want.Username || got.Password != want.Password ||
+			got.Database != want.DB ||
 			got.TLS != (want.TLSConfig != nil) || got.PoolSize != want.PoolSize || got.ClientName != want.ClientName ||
 			got.IdleTime != want.ConnMaxIdleTime || got.LifeTime != want.ConnMaxLifetime {
 			t.Errorf("%q is %+v, and for the driver %+v", text, got, want)
@@ -231,7 +235,8 @@ func FuzzRedis(f *testing.F) {
 // FuzzAMQP: what is taken the driver takes, and dials the host that is told.
 func FuzzAMQP(f *testing.F) {
 	for _, text := range []string{
-		"amqp://u:p@h:1/v", "amqps://h", "amqp://[::1]/%2f", "amqp://h?heartbeat=1", "amqp://h?auth_mechanism=External", "amqp://a,b",
+		"amqp://u:p@h:1/v", "amqps://h", "amqp://[::1]/%2f", "amqp://h?heartbeat=1", "amqp://h?auth_mechanism=External",
+		"amqp://a,b",
 	} {
 		f.Add(text)
 	}

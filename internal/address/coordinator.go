@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-var errCoordinator = errors.New("is not a coordinator's address; write host:port, such as 127.0.0.1:9090, or a target of gRPC, " +
+var errCoordinator = errors.New("is not a coordinator's address; write host:port, such as 127.0.0.1:9090, " +
+	"or a target of gRPC, " +
 	"such as dns:///msghandler:9090")
 
 // foreign are the schemes of what is no coordinator. Any other may be one that a program has taught its gRPC.
 var foreign = map[string]bool{
-	"http": true, "https": true, "grpc": true, "grpcs": true, "tcp": true, "amqp": true, "amqps": true, "redis": true, "rediss": true,
+	"http": true, "https": true, "grpc": true, "grpcs": true, "tcp": true, "amqp": true, "amqps": true, "redis": true,
+	"rediss": true,
 }
 
 // CheckCoordinator refuses an address of a coordinator that cannot be, for which gRPC would look in vain until a call's time is

@@ -74,9 +74,11 @@ func ParseRedis(text string) (Redis, error) {
 	o := options{values: written}
 	r := Redis{
 		User: u.User.Username(), TLS: u.Scheme == "rediss", Unverified: o.boolean(optionUnverified),
-		Master: o.text(optionMaster), SentinelUser: o.text(optionSentinelUser), SentinelPassword: o.text(optionSentinelPassword),
-		Cluster: o.boolean(optionCluster), ClientName: o.text(optionClientName), PoolSize: o.whole(optionPoolSize, mostPool),
-		IdleTime: o.duration(optionIdleTime), LifeTime: o.duration(optionLifeTime), Database: o.whole(optionDatabase, math.MaxInt32),
+		Master: o.text(optionMaster), SentinelUser: o.text(optionSentinelUser),
+		SentinelPassword: o.text(optionSentinelPassword),
+		Cluster:          o.boolean(optionCluster), ClientName: o.text(optionClientName), PoolSize: o.whole(optionPoolSize, mostPool),
+		IdleTime: o.duration(optionIdleTime), LifeTime: o.duration(optionLifeTime),
+		Database: o.whole(optionDatabase, math.MaxInt32),
 	}
 	r.Password, _ = u.User.Password()
 	if o.err != nil {

@@ -153,7 +153,8 @@ func argument(text string) any {
 // UnlimitedPolicy is the command that gives an existing quorum queue no delivery limit, where it was declared without
 // one.
 func UnlimitedPolicy(vhost, queue string) string {
-	return fmt.Sprintf("rabbitmqctl set_policy --vhost %s --apply-to quorum_queues --priority 10 %s %s '{\"delivery-limit\":-1}'",
+	return fmt.Sprintf("rabbitmqctl set_policy --vhost %s --apply-to quorum_queues --priority 10 "+
+		"%s %s '{\"delivery-limit\":-1}'",
 		quoted(vhost), quoted("unlimited-"+queue), quoted("^"+regexp.QuoteMeta(queue)+"$"))
 }
 

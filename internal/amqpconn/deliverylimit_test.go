@@ -38,10 +38,17 @@ func TestTheDeliveryLimitIsThatOfTheQueue(t *testing.T) {
 		"without arguments":           {quorum(amqp.Table{}), byDefault},
 		"as declared without a limit": {conn.UnlimitedArguments(), amqpconn.Limit{Returns: amqpconn.Unlimited}},
 		"minus one":                   {quorum(amqp.Table{"x-delivery-limit": int64(-1)}), minusOne},
-		"five":                        {quorum(amqp.Table{"x-delivery-limit": int32(5)}), amqpconn.Limit{Returns: 5, Fixed: true}},
-		"nought":                      {quorum(amqp.Table{"x-delivery-limit": int64(0)}), amqpconn.Limit{Returns: 0, Fixed: true}},
+		"five": {
+			quorum(amqp.Table{"x-delivery-limit": int32(5)}),
+			amqpconn.Limit{Returns: 5, Fixed: true},
+		},
+		"nought": {
+			quorum(amqp.Table{"x-delivery-limit": int64(0)}),
+			amqpconn.Limit{Returns: 0, Fixed: true},
+		},
 		"five among others": {quorum(amqp.Table{
-			"x-delivery-limit": int64(5), "x-message-ttl": int64(86400000), "x-max-length": int64(100), "x-overflow": "reject-publish",
+			"x-delivery-limit": int64(5), "x-message-ttl": int64(86400000), "x-max-length": int64(100),
+			"x-overflow":             "reject-publish",
 			"x-dead-letter-exchange": "graves", "x-dead-letter-routing-key": "it's 7", "x-expires": int64(86400000),
 		}), amqpconn.Limit{Returns: 5, Fixed: true}},
 		"others only": {quorum(amqp.Table{"x-max-length": int64(100)}), byDefault},

@@ -11,7 +11,9 @@ import (
 
 func TestDelayStaysWithinItsStep(t *testing.T) {
 	steps := backoff.Steps{time.Second, 10 * time.Second}
-	for failures, step := range map[int]time.Duration{-1: time.Second, 0: time.Second, 1: 10 * time.Second, 99: 10 * time.Second} {
+	for failures, step := range map[int]time.Duration{
+		-1: time.Second, 0: time.Second, 1: 10 * time.Second, 99: 10 * time.Second,
+	} {
 		low, high := step, time.Duration(0)
 		for range 2000 {
 			d := steps.Delay(failures)

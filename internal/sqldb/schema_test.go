@@ -47,7 +47,10 @@ func onEach(t *testing.T, test func(t *testing.T, r room)) {
 			return room{MySQL, open(t, d.Driver, d.DSN), "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"}
 		},
 		"sqlite": func(t *testing.T) room {
-			return room{SQLite, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)"), twice}
+			return room{
+				SQLite, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)"),
+				twice,
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,8 @@ func TestWhatARelayDoesByDefault(t *testing.T) {
 		return table.outcomes[0]
 	}
 	for refused, most := range []time.Duration{
-		5 * time.Second, 30 * time.Second, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute,
+		5 * time.Second, 30 * time.Second, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute,
+		32 * time.Minute,
 		time.Hour, time.Hour,
 	} {
 		table.refused = refused

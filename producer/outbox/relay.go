@@ -94,7 +94,8 @@ type Config struct {
 const longest = time.Hour
 
 // defaultBackoff begins as the coordinator's own send.backoff does.
-var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second}, backoff.Exponential(2*time.Minute, longest)...)
+var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second},
+	backoff.Exponential(2*time.Minute, longest)...)
 
 // Relay sends what is due, until its context ends.
 type Relay struct {

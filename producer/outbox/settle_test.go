@@ -31,7 +31,9 @@ func (s *stubborn) Release(ctx context.Context, token string, outcomes []sqlmark
 func TestWhatWasSentIsWrittenDownBesideAMessageThatCannotBe(t *testing.T) {
 	t.Parallel()
 	const all = 30
-	for name, fate := range map[string]outbox.Fate{"sent": outbox.Sent, "refused": outbox.Refused, "unreached": outbox.Unreached} {
+	for name, fate := range map[string]outbox.Fate{
+		"sent": outbox.Sent, "refused": outbox.Refused, "unreached": outbox.Unreached,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := openDB(t, "sqlite", second(sqlite(t)))
@@ -131,7 +133,8 @@ func TestARelayGoesOnDuringAPurge(t *testing.T) {
 	run(t, relay(t, s, to, func(c *outbox.Config) { c.PurgeInterval = time.Millisecond }))
 	<-s.begun
 	commit(t, db, s.Store, "1")
-	servers.Eventually(t, time.Minute, "a message is sent beside the purge", func() bool { return counts(t, s.Store).Sent == 1 })
+	servers.Eventually(t, time.Minute, "a message is sent beside the purge",
+		func() bool { return counts(t, s.Store).Sent == 1 })
 }
 
 // timed is a table that notes when it is asked for a claim, and a sender that notes until when it has time.

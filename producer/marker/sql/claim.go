@@ -69,7 +69,9 @@ func dueIn(state string) string {
 }
 
 // take locks messages of a state.
-func (s *Store) take(ctx context.Context, tx sqldb.Execer, state string, by holder, limit int) (ids []string, err error) {
+func (s *Store) take(
+	ctx context.Context, tx sqldb.Execer, state string, by holder, limit int,
+) (ids []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}

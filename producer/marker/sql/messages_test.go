@@ -306,7 +306,8 @@ func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
 			return removed >= 2501
 		})
 		found, err := s.Lookup(t.Context(), []string{"done-1", "asked for", "waiting", "tombstone"}, false)
-		if err != nil || removed != 2501 || len(found) != 2 || !found["asked for"].Definite() || !found["waiting"].Definite() {
+		if err != nil || removed != 2501 || len(found) != 2 || !found["asked for"].Definite() ||
+			!found["waiting"].Definite() {
 			t.Errorf("removed %d, left %v, %v", removed, found, err)
 		}
 	})

@@ -84,7 +84,8 @@ func New(config Config) (*Store, error) {
 		return nil, fmt.Errorf("sql markers: Table: %w", badTable)
 	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0 ||
 		config.BeginTimeout < 0:
-		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v, BeginTimeout of %v or Resend of %v is too short",
+		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v, BeginTimeout of %v or Resend of %v "+
+			"is too short",
 			config.Retention, config.LockTimeout, config.BeginTimeout, config.Resend)
 	}
 	return &Store{
