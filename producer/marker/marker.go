@@ -1,8 +1,8 @@
-// Package marker says what a business marker is and what a store of them must promise.
+// Package marker defines business markers and the contract of their stores.
 //
-// A marker is the producer's own note, kept under a message's id, that the local transaction of that message committed
-// (or that it never will). It is what lets a producer answer the coordinator's Confirm after a Submit was lost. Package
-// markertest holds the promise as a test suite; run it on a store of your own.
+// A marker is the producer's own note, kept under a message's id, that the local transaction of this message
+// committed (or never will). With markers a producer can answer the coordinator's Confirm after a Submit was lost.
+// Package markertest holds the contract as a test suite; run the suite on a store of your own.
 package marker
 
 import (
@@ -10,10 +10,10 @@ import (
 	"fmt"
 )
 
-// Verdict is what a marker says about one local transaction. The zero Verdict is treated as Unknown.
+// Verdict is the content of a marker about one local transaction. The zero Verdict is treated as Unknown.
 type Verdict uint8
 
-// The verdicts; the values are those of msghandler.v1.Verdict.
+// The verdicts; their numbers are the same as in msghandler.v1.Verdict.
 const (
 	// Unknown: nothing is known. Absence is never a verdict: a transaction that has left no marker may still commit.
 	Unknown Verdict = 1
@@ -21,8 +21,8 @@ const (
 	Committed Verdict = 2
 	// RolledBack: the local transaction did not commit and never will, so the message is to be removed.
 	RolledBack Verdict = 3
-	// Unavailable: nobody could look, for a reason that says nothing of this message. Unlike Unknown it uses up none of
-	// the coordinator's questions. It is an answer only and is never marked.
+	// Unavailable: the lookup was not possible, for a reason that has nothing to do with this message. Unlike Unknown,
+	// Unavailable uses up none of the coordinator's questions. Unavailable is an answer only and is never marked.
 	Unavailable Verdict = 4
 )
 
@@ -45,45 +45,45 @@ func (v Verdict) String() string {
 func (v Verdict) Definite() bool { return v == Committed || v == RolledBack }
 
 // Store keeps the markers of one producer. Its methods are called concurrently, with up to 1,000 ids at a time, and
-// must return when their context ends. They may be called again with the same ids at any time. An error means that
-// nothing was learned, though a Put or Delete may have happened; the caller tries again. The SDK never closes a store.
+// must return when their context ends. Calls may be repeated with the same ids at any time. An error means that
+// nothing was learned, though a Put or Delete may have happened; the caller retries. The SDK never closes a store.
 type Store interface {
-	// Put marks ids with a definite verdict and returns, for each of them, the verdict that now stands. The first
-	// verdict stands: Put never replaces one, whatever the order of concurrent calls. An id that it leaves out could
+	// Put marks ids with a definite verdict and returns the resulting verdict of each id. The first verdict of an id
+	// wins: Put never replaces a verdict, in any order of concurrent calls. An id that is missing in the result could
 	// not be marked; the others were.
 	Put(ctx context.Context, ids []string, v Verdict) (map[string]Verdict, error)
-	// Lookup returns the verdicts of those ids that have one; what it leaves out is Unknown, and what it could not look
-	// at may be Unavailable. A marker that cannot be read spoils no other. final says that the coordinator asks for the
-	// last time: a store that DecidesFinal then answers every id, and makes sure that the answer stays true.
+	// Lookup returns the verdicts of ids. An id that is missing in the result is Unknown; an id whose lookup was not
+	// possible may be Unavailable. An unreadable marker does not affect other ids. final is set on the coordinator's
+	// last question: a store that DecidesFinal then answers every id, and makes sure that the answer stays true.
 	Lookup(ctx context.Context, ids []string, final bool) (map[string]Verdict, error)
-	// Delete forgets the Committed markers of messages whose fate the coordinator has stored. A RolledBack marker stands
-	// until the store's retention ends: a second run of the id, here or in another replica, may still commit, and only
-	// the verdict that Put returns can tell that run that its message is gone. Ids without a marker are no error.
+	// Delete removes the Committed markers of messages whose verdict the coordinator has stored. A RolledBack marker
+	// stays until the store's retention ends: a second run of the id, here or in another replica, may still commit, and
+	// learns only from the verdict of Put that its message is gone. Ids without a marker are no error.
 	Delete(ctx context.Context, ids []string) error
-	// Capabilities says what the store can do. It is asked once.
+	// Capabilities says what the store can do. The SDK calls Capabilities once.
 	Capabilities() Capabilities
 }
 
-// Withdrawer is a Store that can take back a RolledBack marker. The SDK uses it for a marker that proved wrong: the run
-// that left it has failed, but the coordinator has a COMMITTED verdict of an earlier run. A store that keeps its
-// Committed markers after Delete, as SQL does, meets no such marker and need not be one.
+// Withdrawer is a Store that can take back a RolledBack marker. The SDK withdraws a marker that proved wrong: the run
+// that left the marker has failed, but the coordinator has a COMMITTED verdict of an earlier run. A store that keeps
+// its Committed markers after Delete, as SQL does, never holds such a marker and needs no Withdraw.
 type Withdrawer interface {
-	// Withdraw removes the RolledBack markers of ids; Committed markers stay. Ids without a marker are no error. An error
-	// means that the markers may still be there; the caller does not try again, and they expire.
+	// Withdraw removes the RolledBack markers of ids; Committed markers stay. Ids without a marker are no error. After
+	// an error the markers may still be there; the caller does not retry, and the markers expire.
 	Withdraw(ctx context.Context, ids []string) error
 }
 
-// Capabilities names what differs between stores, so that users can choose and tests can hold them to it.
+// Capabilities lists the differences between stores, so that users can choose and tests can check them.
 type Capabilities struct {
 	// SurvivesRestart: markers are still there after the producer's process has died.
 	SurvivesRestart bool
-	// Shared: all replicas of a producer see the same markers. Without it a producer has one replica.
+	// Shared: all replicas of a producer see the same markers. A producer whose store is not Shared has one replica.
 	Shared bool
-	// DecidesFinal: the store can make a transaction that is still running fail, so it answers a final question about
-	// an id without a marker with RolledBack. Without it the answer stays Unknown, and the message ends ABANDONED.
+	// DecidesFinal: the store can make a running transaction fail, and so answers a final question about an id without
+	// a marker with RolledBack. Otherwise the answer stays Unknown, and the message ends ABANDONED.
 	DecidesFinal bool
-	// InTransaction: the marker is the business's own to leave, in the transaction that it speaks of; its last answers
-	// are true for such a business alone. The SDK then looks for it after the business, and where there is none it makes
-	// up for it with Put and says so.
+	// InTransaction: the business itself leaves the marker, in its own transaction; final answers are true for such a
+	// business only. The SDK looks for the marker after the business. If the marker is missing, the SDK puts the marker
+	// and returns producer.ErrUnmarked.
 	InTransaction bool
 }

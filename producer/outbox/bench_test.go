@@ -13,8 +13,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What markers and messages cost, next to transactions with the order alone, and how fast a relay is that sends to
-// nobody. Each figure is of 2,000 orders, 8 at a time.
+// The cost of markers and messages, next to transactions with the order alone, and the speed of a relay whose sender
+// does nothing. Each figure is of 2,000 orders, 8 at a time.
 func BenchmarkOrders(b *testing.B) {
 	const all = 2000
 	for _, d := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 
-// ToCoordinator hands messages to the coordinator as half messages and submits them. The producer's Markers are the
-// table's, so that the coordinator hears COMMITTED when it asks.
+// ToCoordinator hands messages to the coordinator as half messages and submits them. The producer's Markers must be
+// the table's, so that the coordinator's Confirm finds COMMITTED.
 func ToCoordinator(p *producer.Producer) Sender { return coordinator{p} }
 
 type coordinator struct{ producer *producer.Producer }
@@ -27,7 +27,7 @@ func (c coordinator) Send(ctx context.Context, messages []sql.Queued) []Result {
 	return results
 }
 
-// hand stores a message and submits it, wherever it stands by now.
+// hand stores a message and submits the message in any state that still needs a Submit.
 func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
 	if q.Unreadable != nil {
 		return Result{Fate: Refused, Err: q.Unreadable}
@@ -48,7 +48,7 @@ func (c coordinator) hand(ctx context.Context, q sql.Queued) Result {
 	return Result{Fate: Handed}
 }
 
-// fateOf tells what the coordinator refuses from what it could not be asked.
+// fateOf separates a refusal of the coordinator from an unreachable coordinator.
 func fateOf(err error) Fate {
 	for _, refusal := range []error{
 		producer.ErrExists, producer.ErrRejected, producer.ErrContradicted, producer.ErrRolledBack,

@@ -65,7 +65,7 @@ func connected(t *testing.T, address string) *producer.Producer {
 	return p
 }
 
-func TestWhatTheCoordinatorSaysOfAMessage(t *testing.T) {
+func TestCoordinatorAnswersBecomeFates(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,13 +92,13 @@ func TestWhatTheCoordinatorSaysOfAMessage(t *testing.T) {
 			t.Errorf("%s: %v, %v", id, r.Fate, r.Err)
 		}
 	}
-	// A late Submit revives what was abandoned; where its fate is stored there is nothing to submit.
+	// A late Submit revives an abandoned message; a message with a stored verdict needs no Submit.
 	if len(s.submitted) != 2 {
 		t.Errorf("submitted %v", s.submitted)
 	}
 }
 
-func TestACoordinatorThatIsAwayIsUnreached(t *testing.T) {
+func TestUnreachableCoordinatorIsUnreached(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

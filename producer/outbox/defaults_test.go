@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// asked is a table that notes what a relay asks of it. It gives one message that was refused so often before.
+// asked is a table that records the arguments of a relay's calls. Its only message has been refused before, refused times.
 type asked struct {
 	refused  int
 	limit    int
@@ -32,7 +32,7 @@ func (*asked) Counts(context.Context) (sqlmarker.Counts, error) { return sqlmark
 func (*asked) Queued() <-chan struct{}                          { return nil }
 
 // The defaults are part of the guide.
-func TestWhatARelayDoesByDefault(t *testing.T) {
+func TestRelayDefaults(t *testing.T) {
 	t.Parallel()
 	table, fate := &asked{}, outbox.Refused
 	to := &sent{fate: func(sqlmarker.Queued) outbox.Result { return outbox.Result{Fate: fate} }}

@@ -23,10 +23,10 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// child, in the environment, makes this test binary the process of a relay that dies in mid-batch: DIALECT DRIVER DSN.
+// child, in the environment, makes this test binary a relay that dies in the middle of a batch: DIALECT DRIVER DSN.
 const child = "TEST_OUTBOX_CHILD"
 
-// The relay that dies claims batches of batchOfDead, and waits for its end when it has sent so many messages.
+// The doomed relay claims batches of batchOfDead, and is killed after a fixed number of sent messages.
 const (
 	batchOfDead = 50
 	sentByDead  = batchOfDead + batchOfDead/2
@@ -67,7 +67,7 @@ func relayUntilKilled(args []string) error {
 	return nil
 }
 
-// doomed is a sender that says the ids it sends, until it has sent as many as it may.
+// doomed is a sender that prints the ids of sent messages, and then hangs when its limit is reached.
 type doomed struct{ sent int }
 
 func (d *doomed) Send(_ context.Context, messages []sqlmarker.Queued) []outbox.Result {
@@ -83,7 +83,7 @@ func (d *doomed) Send(_ context.Context, messages []sqlmarker.Queued) []outbox.R
 	return results
 }
 
-// killedInMidBatch runs such a relay, kills it, and returns what it has sent.
+// killedInMidBatch runs such a relay, kills the process, and returns the ids of the sent messages.
 func killedInMidBatch(t *testing.T, d sqlmarker.Dialect, driver, dsn string) (ids []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -108,7 +108,7 @@ func killedInMidBatch(t *testing.T, d sqlmarker.Dialect, driver, dsn string) (id
 	return ids
 }
 
-func TestTheRowsOfARelayKilledInMidBatchGoOn(t *testing.T) {
+func TestAnotherRelaySendsAKilledRelaysRows(t *testing.T) {
 	t.Parallel()
 	onEachDSN(t, func(t *testing.T, d sqlmarker.Dialect, driver, dsn string) {
 		db, to := openDB(t, driver, dsn), &sent{}
@@ -118,7 +118,7 @@ func TestTheRowsOfARelayKilledInMidBatchGoOn(t *testing.T) {
 		for _, id := range killedInMidBatch(t, d, driver, dsn) {
 			byDead[id] = true
 		}
-		// The first batch it had released. The second one it held: half of it was sent, and half was not.
+		// The first batch was released. The second was claimed: half of the batch was sent, and half was not.
 		if c := counts(t, s); c.Sent != batchOfDead {
 			t.Fatalf("when it died %+v", c)
 		}
@@ -145,7 +145,7 @@ func TestTheRowsOfARelayKilledInMidBatchGoOn(t *testing.T) {
 	})
 }
 
-// slow is a sender that is done when it is told so, whatever its context says.
+// slow is a sender that returns on a signal of the test, not when its context ends.
 type slow struct {
 	has  chan int
 	done chan struct{}
@@ -161,7 +161,7 @@ func (s *slow) Send(_ context.Context, messages []sqlmarker.Queued) []outbox.Res
 	return results
 }
 
-func TestARelayWhoseLockEndedWritesNothing(t *testing.T) {
+func TestRelayRecordsNothingAfterItsLock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, d sqlmarker.Dialect) {
 		s, late, to := table(t, db, d), &slow{make(chan int), make(chan struct{})}, &sent{}
@@ -186,7 +186,7 @@ func TestARelayWhoseLockEndedWritesNothing(t *testing.T) {
 			return counts(t, s).Sent == 10
 		})
 		close(late.done)
-		// On a busy machine it may have no time left to learn that it has lost its lock.
+		// On a busy machine the relay may have no time left to learn about the lost lock.
 		if err := <-passed; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

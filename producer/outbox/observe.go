@@ -8,14 +8,14 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 
-// Observer is told what a relay does, for metrics and alerts. Its methods are called by the relay's own goroutine and
-// must not block. Package outbox/metrics has one for Prometheus.
+// Observer receives the results of a relay, for metrics and alerts. Its methods are called by the relay's own
+// goroutine and must not block. Package outbox/metrics has an Observer for Prometheus.
 type Observer interface {
-	// Relayed: so many messages of a batch had this fate, and the table knows.
+	// Relayed: this many messages of a batch had this fate, and the table has recorded the fate.
 	Relayed(fate Fate, messages int)
-	// Failed: these were refused up to the limit. Nobody sends them any more until Retry.
+	// Failed: these messages were refused up to the limit, and are not sent any more until Retry.
 	Failed(ids []string)
-	// Counted: the table stands like this.
+	// Counted: the current numbers of the table.
 	Counted(counts sql.Counts)
 }
 
@@ -45,8 +45,8 @@ func (f Fate) String() string {
 // shownIDs is how many ids a log line names.
 const shownIDs = 10
 
-// tell tells what became of messages, once that is written down.
-func (r *Relay) tell(all []judgement) {
+// report passes the recorded fates of messages to the observer and the log.
+func (r *Relay) report(all []judgement) {
 	fates := map[Fate]int{}
 	var failed []string
 	var cause error
@@ -64,11 +64,11 @@ func (r *Relay) tell(all []judgement) {
 	}
 	r.config.Observer.Failed(failed)
 	r.config.Logger.Error("committed messages were refused up to the limit and are not sent any more; "+
-		"mend the cause, find all by Failures, and Retry them",
+		"fix the cause, find all by Failures, and Retry them",
 		"messages", len(failed), "ids", failed[:min(len(failed), shownIDs)], "last_error", cause)
 }
 
-// count tells how the table stands, when it is time.
+// count passes the numbers of the table to the observer, once per CountInterval.
 func (r *Relay) count(ctx context.Context) {
 	if r.config.Observer == (unobserved{}) || time.Now().Before(r.countAt) || ctx.Err() != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-func TestWhatFailedIsSaidOncePerBatchWithTheRemedy(t *testing.T) {
+func TestFailuresAreLoggedOncePerBatch(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := table(t, db, sqlmarker.SQLite)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 
@@ -24,87 +25,87 @@ type Table interface {
 	Queued() <-chan struct{}
 }
 
-// Sender is where messages go. Its method is called by one goroutine of each relay.
+// Sender sends messages. Send is called by one goroutine of each relay.
 type Sender interface {
-	// Send sends messages and says of each, in their order, what became of it. It returns when its context ends at the
-	// latest; what it has not heard of by then is Unreached.
+	// Send sends messages and returns a result for each, in their order. Send returns at the latest when its context
+	// ends; a message without an answer by then is Unreached.
 	Send(ctx context.Context, messages []sql.Queued) []Result
 }
 
-// Result is what became of one message.
+// Result is the outcome of one message.
 type Result struct {
 	Fate Fate
 	// Err says why, for all but Sent and Handed.
 	Err error
 	// In is after how long the message is to be offered again, for Early.
 	In time.Duration
-	// Unsent says of an Unreached message that it certainly did not leave, so that the next copy is none that repeats it.
+	// Unsent: an Unreached message certainly did not leave, so its claim is not counted.
 	Unsent bool
 }
 
-// Fate is what a sender says of a message.
+// Fate is a sender's answer for a message.
 type Fate uint8
 
 // The fates.
 const (
-	// Unreached: nobody took or refused it, or nobody said so. It waits, and uses up no attempt.
+	// Unreached: no answer took or refused the message. The message waits, and uses up no attempt.
 	Unreached Fate = iota
-	// Sent: the broker has it. Nothing is to be done any more.
+	// Sent: the broker has the message. Nothing is left to do.
 	Sent
-	// Handed: the coordinator has it, and lets the marker go when its fate is stored.
+	// Handed: the coordinator has the message, and deletes the marker when the verdict is stored.
 	Handed
 	// Refused: an attempt is used up.
 	Refused
-	// Early: its delay is not over, or it waits for others as Err says; it was not sent.
+	// Early: the message was not sent, because its delay is not over, or because of Err.
 	Early
 )
 
-// Config says what is relayed, and how. Table and Sender must be given.
+// Config configures a relay. Table and Sender must be given.
 type Config struct {
 	Table  Table
 	Sender Sender
 	// Owner names this relay in the table. Default: host, process and a random part.
 	Owner string
-	// Batch is how many messages one claim takes. Default: 200.
+	// Batch is the most messages that one claim takes. Default: 200.
 	Batch int
-	// Interval is how often the table is looked at when nobody wakes the relay. Default: 5 s.
+	// Interval is how often the table is read when no commit of this process wakes the relay. Default: 5 s.
 	Interval time.Duration
-	// Lock is how long a claim lasts, and so how long the messages of a relay that died wait. A sender gets two thirds
-	// of it. Default: 30 s.
+	// Lock is how long a claim lasts, and so how long the messages of a dead relay wait. A sender gets two thirds of
+	// Lock. Default: 30 s.
 	Lock time.Duration
 	// Backoff are the delays after a refusal; the last repeats. Default: 5 s, 30 s, 2 min, doubling up to an hour.
 	Backoff []time.Duration
 	// MaxAttempts is how many refusals make a message failed. Default: 10.
 	MaxAttempts int
-	// Again is after how long a message that was handed over, and not let go, is handed over again at the earliest; it
-	// grows with the message's age, up to an hour. Default: 1 min.
+	// Again is the shortest delay before a message is handed over again whose marker was not deleted; the delay grows
+	// with the message's age, up to an hour. Default: 1 min.
 	Again time.Duration
 	// PurgeInterval is how often old rows are removed. Default: 1 hour.
 	PurgeInterval time.Duration
-	// Observer is told what becomes of messages, and how the table stands. Nil: nobody is.
+	// Observer receives the fates of messages and the numbers of the table. Nil: none.
 	Observer Observer
-	// CountInterval is how often the table is counted for Observer; a count reads as much of an index as there are
-	// messages, those that were sent and not yet purged included. Default: 1 min.
+	// CountInterval is how often the table is counted for Observer. A count reads one index entry per message, also of
+	// sent messages that are not yet purged. Default: 1 min.
 	CountInterval time.Duration
-	// Logger gets what happens. Default: slog.Default().
+	// Logger gets warnings and errors. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// longest caps what grows.
+// longest caps growing delays.
 const longest = time.Hour
 
 // defaultBackoff begins as the coordinator's own send.backoff does.
 var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second},
 	backoff.Exponential(2*time.Minute, longest)...)
 
-// Relay sends what is due, until its context ends.
+// Relay sends due messages until its context ends.
 type Relay struct {
 	config  Config
 	backoff backoff.Steps
 	countAt time.Time
 }
 
-// New returns a relay. It fails only for a configuration that cannot work.
+// New returns a relay, or an error for a configuration that cannot work.
 func New(config Config) (*Relay, error) {
 	switch {
 	case config.Table == nil:
@@ -141,8 +142,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Run relays until its context ends, and then gives back what it holds and returns. What it cannot do it logs and tries
-// again at its next turn.
+// Run relays until its context ends, and then releases its claim and returns. Failures are logged and retried at the
+// next turn.
 func (r *Relay) Run(ctx context.Context) {
 	var purging sync.WaitGroup
 	defer purging.Wait()
@@ -162,48 +163,48 @@ func (r *Relay) Run(ctx context.Context) {
 			r.count(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.config.Logger.Warn("the outbox could not be relayed; it is tried again", "error", err)
+			r.config.Logger.Warn("the outbox could not be relayed; its messages wait; the relay retries", "error", err)
 		}
 		timer.Reset(r.config.Interval)
 	}
 }
 
-// Pass claims a batch, sends it and writes down what became of it. There may be more when it was a full one and all of
-// it was taken or refused.
+// Pass claims a batch, sends the messages and records their fates. more is set after a full batch in which every
+// message was taken or refused.
 func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	begun := time.Now() // the lock counts from some time after
 	claim, err := r.config.Table.Claim(ctx, r.config.Owner, r.config.Batch, r.config.Lock)
 	if err != nil || len(claim.Messages) == 0 {
 		return false, err
 	}
-	// What nobody is to send again comes first: no trouble with the others may hold it up.
-	var over, again []judgement
+	// Messages that need no further copy come first: no trouble with the others may delay their record.
+	var ended, waiting []judgement
 	for i, result := range r.send(ctx, claim.Messages, begun) {
 		j := judgement{result, r.judge(claim.Messages[i], result)}
 		if result.Fate == Sent || result.Fate == Handed {
-			over = append(over, j)
+			ended = append(ended, j)
 		} else {
-			again = append(again, j)
+			waiting = append(waiting, j)
 		}
 		if result.Fate == Unreached {
 			err = result.Err
 		}
 	}
-	// Not with the relay's context: what was sent is noted even when the relay is told to stop.
+	// The relay's context does not apply: sent messages are recorded even when the relay is stopping.
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.Lock/3)
 	defer cancel()
-	err = errors.Join(err, r.note(settling, claim.Token, over), r.note(settling, claim.Token, again))
+	err = errors.Join(err, r.note(settling, claim.Token, ended), r.note(settling, claim.Token, waiting))
 	return len(claim.Messages) == r.config.Batch && err == nil, err
 }
 
-// judgement is what became of a message, and where it stands now.
+// judgement is the result of a message and its next state in the table.
 type judgement struct {
 	Result
 	outcome sql.Outcome
 }
 
-// note writes down what became of messages. A message that cannot be written down, such as one whose row a foreign
-// transaction holds, keeps no other from it: each half is tried by itself.
+// note records the fates of messages. A message that cannot be recorded, such as one whose row a foreign transaction
+// holds, stops no other: each half is tried by itself.
 func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 	if len(all) == 0 {
 		return nil
@@ -218,7 +219,7 @@ func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 		return cmp.Or(r.note(ctx, token, all[:half]), r.note(ctx, token, all[half:]))
 	}
 	if held > 0 { // otherwise its lock has ended, and another relay judges
-		r.tell(all)
+		r.report(all)
 	}
 	if lost := len(all) - int(held); lost > 0 && err == nil {
 		r.config.Logger.Debug("messages were let go, or claimed by another, before they were released", "messages", lost)
@@ -226,23 +227,21 @@ func (r *Relay) note(ctx context.Context, token string, all []judgement) error {
 	return err
 }
 
-// send calls the sender, for two thirds of the lock, so that what became of the messages is noted within it, also where
-// the database took its time for the claim.
+// send calls the sender for two thirds of the lock, counted from before the claim, so that the fates are recorded
+// within the lock.
 func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Time) (results []Result) {
 	ctx, cancel := context.WithDeadline(ctx, claimed.Add(r.config.Lock*2/3))
 	defer cancel()
-	defer func() {
-		if value := recover(); value != nil { // one that panics does not take the producer with it
-			results = make([]Result, len(messages))
-			for i := range results {
-				results[i] = Result{Fate: Refused, Err: fmt.Errorf("the sender panicked: %v", value)}
-			}
+	if panicked := lifecycle.Recovered(func() { results = r.config.Sender.Send(ctx, messages) }); panicked != nil {
+		results = make([]Result, len(messages))
+		for i := range results {
+			results[i] = Result{Fate: Refused, Err: fmt.Errorf("the sender panicked: %v", panicked.Value)}
 		}
-	}()
-	return r.config.Sender.Send(ctx, messages)
+	}
+	return results
 }
 
-// judge says where a message stands after a result.
+// judge returns the next state of a message after a result.
 func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 	o := sql.Outcome{ID: q.Message.ID, State: sql.StateWaiting}
 	if result.Err != nil {
@@ -268,7 +267,7 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 	return o
 }
 
-// purge removes old rows now and then, until the context ends. It goes on beside the relay, as there may be many.
+// purge removes old rows once per PurgeInterval until the context ends, beside the relay, as there may be many rows.
 func (r *Relay) purge(ctx context.Context) {
 	for backoff.Sleep(ctx, r.config.PurgeInterval) == nil {
 		removed, err := r.config.Table.Purge(ctx)

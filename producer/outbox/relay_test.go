@@ -21,7 +21,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// patience is for what takes as long as there is much of it.
+// patience bounds waits for large amounts of work.
 const patience = 5 * time.Minute
 
 var orders = flag.Int("orders", 1000, "how many orders several relays have to send")
@@ -113,7 +113,7 @@ func counts(t *testing.T, s *sqlmarker.Store) sqlmarker.Counts {
 	return c
 }
 
-// sent is a sender that notes what it gets; fate may be nil for one that takes everything.
+// sent is a sender that records its messages; fate may be nil for a sender that takes every message.
 type sent struct {
 	fate func(q sqlmarker.Queued) outbox.Result
 
@@ -199,12 +199,12 @@ func TestFourRelaysSendEachRowOnce(t *testing.T) {
 	})
 }
 
-func TestARelayGoesOnWithWhatADeadOneHeld(t *testing.T) {
+func TestRelayClaimsADeadRelaysRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, db *sql.DB, d sqlmarker.Dialect) {
 		s, to := table(t, db, d), &sent{}
 		commit(t, db, s, numbered(20)...)
-		// It dies between its claim and its release, so nobody knows what it sent.
+		// The relay dies between its claim and its release, so the fates of its messages are unknown.
 		if _, err := s.Claim(t.Context(), "dead", 10, time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -226,14 +226,14 @@ func TestARelayGoesOnWithWhatADeadOneHeld(t *testing.T) {
 	})
 }
 
-func TestARefusedMessageFailsInTheEndAndHoldsUpNoOther(t *testing.T) {
+func TestRefusedMessageFailsAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := table(t, db, sqlmarker.SQLite)
-	mended := false
+	fixed := false
 	to := &sent{}
 	to.fate = func(q sqlmarker.Queued) outbox.Result {
-		if q.Message.ID == "order-0" && !mended {
+		if q.Message.ID == "order-0" && !fixed {
 			return outbox.Result{Fate: outbox.Refused, Err: errors.New("unroutable " + strings.Repeat("x", 5000))}
 		}
 		return outbox.Result{Fate: outbox.Sent}
@@ -251,7 +251,7 @@ func TestARefusedMessageFailsInTheEndAndHoldsUpNoOther(t *testing.T) {
 	if got := counts(t, s); got.Sent != 2 || len(to.of("order-0")) != 3 || len(to.of("order-1")) != 1 {
 		t.Errorf("%+v, sent %v", got, to.times)
 	}
-	mended = true
+	fixed = true
 	if n, err := s.Retry(t.Context(), "order-0"); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -262,7 +262,7 @@ func TestARefusedMessageFailsInTheEndAndHoldsUpNoOther(t *testing.T) {
 
 func second(_, dsn string) string { return dsn }
 
-func TestOutOfReachCostsNothing(t *testing.T) {
+func TestUnreachableSenderUsesNoAttempt(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := table(t, db, sqlmarker.SQLite)
@@ -278,7 +278,7 @@ func TestOutOfReachCostsNothing(t *testing.T) {
 	r := relay(t, s, to, func(c *outbox.Config) { c.MaxAttempts, c.Interval = 2, time.Nanosecond })
 	for range 5 {
 		if more, err := r.Pass(t.Context()); more || err == nil {
-			t.Fatalf("a relay that reaches nobody goes on: %v, %v", more, err)
+			t.Fatalf("a relay without a reachable sender goes on: %v, %v", more, err)
 		}
 	}
 	away = false
@@ -290,7 +290,7 @@ func TestOutOfReachCostsNothing(t *testing.T) {
 	}
 }
 
-func TestASenderThatPanicsIsARefusal(t *testing.T) {
+func TestPanickingSenderIsARefusal(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := table(t, db, sqlmarker.SQLite)

@@ -13,13 +13,13 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// stubborn is a table that writes nothing down together with one message.
+// stubborn is a table whose Release fails for every batch with a certain message.
 type stubborn struct {
 	*sqlmarker.Store
 	id string
 }
 
-var errStubborn = errors.New("this one cannot be written down")
+var errStubborn = errors.New("this message cannot be recorded")
 
 func (s *stubborn) Release(ctx context.Context, token string, outcomes []sqlmarker.Outcome) (int64, error) {
 	if slices.ContainsFunc(outcomes, func(o sqlmarker.Outcome) bool { return o.ID == s.id }) {
@@ -28,7 +28,7 @@ func (s *stubborn) Release(ctx context.Context, token string, outcomes []sqlmark
 	return s.Store.Release(ctx, token, outcomes)
 }
 
-func TestWhatWasSentIsWrittenDownBesideAMessageThatCannotBe(t *testing.T) {
+func TestUnrecordableMessageStopsNoOther(t *testing.T) {
 	t.Parallel()
 	const all = 30
 	for name, fate := range map[string]outbox.Fate{
@@ -60,7 +60,7 @@ func TestWhatWasSentIsWrittenDownBesideAMessageThatCannotBe(t *testing.T) {
 	}
 }
 
-// noted is an observer that adds up.
+// noted is an observer that adds up fates.
 type noted struct{ fates map[outbox.Fate]int }
 
 func (n *noted) Relayed(fate outbox.Fate, messages int) {
@@ -72,13 +72,13 @@ func (n *noted) Relayed(fate outbox.Fate, messages int) {
 func (*noted) Failed([]string)          {}
 func (*noted) Counted(sqlmarker.Counts) {}
 
-// Somebody's transaction holds a row, for longer than a statement waits.
-func TestWhatWasSentIsWrittenDownBesideARowThatIsHeld(t *testing.T) {
+// A foreign transaction holds a row, for longer than a statement waits.
+func TestLockedRowStopsNoOtherRecord(t *testing.T) {
 	t.Parallel()
 	const all = 30
 	d := servers.PostgreSQL(t)
 	db := openDB(t, d.Driver, d.DSN)
-	table(t, db, sqlmarker.PostgreSQL) // it makes it
+	table(t, db, sqlmarker.PostgreSQL) // creates the table
 	s, err := sqlmarker.New(sqlmarker.Config{
 		DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders", LockTimeout: 100 * time.Millisecond,
 	})
@@ -114,7 +114,7 @@ func hold(t *testing.T, tx *sql.Tx, id string) {
 	}
 }
 
-// slowPurge is a table with so many old rows that their removal has no end.
+// slowPurge is a table whose Purge never ends.
 type slowPurge struct {
 	*sqlmarker.Store
 	begun chan struct{}
@@ -126,7 +126,7 @@ func (s *slowPurge) Purge(ctx context.Context) (int64, error) {
 	return 0, ctx.Err()
 }
 
-func TestARelayGoesOnDuringAPurge(t *testing.T) {
+func TestRelaySendsDuringAPurge(t *testing.T) {
 	t.Parallel()
 	db, to := openDB(t, "sqlite", second(sqlite(t))), &sent{}
 	s := &slowPurge{table(t, db, sqlmarker.SQLite), make(chan struct{})}
@@ -137,7 +137,7 @@ func TestARelayGoesOnDuringAPurge(t *testing.T) {
 		func() bool { return counts(t, s.Store).Sent == 1 })
 }
 
-// timed is a table that notes when it is asked for a claim, and a sender that notes until when it has time.
+// timed is a table that records the time of a claim, and a sender that records its deadline.
 type timed struct {
 	*sqlmarker.Store
 	asked, until time.Time
@@ -153,7 +153,7 @@ func (s *timed) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.
 	return make([]outbox.Result, len(messages))
 }
 
-func TestASlowClaimLeavesTheTimeToWriteDown(t *testing.T) {
+func TestSlowClaimLeavesTimeToRecord(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, "sqlite", second(sqlite(t)))
 	s := &timed{Store: table(t, db, sqlmarker.SQLite)}

@@ -1,5 +1,5 @@
-// Package markertest holds the promise of a marker.Store as a test suite, for the stores that come with the SDK and for
-// those that users write themselves.
+// Package markertest holds the contract of a marker.Store as a test suite, for the stores of the SDK and for stores
+// of your own.
 package markertest
 
 import (
@@ -12,9 +12,10 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// Run tests a store. open is called once or more in each subtest, and may register cleanups on its t. Each subtest must
-// find its store empty; a Shared store that is opened once more in the same subtest must be on the same data (t.Name()
-// tells subtests apart). What differs between stores is held to what Capabilities says, in the tests named after it.
+// Run tests a store. open is called once or more in each subtest, and may register cleanups on its t. Each subtest
+// must find an empty store. A second call of open in one subtest must open the same data if the store is Shared
+// (t.Name() identifies the subtest). Differences between stores are tested as their Capabilities say, in the tests of
+// these names.
 func Run(t *testing.T, open func(t *testing.T) marker.Store) {
 	t.Helper()
 	subtests := []struct {
@@ -25,12 +26,12 @@ func Run(t *testing.T, open func(t *testing.T) marker.Store) {
 		{"what was put is found", found},
 		{"the first verdict stands", firstStands},
 		{"putting twice changes nothing", putTwice},
-		{"one verdict stands whoever races", race},
+		{"one verdict wins every race", race},
 		{"deleting touches no other marker", deleted},
 		{"a deleted id may be marked anew", markedAnew},
 		{"deleting leaves a rolled-back marker", rolledBackStands},
 		{"a withdrawn marker is gone", withdrawn},
-		{"ids are told apart byte by byte", ids},
+		{"ids differ byte by byte", ids},
 		{"a thousand at a time", thousand},
 		{"nothing asked nothing answered", nothing},
 		{"an ended context is an error", endedContext},
@@ -76,7 +77,7 @@ func expect(t *testing.T, s marker.Store, want map[string]marker.Verdict) {
 	}
 	for id := range got {
 		if _, asked := want[id]; !asked {
-			t.Errorf("Lookup answered %q, which nobody asked about", id)
+			t.Errorf("Lookup answered %q, which was not asked for", id)
 		}
 	}
 }
@@ -124,9 +125,9 @@ func putTwice(t *testing.T, s marker.Store) {
 func race(t *testing.T, s marker.Store) {
 	for round := range 20 {
 		id := fmt.Sprintf("raced-%d", round)
-		told := make([]marker.Verdict, 8)
+		verdicts := make([]marker.Verdict, 8)
 		var wg sync.WaitGroup
-		for i := range told {
+		for i := range verdicts {
 			v := marker.Committed
 			if i%2 == 1 {
 				v = marker.RolledBack
@@ -136,16 +137,16 @@ func race(t *testing.T, s marker.Store) {
 				if err != nil {
 					t.Errorf("Put: %v", err)
 				}
-				told[i] = standing[id]
+				verdicts[i] = standing[id]
 			})
 		}
 		wg.Wait()
-		for i, v := range told {
-			if !v.Definite() || v != told[0] {
-				t.Fatalf("caller %d was told that %v stands, caller 0 that %v does", i, v, told[0])
+		for i, v := range verdicts {
+			if !v.Definite() || v != verdicts[0] {
+				t.Fatalf("caller %d got %v, caller 0 got %v", i, v, verdicts[0])
 			}
 		}
-		expect(t, s, map[string]marker.Verdict{id: told[0]})
+		expect(t, s, map[string]marker.Verdict{id: verdicts[0]})
 	}
 }
 
@@ -168,7 +169,7 @@ func markedAnew(t *testing.T, s marker.Store) {
 }
 
 // rolledBackStands: another run of the id may commit after the coordinator has stored ROLLED_BACK and has called
-// DeleteBusiness. Put is then the only call that can tell that run.
+// DeleteBusiness. Only the verdict of Put can stop this run.
 func rolledBackStands(t *testing.T, s marker.Store) {
 	put(t, s, marker.Committed, "paid")
 	put(t, s, marker.RolledBack, "failed")
@@ -181,7 +182,7 @@ func rolledBackStands(t *testing.T, s marker.Store) {
 	expect(t, s, map[string]marker.Verdict{"failed": marker.RolledBack})
 }
 
-// withdrawn: where the store can, a rolled-back marker that proved wrong is taken back, and no other marker is.
+// withdrawn: a wrong rolled-back marker is taken back, and no other marker, if the store can.
 func withdrawn(t *testing.T, s marker.Store) {
 	withdrawer, can := s.(marker.Withdrawer)
 	if !can {

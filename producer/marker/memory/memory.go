@@ -1,8 +1,8 @@
-// Package memory keeps business markers in the process's own memory: for trying things out, and for producers that can
-// accept that a restart forgets.
+// Package memory keeps business markers in the memory of the process: for trials, and for producers that can accept
+// the loss of markers at a restart.
 //
-// What a restart forgets is this: a message that committed, and whose Submit the coordinator never got, is answered
-// with UNKNOWN and ends ABANDONED, where an operator sees it. It is not lost, but somebody has to look.
+// After a restart, a committed message whose Submit the coordinator never got is answered with UNKNOWN. Such a
+// message ends ABANDONED, and an operator has to decide about the message. The message is not lost.
 package memory
 
 import (
@@ -14,20 +14,19 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// Retention is how long a marker that nobody deleted is kept. It is longer than a coordinator asks on its own: with the
-// default limits it gives up after about an hour.
+// Retention is how long a marker is kept that was not deleted: seven days. With the default limits a coordinator stops
+// asking after about an hour.
 const Retention = 7 * 24 * time.Hour
 
-// A rolled-back marker is kept after Delete too, so that a slower run of its id in this process is told that the message
-// is gone. It is kept for RolledBackRetention, and at most MaxRolledBack of them are kept: the oldest goes first. That
-// bounds their memory at about 15 MB.
+// A rolled-back marker is kept after Delete too, so that a slower run of its id in this process learns about the
+// rollback. The marker is kept for RolledBackRetention. At most MaxRolledBack such markers are kept, about 15 MB: the
+// oldest is dropped first.
 const (
 	RolledBackRetention = 24 * time.Hour
 	MaxRolledBack       = 100_000
 )
 
-// sweepInterval is how often the markers past their retention are cleared away. Each sweep walks all markers, so it is
-// rare.
+// sweepInterval is how often expired markers are removed. A sweep walks all markers, so sweeps are rare.
 const sweepInterval = time.Hour
 
 type mark struct {
@@ -40,7 +39,7 @@ type Store struct {
 	mu        sync.Mutex
 	marks     map[string]mark
 	nextSweep time.Time
-	// rolledBack lists the rolled-back markers in the order in which they end; it may name some that were withdrawn.
+	// rolledBack lists the rolled-back markers in the order in which they expire; some of them may be withdrawn.
 	rolledBack []ending
 }
 
@@ -55,7 +54,7 @@ func New() *Store {
 	return &Store{marks: make(map[string]mark), nextSweep: time.Now().Add(sweepInterval)}
 }
 
-// Put implements marker.Store. It never fails unless the context has ended.
+// Put implements marker.Store. Put fails only when the context has ended.
 func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (s *Store) sweep(now time.Time) {
 	s.nextSweep = now.Add(sweepInterval)
 }
 
-// endRolledBack removes the rolled-back markers that have ended, and the oldest of those that are too many.
+// endRolledBack removes the expired rolled-back markers, and the oldest beyond MaxRolledBack.
 func (s *Store) endRolledBack(now time.Time) {
 	ended := 0
 	for ended < len(s.rolledBack) {
@@ -153,7 +152,7 @@ func (s *Store) remove(ctx context.Context, ids []string, v marker.Verdict) erro
 	return nil
 }
 
-// Len counts the markers that are kept.
+// Len counts the kept markers.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	markertest.Run(t, func(*testing.T) marker.Store { return memory.New() })
 }
 
-func TestWhatNobodyDeletesIsForgottenInTheEnd(t *testing.T) {
+func TestUndeletedMarkersExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		put := func(id string) {

@@ -1,12 +1,12 @@
 // Package redis keeps business markers in a Redis of the producer's own, each with an expiry.
 //
-// The marker is set right after the local commit, not together with it: a process that dies between the two leaves a
-// committed transaction without a marker. Such a message is answered with UNKNOWN and ends ABANDONED, where an operator
-// sees it, unless the producer's Resolve finds the business data itself.
+// The marker is set right after the local commit, not together with the commit: a process that dies between the two
+// leaves a committed transaction without a marker. Such a message is answered with UNKNOWN and ends ABANDONED, where
+// an operator decides, unless the producer's Resolve finds the business data itself.
 //
 // Two runs of one id, in two replicas, are not kept apart: this Redis cannot make a transaction of another database
-// fail. Where one run fails and rolls the message back before the other commits, the other is told
-// producer.ErrContradicted, because the rolled-back marker stands until it expires.
+// fail. If one run fails and rolls the message back before the other commits, the other gets
+// producer.ErrContradicted, because the rolled-back marker stays until its expiry.
 package redis
 
 import (
@@ -27,18 +27,20 @@ const (
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
-// Config says where the markers are kept. The key of one is PREFIX:PRODUCER:ID, its value the verdict in plain words.
+// Config says where the markers are kept. The key of a marker is PREFIX:PRODUCER:ID, the value its verdict in plain
+// words.
 type Config struct {
-	// Client is a connected client of a single Redis, Sentinel or Cluster; it stays the caller's to close. Set
+	// Client is a connected client of a single Redis, Sentinel or Cluster; the caller closes the client. Set
 	// ContextTimeoutEnabled in its options, or deadlines are ignored.
 	Client redis.UniversalClient
-	// Producer is the producer's name. It keeps the markers of several producers in one Redis apart.
+	// Producer is the producer's name. The name keeps the markers of several producers in one Redis apart.
 	Producer string
 	// Prefix begins every key. Default: DefaultPrefix.
 	Prefix string
-	// Retention is how long a marker that nobody deleted is kept, and how long every rolled-back marker is. Default:
-	// DefaultRetention. It must be longer than the coordinator may be away or go on asking, and longer than any run of a
-	// business: a run that outlasts the rolled-back marker of another run is not told that its message is gone.
+	// Retention is how long a marker is kept that was not deleted, and how long every rolled-back marker is kept.
+	// Default: DefaultRetention. Retention must be longer than an outage of the coordinator plus its questions, and
+	// longer than any run of a business: a run that outlasts the rolled-back marker of another run never learns that
+	// its message is gone.
 	Retention time.Duration
 }
 
@@ -49,8 +51,8 @@ type Store struct {
 	retention time.Duration
 }
 
-// New returns a store. It does not touch Redis, so it works while Redis is away. It fails when Client or Producer is
-// missing, or Retention is under a second.
+// New returns a store. New makes no call to Redis, and so succeeds while Redis is unreachable. New fails when Client
+// or Producer is missing, or Retention is under a second.
 func New(config Config) (*Store, error) {
 	if config.Client == nil {
 		return nil, errors.New("redis markers: Client is missing; give a go-redis client")
@@ -74,8 +76,8 @@ func New(config Config) (*Store, error) {
 	}, nil
 }
 
-// Put implements marker.Store. An id whose key holds something that is no marker is left out of the answer. SET NX and
-// GET go in one pipeline, as Redis before 7.0 does not combine them.
+// Put implements marker.Store. An id whose key holds a foreign value is missing in the answer. SET NX and GET go in
+// one pipeline, as Redis before 7.0 does not combine them.
 func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[string]marker.Verdict, error) {
 	gets := make([]*redis.StringCmd, len(ids))
 	sets := make([]*redis.BoolCmd, len(ids))
@@ -96,7 +98,7 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 			return nil, err
 		}
 		if sets[i].Val() {
-			found = v // even when somebody has deleted it since: the one that was set stood
+			found = v // even if the marker was deleted since: this verdict was the first
 		}
 		if found.Definite() {
 			standing[id] = found
@@ -128,7 +130,7 @@ func (s *Store) Lookup(ctx context.Context, ids []string, _ bool) (map[string]ma
 	return verdicts, nil
 }
 
-// read gives Unknown for a key that is absent or holds something else, which is no reason to fail the ids beside it.
+// read gives Unknown for an absent key or a foreign value, so that the ids beside the key get their verdict.
 func read(get *redis.StringCmd) (marker.Verdict, error) {
 	value, err := get.Result()
 	switch {
@@ -144,8 +146,8 @@ func read(get *redis.StringCmd) (marker.Verdict, error) {
 	return marker.Unknown, nil
 }
 
-// Delete implements marker.Store. A rolled-back marker stands for its Retention: about 170 bytes of Redis for an id of 10
-// bytes. A key that holds no marker is left alone.
+// Delete implements marker.Store. A rolled-back marker stays for Retention: about 170 bytes of Redis for an id of 10
+// bytes. A key with a foreign value is not deleted.
 func (s *Store) Delete(ctx context.Context, ids []string) error {
 	if err := s.remove(ctx, ids, marker.Committed); err != nil {
 		return fmt.Errorf("delete markers: %w", err)
@@ -161,9 +163,9 @@ func (s *Store) Withdraw(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// remove deletes the markers of one verdict, in two round trips. Between them a marker may be deleted by another call
-// and the other verdict be put: with Delete and with Withdraw the coordinator has a COMMITTED verdict by then, so that
-// neither marker is needed any more.
+// remove deletes the markers of one verdict, in two round trips. Between them another call may delete a marker and
+// put the other verdict: with Delete and with Withdraw the coordinator has a COMMITTED verdict by then, so neither
+// marker is needed any more.
 func (s *Store) remove(ctx context.Context, ids []string, v marker.Verdict) error {
 	standing, err := s.Lookup(ctx, ids, false)
 	if err != nil {
@@ -182,7 +184,7 @@ func (s *Store) remove(ctx context.Context, ids []string, v marker.Verdict) erro
 	return err
 }
 
-// Capabilities implements marker.Store. How well markers survive is up to how that Redis persists.
+// Capabilities implements marker.Store. Whether markers survive a restart depends on the persistence of the Redis.
 func (s *Store) Capabilities() marker.Capabilities {
 	return marker.Capabilities{SurvivesRestart: true, Shared: true}
 }

@@ -30,7 +30,7 @@ func client(t *testing.T, addresses ...string) goredis.UniversalClient {
 	return c
 }
 
-// conform runs the suite on one Redis; each subtest is a producer of its own.
+// conform runs the suite on one Redis; each subtest is a producer with its own name.
 func conform(t *testing.T, addresses ...string) {
 	markertest.Run(t, func(t *testing.T) marker.Store { return store(t, client(t, addresses...), t.Name()) })
 }
@@ -50,7 +50,7 @@ func TestConformanceOnACluster(t *testing.T) {
 	conform(t, servers.RedisCluster(t)...)
 }
 
-func TestWhatAnOperatorSees(t *testing.T) {
+func TestKeysAreReadableForOperators(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	s := store(t, client(t, mini.Addr()), "orders")
@@ -83,7 +83,7 @@ func TestProducersShareARedis(t *testing.T) {
 	}
 }
 
-func TestAForeignKeySpoilsNoOther(t *testing.T) {
+func TestForeignKeyAffectsNoOtherMarker(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	if _, err := mini.Lpush("msghandler-marker:orders:list", "x"); err != nil {
@@ -105,7 +105,7 @@ func TestAForeignKeySpoilsNoOther(t *testing.T) {
 	}
 }
 
-func TestAnAbsentRedisIsAnError(t *testing.T) {
+func TestUnreachableRedisIsAnError(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	c := goredis.NewClient(&goredis.Options{Addr: mini.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})

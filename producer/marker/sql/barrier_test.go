@@ -18,7 +18,7 @@ import (
 
 var rounds = flag.Int("rounds", 50, "how often each race is run")
 
-// orders is the business of the tests: a table that a transaction writes an order into.
+// orders is the business of the tests: each transaction writes an order into this table.
 func orders(t testing.TB, db *sql.DB) {
 	t.Helper()
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id VARCHAR(64) PRIMARY KEY)"); err != nil {
@@ -41,7 +41,7 @@ func insertOrder(d sqlmarker.Dialect, id string) sqlmarker.Business {
 	}
 }
 
-// orderIDs is the truth: the orders that are committed.
+// orderIDs returns the committed orders.
 func orderIDs(t testing.TB, db *sql.DB) map[string]bool {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT id FROM orders")
@@ -80,7 +80,7 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 
 func shortLocks(c *sqlmarker.Config) { c.LockTimeout = 100 * time.Millisecond }
 
-func TestALateBusinessFailsAtTheTombstone(t *testing.T) {
+func TestLateBusinessFailsAtTheTombstone(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -116,7 +116,7 @@ func TestARunningBusinessIsUnknown(t *testing.T) {
 			t.Errorf("a running business is %v", got["1001"])
 		}
 		beside := marker.RolledBack
-		if d.dialect == sqlmarker.SQLite { // it has one writer, so nothing can be decided beside it
+		if d.dialect == sqlmarker.SQLite { // has one writer, so no other transaction can plant a tombstone
 			beside = marker.Unavailable
 		}
 		if got["silent"] != beside {
@@ -132,7 +132,7 @@ func TestARunningBusinessIsUnknown(t *testing.T) {
 	})
 }
 
-func TestABusinessThatRanBeforeDoesNotRunAgain(t *testing.T) {
+func TestCommittedBusinessDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -184,15 +184,15 @@ func TestAFailedBusinessLeavesNothing(t *testing.T) {
 	})
 }
 
-// The race of the last question with a business, both ways: whoever comes first, the answer and the database agree.
-func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
+// The race of the last question with a business, in both orders: the answer and the database agree.
+func TestCommitRacesTheLastQuestion(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
 		// Longer than a busy machine lets a business stand still.
 		s := d.store(t, db, func(c *sqlmarker.Config) { c.LockTimeout = 10 * time.Second })
 		orders(t, db)
-		told := map[string]marker.Verdict{}
+		answers := map[string]marker.Verdict{}
 		counts, unknown := map[string]int{}, 0
 		for round := range *rounds {
 			for _, first := range []string{"business", "question"} {
@@ -204,29 +204,29 @@ func TestTheRaceOfCommitAndLastQuestion(t *testing.T) {
 				verdict, err := race(t, s, id, first == "question", business)
 				undone := errors.Is(err, producer.ErrNotCommitted)
 				if err == nil && verdict == marker.RolledBack || undone && verdict == marker.Committed {
-					t.Fatalf("%s: told %v, and the business says %v", id, verdict, err)
+					t.Fatalf("%s: answered %v, and the business returned %v", id, verdict, err)
 				}
 				if !verdict.Definite() {
 					unknown++
 				}
-				told[id] = verdict
+				answers[id] = verdict
 				counts[first+" first: "+verdict.String()]++
 			}
 		}
 		truth := orderIDs(t, db)
-		for id, verdict := range told {
+		for id, verdict := range answers {
 			if verdict.Definite() && truth[id] != (verdict == marker.Committed) {
-				t.Errorf("CONTRADICTION: %s was told %v, committed is %v", id, verdict, truth[id])
+				t.Errorf("CONTRADICTION: %s was answered %v, committed is %v", id, verdict, truth[id])
 			}
 		}
-		if unknown > len(told)/10 {
-			t.Errorf("%d of %d were UNKNOWN: that is no race", unknown, len(told))
+		if unknown > len(answers)/10 {
+			t.Errorf("%d of %d were UNKNOWN: that is no race", unknown, len(answers))
 		}
-		t.Logf("%d races each way, told %v", *rounds, counts)
+		t.Logf("%d races each way, answers %v", *rounds, counts)
 	})
 }
 
-// race runs a business that is held open while the last question is asked, or asks just before it.
+// race runs a business that is open while the last question is asked, or asks just before the business.
 func race(
 	t *testing.T, s *sqlmarker.Store, id string, questionFirst bool, run sqlmarker.Business,
 ) (verdict marker.Verdict, err error) {
@@ -255,9 +255,9 @@ func race(
 	return verdict, err
 }
 
-// Those of a batch that stand are told, though so many others are held that the time is over before all were tried; and of
-// one that could not be looked at any more nothing is said that counts.
-func TestWhatStandsDoesNotWaitForWhatIsHeld(t *testing.T) {
+// Ids with a verdict are answered, though so many others are held that the time ends before all were tried. An id
+// without a lookup is Unavailable.
+func TestVerdictsDoNotWaitForHeldIds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -11,28 +11,28 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// settleTimeout is how long Settle tries to learn what became of a commit. The caller's context has no say: it may be
-// what broke the commit off.
+// settleTimeout bounds how long Settle looks for the outcome of a commit. The caller's context does not apply: the
+// context may have broken the commit.
 const settleTimeout = 5 * time.Second
 
-// Business is a business's part of a transaction. Everything it does goes through tx, which it neither commits nor
-// rolls back.
+// Business is the business's part of a transaction. All its statements go through tx; Business neither commits nor
+// rolls tx back.
 type Business func(ctx context.Context, tx *sql.Tx) error
 
 // beginSteps are the pauses between attempts to begin: short, as locks are held for milliseconds.
 var beginSteps = backoff.Exponential(10*time.Millisecond, time.Second)
 
-// Send stores the half message, runs the business in a transaction that marks it first, commits, and submits in the
-// background. It returns what [producer.Producer.Send] does; an error of the business means that nothing was committed.
-// Where the transaction could not begin or leave its marker for Config.BeginTimeout because of a transient error, or
-// the database aborted it at its COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the same
-// id.
+// Send stores the half message, runs the business in a transaction that marks the message first, commits, and submits
+// in the background. Send returns the errors of [producer.Producer.Send]; an error of the business means that nothing
+// was committed. When a transient error lasts for Config.BeginTimeout before the business has begun, or the database
+// aborts the transaction at its COMMIT, the error wraps [producer.ErrSendAgain]: send the message again under the
+// same id.
 func (s *Store) Send(ctx context.Context, p *producer.Producer, m producer.Message, run Business) error {
 	return p.Send(ctx, m, s.InTx(m, run))
 }
 
-// InTx makes of a business what [producer.Producer.Send] takes: a transaction that marks the message first, runs the
-// business and commits.
+// InTx turns a business into the function for [producer.Producer.Send]: a transaction that marks the message first,
+// runs the business and commits.
 func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context) error {
 	mark := func(ctx context.Context, tx *sql.Tx) error { return s.Mark(ctx, tx, m.ID) }
 	if s.config.Resend > 0 {
@@ -41,8 +41,8 @@ func (s *Store) InTx(m producer.Message, run Business) func(ctx context.Context)
 	return func(ctx context.Context) error { return s.transact(ctx, m.ID, mark, run) }
 }
 
-// transact runs a business in a transaction that leaves its marker first. Until the commit is tried it is certain that
-// nothing is committed, and from then on only the database can tell.
+// transact runs a business in a transaction that leaves its marker first. Before the commit certainly nothing is
+// committed; after the commit only the database knows.
 func (s *Store) transact(ctx context.Context, id string, mark, run Business) error {
 	tx, err := s.begin(ctx, id, mark)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 	tried := false
 	defer func() { // deferred, for a business that panics
 		if !tried {
-			_ = tx.Rollback() // the connection is given up where it fails
+			_ = tx.Rollback() // after a failure the driver drops the connection
 		}
 	}()
 	if err := run(ctx, tx); err != nil {
@@ -64,8 +64,8 @@ func (s *Store) transact(ctx context.Context, id string, mark, run Business) err
 	return nil
 }
 
-// begin begins a transaction and leaves its marker. As the business has not begun, an error that passes is no reason to
-// give the message up: begin tries again, until BeginTimeout or the context ends it.
+// begin begins a transaction and leaves its marker. The business has not begun, so a transient error is no reason to
+// give the message up: begin retries until BeginTimeout or the end of the context.
 func (s *Store) begin(ctx context.Context, id string, mark Business) (*sql.Tx, error) {
 	limit := time.Now().Add(s.config.BeginTimeout)
 	for failures := 0; ; failures++ {
@@ -88,7 +88,7 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.T
 	marked := false
 	defer func() {
 		if !marked {
-			_ = tx.Rollback() // the connection is given up where it fails
+			_ = tx.Rollback() // after a failure the driver drops the connection
 		}
 	}()
 	if err := mark(ctx, tx); err != nil {
@@ -98,9 +98,9 @@ func (s *Store) beginOnce(ctx context.Context, id string, mark Business) (*sql.T
 	return tx, nil
 }
 
-// unbegun is the error of a business that could not begin. Where the database refuses the statement for good, such as
-// for a missing table or permission, or in a read-only transaction, sending the message again cannot help: the message
-// is rolled back.
+// unbegun is the error of a business that could not begin. If the database refuses the statement for good, such as
+// for a missing table or permission, or in a read-only transaction, another attempt cannot help: the message is
+// rolled back.
 func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error {
 	if s.passes(err) || ctx.Err() != nil {
 		return fmt.Errorf("%s %s: %w: %w", doing, id, producer.ErrSendAgain, err)
@@ -108,27 +108,27 @@ func (s *Store) unbegun(ctx context.Context, doing, id string, err error) error 
 	return fmt.Errorf("%s %s: the database refuses it, and the message is rolled back: %w", doing, id, err)
 }
 
-// passes is Transient, but for read-only transactions that the configuration asks for: PostgreSQL refuses a marker
-// there with the code that a standby has after a failover.
+// passes is Transient, except for read-only transactions of the configuration: PostgreSQL refuses a marker there with
+// the code of a standby after a failover.
 func (s *Store) passes(err error) bool {
 	return s.Transient(err) && (s.config.TxOptions == nil || !s.config.TxOptions.ReadOnly)
 }
 
-// Transient says whether an error of the database is one that passes: a lock that was not to be had in time, a
-// deadlock, a serialization failure, a lost connection. A business that met one before its COMMIT may wrap it with
-// [producer.ErrSendAgain], and is then sent again under the same id.
+// Transient reports whether an error of the database is transient: a lock timeout, a deadlock, a serialization
+// failure, a lost connection. A business may wrap such an error from before its COMMIT with [producer.ErrSendAgain],
+// and can then be sent again under the same id.
 func (s *Store) Transient(err error) bool { return s.table.Transient(err) }
 
-// notCommitted says that an error is certain, also where it is one of an ended context.
+// notCommitted marks an error as certain, even one of an ended context.
 func notCommitted(err error) error {
 	return fmt.Errorf("%w: %w", producer.ErrNotCommitted, err)
 }
 
-// Mark leaves the marker of an id in a transaction. Call it before anything else that the transaction writes; after an
-// error the transaction is to be rolled back. It fails with [producer.ErrRolledBack] when the coordinator was told that
-// this id will never commit, and with [producer.ErrAlreadyCommitted] when it has committed before. Where the database
-// does not take the marker for a transient reason (see Transient) or the context has ended, the error wraps
-// [producer.ErrSendAgain]: return the error from the business, and the id stays usable.
+// Mark leaves the marker of an id in a transaction. Call Mark before anything else that the transaction writes; after
+// an error roll the transaction back. The error wraps [producer.ErrRolledBack] when the coordinator has the answer
+// that this id will never commit, and [producer.ErrAlreadyCommitted] when the id has committed before. After a
+// transient failure (see Transient) or the end of the context, the error wraps [producer.ErrSendAgain]: return the
+// error from the business, and the id stays usable.
 func (s *Store) Mark(ctx context.Context, tx *sql.Tx, id string) error {
 	return s.mark(ctx, tx, id, `INSERT INTO {table} (producer, id, verdict, created_at) VALUES (?, ?, ?, {now})`)
 }
@@ -149,7 +149,7 @@ func (s *Store) mark(ctx context.Context, tx *sql.Tx, id, insert string, more ..
 	return nil
 }
 
-// taken says who has the id that could not be marked.
+// taken returns the error for an id that has a marker or a tombstone already.
 func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 	var verdict marker.Verdict
 	err := tx.QueryRowContext(ctx,
@@ -164,12 +164,12 @@ func (s *Store) taken(ctx context.Context, tx *sql.Tx, id string) error {
 	return fmt.Errorf("mark %s: %w", id, producer.ErrAlreadyCommitted)
 }
 
-// Settle finds out what became of a transaction whose Commit returned the error cause. Where cause is the database's
-// own word that it aborted the transaction, by a serialization failure, a deadlock or SQLite's lock, nothing is
-// committed: the error wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome
-// open, and nothing is tried again. Settle plants the tombstone: if the marker is there the transaction has committed,
-// and Settle returns nil; if the tombstone stands the transaction never will, and the error wraps
-// [producer.ErrNotCommitted]; and if the database does not say, the error wraps [producer.ErrOutcomeUnknown].
+// Settle finds the outcome of a transaction whose Commit returned the error cause. If cause says that the database
+// aborted the transaction, by a serialization failure, a deadlock or SQLite's lock, nothing is committed: the error
+// wraps [producer.ErrNotCommitted] and [producer.ErrSendAgain]. Any other cause leaves the outcome open, and nothing
+// is retried. Then Settle plants the tombstone. If the marker is there, the transaction has committed, and Settle
+// returns nil. If the tombstone is there, the transaction never will, and the error wraps [producer.ErrNotCommitted].
+// If the database gives no answer, the error wraps [producer.ErrOutcomeUnknown].
 func (s *Store) Settle(ctx context.Context, id string, cause error) error {
 	if s.table.Aborted(cause) {
 		return notCommitted(fmt.Errorf("commit %s: %w: %w", id, producer.ErrSendAgain, cause))

@@ -12,10 +12,10 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// Claim is a batch of messages that one relay has for a time.
+// Claim is a batch of messages that a relay holds for the time of its lock.
 type Claim struct {
-	// Token is what the relay releases them by. Once the lock has ended and another relay has claimed a message, it
-	// releases nothing.
+	// Token is the key for Release. Once the lock has ended and another relay has claimed a message, Release does not
+	// change the message.
 	Token    string
 	Messages []Queued
 }
@@ -23,19 +23,19 @@ type Claim struct {
 // Queued is a claimed message.
 type Queued struct {
 	Message producer.Message
-	// Claims is how often it was claimed, this time included. Above 1 it may have been sent before.
+	// Claims is how often the message was claimed, with this claim. Above 1 an earlier relay may have sent the message.
 	Claims int
-	// Attempts is how often it was refused.
+	// Attempts is how often the message was refused.
 	Attempts int
-	// Age is how long ago it was enqueued.
+	// Age is the time since the message was enqueued.
 	Age time.Duration
-	// Unreadable says why the message is not what was enqueued; nil for all that the SDK wrote itself.
+	// Unreadable says why the row is not a message of this SDK; nil for every row that the SDK wrote.
 	Unreadable error
 }
 
-// Claim takes up to limit messages that are due and that nobody holds, or whose lock has ended, and locks them: those
-// that were never sent first, the oldest first. It is one short transaction that waits for nobody: what another relay is
-// just claiming it passes over.
+// Claim locks and returns up to limit due messages that no relay holds: messages that were never sent first, the
+// oldest first. Claim is one short transaction that waits for no other: rows that another relay is just claiming are
+// skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
 	by := holder{claim.Token, lock}
@@ -63,7 +63,7 @@ type holder struct {
 	lock  time.Duration
 }
 
-// dueIn finds the messages of a state that are due. The index of that name holds all that it asks for.
+// dueIn finds the due messages of a state. The index of the same name covers the whole query.
 func dueIn(state string) string {
 	return `SELECT id FROM {table} WHERE producer = ? AND state = ` + state + ` AND due_at <= {now} ORDER BY due_at LIMIT ?`
 }
@@ -136,17 +136,17 @@ func (s *Store) load(ctx context.Context, tx sqldb.Execer, ids []string, to []Qu
 	return to, rows.Err()
 }
 
-// Outcome is what became of a claimed message.
+// Outcome is the result for a claimed message.
 type Outcome struct {
 	// ID is the message's.
 	ID string
-	// State is where it stands now.
+	// State is the message's new state.
 	State State
-	// In is after how long it is due again, where it is to be claimed again.
+	// In is the delay until the message is due again, for StateWaiting and StateHanded.
 	In time.Duration
 	// Refused counts an attempt.
 	Refused bool
-	// Unsent says that it certainly did not leave, so that the next claim is none that repeats it.
+	// Unsent: the message certainly did not leave, so this claim is not counted.
 	Unsent bool
 	// Error is kept for people, up to maxError characters.
 	Error string
@@ -155,8 +155,9 @@ type Outcome struct {
 // maxError is how many characters of an error are kept.
 const maxError = 1000
 
-// Release writes down what became of claimed messages, in one transaction. It returns how many of them the claim still
-// held; the others were let go by the coordinator meanwhile, or their lock has ended and another relay has them.
+// Release records the outcomes of claimed messages, in one transaction, and returns how many of them the claim still
+// held. The others were deleted by the coordinator meanwhile, or their lock has ended and another relay has claimed
+// them.
 func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (held int64, err error) {
 	alike := make(map[Outcome][]string)
 	for _, o := range outcomes {
@@ -213,7 +214,7 @@ func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Ou
 	return result.RowsAffected()
 }
 
-// shortened cuts an error to what is kept. A NUL is text to no database.
+// shortened cuts an error to maxError characters. No database takes a NUL in a text.
 func shortened(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "")
 	if runes := []rune(text); len(runes) > maxError {

@@ -21,11 +21,11 @@ import (
 
 var errLost = errors.New("the answer to COMMIT was lost")
 
-// lossy is a database whose next commit fails: before it is done, or after.
+// lossy is a database whose next commit fails: before or after taking effect.
 type lossy struct {
 	driver.Connector
 	lose atomic.Pointer[string]
-	// onBegin is called before a transaction that may write begins.
+	// onBegin is called before a writing transaction begins.
 	onBegin atomic.Pointer[func()]
 }
 
@@ -61,7 +61,7 @@ func (l *lossy) Connect(ctx context.Context) (driver.Conn, error) {
 	return &lossyConn{Conn: c, lossy: l}, err
 }
 
-// lossyConn passes on what the stores need.
+// lossyConn implements the optional interfaces that the stores need.
 type lossyConn struct {
 	driver.Conn
 	lossy *lossy
@@ -110,7 +110,7 @@ func (tx *lossyTx) Commit() error {
 	return errors.Join(tx.Tx.Rollback(), errLost)
 }
 
-func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
+func TestLostCommitAnswerIsFound(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db, l := d.openLossy(t)
@@ -123,10 +123,10 @@ func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 		for round := range *rounds {
 			there, gone := fmt.Sprint("there-", round), fmt.Sprint("gone-", round)
 			if err := business(after, there); err != nil {
-				t.Errorf("committed, and told %v", err)
+				t.Errorf("committed, and got %v", err)
 			}
 			if err := business(before, gone); !errors.Is(err, producer.ErrNotCommitted) || !errors.Is(err, errLost) {
-				t.Errorf("not committed, and told %v", err)
+				t.Errorf("not committed, and got %v", err)
 			}
 			got := final(t, s, there, gone)
 			if got[there] != marker.Committed || got[gone] != marker.RolledBack {
@@ -144,9 +144,9 @@ func TestACommitWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 
 var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
-// The connection breaks at COMMIT: before it comes to the server, or with the answer on its way. The server learns of it when
-// it does, and until then the tombstone waits for the transaction.
-func TestACommitThatIsCutOffIsFoundOut(t *testing.T) {
+// The connection breaks at COMMIT: before the COMMIT reaches the server, or with the answer on its way. The server
+// may notice the break late; until then the tombstone waits for the transaction.
+func TestBrokenCommitIsFoundAtTheDatabase(t *testing.T) {
 	t.Parallel()
 	for dialect, open := range map[sqlmarker.Dialect]func(testing.TB) *servers.Database{
 		sqlmarker.PostgreSQL: servers.PostgreSQL, sqlmarker.MySQL: servers.MariaDB,
@@ -167,11 +167,12 @@ func TestACommitThatIsCutOffIsFoundOut(t *testing.T) {
 					id := fmt.Sprint(at, "-", round)
 					cutNextCommit(proxy, at)
 					err := s.InTx(message(id), insertOrder(dialect, id))(t.Context())
-					if undone := errors.Is(err, producer.ErrNotCommitted); err != nil && !undone || undone != (want == marker.RolledBack) {
+					undone := errors.Is(err, producer.ErrNotCommitted)
+					if err != nil && !undone || undone != (want == marker.RolledBack) {
 						t.Errorf("cut off %v COMMIT was done: %v", at, err)
 					}
 					if got := final(t, s, id)[id]; got != want || orderIDs(t, db)[id] != (want == marker.Committed) {
-						t.Errorf("CONTRADICTION: cut off %v COMMIT was done, and told %v", at, got)
+						t.Errorf("CONTRADICTION: cut off %v COMMIT was done, and got %v", at, got)
 					}
 				}
 			}
@@ -192,18 +193,18 @@ func cutNextCommit(proxy *wire.Proxy, at wire.Phase) {
 	})
 }
 
-func TestACommitThatNobodyCanTellOfIsUnknown(t *testing.T) {
+func TestUndecidableCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
 		s := d.store(t, db, shortLocks)
-		// The transaction still runs, as one whose server has not noticed that its client is gone.
+		// The transaction still runs, as on a server that has not noticed the end of its client.
 		tx := begin(t, db)
 		if err := s.Mark(t.Context(), tx, "1001"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context(), "1001", errLost); !errors.Is(err, producer.ErrOutcomeUnknown) {
-			t.Errorf("the database does not say, and the caller is told %v", err)
+			t.Errorf("the database gives no answer, and the caller gets %v", err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
@@ -214,7 +215,7 @@ func TestACommitThatNobodyCanTellOfIsUnknown(t *testing.T) {
 	})
 }
 
-func TestADatabaseThatIsAwayIsAnError(t *testing.T) {
+func TestUnreachableDatabaseIsAnError(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

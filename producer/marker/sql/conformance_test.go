@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// database is one of those that the tests run on.
+// database is a database under test.
 type database struct {
 	dialect sqlmarker.Dialect
 	driver  string

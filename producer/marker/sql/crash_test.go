@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
-// The steps at which a producer is killed. At each it says so and waits for its end.
+// The steps at which a producer is killed. The child prints a line at each step and waits to be killed.
 const (
 	stepBegun    = "begun"
 	stepMarked   = "marked"
 	stepBusiness = "business"
 	stepCommit   = "committed"
-	// stepAny: it commits one order after the other until it is killed.
+	// stepAny: the child commits one order after the other until the kill.
 	stepAny = "any"
 )
 
@@ -102,7 +102,7 @@ func oneOrder(ctx context.Context, d database, db *sql.DB, s *sqlmarker.Store, s
 
 func reached(what string) { fmt.Println(what) }
 
-// killed runs a producer process, kills it when it has said so many lines, and returns the lines.
+// killed runs a producer process, kills the process after a number of lines, and returns the lines.
 func killed(t *testing.T, d database, step string, lines int) []string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -129,7 +129,7 @@ func killed(t *testing.T, d database, step string, lines int) []string {
 	return said
 }
 
-func TestAKilledProducerLeavesBothOrNothing(t *testing.T) {
+func TestKilledProducerLeavesBothOrNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -154,7 +154,7 @@ func TestAKilledProducerLeavesBothOrNothing(t *testing.T) {
 	})
 }
 
-func TestAProducerKilledAnywhereLeavesBothOrNothing(t *testing.T) {
+func TestProducerKilledAnywhereLeavesBothOrNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -164,7 +164,7 @@ func TestAProducerKilledAnywhereLeavesBothOrNothing(t *testing.T) {
 		for _, after := range []int{1, 7, 20, 33} {
 			said += len(killed(t, d, stepAny, after))
 		}
-		// In one statement: the server may still be committing for a client that is dead.
+		// Read in one statement: the server may still be committing for a dead client.
 		var ordered, markers int
 		counts := "SELECT (SELECT COUNT(*) FROM orders), (SELECT COUNT(*) FROM msghandler_markers)"
 		if err := db.QueryRowContext(t.Context(), counts).Scan(&ordered, &markers); err != nil {

@@ -9,27 +9,27 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// maxInList is how many ids one statement names.
+// maxInList is the most ids in one statement.
 const maxInList = 512
 
-// parallelPlants is how many ids are tried at once when each is tried by itself: enough to get through some that wait,
-// few enough to leave a pool to the business.
+// parallelPlants is how many ids are tried at once after a joint insert had to wait: enough to get past waiting ids,
+// few enough to leave a connection pool to the business.
 const parallelPlants = 8
 
-// usable leaves out ids that cannot be in the table, and says each once.
+// usable drops ids that cannot be in the table, and duplicates.
 func usable(ids []string) []string {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return len(id) > maxID })
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// without leaves out the ids that have a verdict, and those that cannot have one.
+// without drops ids that have a verdict, and ids that cannot have a verdict.
 func without(ids []string, standing map[string]marker.Verdict) []string {
 	return slices.DeleteFunc(usable(ids), func(id string) bool { return standing[id].Definite() })
 }
 
-// padded repeats the last id until their number is a power of two. A list has few lengths then, and a driver that keeps
-// prepared statements keeps a few.
+// padded repeats the last id until the number of ids is a power of two. So few statements differ, and a driver that
+// caches prepared statements caches few.
 func padded(ids []string) []string {
 	if len(ids) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func inList(ids []string) (list string, args []any) {
 	return strings.TrimSuffix(strings.Repeat("?,", len(ids)), ","), args
 }
 
-// eachOf calls for every id, some at a time, and returns the first error; after it no more are begun.
+// eachOf calls for every id, some in parallel, and returns the first error; after an error no call begins.
 func eachOf(ids []string, call func(id string) error) error {
 	var mu sync.Mutex
 	var first error

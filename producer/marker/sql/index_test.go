@@ -13,15 +13,15 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A claim reads the messages that are due: not those that wait for their next try, nor a week of those that were sent.
+// A claim reads the due messages only: neither messages that wait for their next try, nor a week of sent messages.
 func TestTheIndexCoversTheClaim(t *testing.T) {
 	t.Parallel()
 	for _, d := range []struct {
 		dialect          Dialect
 		open             func(t *testing.T) (driver, dsn string)
 		analyze, explain string
-		column           string   // of the plan that tells
-		says             []string // what it says
+		column           string   // of the plan
+		says             []string // texts in this column
 	}{
 		{
 			PostgreSQL, func(t *testing.T) (string, string) { s := servers.PostgreSQL(t); return s.Driver, s.DSN },
@@ -61,7 +61,7 @@ func TestTheIndexCoversTheClaim(t *testing.T) {
 	}
 }
 
-// crowded is a store with many markers that hold no message, and some messages that are due.
+// crowded is a store with many markers that hold no message, and some due messages.
 func crowded(t *testing.T, db *sql.DB, dialect Dialect) *Store {
 	t.Helper()
 	s, err := New(Config{DB: db, Dialect: dialect, Producer: "orders"})
@@ -93,7 +93,7 @@ func crowded(t *testing.T, db *sql.DB, dialect Dialect) *Store {
 	return s
 }
 
-// planOf is a column of what a database says of a statement.
+// planOf returns a column of the database's plan of a statement.
 func planOf(t *testing.T, db *sql.DB, statement, column string) string {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), statement)

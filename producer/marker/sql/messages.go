@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// State is where a message stands that its marker's row holds.
+// State is the state of a message in its marker's row.
 type State uint8
 
 // The states of a message in the local message table.
@@ -20,7 +20,7 @@ const (
 	StateNone State = 0
 	// StateWaiting: to be sent by a relay.
 	StateWaiting State = 1
-	// StateHanded: the coordinator has it; handed over again until it has let the marker go.
+	// StateHanded: the coordinator has the message; handed over again until DeleteBusiness.
 	StateHanded State = 2
 	// StateSent: nothing is to be done any more.
 	StateSent State = 3
@@ -28,18 +28,19 @@ const (
 	StateFailed State = 4
 )
 
-// Enqueue leaves the marker of a message in a transaction, with the message in its row, as Mark does: before anything
-// else that the transaction writes. A relay sends it once the transaction has committed; call Wake then, or it does so
-// at its next turn.
+// Enqueue leaves the marker of a message in a transaction, with the message in its row, before anything else that the
+// transaction writes, like Mark. A relay sends the message once the transaction has committed. Call Wake after the
+// commit, or the relay sends at its next turn.
 func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, m producer.Message) error {
 	return s.keep(ctx, tx, m, StateWaiting, 0)
 }
 
-// Commit runs the business in a transaction that enqueues the message first, and commits. It needs no coordinator. It
-// returns nil when the business has committed; the message is then sent for certain. Otherwise the error wraps
-// [producer.ErrNotCommitted], or, where the database does not say, [producer.ErrOutcomeUnknown]: the message is then sent
-// if, and only if, it did commit. [producer.ErrAlreadyCommitted] is in it when the id has committed before, and
-// [producer.ErrSendAgain] when the transaction could not begin or was aborted for a reason that passes.
+// Commit runs the business in a transaction that enqueues the message first, and commits, without a coordinator.
+// Commit returns nil when the business has committed; the message is then certain to be sent. Otherwise the error
+// wraps [producer.ErrNotCommitted], or, if the database gives no answer, [producer.ErrOutcomeUnknown]: the message is
+// then sent if, and only if, the transaction did commit. The error wraps [producer.ErrAlreadyCommitted] when the id
+// has committed before, and [producer.ErrSendAgain] when the transaction could not begin or was aborted for a
+// transient reason.
 func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) error {
 	enqueue := func(ctx context.Context, tx *sql.Tx) error { return s.Enqueue(ctx, tx, m) }
 	err := s.transact(ctx, m.ID, enqueue, run)
@@ -54,14 +55,14 @@ func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) er
 func (s *Store) Wake() {
 	select {
 	case s.queued <- struct{}{}:
-	default: // it is told already
+	default: // Queued holds a value already
 	}
 }
 
-// Queued gets a value when messages may have been committed since it was last read. It is for one relay.
+// Queued gets a value when messages may have been committed since the last read. The channel is for one relay.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
 
-// wire is a message as the table keeps it, for people to read; the body has a column of its own.
+// wire is a message as the table keeps it, readable for people; the body has a column of its own.
 type wire struct {
 	Exchange    string            `json:"exchange"`
 	RoutingKey  string            `json:"routing_key"`
@@ -70,7 +71,7 @@ type wire struct {
 	DelayMS     int64             `json:"delay_ms,omitempty"`
 }
 
-// unkeepable says why the table cannot hold a message as it is: JSON would put other characters for what is not UTF-8.
+// unkeepable says why the table cannot hold a message unchanged: JSON would replace bytes that are not UTF-8.
 func unkeepable(m producer.Message) error {
 	texts := []string{m.Exchange, m.RoutingKey, m.ContentType}
 	for name, value := range m.Headers {
@@ -105,7 +106,7 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 		int64(state), due.Milliseconds(), string(text), body)
 }
 
-// unpack makes a message of what keep wrote.
+// unpack restores a message that keep wrote.
 func unpack(id, text string, body []byte) (producer.Message, error) {
 	var w wire
 	if err := json.Unmarshal([]byte(text), &w); err != nil {

@@ -64,7 +64,7 @@ func counts(t testing.TB, s *sqlmarker.Store) sqlmarker.Counts {
 	return c
 }
 
-func TestAMessageComesOutAsItWentIn(t *testing.T) {
+func TestClaimReturnsTheEnqueuedMessage(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -84,7 +84,7 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 		select {
 		case <-s.Queued():
 		default:
-			t.Error("no relay is told of the commit")
+			t.Error("the commit signals no relay")
 		}
 		got := claim(t, s, 10, time.Minute)
 		if len(got.Messages) != 2 {
@@ -95,7 +95,8 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 			if q.Message.ID == "empty" {
 				want = all[1]
 			}
-			if diff := cmp.Diff(want, q.Message, cmpopts.EquateEmpty()); diff != "" || q.Claims != 1 || q.Attempts != 0 || q.Unreadable != nil {
+			diff := cmp.Diff(want, q.Message, cmpopts.EquateEmpty())
+			if diff != "" || q.Claims != 1 || q.Attempts != 0 || q.Unreadable != nil {
 				t.Errorf("%+v: %s", q, diff)
 			}
 		}
@@ -106,8 +107,8 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 	})
 }
 
-// A message is sent as it was given, or its business does not commit.
-func TestWhatTheTableWouldChangeIsRefused(t *testing.T) {
+// A message is sent unchanged, or its business does not commit.
+func TestUnstorableMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -130,7 +131,7 @@ func TestWhatTheTableWouldChangeIsRefused(t *testing.T) {
 	})
 }
 
-func TestAClaimIsOneRelaysUntilItsLockEnds(t *testing.T) {
+func TestClaimIsExclusiveUntilItsLockEnds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -164,7 +165,7 @@ func TestAClaimIsOneRelaysUntilItsLockEnds(t *testing.T) {
 	})
 }
 
-func TestClaimsSideBySideAreDisjoint(t *testing.T) {
+func TestConcurrentClaimsAreDisjoint(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -207,7 +208,7 @@ func TestClaimsSideBySideAreDisjoint(t *testing.T) {
 	})
 }
 
-func TestRefusalsAreKeptAndFailedOnesRetriedOnRequest(t *testing.T) {
+func TestFailedMessagesAreRetriedOnRequest(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -238,7 +239,7 @@ func TestRefusalsAreKeptAndFailedOnesRetriedOnRequest(t *testing.T) {
 	})
 }
 
-func TestWhatTheCoordinatorLetGoIsNotSentAgain(t *testing.T) {
+func TestDeletedMarkerIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -259,7 +260,7 @@ func TestWhatTheCoordinatorLetGoIsNotSentAgain(t *testing.T) {
 		if len(c.Messages) != 1 || c.Messages[0].Message.ID != "forgotten" {
 			t.Fatalf("claimed %+v", c.Messages)
 		}
-		// It is let go while a relay has it.
+		// The marker is deleted while a relay holds the message.
 		if err := s.Delete(t.Context(), []string{"forgotten"}); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +273,7 @@ func TestWhatTheCoordinatorLetGoIsNotSentAgain(t *testing.T) {
 	})
 }
 
-func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
+func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -313,7 +314,7 @@ func TestThePurgeTakesWhatIsDoneAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestAMarkerThatWasLetGoIsKeptForAWeek(t *testing.T) {
+func TestDeletedMarkerIsKeptForAWeek(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -361,7 +362,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestTheDDLMakesWhatMigrateMakes(t *testing.T) {
+func TestDDLEqualsMigrate(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -394,8 +395,9 @@ func TestTheDDLMakesWhatMigrateMakes(t *testing.T) {
 	})
 }
 
-// Nothing takes back what a CREATE did on MySQL and MariaDB, so a process may die with the table made and no note of it.
-func TestAMigrationThatWasCutOffIsTakenUp(t *testing.T) {
+// A CREATE on MySQL and MariaDB cannot be undone, so a process may die with the table created and no version
+// recorded.
+func TestInterruptedMigrationIsCompleted(t *testing.T) {
 	t.Parallel()
 	server := servers.MariaDB(t)
 	d := database{sqlmarker.MySQL, server.Driver, server.DSN}
@@ -408,7 +410,7 @@ func TestAMigrationThatWasCutOffIsTakenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range statements[:len(statements)-1] { // the last one is the note
+	for _, statement := range statements[:len(statements)-1] { // the last records the version
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}

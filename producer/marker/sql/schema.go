@@ -10,7 +10,7 @@ import (
 //go:embed ddl
 var ddl embed.FS
 
-// Dialect is the database that a store speaks to.
+// Dialect is the kind of database of a store.
 type Dialect = sqldb.Dialect
 
 // The dialects.
@@ -23,11 +23,11 @@ const (
 	SQLite = sqldb.SQLite
 )
 
-// DDL is what Migrate runs on a database that has nothing of it yet, for those who create tables themselves: the
-// statements that make the table, and the note of its version.
+// DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
+// the statements for the table, and the record of its version.
 func (s *Store) DDL() ([]string, error) { return s.table.DDL() }
 
-// Migrate creates the table, or upgrades it to what this version of the SDK needs. It may be called at every start, by
-// several processes at once, and changes nothing where nothing is to be done. It fails for a table that is newer than
-// the SDK.
+// Migrate creates the table, or upgrades the table to this version of the SDK. Call Migrate at every start, also from
+// several processes at once; an up-to-date table is not changed. Migrate fails for a table that is newer than the
+// SDK.
 func (s *Store) Migrate(ctx context.Context) error { return s.table.Migrate(ctx) }

@@ -17,7 +17,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// accepting is a coordinator that takes everything and notes what was submitted.
+// accepting is a coordinator that takes every message and records the submitted ids.
 type accepting struct {
 	pb.UnimplementedMessageHandlerServiceServer
 
@@ -54,7 +54,7 @@ func pending(n int) []*pb.Outcome {
 	return outcomes
 }
 
-// sender is a producer with these markers, of a coordinator that takes everything.
+// sender is a producer with these markers and an accepting coordinator.
 func sender(t *testing.T, s *sqlmarker.Store) (*producer.Producer, *accepting) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,8 +79,8 @@ func sender(t *testing.T, s *sqlmarker.Store) (*producer.Producer, *accepting) {
 	return p, a
 }
 
-// A transaction of one's own that forgets the marker is protected by nothing, so it does not pass unnoticed.
-func TestATransactionWithoutItsMarkerIsNamed(t *testing.T) {
+// The caller's own transaction without a marker has no protection, so the call must fail.
+func TestTransactionWithoutMarkerReturnsErrUnmarked(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

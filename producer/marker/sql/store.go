@@ -26,42 +26,44 @@ const maxID = 255
 
 // Config says where the markers are kept. DB, Dialect and Producer must be given.
 type Config struct {
-	// DB is the database of the business, on its primary; it stays the caller's to close.
+	// DB is the database of the business, on its primary; the caller closes DB.
 	DB *sql.DB
-	// Dialect is what DB speaks.
+	// Dialect is the kind of database of DB.
 	Dialect Dialect
-	// Producer is the producer's name. It keeps the markers of several producers in one table apart.
+	// Producer is the producer's name. The name keeps the markers of several producers in one table apart.
 	Producer string
-	// Table is the table's name, with its schema where it has one, which SQLite's must not. Default: DefaultTable.
+	// Table is the table's name, optionally with a schema, except on SQLite. Default: DefaultTable.
 	Table string
-	// Retention is how long a marker is kept after the coordinator let it go. Default: DefaultRetention.
+	// Retention is how long a marker is kept after DeleteBusiness. Default: DefaultRetention.
 	Retention time.Duration
-	// LockTimeout is how long a last question waits for a transaction that is running; then the answer is UNKNOWN, and
-	// on SQLite, where it waits for any transaction that writes, UNAVAILABLE. It is below the coordinator's
+	// LockTimeout is how long a last question waits for the message's running transaction, on SQLite for any writing
+	// transaction; then the answer is UNKNOWN, on SQLite UNAVAILABLE. LockTimeout must be below the coordinator's
 	// confirm.timeout; MySQL knows whole seconds. Default: DefaultLockTimeout.
 	LockTimeout time.Duration
-	// BeginTimeout is for how long Send, InTx and Commit begin the transaction anew where it cannot leave its marker for a
-	// reason that passes: a lock, a deadlock, a serialization failure, a lost connection. No attempt begins after it; the
-	// last one lasts as long as the database waits for its locks. The context ends all of it. Default: DefaultBeginTimeout.
+	// BeginTimeout is how long Send, InTx and Commit retry the begin of the transaction after a transient error: a
+	// lock, a deadlock, a serialization failure, a lost connection. No attempt begins after BeginTimeout; the last
+	// attempt lasts as long as the database waits for its locks. The context ends all attempts. Default:
+	// DefaultBeginTimeout.
 	BeginTimeout time.Duration
-	// Resend makes Send keep the message in the marker's row, and a relay hands it over once more when the coordinator
-	// has not let the marker go after that time: for a Redis that may forget what it acknowledged. 0: Send keeps none.
+	// Resend makes Send keep the message in the marker's row. A relay hands the message over once more when the
+	// coordinator has not called DeleteBusiness within Resend: for a Redis that may lose acknowledged writes. 0: Send
+	// keeps no message.
 	Resend time.Duration
-	// TxOptions are those of the transactions that Send and Commit begin. Nil: the driver's own.
+	// TxOptions are the options of the transactions that Send and Commit begin. Nil: the driver's own.
 	TxOptions *sql.TxOptions
 }
 
-// Store is a marker.Store in a database. It is safe for concurrent use.
+// Store is a marker.Store in a database. A Store is safe for concurrent use.
 type Store struct {
 	config Config
 	db     *sql.DB
 	table  *sqldb.Table
-	// queued holds one signal when messages may have been committed since it was last taken.
+	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
 }
 
-// New returns a store. It does not touch the database, so it works while that is away. It fails for a configuration
-// that cannot work.
+// New returns a store, or an error for a configuration that cannot work. New makes no call to the database, and so
+// succeeds while the database is unreachable.
 func New(config Config) (*Store, error) {
 	missing := func(field, remedy string) error {
 		return fmt.Errorf("sql markers: %s is missing; %s", field, remedy)
@@ -114,7 +116,7 @@ func (s *Store) Put(ctx context.Context, ids []string, v marker.Verdict) (map[st
 	return standing, err
 }
 
-// put is Put, and says which ids could not be read any more in the time that there was.
+// put is Put, and also returns the ids that could not be read in time.
 func (s *Store) put(ctx context.Context, ids []string, v marker.Verdict) (
 	standing map[string]marker.Verdict, unread []string, err error,
 ) {
@@ -129,11 +131,11 @@ func (s *Store) put(ctx context.Context, ids []string, v marker.Verdict) (
 	if err := s.plant(ctx, missing, v); err != nil {
 		return nil, nil, fmt.Errorf("write markers: %w", err)
 	}
-	// Only what is read in the end is said: it is committed, whoever wrote it.
+	// The answer is the committed row after the write, whichever transaction wrote the row.
 	planted, err := s.look(ctx, missing)
 	switch {
 	case err != nil && ctx.Err() != nil && len(standing) > 0:
-		return standing, missing, nil // many were held, and those that stood before are not to wait for them
+		return standing, missing, nil // ids with a verdict do not wait for held ids
 	case err != nil:
 		return nil, nil, fmt.Errorf("read markers: %w", err)
 	}
@@ -141,8 +143,9 @@ func (s *Store) put(ctx context.Context, ids []string, v marker.Verdict) (
 	return standing, nil, nil
 }
 
-// Lookup implements marker.Store. A final question plants a tombstone for each id that has no marker; what cannot be
-// decided in time is left out, or Unavailable where all writers wait for each other or nobody could look any more.
+// Lookup implements marker.Store. A final question plants a tombstone for each id without a marker. An id that cannot
+// be decided in time is left out, or Unavailable if all writers wait for each other or the id could not be read in
+// time.
 func (s *Store) Lookup(ctx context.Context, ids []string, final bool) (map[string]marker.Verdict, error) {
 	if final {
 		standing, unread, err := s.put(ctx, ids, marker.RolledBack)
@@ -158,8 +161,8 @@ func (s *Store) Lookup(ctx context.Context, ids []string, final bool) (map[strin
 	return found, nil
 }
 
-// heldUp adds an answer for ids that got no tombstone. Where any writer is in the way of all others, that says nothing of
-// the messages, so they are asked about once more; elsewhere it is their own transaction that still runs.
+// heldUp adds an answer for ids that got no tombstone. In a database with one writer any transaction may be the
+// reason, so the coordinator asks again at no cost; elsewhere the message's own transaction still runs.
 func (s *Store) heldUp(ids []string, standing map[string]marker.Verdict) map[string]marker.Verdict {
 	if s.table.OneWriter && standing != nil {
 		for _, id := range without(ids, standing) {
@@ -169,8 +172,8 @@ func (s *Store) heldUp(ids []string, standing map[string]marker.Verdict) map[str
 	return standing
 }
 
-// Delete implements marker.Store. The marker stays until the purge, for an owner of the message that is slow and asks
-// again; a message that it holds counts as sent.
+// Delete implements marker.Store. The marker stays until the purge, for a slow coordinator that asks again; the
+// message in its row counts as sent.
 func (s *Store) Delete(ctx context.Context, ids []string) error {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
@@ -185,7 +188,7 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// look reads what is committed.
+// look reads committed markers.
 func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdict, error) {
 	found := make(map[string]marker.Verdict, len(ids))
 	ids = usable(ids)
@@ -231,8 +234,8 @@ func (s *Store) lookIn(ctx context.Context, from sqldb.Execer, ids []string, fou
 	return rows.Err()
 }
 
-// plant writes markers where there are none. What others hold for too long it leaves alone: first it tries all at once,
-// and where that has to wait for one of them, each by itself.
+// plant writes missing markers. Ids that others hold for too long stay without a marker: plant tries all ids at once,
+// and then, if the insert had to wait, each id by itself.
 func (s *Store) plant(ctx context.Context, ids []string, v marker.Verdict) error {
 	err := s.insert(ctx, ids, v)
 	if s.table.Busy(err) && !s.table.OneWriter && len(ids) > 1 {
@@ -241,7 +244,7 @@ func (s *Store) plant(ctx context.Context, ids []string, v marker.Verdict) error
 	return s.unlessHeld(ctx, err)
 }
 
-// unlessHeld drops the error of an insert that others were in the way of: what has no marker then has no answer.
+// unlessHeld drops the error of an insert that had to wait for others: ids without a marker then get no answer.
 func (s *Store) unlessHeld(ctx context.Context, err error) error {
 	if s.table.Busy(err) || ctx.Err() != nil {
 		err = nil
@@ -249,7 +252,7 @@ func (s *Store) unlessHeld(ctx context.Context, err error) error {
 	return err
 }
 
-// insert writes markers in one transaction, in the order of their ids, so that two of them do not wait for each other.
+// insert writes markers in one transaction, in the order of their ids, so that two inserts do not deadlock.
 func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) error {
 	ids = slices.Sorted(slices.Values(ids))
 	return s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
@@ -260,7 +263,7 @@ func (s *Store) insert(ctx context.Context, ids []string, v marker.Verdict) erro
 			}
 			row := ", (?, ?, ?, {now}, NULL)"
 			if v == marker.RolledBack {
-				row = ", (?, ?, ?, {now}, {now})" // a tombstone is nobody's to let go: its retention begins at once
+				row = ", (?, ?, ?, {now}, {now})" // no DeleteBusiness comes for a tombstone: its retention begins at once
 			}
 			rows := strings.Repeat(row, len(args)/3)[2:]
 			_, err := tx.ExecContext(ctx, s.table.Query(`INSERT INTO {table} (producer, id, verdict, created_at, cleaned_at)

@@ -20,7 +20,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// hasty is the same database for connections that wait for locks as short as they can: 50 ms, and 1 s in MariaDB.
+// hasty is the same database with the shortest possible lock waits: 50 ms, and 1 s in MariaDB.
 func (d database) hasty() database {
 	switch d.dialect {
 	case sqlmarker.PostgreSQL:
@@ -63,14 +63,14 @@ func (d database) lockMarkers(t *testing.T, db *sql.DB) (unlock func()) {
 	return unlock
 }
 
-// sentAgain demands that the id 1001 is as good as new: the business runs, and the message is submitted.
+// sentAgain demands that the id 1001 is usable: the business runs, and the message is submitted.
 func (d database) sentAgain(t *testing.T, s *sqlmarker.Store, p *producer.Producer, a *accepting) {
 	t.Helper()
 	const id = "1001"
 	if err := s.Send(t.Context(), p, message(id), insertOrder(d.dialect, id)); err != nil {
 		t.Errorf("the same id once more: %v", err)
 	}
-	if err := p.Close(t.Context()); err != nil { // waits for what is under way in the background
+	if err := p.Close(t.Context()); err != nil { // waits for submits in the background
 		t.Fatal(err)
 	}
 	if len(a.rolledBack) != 0 || !slices.Contains(a.submitted, id) {
@@ -81,7 +81,7 @@ func (d database) sentAgain(t *testing.T, s *sqlmarker.Store, p *producer.Produc
 	}
 }
 
-func TestALockedDatabaseLeavesTheIDUsable(t *testing.T) {
+func TestLockedDatabaseLeavesTheIDUsable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		plain := d.open(t)
@@ -111,7 +111,7 @@ func TestALockedDatabaseLeavesTheIDUsable(t *testing.T) {
 	})
 }
 
-func TestALockThatEndsIsWaitedFor(t *testing.T) {
+func TestBeginWaitsForALock(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		plain := d.open(t)
@@ -163,7 +163,7 @@ func (d database) waiting(t *testing.T, db *sql.DB, n int) (connections []int64)
 
 var lockWait = regexp.MustCompile(`\nLOCK WAIT [^\n]*\nMariaDB thread id (\d+),`)
 
-// lockWaits reads the monitor of InnoDB: the table innodb_trx is a cache that is not refreshed while it is read often.
+// lockWaits reads the monitor of InnoDB: frequent reads of the cached table innodb_trx see no refresh.
 func lockWaits(t *testing.T, db *sql.DB) (connections []int64) {
 	t.Helper()
 	var kind, name, text string
@@ -199,7 +199,7 @@ func numbers(t *testing.T, db *sql.DB, query string) (all []int64) {
 	return all
 }
 
-// onServers runs a test on the databases that have connections.
+// onServers runs a test on the databases that are servers.
 func onServers(t *testing.T, test func(t *testing.T, d database)) {
 	onEach(t, func(t *testing.T, d database) {
 		if d.dialect != sqlmarker.SQLite {
@@ -208,7 +208,7 @@ func onServers(t *testing.T, test func(t *testing.T, d database)) {
 	})
 }
 
-func TestAConnectionThatIsKilledAtItsMarkerIsReplaced(t *testing.T) {
+func TestConnectionKilledAtMarkerIsReplaced(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -244,9 +244,9 @@ func TestAConnectionThatIsKilledAtItsMarkerIsReplaced(t *testing.T) {
 }
 
 // Three transactions want one marker. When the first rolls back, MariaDB lets the two others wait for each other and
-// ends one of them; a snapshot of PostgreSQL that is older than the marker ends its transaction. Whoever is ended
-// begins anew, and learns who has the id.
-func TestADeadlockAtTheMarkerIsTriedAgain(t *testing.T) {
+// ends one of them; PostgreSQL ends a transaction whose snapshot is older than the marker. The ended transaction
+// begins anew, and finds the marker.
+func TestDeadlockAtMarkerIsRetried(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -276,8 +276,9 @@ func TestADeadlockAtTheMarkerIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The last question plants its tombstone while the transaction waits for it, so its snapshot is too old to see it.
-func TestATombstoneBehindTheSnapshotIsFound(t *testing.T) {
+// The last question plants its tombstone while the transaction waits for the row, so the tombstone is not in its
+// snapshot.
+func TestTombstoneBehindSnapshotIsFound(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -303,8 +304,8 @@ func TestATombstoneBehindTheSnapshotIsFound(t *testing.T) {
 	})
 }
 
-// victim makes a transaction of one's own the one that the database ends at its marker, and returns what Mark says. It
-// wrote before it marked, as no transaction should.
+// victim makes the caller's own transaction the victim of a deadlock at its marker, and returns the error of Mark.
+// The transaction wrote before its marker, against the contract.
 func (d database) victim(t *testing.T, db *sql.DB, s *sqlmarker.Store, id string) error {
 	t.Helper()
 	tx, other := begin(t, db), begin(t, db)
@@ -326,7 +327,7 @@ func (d database) victim(t *testing.T, db *sql.DB, s *sqlmarker.Store, id string
 			t.Fatal(err)
 		}
 	}
-	for i := range 10 { // MariaDB ends the one that has written less
+	for i := range 10 { // MariaDB ends the transaction that has written less
 		if err := insert(other, fmt.Sprint("other-", i)); err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +346,7 @@ func (d database) victim(t *testing.T, db *sql.DB, s *sqlmarker.Store, id string
 	return err
 }
 
-func TestADeadlockOfATransactionOfOnesOwnLeavesTheIDUsable(t *testing.T) {
+func TestDeadlockInMarkLeavesTheIDUsable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -361,7 +362,7 @@ func TestADeadlockOfATransactionOfOnesOwnLeavesTheIDUsable(t *testing.T) {
 }
 
 // Sending again cannot help where the database refuses the marker for good, so the message does not stay PENDING.
-func TestMarkTellsPermanentErrorsFromTransientOnes(t *testing.T) {
+func TestMarkSeparatesPermanentFromTransientErrors(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -396,7 +397,7 @@ func TestMarkTellsPermanentErrorsFromTransientOnes(t *testing.T) {
 	})
 }
 
-// sqliteReadOnly is a store on connections that may only read; the table is there already.
+// sqliteReadOnly is a store on read-only connections; the table exists already.
 func sqliteReadOnly(t *testing.T, d database) *sqlmarker.Store {
 	t.Helper()
 	s, err := sqlmarker.New(sqlmarker.Config{DB: d.open(t), Dialect: d.dialect, Producer: "orders"})
@@ -406,12 +407,12 @@ func sqliteReadOnly(t *testing.T, d database) *sqlmarker.Store {
 	return s
 }
 
-// A COMMIT that the database answers with a failure of serialization is certain. SQLite's finds a reader in its way.
-func TestACommitThatWasAbortedLeavesTheIDUsable(t *testing.T) {
+// A serialization failure at COMMIT is certain. In SQLite an open reader causes the failure.
+func TestAbortedCommitLeavesTheIDUsable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		if d.dialect == sqlmarker.MySQL {
-			return // MariaDB locks what a serializable transaction reads, and aborts none at its COMMIT
+			return // MariaDB locks the rows that a serializable transaction reads, and aborts none at its COMMIT
 		}
 		if d.dialect == sqlmarker.SQLite {
 			d.dsn = strings.Replace(d.dsn, "journal_mode(WAL)", "journal_mode(DELETE)", 1)
@@ -456,7 +457,7 @@ func (d database) reader(t *testing.T, db *sql.DB) (done func()) {
 	return func() { _ = tx.Rollback() }
 }
 
-// skew lets a transaction and another read what both write, and commits the other.
+// skew lets a transaction and another read the rows that the other writes, and commits the other.
 func (d database) skew(t *testing.T, db *sql.DB, tx *sql.Tx) (done func()) {
 	t.Helper()
 	other, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})

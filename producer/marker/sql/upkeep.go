@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Purge removes what was let go, sent or planted as a tombstone longer than Retention ago, in slices with a transaction
-// each, and returns how many rows it removed. A relay calls it; without one call it now and then, such as every hour.
+// Purge removes markers whose DeleteBusiness, sent messages and tombstones are older than Retention, in slices with a
+// transaction each, and returns the number of removed rows. A relay calls Purge; without a relay call Purge yourself,
+// such as every hour.
 func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
 	removed, err = s.table.Purge(ctx, "producer = ? AND cleaned_at < {now} - ?",
 		s.config.Producer, s.config.Retention.Milliseconds())
@@ -21,7 +22,7 @@ func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
 // Counts is how many messages stand in which state.
 type Counts struct {
 	Waiting, Handed, Sent, Failed int64
-	// Oldest is the age of the oldest message that waits.
+	// Oldest is the age of the oldest waiting message.
 	Oldest time.Duration
 }
 
@@ -88,8 +89,8 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 	return failures, rows.Err()
 }
 
-// Retry has failed messages tried again, with all their attempts before them, and returns how many they were. Ids that
-// have not failed are left alone.
+// Retry resets failed messages: they are sent again with all attempts. Retry returns their number. Ids of messages
+// that have not failed are skipped.
 func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)

@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// Observer is an outbox.Observer that counts.
+// Observer is an outbox.Observer that counts for Prometheus.
 type Observer struct {
 	relayed  *prometheus.CounterVec
 	failed   prometheus.Counter
@@ -24,7 +24,7 @@ type Observer struct {
 
 var _ outbox.Observer = (*Observer)(nil)
 
-// New registers the metrics of a producer's table. It fails when they are registered already.
+// New registers the metrics of a producer's table. New fails if the metrics are registered already.
 func New(to prometheus.Registerer, producer string) (*Observer, error) {
 	of := prometheus.Labels{"producer": producer}
 	o := &Observer{
@@ -34,7 +34,7 @@ func New(to prometheus.Registerer, producer string) (*Observer, error) {
 		}, []string{"fate"}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "msghandler_outbox_failed_total", ConstLabels: of,
-			Help: "Committed messages that were refused up to the limit; nobody sends them until they are retried.",
+			Help: "Committed messages that were refused up to the limit; not sent until an operator retries them.",
 		}),
 		messages: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "msghandler_outbox_messages", ConstLabels: of,

@@ -21,7 +21,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// picky takes what is to be taken, and refuses or does not reach the rest.
+// picky sends some messages, and refuses or does not reach the rest.
 type picky struct{}
 
 func (picky) Send(_ context.Context, messages []sqlmarker.Queued) []outbox.Result {
@@ -62,7 +62,7 @@ func newTable(t *testing.T, ids ...string) *sqlmarker.Store {
 	return s
 }
 
-// gathered is what Prometheus would read, by name and labels.
+// gathered is the view of Prometheus, by name and labels.
 func gathered(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -82,7 +82,7 @@ func gathered(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	return got
 }
 
-func TestPrometheusSeesHowTheTableStands(t *testing.T) {
+func TestPrometheusSeesTheTablesCounts(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	watched, err := metrics.New(registry, "orders")
