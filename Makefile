@@ -113,8 +113,8 @@ profiles: ## Profile a coordinator under full load, and draw flame graphs of it 
 	go test ./test/bench -run '^$$' -bench Full -benchtime 1x -timeout 20m -args -seconds 15 -profiles $(CURDIR)/.cache/profiles
 	scripts/flames.sh .cache/profiles docs/img
 
-house: ## Print how the code reads: pronouns, long lines and sentences, owners, goroutines, the way of a Submit
-	@go test ./test/house -count=1 -v | sed -n 's/.*FIGURE //p'
+house: ## Print the figures of the house: the way of a Submit, sizes, owners, goroutines, panics, packages linked, prose
+	@go test ./test/house -count=1 -v | sed -n -e 's/.*FIGURE //p' -e '/^ *--- FAIL/p' | sort
 
 model: ## Search the large instances of the protocol's model (minutes)
 	scripts/install-test-servers.sh

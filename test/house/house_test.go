@@ -45,8 +45,11 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
+// fields are the ones of pkg: go list is quicker when it may leave out the others.
+const fields = "ImportPath,Dir,Name,Imports,Deps,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles"
+
 var listOnce = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-e", "-deps=false", "-json", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json="+fields, "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()
 	if err != nil {
@@ -170,4 +173,10 @@ func in(room string, patterns []string) bool {
 		}
 	}
 	return false
+}
+
+// figure reports a figure of the house. make house prints the figures and nothing else.
+func figure(t *testing.T, format string, values ...any) {
+	t.Helper()
+	t.Logf("FIGURE "+format, values...)
 }

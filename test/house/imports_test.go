@@ -272,3 +272,29 @@ func TestWhatIsKeptOutIsNotReachedThroughOthers(t *testing.T) {
 func under(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
+
+// drivers are the SQL drivers. The service stores messages in Redis, and the SDKs take the driver that their user links.
+var drivers = []string{"github.com/jackc/pgx", "github.com/go-sql-driver/mysql", "modernc.org/sqlite"}
+
+func TestTheServiceLinksNoSQLDriver(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "drivers")
+	for _, p := range packages(t) {
+		if p.room() != "cmd/msghandler" {
+			continue
+		}
+		linked := slices.DeleteFunc(slices.Clone(drivers), func(driver string) bool {
+			return !slices.ContainsFunc(p.Deps, func(dep string) bool { return under(dep, driver) })
+		})
+		limits.hold(t, p.room(), float64(len(linked)), 0, "SQL drivers are linked into the service")
+		third := slices.DeleteFunc(slices.Clone(p.Deps), func(dep string) bool { return under(dep, module) || !thirdParty(dep) })
+		figure(t, "third-party packages linked into cmd/msghandler: %d; SQL drivers: %d (aim 0) %v", len(third), len(linked), linked)
+	}
+	limits.finish(t)
+}
+
+// thirdParty says whether a package is neither of the standard library nor one that the standard library vendors.
+func thirdParty(path string) bool {
+	domain, _, _ := strings.Cut(path, "/")
+	return strings.Contains(domain, ".") && !strings.HasPrefix(path, "vendor/")
+}

@@ -1,18 +1,11 @@
 package house
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/constant"
-	"go/importer"
 	"go/types"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,57 +43,21 @@ type attribute struct{ key, kind, at string }
 // logAttributes finds what shipped code passes to slog.
 func logAttributes(t *testing.T) (found []attribute) {
 	t.Helper()
-	exports := exportData(t)
-	byPackage := map[string][]file{}
-	for _, f := range files(t) {
-		if !f.test && !in(f.pkg.room(), []string{"test/..."}) {
-			byPackage[f.pkg.ImportPath] = append(byPackage[f.pkg.ImportPath], f)
+	c := newTypeChecker(t)
+	for path, sources := range c.sources {
+		if _, err := c.Import(path); err != nil {
+			t.Fatal(err)
 		}
-	}
-	lookup := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for path, sources := range byPackage {
-		info := &types.Info{
-			Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
-		}
-		var trees []*ast.File
-		for _, f := range sources {
-			trees = append(trees, f.tree)
-		}
-		// Files of other systems and of other build tags are checked along with the rest: what they declare twice is no matter here.
-		checker := types.Config{Importer: lookup, Error: func(error) {}}
-		_, _ = checker.Check(path, set, trees, info)
 		for _, f := range sources {
 			ast.Inspect(f.tree, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {
-					found = append(found, attributesOf(f, info, call)...)
+					found = append(found, attributesOf(f, c.infos[path], call)...)
 				}
 				return true
 			})
 		}
 	}
 	return found
-}
-
-// exportData says where the compiler has put the types of each package that the module imports.
-func exportData(t *testing.T) map[string]string {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export", "./...")
-	cmd.Dir = filepath.Join("..", "..")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list -export: %v", err)
-	}
-	exports := map[string]string{}
-	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p struct{ ImportPath, Export string }
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return exports
-		case err != nil:
-			t.Fatal(err)
-		}
-		exports[p.ImportPath] = p.Export
-	}
 }
 
 // pairsFrom says from which argument on the functions of log/slog take keys and values; -1: the first is the key of one value.

@@ -58,7 +58,8 @@ func TestCommentsNameTheirNouns(t *testing.T) {
 		limits.hold(t, room, share, mostPronouns, "%% of the words in comments are bare pronouns: name the noun")
 	}
 	limits.finish(t)
-	t.Logf("FIGURE bare pronouns in comments: %.1f %%; packages above %.0f %%: %d", percent(allBare, allWords), mostPronouns, above)
+	figure(t, "bare pronouns in comments: %.1f %% of the words; packages above %.0f %%: %d (aim 0)",
+		percent(allBare, allWords), mostPronouns, above)
 }
 
 func TestPagesHaveShortSentences(t *testing.T) {
@@ -81,7 +82,7 @@ func TestPagesHaveShortSentences(t *testing.T) {
 		limits.hold(t, filepath.Base(page), share, mostLong, "%% of the sentences have more than 35 words: split them")
 	}
 	limits.finish(t)
-	t.Logf("FIGURE sentences over %d words in docs: %.1f %%; pages above %.0f %%: %d",
+	figure(t, "sentences over %d words in docs: %.1f %%; pages above %.0f %%: %d (aim 0)",
 		longSentence, percent(allLong, allSentences), mostLong, above)
 }
 
@@ -110,7 +111,7 @@ func TestLinesFitTheScreen(t *testing.T) {
 		limits.hold(t, room, float64(n), 0, "lines have more than 120 columns: wrap them")
 	}
 	limits.finish(t)
-	t.Logf("FIGURE lines over %d columns: %d", widest, all)
+	figure(t, "lines over %d columns: %d (aim 0)", widest, all)
 }
 
 func TestNoTypeEmbedsItsOwner(t *testing.T) {
@@ -145,7 +146,7 @@ func TestNoTypeEmbedsItsOwner(t *testing.T) {
 		limits.hold(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: name the field")
 	}
 	limits.finish(t)
-	t.Logf("FIGURE types that embed their owner: %d", all)
+	figure(t, "types that embed their owner: %d (aim 0)", all)
 }
 
 func TestGoroutinesHaveAnOwner(t *testing.T) {
@@ -170,7 +171,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 		limits.hold(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or lifecycle.Group, and wait for them on Close")
 	}
 	limits.finish(t)
-	t.Logf("FIGURE go statements outside a group: %d", all)
+	figure(t, "go statements without an owner: %d (aim 0)", all)
 }
 
 // pages lists the pages of docs/ that people write. Generated pages follow their sources.

@@ -124,40 +124,80 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 const (
-	longestFunction = 80
-	longestFile     = 400
-	usualFunction   = 40
+	// longestFunction and longestFile hold what is reached. Longer ones do several things.
+	longestFunction, longestFile = 60, 400
+	// usualFunction bounds nine of ten functions.
+	usualFunction = 25
 )
 
-func TestSizes(t *testing.T) {
+func TestFilesAndFunctionsStaySmall(t *testing.T) {
 	t.Parallel()
-	var lengths []int
+	fileLimits, functionLimits := backlog(t, "files"), backlog(t, "functions")
+	var fileLines, functionLines []int
 	for _, f := range files(t) {
 		if f.test || f.generated {
 			continue
 		}
-		if lines := f.set.File(f.tree.Pos()).LineCount(); lines > longestFile {
-			t.Errorf("%s has %d lines: a file over %d is a room that is crowded", f.path, lines, longestFile)
-		}
+		length := f.set.File(f.tree.Pos()).LineCount()
+		fileLines = append(fileLines, length)
+		fileLimits.hold(t, f.path, float64(length), longestFile, "lines: split the file by its types")
 		for _, declaration := range f.tree.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok || function.Body == nil {
 				continue
 			}
 			length := f.line(function.End()) - f.line(function.Pos()) + 1
-			lengths = append(lengths, length)
-			if length > longestFunction {
-				t.Errorf("%s:%d: %s has %d lines: a function over %d does several things",
-					f.path, f.line(function.Pos()), function.Name.Name, length, longestFunction)
-			}
+			functionLines = append(functionLines, length)
+			functionLimits.hold(t, f.path+":"+receiver(function)+function.Name.Name, float64(length), longestFunction,
+				"lines: the function does several things")
 		}
 	}
-	slices.Sort(lengths)
-	at := func(percent int) int { return lengths[(len(lengths)-1)*percent/100] }
-	t.Logf("%d functions: median %d lines, 90 %% at most %d, longest %d", len(lengths), at(50), at(90), at(100))
-	if at(90) >= usualFunction {
-		t.Errorf("90 %% of the functions have up to %d lines; the house wants them under %d", at(90), usualFunction)
+	fileLimits.finish(t)
+	functionLimits.finish(t)
+	slices.Sort(fileLines)
+	slices.Sort(functionLines)
+	usual := percentile(functionLines, 90)
+	if usual > usualFunction {
+		t.Errorf("90 %% of the functions have up to %d lines; the limit is %d", usual, usualFunction)
 	}
+	figure(t, "lines of a function (of %d): median %d; 90 %%: %d (at most %d); longest: %d (at most %d)",
+		len(functionLines), percentile(functionLines, 50), usual, usualFunction, percentile(functionLines, 100), longestFunction)
+	figure(t, "lines of a file (of %d): median %d; 90 %%: %d; longest: %d (at most %d)",
+		len(fileLines), percentile(fileLines, 50), percentile(fileLines, 90), percentile(fileLines, 100), longestFile)
+}
+
+func percentile(sorted []int, percent int) int {
+	return sorted[(len(sorted)-1)*percent/100]
+}
+
+// A panic becomes an error in one place, so that each is logged with its stack and counted alike.
+func TestOnlyLifecycleRecoversPanics(t *testing.T) {
+	t.Parallel()
+	limits := backlog(t, "recovers")
+	counts, all := map[string]int{}, 0
+	for _, f := range files(t) {
+		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/lifecycle"}) {
+			continue
+		}
+		counts[f.pkg.room()] += 0
+		ast.Inspect(f.tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if name, ok := call.Fun.(*ast.Ident); ok && name.Name == "recover" {
+				counts[f.pkg.room()]++
+				all++
+				t.Logf("%s:%d recovers a panic", f.path, f.line(call.Pos()))
+			}
+			return true
+		})
+	}
+	for room, n := range counts {
+		limits.hold(t, room, float64(n), 0, "calls of recover: use lifecycle.Recovered")
+	}
+	limits.finish(t)
+	figure(t, "places that recover a panic, outside internal/lifecycle: %d (aim 0)", all)
 }
 
 // words must not be in any committed file. They are written apart here, because this file is one.
