@@ -11,8 +11,8 @@ failed=0
 
 # What names an assertion in the checker's report.
 declare -A assertion=(
-  [P1]='half_ok' [P2]='&&fate)&&' [P3]='(fate||forgot)' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [ALIEN]='content==1'
-  [CONTRADICTION]='said_committed&&said_rolled_back' [TRUST]='accepted&&' [STUCK]='producer_done' [LITTER]='!(left)'
+  [P1]='half_ok' [P2]='&&fate)&&' [P3]='(fate||forgot)' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [CORRUPTED]='content==1'
+  [CONTRADICTION]='said_committed&&said_rolled_back' [TRUST]='accepted&&' [STUCK]='producer_done' [LEFTOVER]='!(left)'
 )
 
 # search makes the checker for a set of switches, runs it and leaves its report in $work/report.
@@ -63,7 +63,7 @@ small() {
   found DUP -DNO_FENCE
   found P1 -DRETURNS_IGNORED
   found P1 -DUNKNOWN_IS_NO
-  found ALIEN -DOVERWRITE
+  found CORRUPTED -DOVERWRITE
   found P1 -DABSENCE_IS_VERDICT
   found DUP -DCOPIES_FORGOTTEN
   found P1 -DPENDING_EXPIRES
@@ -71,7 +71,7 @@ small() {
   found P5 -DUNREACHABLE_COUNTS
   found P2 -DSUBMIT_TOO_EARLY -DTRUST=1
   found TRUST -DTRUST_REMEMBERED -DTRUST=1
-  found LITTER -DMARKER_IN_MEMORY -DAFTER_ACK=1
+  found LEFTOVER -DMARKER_IN_MEMORY -DAFTER_ACK=1
   found STUCK -DLEASE_NEVER_ENDS
 }
 

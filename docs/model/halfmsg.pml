@@ -251,7 +251,7 @@ inline r_bring(event) {
 inline apply(me, event, hold) {
   if
   :: to == s_done ->
-     assert(!(event == e_marker_deleted && marker == m_committed));  /* LITTER */
+     assert(!(event == e_marker_deleted && marker == m_committed));  /* LEFTOVER */
      left = (left || event == e_marker_left);
      rec = to; drop_notes()
   :: to == s_acknowledged && rec != to -> rec = to; drop_notes(); holder = me; live = true
@@ -478,7 +478,7 @@ publish:
   :: atomic {                                               /* an owner that is stopped right before goes on all the same */
        hold = false;
        assert(biz == b_committed && fate && (!said_rolled_back || (REGRESS && !ROW_KEPT)));  /* P2 */
-       assert(content == 1);                                /* ALIEN */
+       assert(content == 1);                                /* CORRUPTED */
        if
        :: arrive(attempt); done = true;
 #ifdef MARKER_IN_MEMORY     /* defect: DONE at once, and only this owner knows that the marker is still there */
@@ -567,7 +567,7 @@ end:
        sn_deletes = 0 }
 #endif
   /* STUCK: when nothing can happen any more, the message's story has come to an end that somebody sees.
-     LITTER: deleted after the acknowledgement, the marker of what is done is gone, unless it was left after the last try */
+     LEFTOVER: deleted after the acknowledgement, the marker of what is done is gone, unless it was left after the last try */
   :: atomic { timeout ->
        assert(rec != s_pending && rec != s_sendable && rec != s_acknowledged && !live && producer_done);
        assert(!(AFTER_ACK && rec == s_done && marker == m_committed && !left)); break }

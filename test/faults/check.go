@@ -9,15 +9,15 @@ type Verdict string
 const (
 	// Lost: committed and accepted, never delivered, and not set aside where an operator sees it.
 	Lost Verdict = "LOST"
-	// Ghost: delivered though not committed.
-	Ghost Verdict = "GHOST"
-	// Alien: an id nobody sent, or other content than its first SendHalfMessage had.
-	Alien Verdict = "ALIEN"
+	// Phantom: delivered though not committed.
+	Phantom Verdict = "PHANTOM"
+	// Corrupted: an id nobody sent, or other content than its first SendHalfMessage had.
+	Corrupted Verdict = "CORRUPTED"
 	// Dup: a further copy that no fault explains, or a second one with attempt 1 that was not delivered before. In which
 	// order copies come says nothing: an owner that was stopped sends its attempt 1 after another's attempt 2.
 	Dup Verdict = "DUP"
-	// Aside: ABANDONED or DEAD, though every question had an answer.
-	Aside Verdict = "ASIDE"
+	// Parked: ABANDONED or DEAD, though every question had an answer.
+	Parked Verdict = "PARKED"
 	// Stuck: still on its way when the time for draining is over.
 	Stuck Verdict = "STUCK"
 	// Contradiction: the producer was heard to say both committed and rolled back.
@@ -31,7 +31,7 @@ const (
 )
 
 // verdicts are all of them.
-var verdicts = []Verdict{Lost, Ghost, Alien, Contradiction, Stuck, Aside, Leftover, Dup, Effect, Account}
+var verdicts = []Verdict{Lost, Phantom, Corrupted, Contradiction, Stuck, Parked, Leftover, Dup, Effect, Account}
 
 // Finding is one thing that went wrong. Key is empty when it is about no single message.
 type Finding struct {
@@ -44,9 +44,9 @@ type Finding struct {
 type End struct {
 	// Underway holds the messages that stand as PENDING or SENDABLE.
 	Underway map[string]bool
-	// SetAside holds those that stand as ABANDONED or DEAD.
-	SetAside map[string]bool
-	// Left holds what is in Redis and does not expire, besides what the messages of Underway and SetAside need.
+	// Parked holds those that stand as ABANDONED or DEAD.
+	Parked map[string]bool
+	// Left holds what is in Redis and does not expire, besides what the messages of Underway and Parked need.
 	Left []string
 	// Markers holds the messages whose markers are still there though their fate is known.
 	Markers []string
@@ -57,8 +57,8 @@ type End struct {
 	Counted, Open int
 	// CopiesExplained says that a fault of the run can make further copies. Without it there must be none.
 	CopiesExplained bool
-	// AsideExplained says that a fault of the run can end messages as ABANDONED or DEAD.
-	AsideExplained bool
+	// ParkedExplained says that a fault of the run can end messages as ABANDONED or DEAD.
+	ParkedExplained bool
 }
 
 // Check judges a ledger by how the system ended, ordered by id.
@@ -119,18 +119,18 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	say := func(v Verdict, format string, args ...any) {
 		found = append(found, Finding{Verdict: v, Words: fmt.Sprintf(format, args...)})
 	}
-	underway, aside := end.Underway[key], end.SetAside[key]
+	underway, parked := end.Underway[key], end.Parked[key]
 	if underway {
 		say(Stuck, "still on its way; its business is %v", e.Fate)
 	}
-	if aside && !end.AsideExplained {
-		say(Aside, "set aside, and every question had an answer; its business is %v", e.Fate)
+	if parked && !end.ParkedExplained {
+		say(Parked, "parked, though every question had an answer; its business is %v", e.Fate)
 	}
-	if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 && !underway && !aside {
+	if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 && !underway && !parked {
 		say(Lost, "committed, and never delivered")
 	}
 	if len(e.Copies) > 0 && e.Sent && e.Fate != Committed {
-		say(Ghost, "delivered, and its business is %v", e.Fate)
+		say(Phantom, "delivered, and its business is %v", e.Fate)
 	}
 	if e.Said[Committed] && e.Said[RolledBack] {
 		say(Contradiction, "the producer said both committed and rolled back")
@@ -142,11 +142,11 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	for i, c := range e.Copies {
 		switch {
 		case !e.Sent:
-			say(Alien, "delivered, and nobody sent it")
+			say(Corrupted, "delivered, and nobody sent it")
 		case c.Headers != e.Content.Headers:
-			say(Alien, "delivered with other headers than were sent first")
+			say(Corrupted, "delivered with other headers than were sent first")
 		case c.Content != e.Content:
-			say(Alien, "delivered with other content than was sent first")
+			say(Corrupted, "delivered with other content than was sent first")
 		}
 		if !c.flagged() {
 			unflagged++

@@ -73,11 +73,11 @@ var defects = []defect{
 		edits: []edit{{publisher + "message.go", "headers[attemptHeader] = int64(m.Attempt)\n", ""}},
 	},
 	{
-		name: "headers_lost", row: "F00", want: Alien, drain: patience,
+		name: "headers_lost", row: "F00", want: Corrupted, drain: patience,
 		edits: []edit{{publisher + "message.go", "\tfor key, value := range m.Headers {\n\t\theaders[key] = value\n\t}\n", ""}},
 	},
 	{
-		name: "send_overwrites", short: true, row: "F20_other", want: Alien,
+		name: "send_overwrites", short: true, row: "F20_other", want: Corrupted,
 		edits: []edit{{lua + "create.lua", "if call('EXISTS', g.record .. id) == 1 then", "if false then"}},
 	},
 	{
@@ -104,7 +104,7 @@ var defects = []defect{
 		},
 	},
 	{
-		name: "unavailable_is_unknown", row: "F06_unanswered", want: Aside,
+		name: "unavailable_is_unknown", row: "F06_unanswered", want: Parked,
 		edits: []edit{{confirmloop + "batch.go", "case verdict == halfmsg.VerdictUnavailable:", "case false:"}},
 	},
 	{
@@ -122,7 +122,7 @@ var defects = []defect{
 		}},
 	},
 	{
-		name: "last_of_two_verdicts_wins", row: "F10_both", want: Ghost,
+		name: "last_of_two_verdicts_wins", row: "F10_both", want: Phantom,
 		edits: []edit{{
 			"internal/callback/verdicts.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n", "odd.contradictory++\n",
 		}},
@@ -135,11 +135,11 @@ var defects = []defect{
 		}},
 	},
 	{
-		name: "submit_believed", row: "F08_early", want: Ghost,
+		name: "submit_believed", row: "F08_early", want: Phantom,
 		edits: []edit{{"internal/server/submit.go", "if s.config.Trusted(name.Producer) {", "if true {"}},
 	},
 	{
-		name: "trust_remembered", row: "F08_trusted", want: Aside,
+		name: "trust_remembered", row: "F08_trusted", want: Parked,
 		edits: []edit{{
 			"internal/server/store.go", "s.config.Intake.SubmitTrusted, s.config.SendLease", "s.config.Intake.Submit, s.config.ConfirmLease",
 		}},
@@ -213,7 +213,7 @@ var defects = []defect{
 		}},
 	},
 	{
-		name: "markers_in_memory_only", row: "F01_memory", want: Aside,
+		name: "markers_in_memory_only", row: "F01_memory", want: Parked,
 		faulty: func(r row) row { r.fault = forgetfulProducer(false); return r },
 	},
 }

@@ -99,7 +99,7 @@ func TestTheQueuesAreEmptiedBeforeAnythingIsJudged(t *testing.T) {
 		}
 	}()
 	end := w.drain(patience)
-	if found := Check(w.ledger, end); len(found) == 0 || found[0].Verdict != Alien {
+	if found := Check(w.ledger, end); len(found) == 0 || found[0].Verdict != Corrupted {
 		t.Errorf("a message that nobody sent, and that came late: %v", found)
 	}
 }

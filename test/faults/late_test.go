@@ -101,7 +101,7 @@ func lateUsers(w *world) []user {
 type late struct {
 	*plain
 	operator operator
-	aside    atomic.Int64
+	parked   atomic.Int64
 }
 
 func (l *late) act(ctx context.Context, id string, random *rand.Rand) {
@@ -113,7 +113,7 @@ func (l *late) act(ctx context.Context, id string, random *rand.Rand) {
 		l.surprised("%s: listed as abandoned: %t: %v, %v", d.key, listed, err, failed)
 		return
 	}
-	l.aside.Add(1)
+	l.parked.Add(1)
 	ends := []func(context.Context, int, deed){l.submits, l.isRetried, l.rollsBack, l.isDiscarded}
 	ends[d.way%len(ends)](ctx, at, d)
 }
@@ -178,7 +178,7 @@ func (l *tooLateToCommit) act(ctx context.Context, id string, random *rand.Rand)
 type lateSDK struct {
 	*service
 	operator operator
-	aside    atomic.Int64
+	parked   atomic.Int64
 }
 
 func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
@@ -189,7 +189,7 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 	err := l.sdk.Send(ctx, m, func(ctx context.Context) error {
 		l.ledger.Accepted(d.key)
 		l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ABANDONED))
-		l.aside.Add(1)
+		l.parked.Add(1)
 		if !commits {
 			l.ledger.Decide(d.key, RolledBack)
 			return errRefused
@@ -210,8 +210,8 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 // answer then; the other half begins when the last question has been answered by a tombstone.
 type lateShop struct {
 	*shop
-	operator      operator
-	aside, barred atomic.Int64
+	operator       operator
+	parked, barred atomic.Int64
 }
 
 // soonBusy waits for few of the transactions that one question is about.
@@ -248,7 +248,7 @@ func (l *lateShop) holdsOn(ctx context.Context, m producer.Message, d deed) {
 			return err
 		}
 		l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ABANDONED))
-		l.aside.Add(1)
+		l.parked.Add(1)
 		if fails {
 			return errRefused
 		}
@@ -268,17 +268,17 @@ func wereSetAside(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
 	shop := userOf[*lateShop](t, l)
-	seen := int(plain.aside.Load() + sdk.aside.Load() + shop.aside.Load())
+	seen := int(plain.parked.Load() + sdk.parked.Load() + shop.parked.Load())
 	counted := w.counted(`msghandler_moves_total{event="given_up",fate="stored"}`)
 	t.Logf("%d were set aside (%d of the SDK, %d of them held their SQL marker), %d counted; %d stopped by a tombstone, "+
-		"%d by one in SQL", seen, sdk.aside.Load()+shop.aside.Load(), shop.aside.Load(), counted, strict.refused.Load(),
+		"%d by one in SQL", seen, sdk.parked.Load()+shop.parked.Load(), shop.parked.Load(), counted, strict.refused.Load(),
 		shop.barred.Load())
-	for _, n := range []*atomic.Int64{&plain.aside, &sdk.aside, &shop.aside, &strict.refused, &shop.barred} {
+	for _, n := range []*atomic.Int64{&plain.parked, &sdk.parked, &shop.parked, &strict.refused, &shop.barred} {
 		if n.Load() == 0 {
 			t.Error("one of the ways to be late was not taken")
 		}
 	}
 	if counted != seen {
-		t.Errorf("%d were seen set aside, %d are counted", seen, counted)
+		t.Errorf("%d were seen parked, %d are counted", seen, counted)
 	}
 }

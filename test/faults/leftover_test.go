@@ -10,7 +10,7 @@ import (
 
 // left lists the keys in Redis that do not expire, but those that describe the store itself and those of messages that are
 // set aside.
-func (w *world) left(aside map[string]bool) (keys []string) {
+func (w *world) left(parked map[string]bool) (keys []string) {
 	w.t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
 	defer client.Close()
@@ -22,7 +22,7 @@ func (w *world) left(aside map[string]bool) (keys []string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if ttl == forever && key != "msghandler:meta" && !strings.HasSuffix(key, ":pulse") && !needed(key, aside) {
+		if ttl == forever && key != "msghandler:meta" && !strings.HasSuffix(key, ":pulse") && !needed(key, parked) {
 			keys = append(keys, key)
 		}
 	}
@@ -39,15 +39,15 @@ var (
 )
 
 // needed says whether a key is there because of messages that are set aside.
-func needed(key string, aside map[string]bool) bool {
-	if len(aside) > 0 && strings.HasSuffix(key, "}:producers") {
+func needed(key string, parked map[string]bool) bool {
+	if len(parked) > 0 && strings.HasSuffix(key, "}:producers") {
 		return true
 	}
 	if m := ofMessage.FindStringSubmatch(key); m != nil {
-		return aside[m[1]+"/"+m[2]]
+		return parked[m[1]+"/"+m[2]]
 	}
 	m := ofProducer.FindStringSubmatch(key)
-	for name := range aside {
+	for name := range parked {
 		if m != nil && strings.HasPrefix(name, m[1]+"/") {
 			return true
 		}
@@ -56,14 +56,14 @@ func needed(key string, aside map[string]bool) bool {
 }
 
 func TestWhatIsSetAsideNeedsItsKeysAndNoOthers(t *testing.T) {
-	aside := map[string]bool{"kept/7": true}
+	parked := map[string]bool{"kept/7": true}
 	for key, want := range map[string]bool{
 		"msghandler:{00}:producers": true, "msghandler:{00}:kept:m:7": true, "msghandler:{00}:kept:x:7": true,
 		"msghandler:{00}:kept:abandoned": true, "msghandler:{01dc}:kept:dead:created": true,
 		"msghandler:{00}:kept:verdicts": true, "msghandler:{00}:kept:m:8": false, "msghandler:{00}:kept:pending": false,
 		"msghandler:{00}:kept:leases": false, "msghandler:{00}:plain:dead": false,
 	} {
-		if needed(key, aside) != want {
+		if needed(key, parked) != want {
 			t.Errorf("%s is needed: %t", key, !want)
 		}
 	}

@@ -386,7 +386,7 @@ func (l *load) tell(t *testing.T) {
 
 // litter waits until no marker is left, for as long as deleting them may take, and lists those that are, but of messages
 // that are set aside.
-func (l *load) litter(t *testing.T, w *world, aside map[string]bool, within time.Duration) (keys []string) {
+func (l *load) litter(t *testing.T, w *world, parked map[string]bool, within time.Duration) (keys []string) {
 	t.Helper()
 	type markedBy interface {
 		marked(ctx context.Context) ([]string, error)
@@ -407,7 +407,7 @@ func (l *load) litter(t *testing.T, w *world, aside map[string]bool, within time
 			}
 			keys = append(keys, marked...)
 		}
-		keys = slices.DeleteFunc(keys, func(key string) bool { return aside[key] })
+		keys = slices.DeleteFunc(keys, func(key string) bool { return parked[key] })
 		if len(keys) == 0 || time.Now().After(deadline) {
 			return keys
 		}

@@ -121,19 +121,19 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 	const attempts = 3 // the first, and one after each entry of MSGHANDLER_SEND_BACKOFF
 	sent := w.ledger.Copies(astray)
 	copies, refused := w.deadLetters(), w.published("refused")
-	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.SetAside), refused, len(copies))
+	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.Parked), refused, len(copies))
 	if refused != attempts*len(sent) {
 		t.Errorf("%d refusals of %d messages, not %d of each", refused, len(sent), attempts)
 	}
 	for key := range sent {
-		if !end.SetAside[key] {
+		if !end.Parked[key] {
 			t.Errorf("%s is not dead", key)
 		}
 		if reason := copies[key]; !strings.Contains(reason, "NOT_FOUND") {
 			t.Errorf("the dead-letter copy of %s says %q", key, reason)
 		}
 	}
-	others := len(end.SetAside) - len(sent)
+	others := len(end.Parked) - len(sent)
 	if flagged, _ := w.ledger.Flagged(); others != 0 || flagged > 0 {
 		t.Errorf("%d others are dead and %d were sent again", others, flagged)
 	}

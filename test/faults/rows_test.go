@@ -133,12 +133,12 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	if w.effects != nil {
 		end.Effects = w.effects.had(t, w.ledger)
 	}
-	end.CopiesExplained, end.AsideExplained = r.copies, r.setAside
+	end.CopiesExplained, end.ParkedExplained = r.copies, r.setAside
 	if further := w.ledger.Further(); r.unanswered && further <= w.counted(unansweredPublishes) {
 		end.CopiesExplained = true
 	}
 	if !r.litters && len(end.Underway) == 0 {
-		end.Markers = l.litter(t, w, end.SetAside, deletion)
+		end.Markers = l.litter(t, w, end.Parked, deletion)
 	}
 	if left := w.counted(`msghandler_marker_deletions_total{result="left"}`); r.leaves && len(end.Markers) > 0 && len(end.Markers) <= left {
 		t.Logf("%d markers stay, and the coordinators report %d as left to their producers", len(end.Markers), left)
@@ -149,8 +149,8 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	}
 	ids, committed, copies := w.ledger.Totals()
 	flagged, faults := w.ledger.Flagged()
-	t.Logf("seed %d: %d ids, %d committed, %d copies (%d flagged), %d notes of faults, %d set aside, drained in %v", *seed,
-		ids, committed, copies, flagged, faults, len(end.SetAside), time.Since(mended).Round(100*time.Millisecond))
+	t.Logf("seed %d: %d ids, %d committed, %d copies (%d flagged), %d notes of faults, %d parked, drained in %v", *seed,
+		ids, committed, copies, flagged, faults, len(end.Parked), time.Since(mended).Round(100*time.Millisecond))
 	return w, l, end
 }
 

@@ -312,14 +312,14 @@ func (w *world) drain(within time.Duration) (end End) {
 	w.t.Helper()
 	for deadline := time.Now().Add(within); ; {
 		underway, ok := w.standing(pb.State_STATE_PENDING, pb.State_STATE_SENDABLE, pb.State_STATE_ACKNOWLEDGED)
-		aside, okToo := w.standing(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
-		end = End{Underway: underway, SetAside: aside, Counted: -1}
+		parked, okToo := w.standing(pb.State_STATE_ABANDONED, pb.State_STATE_DEAD)
+		end = End{Underway: underway, Parked: parked, Counted: -1}
 		over := time.Now().After(deadline)
 		if over && (!ok || !okToo) {
 			w.t.Fatal("the coordinators do not say what is on its way")
 		}
 		// What was published may still be on its way to a consumer.
-		if over || ok && okToo && len(underway) == 0 && (w.ledger.UndeliveredOf("") <= len(aside)) {
+		if over || ok && okToo && len(underway) == 0 && (w.ledger.UndeliveredOf("") <= len(parked)) {
 			break
 		}
 		poll := time.NewTimer(200 * time.Millisecond)
@@ -327,7 +327,7 @@ func (w *world) drain(within time.Duration) (end End) {
 	}
 	w.emptied()
 	if len(end.Underway) == 0 {
-		end.Left = w.left(end.SetAside)
+		end.Left = w.left(end.Parked)
 	}
 	return end
 }
