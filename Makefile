@@ -18,7 +18,7 @@ NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./intern
 	./producer/marker/redis ./producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 # Most of the random sequences are played without the race detector, which makes them four times as slow.
 RANDOM_ALONE = $(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
-	-count=1 -timeout $(TEST_TIMEOUT) -run TestNothing ./test/random)
+	-count=1 -timeout $(TEST_TIMEOUT) -run TestRandomSequences ./test/random)
 NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
@@ -64,7 +64,7 @@ databases: ## Run the SDKs' promises on PostgreSQL, MariaDB and SQLite at full s
 	go test ./producer/marker/sql -count=1 -v -timeout 20m -run 'TestTheRace|TestACommit' -args -rounds 1000
 	go test ./producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|KilledInMidBatch|LockEnded' -args -orders 10000
 	go test ./consumer/inbox/sql -count=1 -v -timeout 30m -run TestAConsumerKilled -args -kills 170
-	go test ./test/e2e -count=1 -v -timeout 20m -run 'CoordinatorIsAway|NeedsNoCoordinator' -args -orders 10000 -outage 60s
+	go test ./test/e2e -count=1 -v -timeout 20m -run 'CommitWithoutCoordinator|NeedsNoCoordinator' -args -orders 10000 -outage 60s
 	go test ./producer/outbox ./consumer/inbox/sql -run '^$$' -bench . -benchtime 1x
 
 DEFECT ?=
@@ -79,7 +79,7 @@ screenshots: ## Take the pictures of the console in docs/img
 
 lists: ## Turn every page of a list of 100,000 in the browser, while messages come and go (minutes)
 	scripts/install-test-servers.sh
-	go test ./test/console -count=1 -v -timeout 30m -run TestAListOfMany -args -listed 100000 -turned 100000
+	go test ./test/console -count=1 -v -timeout 30m -run TestLongList -args -listed 100000 -turned 100000
 
 MINUTES ?= 20
 soak: ## Break things at random for as long as asked, under 300 new ids a second (MINUTES=20 SEED=7)

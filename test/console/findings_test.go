@@ -18,7 +18,7 @@ import (
 )
 
 // What an operator sees who opens the first page on a day on which a producer is refused and 1,017 dead letters wait.
-func TestTheOverviewShowsFindings(t *testing.T) {
+func TestOverviewShowsFindings(t *testing.T) {
 	broker := servers.RabbitMQ(t).URL
 	deadLetters(t, broker, 1017)
 	c := start(t, func(c *config.Config) {

@@ -19,7 +19,7 @@ import (
 // patient leaves half messages alone, so that they stay PENDING.
 func patient(c *config.Config) { c.Confirm.After = time.Hour }
 
-func TestTheOverviewSaysWhatIsWrongAndLeadsThere(t *testing.T) {
+func TestOverviewLinksToEachProblem(t *testing.T) {
 	r := start(t, patient)
 	b := browse(t, r.HTTPAddr())
 	b.open("/")
@@ -41,7 +41,7 @@ func TestTheOverviewSaysWhatIsWrongAndLeadsThere(t *testing.T) {
 	b.shows("No message here matches")
 }
 
-func TestAMessagePageSaysWhatHappensNext(t *testing.T) {
+func TestMessagePageNamesTheNextStep(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(1, "waiting", "shop")...)
 	r.send("orders", true, many(1, "refused", "no-such-exchange")...)
@@ -61,7 +61,7 @@ func TestAMessagePageSaysWhatHappensNext(t *testing.T) {
 	b.shows("write PRODUCER/ID")
 }
 
-func TestRetryAndDiscardAskTwice(t *testing.T) {
+func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", true, many(40, "refused", "no-such-exchange")...)
 	r.send("billing", true, many(5, "refused", "no-such-exchange")...)
@@ -157,7 +157,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 }
 
-func TestAReadOnlyConsoleChangesNothing(t *testing.T) {
+func TestReadOnlyConsoleChangesNothing(t *testing.T) {
 	r := start(t, patient, func(c *config.Config) { c.HTTP.ReadOnly = true })
 	r.send("orders", true, many(3, "refused", "no-such-exchange")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
@@ -179,7 +179,7 @@ func TestAReadOnlyConsoleChangesNothing(t *testing.T) {
 	}
 }
 
-func TestKeysMoveThroughAList(t *testing.T) {
+func TestKeysMoveAndSelectInLists(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(120, "o", "shop")...)
 	b := browse(t, r.HTTPAddr())
@@ -196,7 +196,7 @@ func TestKeysMoveThroughAList(t *testing.T) {
 	b.do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
 }
 
-func TestEverythingWorksWithoutScripts(t *testing.T) {
+func TestConsoleWorksWithoutJavaScript(t *testing.T) {
 	r := start(t, patient)
 	r.send("orders", false, many(120, "o", "shop")...)
 	b := browse(t, r.HTTPAddr())

@@ -32,9 +32,9 @@ func standing(n int) (all []halfmsg.Message) {
 	return all
 }
 
-// TestAListOfManyIsPagedAndFiltered turns the first pages in the browser and reads the others through the API, which a
+// TestLongListIsPagedAndFiltered turns the first pages in the browser and reads the others through the API, which a
 // page's token leads into: all pages of 100,000 take the browser minutes (make lists).
-func TestAListOfManyIsPagedAndFiltered(t *testing.T) {
+func TestLongListIsPagedAndFiltered(t *testing.T) {
 	r := start(t, patient)
 	all := standing(*listed)
 	r.store(all)

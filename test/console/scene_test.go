@@ -107,7 +107,7 @@ func (s *scene) DiscardMessages(
 // hostile is what a producer with bad intentions puts everywhere.
 const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> ${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
 
-func TestHostileContentIsText(t *testing.T) {
+func TestHostileContentIsEscaped(t *testing.T) {
 	now := timestamppb.Now()
 	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}

@@ -36,7 +36,7 @@ const stale = `document.body.classList.contains("stale")`
 
 // What stands where the overview was, such as a proxy's page to log in, does not take its place, and the page says that it is
 // no longer fresh until it is again.
-func TestTheOverviewStaysFreshOrSaysThatItIsNot(t *testing.T) {
+func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 	var broken atomic.Pointer[http.HandlerFunc]
 	pages := busy().pages()
 	b := browse(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func TestTheOverviewStaysFreshOrSaysThatItIsNot(t *testing.T) {
 }
 
 // Whoever is marking a text to copy it does not lose it.
-func TestTheOverviewWaitsForWhoeverReadsIt(t *testing.T) {
+func TestOverviewKeepsMarkedText(t *testing.T) {
 	b := browse(t, busy().serve(t))
 	still(b)
 	js[bool](b, `(getSelection().selectAllChildren(document.querySelector(".verdict")), true)`)
@@ -87,7 +87,7 @@ func TestTheOverviewWaitsForWhoeverReadsIt(t *testing.T) {
 	}
 }
 
-func TestAllOfAListAreTickedAtOnce(t *testing.T) {
+func TestOneBoxSelectsTheWholeList(t *testing.T) {
 	b := browse(t, busy().serve(t))
 	b.open("/messages?state=dead")
 	idle := func(want string) {

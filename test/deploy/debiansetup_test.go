@@ -25,7 +25,7 @@ func configure(t *testing.T, dir string, env ...string) (said, config string) {
 	return string(out), string(data)
 }
 
-func TestDebianSetupKeepsAnEditedConfiguration(t *testing.T) {
+func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
 	if said, config := configure(t, dir); said != "" || !strings.Contains(config, "127.0.0.1:9090") {
@@ -53,7 +53,7 @@ func TestDebianSetupKeepsAnEditedConfiguration(t *testing.T) {
 }
 
 // A directory of an earlier version of the script has no note of what was written.
-func TestDebianSetupKeepsAConfigurationOfUnknownOrigin(t *testing.T) {
+func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const mine = "submit: {trust: true}\n"

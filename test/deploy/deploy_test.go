@@ -54,7 +54,7 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-func TestTheCoordinatorOfComposeIsConfiguredSoundly(t *testing.T) {
+func TestComposeConfigurationIsValid(t *testing.T) {
 	t.Parallel()
 	services, _ := compose(t)
 	var env []string
@@ -84,7 +84,7 @@ func flagOf(command []string, name string) string {
 	return ""
 }
 
-func TestServicesOfComposeFitTogether(t *testing.T) {
+func TestComposeServicesMatchEachOther(t *testing.T) {
 	t.Parallel()
 	services, volumes := compose(t)
 	if want := []string{"consumer-demo", "coordinator", "producer-demo", "rabbitmq", "redis"}; !slices.Equal(
@@ -171,7 +171,7 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 }
 
 // What is written down to be typed after "msghandler serve" must be known to it.
-func TestFlagsOfServeThatAreWrittenDownExist(t *testing.T) {
+func TestDocumentedServeFlagsExist(t *testing.T) {
 	command := regexp.MustCompile(`msghandler serve((?:\s+\\?\s*--\S+)+)`)
 	flag := regexp.MustCompile(`--([a-z_.-]+)=`)
 	for _, page := range []string{"README.md", "internal/cli/demo/coordinator.go"} {

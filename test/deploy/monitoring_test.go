@@ -42,7 +42,7 @@ func rules(t *testing.T) []rule {
 	return file.Groups[0].Rules
 }
 
-func TestAlertsFireWhenTheyShould(t *testing.T) {
+func TestAlertRulesPassTheirTests(t *testing.T) {
 	t.Parallel()
 	promtool := servers.Tool(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
@@ -54,7 +54,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-func TestEachAlertIsTestedQuietAndFiring(t *testing.T) {
+func TestEachAlertHasQuietAndFiringTests(t *testing.T) {
 	t.Parallel()
 	var file struct {
 		Tests []struct {
@@ -84,7 +84,7 @@ func TestEachAlertIsTestedQuietAndFiring(t *testing.T) {
 	}
 }
 
-func TestEachAlertHasItsPage(t *testing.T) {
+func TestEachAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/operations.md")
 	for _, r := range rules(t) {
@@ -159,7 +159,7 @@ func unknown(query string, known map[string]bool) (missing []string) {
 	return missing
 }
 
-func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := registered(t)
 	for _, r := range rules(t) {
@@ -169,7 +169,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestTheDashboardAsksForMetricsThatThereAre(t *testing.T) {
+func TestDashboardUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := registered(t)
 	var dashboard struct {
@@ -206,7 +206,7 @@ func TestTheDashboardAsksForMetricsThatThereAre(t *testing.T) {
 }
 
 // What the dashboard asks is PromQL: promtool reads each query as a rule.
-func TestTheDashboardAsksInPromQL(t *testing.T) {
+func TestDashboardQueriesAreValidPromQL(t *testing.T) {
 	t.Parallel()
 	promtool := servers.Tool(t, "promtool")
 	var dashboard struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestTheUnitOfSystemdIsSound(t *testing.T) {
+func TestSystemdUnitIsValid(t *testing.T) {
 	t.Parallel()
 	analyze := servers.Tool(t, "systemd-analyze")
 	// The program need not be installed where it will be.
@@ -39,7 +39,7 @@ func TestTheUnitOfSystemdIsSound(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationOfKubernetesLoads(t *testing.T) {
+func TestKubernetesConfigurationLoads(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(root, "deploy", "kubernetes", "msghandler.yaml")
 	if _, err := config.Load(config.Sources{File: file}); err != nil {
@@ -48,7 +48,7 @@ func TestTheConfigurationOfKubernetesLoads(t *testing.T) {
 }
 
 // The manifests are rendered and read in a module of their own: kustomize and the types of Kubernetes are nobody else's.
-func TestTheManifestsOfKubernetes(t *testing.T) {
+func TestKubernetesManifestsAreValid(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("go", "test", "-count=1", "./...")
 	cmd.Dir = "kubernetes"

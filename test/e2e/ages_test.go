@@ -27,7 +27,7 @@ func counted(dials *atomic.Int32) grpc.DialOption {
 
 // Connections are told to end all the time, by their age and because they are idle. Who uses the SDK sees no error of that, and a
 // call that was under way before goes on.
-func TestConnectionsThatEndByAgeFailNoCall(t *testing.T) {
+func TestConnectionAgeFailsNoCall(t *testing.T) {
 	const ages = 5
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_GRPC_CONNECTION_AGE=1s", "MSGHANDLER_GRPC_CONNECTION_IDLE=1s")

@@ -160,7 +160,7 @@ func TestCompressedRequestsAreRefusedUnread(t *testing.T) {
 }
 
 // A client that is set to compress learns what to do.
-func TestAClientThatCompressesLearnsWhatToDo(t *testing.T) {
+func TestCompressionErrorNamesTheFix(t *testing.T) {
 	a := newAttacked(t, 0)
 	_, err := a.honest.api.Submit(t.Context(), &pb.SubmitRequest{Producer: "billing", Id: "1"}, grpc.UseCompressor("gzip"))
 	wantStatus(t, err, codes.Unimplemented, "send requests uncompressed")
@@ -223,7 +223,7 @@ func (a *attacked) serveBeside(large int) {
 
 // One address begins 22,000 calls and sends only their headers. Then another address announces 32 requests of
 // 16 MiB.
-func TestOneAddressCannotRefuseTheCallsOfOthers(t *testing.T) {
+func TestOneAddressCannotStarveOthers(t *testing.T) {
 	a := newAttacked(t, 0)
 	dial := func(from byte) *wire.RawConn {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestAnUnroutableMessageIsDeadUntilSomebodyBindsAQueueAndRetries(t *testing.T) {
+func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_SEND_BACKOFF=100ms,200ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=graveyard")
 	env := []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}
@@ -55,7 +55,7 @@ func TestAnUnroutableMessageIsDeadUntilSomebodyBindsAQueueAndRetries(t *testing.
 	}
 }
 
-func TestADelayedMessageWaits(t *testing.T) {
+func TestDelayedMessageWaits(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	channel := w.channel()

@@ -15,7 +15,7 @@ import (
 
 // The order service dies before and after it commits a payment, and is started again. What it committed is shipped, what it
 // had not committed never is, and is cancelled in the end; nothing is left waiting.
-func TestTheOrderServiceDiesAtEachStep(t *testing.T) {
+func TestOrderServiceSurvivesDeathAtEachStep(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_ATTEMPTS=2", "MSGHANDLER_CONFIRM_BACKOFF=200ms")
 	w.startPayments()
@@ -45,7 +45,7 @@ func TestTheOrderServiceDiesAtEachStep(t *testing.T) {
 
 // With after_ack a coordinator dies between the broker's acknowledgement and the deletion of the marker. To the producer
 // the message is done; the marker is deleted all the same, and the message is not published again.
-func TestTheCoordinatorDiesBetweenTheAcknowledgementAndTheDeletion(t *testing.T) {
+func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	const afterAck = "MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"
 	w := newWorld(t)
 	w.startCoordinators(1, afterAck)

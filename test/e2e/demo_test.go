@@ -25,7 +25,7 @@ func onServers(t *testing.T, test func(t *testing.T, database string)) {
 }
 
 // Both services have their data on a database server, and each process is killed once while orders flow.
-func TestTheDemosOnDatabaseServers(t *testing.T) {
+func TestDemosOnDatabaseServers(t *testing.T) {
 	const n = 300
 	onServers(t, func(t *testing.T, database string) {
 		w := newWorld(t)
@@ -99,7 +99,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	service.stop(20 * time.Second)
 }
 
-func TestTheDemoTellsTheWholeStory(t *testing.T) {
+func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
 		story, status := run(t, nil, append([]string{"demo", "--orders", "100"}, args...)...)

@@ -20,7 +20,7 @@ func (w *world) examine(p *plainProducer, settings ...string) (said string, stat
 	return run(w.t, env, "doctor", "--producer", p.name+"="+p.target)
 }
 
-func TestTheDoctorFindsNothingWhereAllIsWell(t *testing.T) {
+func TestDoctorPassesOnAHealthySystem(t *testing.T) {
 	w := newWorld(t)
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")
 	w.startCoordinators(1)
@@ -47,7 +47,7 @@ func unknown(_ context.Context, ids []string) (*pb.ConfirmResponse, error) {
 	return response, nil
 }
 
-func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
+func TestDoctorReportsEachProblem(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	liar := newPlainProducer(t, "liar", w.coordinators[0].grpc) // it says COMMITTED of everything
@@ -71,7 +71,7 @@ func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheDoctorNamesServersThatAreAway(t *testing.T) {
+func TestDoctorNamesUnreachableServers(t *testing.T) {
 	away := servers.Addresses(t, 3)
 	said, status := run(t, []string{
 		"MSGHANDLER_REDIS_URL=redis://" + away[0] + "/0", "MSGHANDLER_AMQP_URL=amqp://guest:secret@" + away[1] + "/",

@@ -25,7 +25,7 @@ func silent(n int) []*pb.Message {
 	return messages
 }
 
-func TestAProducerThatHangsHoldsUpNobodyElse(t *testing.T) {
+func TestHungProducerDelaysNoOther(t *testing.T) {
 	w := newWorld(t)
 	// The loop looks four times a second here, so that the second which is promised is not the interval of the loop.
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_SCHEDULE=@every 250ms")

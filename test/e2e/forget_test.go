@@ -12,7 +12,7 @@ import (
 )
 
 // Redis is started on files from a moment ago, as after a power cut that took its last writes with it.
-func TestARedisThatForgotIsToldOf(t *testing.T) {
+func TestRedisRollbackIsReported(t *testing.T) {
 	files := t.TempDir()
 	w := &world{t: t, redis: servers.Redis(t, "--dir", files), amqp: servers.RabbitMQ(t).URL, dir: t.TempDir()}
 	w.startCoordinators(1)

@@ -141,7 +141,7 @@ func (p *paying) paidOnce(orders int) {
 }
 
 // The plain outbox, from a transaction in one database to a transaction in another, while the broker is killed twice.
-func TestTheOutboxNeedsNoCoordinator(t *testing.T) {
+func TestOutboxNeedsNoCoordinator(t *testing.T) {
 	broker := servers.PrivateRabbitMQ(t)
 	said := &lastLines{}
 	payments := startPaying(t, broker.URL, said.logger("consumer"))

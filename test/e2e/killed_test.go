@@ -10,7 +10,7 @@ import (
 
 // A coordinator that dies again and again loses nothing, and its operators must see it all the same: in the log of
 // whoever runs, in the metrics, on the console and from the doctor. A stop that is one is nothing to see.
-func TestSixKillsAreSeen(t *testing.T) {
+func TestRepeatedKillsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")
 	w.startCoordinators(2)

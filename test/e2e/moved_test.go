@@ -11,7 +11,7 @@ import (
 
 // A message keeps the callback target that it was stored with. Where nobody is there any more it waits, until the coordinator
 // is told where its producer is now.
-func TestAProducerThatHasMovedIsAskedWhereItIs(t *testing.T) {
+func TestMovedProducerIsCalledAtNewAddress(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	c := w.coordinators[0]

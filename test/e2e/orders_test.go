@@ -45,7 +45,7 @@ func build(m *testing.M) int {
 // payable is how many of n orders are paid: all but the tenth that is declined and the tenth that nobody pays.
 func payable(n int) int { return n - (n+6)/10 - (n+4)/10 }
 
-func TestEveryPaidOrderIsBookedAndShippedExactlyOnce(t *testing.T) {
+func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	payments := w.startPayments()
@@ -72,7 +72,7 @@ func (w *world) settled(ordersDone *process, n int) {
 	w.onlyTraces()
 }
 
-func TestACoordinatorIsKilledTwiceWhileOthersRun(t *testing.T) {
+func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(3)
 	w.startPayments()
@@ -86,7 +86,7 @@ func TestACoordinatorIsKilledTwiceWhileOthersRun(t *testing.T) {
 	w.settled(ordersDone, *orders)
 }
 
-func TestTheOnlyCoordinatorIsKilledTwice(t *testing.T) {
+func TestOrdersSurviveKillsOfOnlyCoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
 	w.startPayments()
@@ -99,7 +99,7 @@ func TestTheOnlyCoordinatorIsKilledTwice(t *testing.T) {
 	w.settled(ordersDone, *orders)
 }
 
-func TestRedisAndRabbitMQAreAwayForAWhile(t *testing.T) {
+func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 	rabbit := servers.PrivateRabbitMQ(t)
 	w := newWorldOn(t, rabbit.URL)
 	w.startCoordinators(1)

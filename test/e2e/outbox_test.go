@@ -177,7 +177,7 @@ func sentAll(t *testing.T, s *sqlmarker.Store, n int) {
 	})
 }
 
-func TestOrdersCommitWhileTheCoordinatorIsAway(t *testing.T) {
+func TestOrdersCommitWithoutCoordinator(t *testing.T) {
 	w := newWorld(t)
 	paidQueue(w)
 	w.startCoordinators(1)
@@ -206,7 +206,7 @@ func TestOrdersCommitWhileTheCoordinatorIsAway(t *testing.T) {
 	w.onlyTraces()
 }
 
-func TestAMarkerInTheDatabaseTellsTheTruthAfterACrash(t *testing.T) {
+func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
 	w := newWorld(t)
 	paidQueue(w)
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_ATTEMPTS=2", "MSGHANDLER_CONFIRM_BACKOFF=200ms")

@@ -51,7 +51,7 @@ type pythonShop struct {
 
 // The promise "from any language that speaks gRPC", tried: the example of docs/other-languages.md dies and is silent where
 // it hurts. What committed is delivered, once, and nothing else is.
-func TestTheProducerInPythonKeepsTheContract(t *testing.T) {
+func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s := newPythonShop(t)
 	var orders []string
 	for i := range 10 {

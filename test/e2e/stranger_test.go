@@ -100,7 +100,7 @@ func writeTokens(t *testing.T, file string, tokens ...string) {
 }
 
 // A stranger's final Confirm plants no tombstone: the order is placed, paid and delivered all the same.
-func TestAStrangerCannotVetoAnOrder(t *testing.T) {
+func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w := newWorld(t)
 	accepted := tokenFile(t, shopToken)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
@@ -121,7 +121,7 @@ func TestAStrangerCannotVetoAnOrder(t *testing.T) {
 
 // Where the coordinator's token is not accepted its messages wait, lose no attempt, and say what to do; a token is replaced
 // while everything runs.
-func TestAWrongTokenWaitsAndIsReplaced(t *testing.T) {
+func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	shown, accepted := tokenFile(t, otherToken), tokenFile(t, shopToken)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown)
@@ -171,7 +171,7 @@ func TestAWrongTokenWaitsAndIsReplaced(t *testing.T) {
 }
 
 // Without Coordinators everything goes on as before, and the log says what that means.
-func TestWithoutCoordinatorsTheProducerWarns(t *testing.T) {
+func TestProducerWithoutCoordinatorsWarns(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokenFile(t, shopToken))
 	w.startPayments()

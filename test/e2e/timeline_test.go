@@ -54,7 +54,7 @@ func namesOf(events []told) string {
 	return strings.Join(names, " ")
 }
 
-func TestAMessageTellsItsStory(t *testing.T) {
+func TestTimelineListsEachStep(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_SEND_BACKOFF=100ms,200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms")
 	asked := 0 // one question at a time: there is one message

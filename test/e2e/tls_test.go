@@ -82,7 +82,7 @@ func (s *secured) asks(name string, args ...string) (output string, status int) 
 
 // A message goes all its way between parties that show each other certificates; whoever has none, or another's, is kept out.
 // A producer whose certificate is no good is out of reach: its message waits, at no cost, until it has a better one.
-func TestEverybodyShowsACertificate(t *testing.T) {
+func TestEachPartyNeedsACertificate(t *testing.T) {
 	s := newSecured(t)
 	good, bad := s.Server("127.0.0.1").Certificates[0], s.Server("10.0.0.1").Certificates[0]
 	var mu sync.Mutex
@@ -146,7 +146,7 @@ func TestEverybodyShowsACertificate(t *testing.T) {
 }
 
 // Certificates are renewed by putting others in their place; nothing is restarted.
-func TestACertificateIsRenewedWithoutARestart(t *testing.T) {
+func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 	s := newSecured(t)
 	shown := func() string {
 		conn, err := tls.Dial("tcp", s.coordinators[0].grpc, s.Client("orders.shop"))

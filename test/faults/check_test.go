@@ -103,7 +103,7 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 	}
 }
 
-func TestTheFirstEndOfATransactionStays(t *testing.T) {
+func TestFirstTransactionEndCounts(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
 	if ended := l.Decide("p/1", RolledBack); ended != RolledBack {
@@ -114,7 +114,7 @@ func TestTheFirstEndOfATransactionStays(t *testing.T) {
 	}
 }
 
-func TestWhatHasEndedIsFolded(t *testing.T) {
+func TestFoldDropsEndedHistories(t *testing.T) {
 	t.Parallel()
 	l, content := NewLedger(), NewContent("orders", "paid", nil, []byte("body"))
 	for _, key := range []string{"p/ended", "p/waiting"} {
@@ -134,7 +134,7 @@ func TestWhatHasEndedIsFolded(t *testing.T) {
 	}
 }
 
-func TestAHistoryMergesTheFaults(t *testing.T) {
+func TestHistoryIncludesFaults(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
 	l.Sending("p/1", Content{})
@@ -148,7 +148,7 @@ func TestAHistoryMergesTheFaults(t *testing.T) {
 	}
 }
 
-func TestWhatAProcessWasWritingDidNotHappen(t *testing.T) {
+func TestUnfinishedJournalLineIsIgnored(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal")
 	j, err := openJournal(path)

@@ -83,7 +83,7 @@ func isOf(line, metric string) bool {
 	return true
 }
 
-func TestASeriesIsCountedByTheLabelsThatAreAskedFor(t *testing.T) {
+func TestSeriesAreSelectedByLabels(t *testing.T) {
 	const line = `msghandler_publishes_total{exchange="orders",outcome="acked"} 7`
 	for metric, want := range map[string]bool{
 		`msghandler_publishes_total{outcome="acked"}`: true, `msghandler_publishes_total{`: true,

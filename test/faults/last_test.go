@@ -78,7 +78,7 @@ func (w *world) emptied() {
 }
 
 // What comes late is judged too: a queue that still holds copies when the coordinators have nothing more to do.
-func TestTheQueuesAreEmptiedBeforeAnythingIsJudged(t *testing.T) {
+func TestQueuesAreEmptiedBeforeJudging(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{bare: true, consume: func(w *world) { w.consumed(queue, 1) }})
 	newLoad(w)

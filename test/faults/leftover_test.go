@@ -55,7 +55,7 @@ func needed(key string, parked map[string]bool) bool {
 	return false
 }
 
-func TestWhatIsSetAsideNeedsItsKeysAndNoOthers(t *testing.T) {
+func TestParkedMessagesKeepOnlyTheirKeys(t *testing.T) {
 	parked := map[string]bool{"kept/7": true}
 	for key, want := range map[string]bool{
 		"msghandler:{00}:producers": true, "msghandler:{00}:kept:m:7": true, "msghandler:{00}:kept:x:7": true,

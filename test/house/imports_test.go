@@ -251,7 +251,7 @@ var free = []struct {
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
 }
 
-func TestWhatIsKeptOutIsNotReachedThroughOthers(t *testing.T) {
+func TestForbiddenDependenciesAreNotIndirect(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		for _, rule := range free {

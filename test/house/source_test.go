@@ -44,7 +44,7 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	}
 }
 
-func TestPackagesAreNamedForWhatTheyAre(t *testing.T) {
+func TestPackageNamesAreSpecific(t *testing.T) {
 	t.Parallel()
 	vague := []string{"util", "utils", "common", "helper", "helpers", "types", "misc", "shared", "base", "lib"}
 	for _, p := range packages(t) {
@@ -206,7 +206,7 @@ var words = []struct{ pattern, why string }{
 	{"\\b(TO" + "DO|FIX" + "ME|XX" + "X)\\b", "what is left to do is done or is an issue, where it is seen"},
 }
 
-func TestNoCommittedFileHoldsWordsThatDoNotBelong(t *testing.T) {
+func TestCommittedFilesHoldNoForbiddenWords(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
 	cmd := exec.Command("git", "ls-files", "-z")

@@ -16,7 +16,7 @@ var step = regexp.MustCompile("(?m)^[0-9]+\\. \\[`([^`]+)`\\]\\(\\.\\./([^)]+)\\
 const fewFiles, fewLines = 26, 5500
 
 // docs/walk.md follows a Submit through the code. Each named file and function exists.
-func TestTheWalkNamesWhatIsThere(t *testing.T) {
+func TestWalkNamesExistingCode(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "walk.md"))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const folder = "../../docs/model"
 
-func TestTheModelMakesTheMovesOfTheCode(t *testing.T) {
+func TestModelMovesMatchTheCode(t *testing.T) {
 	t.Parallel()
 	text := source(t)
 	line := regexp.MustCompile(`(?m)^ +:: state == s_(\w+) && event == e_(\w+) -> to = s_(\w+)$`)
@@ -35,7 +35,7 @@ func TestTheModelMakesTheMovesOfTheCode(t *testing.T) {
 	}
 }
 
-func TestTheModelKnowsTheStatesAndEventsOfTheCode(t *testing.T) {
+func TestModelStatesMatchTheCode(t *testing.T) {
 	t.Parallel()
 	var states, events []string
 	for _, s := range halfmsg.States() {
@@ -49,8 +49,8 @@ func TestTheModelKnowsTheStatesAndEventsOfTheCode(t *testing.T) {
 	same(t, "events", declared(text, "e_"), events)
 }
 
-// TestTheSmallInstances: promises hold in every state of the small instances, and each known defect is found.
-func TestTheSmallInstances(t *testing.T) {
+// TestSmallModelInstancesHold: promises hold in every state of the small instances, and each known defect is found.
+func TestSmallModelInstancesHold(t *testing.T) {
 	t.Parallel()
 	servers.Tool(t, "spin")
 	servers.Tool(t, "gcc")

@@ -31,7 +31,7 @@ var usual = map[halfmsg.Event]bool{
 	halfmsg.EventUnsure: true, halfmsg.EventAckedMarked: true, halfmsg.EventMarkerDeleted: true, halfmsg.EventMarkerKept: true,
 }
 
-func TestNothingIsLostInAnyOrder(t *testing.T) {
+func TestRandomSequencesLoseNothing(t *testing.T) {
 	for name, afterAck := range map[string]bool{"before_publish": false, "after_ack": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestNothingIsLostInAnyOrder(t *testing.T) {
 
 // What a store remembers of a message is told from another of that name by the time of its creation, in milliseconds. So
 // messages of two sequences must not have the same.
-func TestSequencesKnowNothingOfEachOther(t *testing.T) {
+func TestSequencesAreIndependent(t *testing.T) {
 	lab := newLab(t, defect{})
 	for i, steps := range [][]step{
 		{{Do: "wait a little"}, {Do: "send", A: 1, B: 1, C: 12}},

@@ -3,7 +3,7 @@ package servers
 import "testing"
 
 // Between the choice of a port and the start of its server nobody listens there, and it must not be chosen again.
-func TestNoPortIsGivenOutTwice(t *testing.T) {
+func TestPortsAreHandedOutOnce(t *testing.T) {
 	t.Parallel()
 	ports, err := freePorts(1)
 	if err != nil {

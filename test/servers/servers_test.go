@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-func TestRedisKeepsItsDataOverKillAndStart(t *testing.T) {
+func TestRedisDataSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	r := servers.Redis(t, "--appendfsync", "always")
 	r.CLI("SET", "a", "1")
@@ -44,7 +44,7 @@ func TestRedisEndsWithItsTest(t *testing.T) {
 	}
 }
 
-func TestAFullDiskStopsRedisFromWriting(t *testing.T) {
+func TestFullDiskStopsRedisWrites(t *testing.T) {
 	t.Parallel()
 	r := servers.Redis(t)
 	r.CLI("SET", "a", "1")
@@ -64,7 +64,7 @@ func TestAFullDiskStopsRedisFromWriting(t *testing.T) {
 	}
 }
 
-func TestSentinelPutsAReplicaInCharge(t *testing.T) {
+func TestSentinelPromotesAReplica(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)
 	replica := servers.Replica(t, master)
@@ -83,7 +83,7 @@ func TestRedisClusterServesEverySlot(t *testing.T) {
 	}
 }
 
-func TestRabbitClusterKeepsAQuorumQueueOnEveryNode(t *testing.T) {
+func TestRabbitClusterReplicatesQuorumQueues(t *testing.T) {
 	t.Parallel()
 	cluster := servers.RabbitCluster(t)
 	declareDurable(t, cluster[0].URL, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
@@ -100,7 +100,7 @@ func TestRabbitClusterKeepsAQuorumQueueOnEveryNode(t *testing.T) {
 	}
 }
 
-func TestVhostsAreSeparateAndConnectionsCanBeCut(t *testing.T) {
+func TestVhostsAreSeparateAndCloseConnections(t *testing.T) {
 	t.Parallel()
 	one, two := servers.RabbitMQ(t), servers.RabbitMQ(t)
 	if one.URL == two.URL {
@@ -120,7 +120,7 @@ func TestVhostsAreSeparateAndConnectionsCanBeCut(t *testing.T) {
 	}
 }
 
-func TestPrivateNodeComesBackWithItsData(t *testing.T) {
+func TestPrivateNodeDataSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	r := servers.PrivateRabbitMQ(t)
 	declareDurable(t, r.URL, nil)
@@ -169,7 +169,7 @@ func (f *failing) watch(do func()) {
 	do()
 }
 
-func TestAMissingToolSkipsOnALaptopAndFailsInCI(t *testing.T) {
+func TestMissingToolFailsOnlyInCI(t *testing.T) {
 	for value, inCI := range map[string]bool{"": false, "true": true} {
 		t.Setenv("CI", value)
 		f := &failing{}
@@ -180,7 +180,7 @@ func TestAMissingToolSkipsOnALaptopAndFailsInCI(t *testing.T) {
 	}
 }
 
-func TestEventuallyFailsWhenTheTimeIsOver(t *testing.T) {
+func TestEventuallyFailsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
 	f.watch(func() { servers.Eventually(f, time.Millisecond, "never", func() bool { return false }) })

@@ -11,7 +11,7 @@ import (
 // sqlPatience is how long a server that was killed may take until it answers.
 const sqlPatience = 30 * time.Second
 
-func TestADatabaseKeepsItsDataOverAKill(t *testing.T) {
+func TestDatabaseDataSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	for name, private := range map[string]func(testing.TB) *servers.Database{
 		"PostgreSQL": servers.PrivatePostgreSQL, "MariaDB": servers.PrivateMariaDB,

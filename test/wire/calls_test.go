@@ -63,7 +63,7 @@ func calls(t *testing.T) (*wire.Calls, *coordinator, pb.MessageHandlerServiceCli
 	return p, c, pb.NewMessageHandlerServiceClient(conn)
 }
 
-func TestCallsPassWithAllThatBelongsToThem(t *testing.T) {
+func TestCallsPassWithMetadataAndErrors(t *testing.T) {
 	t.Parallel()
 	p, c, client := calls(t)
 	var heard notes
@@ -82,7 +82,7 @@ func TestCallsPassWithAllThatBelongsToThem(t *testing.T) {
 }
 
 // Only what is lost on the way back has reached the server.
-func TestALostCallReachedTheServerOrNot(t *testing.T) {
+func TestOnlyLostRepliesReachedTheServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		phase   wire.Phase
@@ -110,7 +110,7 @@ func TestALostCallReachedTheServerOrNot(t *testing.T) {
 }
 
 // A producer that watches the health of its coordinator does so through the proxy as well.
-func TestAStreamOfAnswersPasses(t *testing.T) {
+func TestStreamedAnswersPass(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,7 +143,7 @@ func TestAStreamOfAnswersPasses(t *testing.T) {
 	}
 }
 
-func TestCallsTellWhichMessagesTheyAreAbout(t *testing.T) {
+func TestTapNamesMessagesOfCalls(t *testing.T) {
 	t.Parallel()
 	p, _, client := calls(t)
 	var heard notes

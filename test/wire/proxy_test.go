@@ -99,7 +99,7 @@ func wantEcho(t *testing.T, conn net.Conn, line string) {
 	}
 }
 
-func TestCutClosesAllAndRefusesUntilMended(t *testing.T) {
+func TestCutRefusesConnectionsUntilMended(t *testing.T) {
 	t.Parallel()
 	p := wire.TCP(t, newEcho(t).addr)
 	conn := dial(t, p.Addr)
@@ -116,7 +116,7 @@ func TestCutClosesAllAndRefusesUntilMended(t *testing.T) {
 	wantEcho(t, dial(t, p.Addr), "three")
 }
 
-func TestDisconnectClosesAllAndRefusesNothing(t *testing.T) {
+func TestDisconnectAllowsNewConnections(t *testing.T) {
 	t.Parallel()
 	p := wire.TCP(t, newEcho(t).addr)
 	conn := dial(t, p.Addr)
@@ -128,7 +128,7 @@ func TestDisconnectClosesAllAndRefusesNothing(t *testing.T) {
 	wantEcho(t, dial(t, p.Addr), "three")
 }
 
-func TestSilenceSwallowsAndClosesNothing(t *testing.T) {
+func TestSilenceDropsBytesWithoutClosing(t *testing.T) {
 	t.Parallel()
 	server := newEcho(t)
 	p := wire.TCP(t, server.addr)
@@ -151,7 +151,7 @@ func TestSilenceSwallowsAndClosesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldArrivesOnceMended(t *testing.T) {
+func TestHeldBytesArriveAfterMend(t *testing.T) {
 	t.Parallel()
 	server := newEcho(t)
 	p := wire.TCP(t, server.addr)
@@ -179,7 +179,7 @@ func TestWhatIsHeldArrivesOnceMended(t *testing.T) {
 	})
 }
 
-func TestDelayTakesItsTimeInBothDirections(t *testing.T) {
+func TestDelayAppliesInBothDirections(t *testing.T) {
 	t.Parallel()
 	p := wire.TCP(t, newEcho(t).addr)
 	conn := dial(t, p.Addr)

@@ -83,7 +83,7 @@ func half(id string) halfmsg.Message {
 }
 
 // The scripts, the messages and the words are told as they pass, those of a claim by its reply.
-func TestScriptsAreTold(t *testing.T) {
+func TestTapReportsScripts(t *testing.T) {
 	t.Parallel()
 	p, store, server := behind(t)
 	var heard notes
@@ -199,7 +199,7 @@ func publish(t *testing.T, ch *amqp.Channel, to, id string) (acked bool, err err
 	return confirmation.WaitContext(ctx)
 }
 
-func TestPublishingsAndTheirAnswersAreTold(t *testing.T) {
+func TestTapReportsPublishesAndAnswers(t *testing.T) {
 	t.Parallel()
 	_, p, ch := channel(t)
 	var heard notes

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestItHandsTheStatusAndTheBrokerOn(t *testing.T) {
+func TestCommandGetsBrokerAndReturnsStatus(t *testing.T) {
 	seen := filepath.Join(t.TempDir(), "seen")
 	t.Setenv("SEEN", seen)
 	status, err := run([]string{"--", "sh", "-c", `printf %s "$TEST_RABBITMQ" >"$SEEN"; exit 7`})
@@ -22,7 +22,7 @@ func TestItHandsTheStatusAndTheBrokerOn(t *testing.T) {
 	}
 }
 
-func TestWithoutACommandItSaysHow(t *testing.T) {
+func TestUsageWithoutACommand(t *testing.T) {
 	if status, err := run([]string{"--"}); status != 2 || err == nil {
 		t.Errorf("status %d, %v", status, err)
 	}

@@ -90,7 +90,7 @@ func TestSelectorsFindThePods(t *testing.T) {
 	}
 }
 
-func TestPortsAreThoseOfTheConfiguration(t *testing.T) {
+func TestManifestPortsMatchTheConfiguration(t *testing.T) {
 	all := render(t)
 	ports := map[string]int32{}
 	for _, port := range all.deployment.Spec.Template.Spec.Containers[0].Ports {
@@ -122,7 +122,7 @@ func TestPortsAreThoseOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestThePodIsWhatThePromisesNeed(t *testing.T) {
+func TestPodSpecKeepsThePromises(t *testing.T) {
 	all := render(t)
 	pod := all.deployment.Spec.Template.Spec
 	container := pod.Containers[0]
