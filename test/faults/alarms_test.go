@@ -31,14 +31,15 @@ const (
 	alarmLasts = 40 * time.Second
 	// alarmLoad is long enough for an alarm to meet it, however long rabbitmqctl takes.
 	alarmLoad = 20 * time.Second
-	// answered is longer than MSGHANDLER_SEND_CONFIRM_TIMEOUT: what was on its way when an alarm came is given up by then.
+	// answered is longer than MSGHANDLER_SEND_CONFIRM_TIMEOUT: each publish under way when an alarm came has been given
+	// up by then.
 	answered = 4 * time.Second
-	// grace is what shutdown.grace is by default.
+	// grace is the default of shutdown.grace.
 	grace = 20 * time.Second
 )
 
-// alarm is a fault that raises an alarm and clears it. Meanwhile a coordinator is stopped, which must not have to wait;
-// the others must ask producers as ever, and publish nothing.
+// alarm is a fault that raises an alarm and clears the alarm again. Meanwhile a coordinator is stopped, and must stop
+// without a wait; the others must ask producers as before, and publish nothing.
 func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		began := time.Now()
@@ -63,8 +64,8 @@ func alarm(raise, clearing string) func(context.Context, *world, *rand.Rand) {
 	}
 }
 
-// startInAlarm starts a coordinator during an alarm. It must take messages, and say what fails once it knows;
-// RabbitMQ tells a connection of an alarm when it first publishes.
+// startInAlarm starts a coordinator during an alarm. The coordinator must take messages, and name the failure once
+// RabbitMQ reports the alarm: to a connection that publishes first.
 func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("an alarm is raised")
@@ -88,7 +89,7 @@ func startInAlarm(ctx context.Context, w *world, _ *rand.Rand) {
 	w.node.Ctl("set_disk_free_limit", "100MB")
 	w.ledger.Fault("the alarm is over")
 	w.allReady()
-	// The others may have published all that waited.
+	// The others may have published all waiting messages.
 	if err := started.direct.insist(w.t.Context(), "alarmed-last"); err != nil {
 		w.t.Error("the coordinator that started during the alarm does not deliver:", err)
 	}
@@ -115,7 +116,8 @@ func (w *world) sent() int {
 	return w.published("acked") + w.published("refused") + w.published("unsure")
 }
 
-// confirmsGoOn waits until every message's fate is known, and demands that what committed waits for the broker.
+// confirmsGoOn waits until every message's fate is known, and demands that each committed message waits for the
+// broker.
 func (w *world) confirmsGoOn() {
 	w.t.Helper()
 	servers.Eventually(w.t, alarmLasts, "the fate of every message is known", func() bool {

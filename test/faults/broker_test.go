@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What happens to RabbitMQ itself and to the connections with it.
+// Faults of RabbitMQ itself and of the connections to RabbitMQ.
 var brokerRows = []row{
 	{
 		name: "F21_kill", copies: true, lasting: true, world: options{ownBroker: true, consume: consumeClassic},
@@ -32,7 +32,7 @@ var brokerRows = []row{
 	},
 }
 
-// felt is a judge that demands an outcome of publishings: without it the fault hit nothing.
+// felt is a judge that demands an outcome of publishes: without such an outcome the fault hit nothing.
 func felt(outcome string) func(*testing.T, *world, *load, End) {
 	return func(t *testing.T, w *world, _ *load, _ End) {
 		t.Helper()
@@ -61,15 +61,15 @@ func (w *world) onBroker(do func(*amqp.Channel) error) {
 }
 
 // consumeClassic consumes from a classic queue: a quorum queue on a single node of RabbitMQ 3.10 may stay without a
-// leader after a kill, which is not what this row is about.
+// leader after a kill, and this row is not about leaders.
 func consumeClassic(w *world) {
 	consume(w, queue, &consumer.Declare{Exchange: exchange, QueueType: amqp.QueueTypeClassic})
 }
 
-// killBroker kills the node with publishings on their way: what comes in the moment for which it stands still before has
-// no answer when it dies.
+// killBroker kills the node with publishes under way: the node stands still for a moment before it dies, and answers
+// no publish of that moment.
 func killBroker(ctx context.Context, w *world, _ *rand.Rand) {
-	// RabbitMQ 3.10 may forget what was declared moments before it is killed. That is no fault of this row.
+	// RabbitMQ 3.10 may forget declarations of the moments before a kill. This is no fault of this row.
 	w.node.Ctl("eval", "mnesia:dump_log().")
 	pause(ctx, time.Second)
 	w.ledger.Fault("RabbitMQ stands still")
@@ -82,8 +82,8 @@ func killBroker(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// closeAll is Erlang for RabbitMQ itself: after each pause it lets its channels stand still for a moment, so that
-// publishings are on their way, and closes all connections. The management API would learn of them too late.
+// closeAll is Erlang for RabbitMQ itself: after each pause the channels stand still for a moment, so that publishes
+// are under way, and all connections are closed. The management API would learn of the connections too late.
 const closeAll = `lists:foreach(fun(Pause) ->
 	timer:sleep(Pause),
 	Channels = [C || C <- rabbit_channel:list(), (catch erlang:suspend_process(C)) =:= true],
@@ -107,7 +107,7 @@ func closeConnections(ctx context.Context, w *world, random *rand.Rand) {
 	w.allReady()
 }
 
-// stopApplication stops RabbitMQ within its node, as one does to maintain it, and starts it again.
+// stopApplication stops RabbitMQ within its node, as an operator does for maintenance, and starts RabbitMQ again.
 func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("rabbitmqctl stop_app")
@@ -119,8 +119,8 @@ func stopApplication(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// silenceQueue stops the process of the load's queue for several confirm timeouts: it takes what comes and confirms
-// nothing. A neighbour's messages go on meanwhile.
+// silenceQueue stops the process of the load's queue for several confirm timeouts: the queue takes messages and
+// confirms none. A neighbour's messages go on meanwhile.
 func silenceQueue(ctx context.Context, w *world, random *rand.Rand) {
 	tell := func(how string) {
 		w.node.Ctl("eval", fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)),
@@ -130,7 +130,7 @@ func silenceQueue(ctx context.Context, w *world, random *rand.Rand) {
 	w.ledger.Fault("the queue stops confirming")
 	tell("suspend")
 	withNeighbour(func(context.Context, *world, *rand.Rand) { wait(12 * time.Second) })(ctx, w, random)
-	// What the queue holds then comes all at once, and takes the consumers' time.
+	// The messages of the queue then come all at once, and take the consumers' time.
 	servers.Eventually(w.t, patience, "the neighbour's messages are delivered", func() bool {
 		return w.ledger.UndeliveredOf(neighbours+"/") == 0
 	})

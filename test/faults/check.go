@@ -2,19 +2,19 @@ package faults
 
 import "fmt"
 
-// Verdict names what went wrong with a message.
+// Verdict names a defect that the checker found for a message.
 type Verdict string
 
 // The verdicts.
 const (
-	// Lost: committed and accepted, never delivered, and not set aside where an operator sees it.
+	// Lost: committed and accepted, never delivered, and not parked where an operator sees the message.
 	Lost Verdict = "LOST"
 	// Phantom: delivered though not committed.
 	Phantom Verdict = "PHANTOM"
 	// Corrupted: an id nobody sent, or other content than its first SendHalfMessage had.
 	Corrupted Verdict = "CORRUPTED"
-	// Dup: a further copy that no fault explains, or a second one with attempt 1 that was not delivered before. In which
-	// order copies come says nothing: an owner that was stopped sends its attempt 1 after another's attempt 2.
+	// Dup: a further copy that no fault explains, or a second copy with attempt 1 that was not delivered before. The
+	// order of the copies says nothing: a stopped owner sends its attempt 1 after another's attempt 2.
 	Dup Verdict = "DUP"
 	// Parked: ABANDONED or DEAD, though every question had an answer.
 	Parked Verdict = "PARKED"
@@ -22,7 +22,7 @@ const (
 	Stuck Verdict = "STUCK"
 	// Contradiction: the producer was heard to say both committed and rolled back.
 	Contradiction Verdict = "CONTRADICTION"
-	// Leftover: something in Redis besides traces that expire, or a marker that nobody deleted.
+	// Leftover: a key in Redis besides receipts that expire, or a marker that nobody deleted.
 	Leftover Verdict = "LEFTOVER"
 	// Effect: delivered, and its consumers' database does not hold its effect exactly once.
 	Effect Verdict = "EFFECT"
@@ -33,29 +33,30 @@ const (
 // verdicts are all of them.
 var verdicts = []Verdict{Lost, Phantom, Corrupted, Contradiction, Stuck, Parked, Leftover, Dup, Effect, Account}
 
-// Finding is one thing that went wrong. Key is empty when it is about no single message.
+// Finding is one defect. Key is empty when the defect concerns no single message.
 type Finding struct {
 	Verdict Verdict
 	Key     string
 	Words   string
 }
 
-// End is how the system stood when it had been given the time to drain.
+// End is the state of the system at the end of the drain.
 type End struct {
-	// Underway holds the messages that stand as PENDING or SENDABLE.
+	// Underway holds the messages in PENDING or SENDABLE.
 	Underway map[string]bool
-	// Parked holds those that stand as ABANDONED or DEAD.
+	// Parked holds the messages in ABANDONED or DEAD.
 	Parked map[string]bool
-	// Left holds what is in Redis and does not expire, besides what the messages of Underway and Parked need.
+	// Left holds the keys in Redis that do not expire, besides the keys of the messages in Underway and Parked.
 	Left []string
 	// Markers holds the messages whose markers are still there though their fate is known.
 	Markers []string
 	// Effects holds how often each message had its effect; nil where nobody keeps them.
 	Effects map[string]int
-	// Counted is how many publishings the coordinators say the broker acknowledged, and Open of how many they say that it
-	// refused them or left them unanswered, so that a copy may be out. Counted is -1 where they cannot know.
+	// Counted is the number of publishes that the broker acknowledged, by the coordinators' count. Open counts the
+	// publishes that the broker refused or left unanswered, so that a copy may be out. Counted is -1 where the
+	// coordinators cannot know.
 	Counted, Open int
-	// CopiesExplained says that a fault of the run can make further copies. Without it there must be none.
+	// CopiesExplained says that a fault of the run can make further copies. Otherwise there must be none.
 	CopiesExplained bool
 	// ParkedExplained says that a fault of the run can end messages as ABANDONED or DEAD.
 	ParkedExplained bool
@@ -89,8 +90,8 @@ func Check(l *Ledger, end End) []Finding {
 	return all
 }
 
-// unbalanced says how the coordinators' counts and the ledger disagree, if they do. All that was acknowledged comes, and
-// each publishing comes once, but for what the broker delivers again.
+// unbalanced says how the coordinators' counts and the ledger disagree, if they do. Each acknowledged publish
+// arrives, and each publish arrives once, except redeliveries by the broker.
 func (l *Ledger) unbalanced(end End) string {
 	_, _, copies := l.Totals()
 	again := l.redelivered()

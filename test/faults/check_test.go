@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Each made-up ledger has one thing wrong, and the checker says exactly that.
+// Each made-up ledger has one defect, and the checker names exactly this defect.
 func TestTheCheckerFindsEachVerdict(t *testing.T) {
 	t.Parallel()
 	content := NewContent("orders", "paid", nil, []byte("body"))

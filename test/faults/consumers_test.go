@@ -23,7 +23,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What happens to consumers.
+// Faults of consumers.
 var consumerRows = []row{
 	{
 		name: "F30", copies: true, world: options{consume: consumeInProcesses(withRedis)}, fault: nothing,
@@ -37,15 +37,15 @@ var consumerRows = []row{
 
 const withRedis, withSQL = false, true
 
-// The consumers' business database, a Redis; with SQL it holds only what the test needs. A consumer kills itself, as with
-// kill -9, for as long as there is a death left at one of its two points.
+// The consumers' business database, a Redis; with SQL the Redis holds only the keys of the test. A consumer kills
+// itself, as with kill -9, while a death is left at one of its two points.
 const (
 	deathsBefore = "deaths:before" // its effect
 	deathsAfter  = "deaths:after"  // its effect, and before anybody is told
 	inbox        = "inbox"         // the messages that had their effect
 	effects      = "effects"       // how many effects each message had
 	doubled      = "doubled"       // how many copies found that the effect was there
-	notes        = "notes"         // the copies that came, as JSON
+	notes        = "notes"         // the received copies, as JSON
 	deaths       = 8
 )
 
@@ -54,7 +54,7 @@ var act = goredis.NewScript(`
 if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('HINCRBY', KEYS[2], ARGV[1], 1)
 else redis.call('INCR', KEYS[3]) end`)
 
-// note is a copy as a consumer process tells of it.
+// note is a copy, reported by a consumer process.
 type note struct {
 	Key  string
 	Copy Copy
@@ -99,7 +99,7 @@ func consumeAndDie(w *world, orders mortalConsumer) {
 	w.t.Cleanup(func() { cancel(); running.Wait(); client.Close() })
 }
 
-// consumeInProcess runs one consumer until it kills itself, or the context's end does. Any other end is an error.
+// consumeInProcess runs one consumer until the consumer kills itself or the context ends. Any other end is an error.
 func consumeInProcess(ctx context.Context, w *world, orders mortalConsumer) error {
 	text, err := json.Marshal(orders)
 	if err != nil {
@@ -123,7 +123,7 @@ func consumeInProcess(ctx context.Context, w *world, orders mortalConsumer) erro
 	return nil
 }
 
-// takeNotes enters in the ledger what the consumers noted.
+// takeNotes enters the consumers' notes in the ledger.
 func takeNotes(ctx context.Context, w *world) {
 	for ctx.Err() == nil {
 		got, err := w.business.BLPop(ctx, time.Second, notes).Result()
@@ -139,8 +139,8 @@ func takeNotes(ctx context.Context, w *world) {
 	}
 }
 
-// oneEffectEach demands that every committed message had its effect once and no other had any, where the checker cannot
-// see it, and that consumers died at both points.
+// oneEffectEach demands that every committed message had one effect and no other message had any, where the checker
+// cannot see effects, and that consumers died at both points.
 func oneEffectEach(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	committed := w.ledger.Committed()
@@ -176,18 +176,18 @@ func diedOnBothSides(t *testing.T, w *world, _ *load, _ End) {
 	}
 }
 
-// consumerVariable makes this program a consumer. It holds a mortalConsumer.
+// consumerVariable makes this program a consumer. The variable holds a mortalConsumer.
 const consumerVariable = "FAULTS_CONSUMER"
 
-// mortalConsumer is a consumer that is a process of its own: where it consumes, its business database, which is Redis where
-// there is no other, and what it draws from.
+// mortalConsumer is a consumer in a process of its own: where it consumes, its business database (Redis where there
+// is no other), and the source of its random numbers.
 type mortalConsumer struct {
 	Broker, Redis string
 	Database      *database
 	Seed          uint64
 }
 
-// beConsumer consumes until it is killed, and most often kills itself.
+// beConsumer consumes until a kill, most often its own.
 func beConsumer(orders string) error {
 	var m mortalConsumer
 	if err := json.Unmarshal([]byte(orders), &m); err != nil {
@@ -209,12 +209,12 @@ func beConsumer(orders string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop() // whoever started it is gone
+		stop() // the process that started this consumer is gone
 	}()
 	return c.Run(ctx, d.noting(handler))
 }
 
-// doomed is a consumer's handler that dies now and then. Only one message is in its hands at a time.
+// doomed is a consumer's handler that dies now and then. The handler has one message at a time.
 type doomed struct {
 	business *goredis.Client
 	random   *rand.Rand
@@ -243,7 +243,7 @@ func (d doomed) handler(in *database) (consumer.Handler, error) {
 	}), nil
 }
 
-// noting notes every copy, also those that are dropped.
+// noting notes every copy, also dropped copies.
 func (d doomed) noting(once consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
 		content := NewContent(got.Exchange, got.RoutingKey, got.Headers, got.Body)

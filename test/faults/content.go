@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Content is what a message says and where it goes.
+// Content is a message's payload, headers and destination.
 type Content struct {
 	Exchange, RoutingKey string
 	Size                 int
@@ -23,12 +23,12 @@ func NewContent(exchange, key string, headers map[string]string, body []byte) Co
 	return c
 }
 
-// Copy is one delivery that a consumer got.
+// Copy is one delivery to a consumer.
 type Copy struct {
 	Content
 	Attempt     int
 	Redelivered bool
 }
 
-// flagged says whether the copy tells that another one may be out.
+// flagged says whether the copy announces that another copy may be out.
 func (c Copy) flagged() bool { return c.Attempt > 1 || c.Redelivered }

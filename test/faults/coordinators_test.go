@@ -17,13 +17,13 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// What happens to coordinators.
+// Faults of coordinators.
 var coordinatorRows = []row{
 	{name: "F04", lasting: true, fault: rollUnderLoad},
 	{name: "F16", copies: true, world: options{wired: true}, fault: stopUnheard, judge: sentAgain},
 }
 
-// rollUnderLoad restarts one coordinator after the other, each of them while messages come.
+// rollUnderLoad restarts one coordinator after the other while messages come.
 func rollUnderLoad(ctx context.Context, w *world, _ *rand.Rand) {
 	for _, c := range w.coordinators {
 		pause(ctx, time.Second)
@@ -43,7 +43,7 @@ func rollCoordinators(ctx context.Context, w *world, _ *rand.Rand) {
 	}
 }
 
-// restart asks a coordinator to stop, and starts it again.
+// restart asks a coordinator to stop, and starts the coordinator again.
 func (w *world) restart(c *coordinator) {
 	w.t.Helper()
 	w.ledger.Fault("SIGTERM to " + c.grpc)
@@ -55,14 +55,15 @@ func (w *world) restart(c *coordinator) {
 	w.ledger.Fault("ready again: " + c.grpc)
 }
 
-// stopOwner stops one for more than its leases, which another takes over, and lets it go on.
+// stopOwner stops a coordinator for longer than its leases, which another takes over, and resumes the coordinator.
 func stopOwner(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.suspend(w.coordinators[0])
 	w.resume(w.coordinators[0])
 }
 
-// stopUnheard stops one at the moment at which the broker has a message of its, and it does not know that yet.
+// stopUnheard stops a coordinator at the moment at which the broker has a message of this coordinator, before the
+// acknowledgement arrives.
 func stopUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	c, stopped := w.coordinators[0], make(chan struct{})
@@ -85,7 +86,7 @@ func stopUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	w.resume(c)
 }
 
-// suspend stops a coordinator, and returns when none of its threads runs any more: the signal only asks for it.
+// suspend stops a coordinator, and returns when none of its threads runs any more: the signal only asks for the stop.
 func (w *world) suspend(c *coordinator) {
 	w.t.Helper()
 	w.ledger.Fault("SIGSTOP to " + c.grpc)
@@ -101,7 +102,7 @@ func (w *world) suspend(c *coordinator) {
 	})
 }
 
-// resume lets one go on when all its leases have ended.
+// resume continues a coordinator when all its leases have ended.
 func (w *world) resume(c *coordinator) {
 	w.t.Helper()
 	wait(20 * time.Second)

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// countsAll says whether what the coordinators count must agree with what consumers got: none of them ended, the broker
-// is not one that the row stops, for that may forget what it has delivered, and no consumer publishes again what it
-// could not handle, as those do that are processes.
+// countsAll says whether the coordinators' counts must agree with the deliveries. No coordinator may have ended. The
+// row must not stop its broker, because a stopped broker may forget deliveries. And no consumer may publish a message
+// again, as consumers in processes do with messages that they could not handle.
 func (w *world) countsAll() bool {
 	ended := slices.ContainsFunc(w.coordinators, func(c *coordinator) bool { return c.ended })
 	return !ended && w.node == nil && w.business == nil
 }
 
-// countedWithin is how long after its arrival a publishing may be counted at the latest: it may have to wait for its
+// countedWithin is how long after its arrival a publish may be counted at the latest: the count may wait for the
 // answer for MSGHANDLER_SEND_CONFIRM_TIMEOUT, 10 s at most.
 const countedWithin = 20 * time.Second
 
-// account reads what the coordinators count, when that agrees with the ledger or has had the time to.
+// account reads the coordinators' counts once they agree with the ledger or have had the time to agree.
 func (w *world) account(end *End, within time.Duration) {
 	w.t.Helper()
 	for deadline := time.Now().Add(within); ; wait(100 * time.Millisecond) {
@@ -34,7 +34,7 @@ func (w *world) account(end *End, within time.Duration) {
 		end.Counted, end.Open, w.ledger.redelivered())
 }
 
-// unansweredPublishes counts publishes that the broker did not answer in time: a copy may be out.
+// unansweredPublishes counts publishes without an answer of the broker in time: a copy may be out.
 const unansweredPublishes = `msghandler_publishes_total{outcome="unsure"}`
 
 // published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
@@ -43,7 +43,7 @@ func (w *world) published(outcome string) int {
 	return w.counted(fmt.Sprintf("msghandler_publishes_total{outcome=%q}", outcome))
 }
 
-// counted sums up a metric of the coordinators that answer; of those that ended the counts went with them.
+// counted sums up a metric of the coordinators that answer; the counts of ended coordinators are gone.
 func (w *world) counted(metric string) (n int) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
@@ -52,7 +52,7 @@ func (w *world) counted(metric string) (n int) {
 	return n
 }
 
-// countedBy sums up what a coordinator has counted since it started, in all series that have these labels and others.
+// countedBy sums up a coordinator's count since its start, in all series that have at least these labels.
 func (w *world) countedBy(c *coordinator, metric string) (n int) {
 	w.t.Helper()
 	_, text := c.page("/metrics")
@@ -69,7 +69,7 @@ func (w *world) countedBy(c *coordinator, metric string) (n int) {
 	return n
 }
 
-// isOf says whether a line of the metrics is of that name and has the labels that are given with it.
+// isOf says whether a line of the metrics has that name and at least the given labels.
 func isOf(line, metric string) bool {
 	name, labels, _ := strings.Cut(strings.TrimSuffix(metric, "}"), "{")
 	if !strings.HasPrefix(line, name+"{") && !strings.HasPrefix(line, name+" ") {

@@ -16,16 +16,16 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What one producer does to the others.
+// Effects of one producer on the others.
 var crowdRows = []row{
 	sickRow(),
 	floodRow(),
 }
 
-// sickBacklog is how many messages wait for each producer that is not well.
+// sickBacklog is the number of messages that wait for each sick producer.
 const sickBacklog = 20_000
 
-// sick is F11: a producer that is dead, one that hangs and one that is slow, each with a backlog.
+// sick is F11: a dead producer, a hung producer and a slow producer, each with a backlog.
 type sick struct {
 	dead, hanging, slow *stub
 	well                chan struct{}
@@ -38,7 +38,7 @@ func sickRow() row {
 	return row{name: "F11", world: options{bare: true, settings: usualLeases, before: s.meet}, fault: s.run, judge: s.judge}
 }
 
-// meet makes the three. The dead one has an address, and nobody there.
+// meet makes the three. The dead producer has an address where nothing listens.
 func (s *sick) meet(w *world) {
 	s.well = make(chan struct{})
 	s.dead, s.slow = newStub(w, "dead", committed), newStub(w, "slow", committed)
@@ -50,7 +50,7 @@ func (s *sick) meet(w *world) {
 			return 0, ctx.Err()
 		}
 	})
-	// Not quite what confirm.timeout allows.
+	// Slightly less than confirm.timeout allows.
 	s.slow.takes = 800 * time.Millisecond
 	s.hanging.serve()
 	s.slow.serve()
@@ -110,11 +110,12 @@ func (s *stub) sendAll(ctx context.Context, n int) error {
 // flood is F34: one producer sends and sends, and never submits.
 type flood struct {
 	producer *stub
-	// stored, refused and odd count what was sent: stored, refused with RESOURCE_EXHAUSTED, or with another error.
+	// stored, refused and odd count the sent messages: stored, refused with RESOURCE_EXHAUSTED, or refused with another
+	// error.
 	stored, refused, odd atomic.Int64
-	// most is how many of its messages there were at most; before and bytes are what Redis used before and at most.
+	// most is the highest number of its messages at a time; before and bytes are the memory of Redis before and at most.
 	most, before, bytes int64
-	// abandoned counts what was, and was then discarded.
+	// abandoned counts the messages that were abandoned and then discarded.
 	abandoned int64
 	// first is the first odd error.
 	first   error
@@ -144,8 +145,8 @@ func (f *flood) meet(w *world) {
 	f.producer.serve()
 }
 
-// run sends 500 messages ten times a second until the context ends, on a slow machine until some were refused, waits until each has been answered or abandoned, and
-// has an operator discard what was abandoned.
+// run sends 500 messages ten times a second until the context ends, on a slow machine until some were refused. Then
+// run waits until each has been answered or abandoned, and has an operator discard the abandoned messages.
 func (f *flood) run(ctx context.Context, w *world, _ *rand.Rand) {
 	f.before = usedMemory(w)
 	const size, interval = 500, 100 * time.Millisecond
@@ -238,7 +239,8 @@ func (f *flood) judge(t *testing.T, w *world, _ *load, _ End) {
 	if most := int64(floodLimit + floodLimit/10); f.most > most {
 		t.Errorf("there were %d messages at once, and the limit is %d", f.most, floodLimit)
 	}
-	// What is pending takes 1.7 KB, a trace of what was rolled back 0.2 KB, and the load and buffers some megabytes.
+	// A pending message takes 1.7 KB, the receipt of a rolled back message 0.2 KB, and the load and buffers some
+	// megabytes.
 	if most := f.before + floodLimit*3000 + f.stored.Load()*300 + 64<<20; f.bytes > most {
 		t.Errorf("Redis used %d MiB; %d would be bounded", f.bytes>>20, most>>20)
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// database is a business's own, as this process and those that it starts open it.
+// database is a business's own, opened by this process and by processes that this process starts.
 type database struct {
 	Dialect     sqldb.Dialect
 	Driver, DSN string
 }
 
-// newSQLite is a file that goes with the test.
+// newSQLite is a file that is removed with the test.
 func newSQLite(t *testing.T) database {
 	t.Helper()
 	return database{
@@ -35,7 +35,7 @@ func newPostgreSQL(t *testing.T) database {
 	return database{sqldb.PostgreSQL, d.Driver, d.DSN}
 }
 
-// The businesses' tables. That a message had its effect twice is nothing that the second one forbids.
+// The businesses' tables. The second table does not forbid that a message has its effect twice.
 const (
 	orderTable  = `CREATE TABLE IF NOT EXISTS orders (id TEXT NOT NULL PRIMARY KEY)`
 	effectTable = `CREATE TABLE IF NOT EXISTS effects (message TEXT NOT NULL)`
@@ -44,7 +44,7 @@ const (
 // connections are enough for the load, and leave some of the server's to others.
 const connections = 20
 
-// open opens it, and makes a table.
+// open opens the database, and makes a table.
 func (d database) open(ctx context.Context, table string) (*sql.DB, error) {
 	db, err := sql.Open(d.Driver, d.DSN)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d database) open(ctx context.Context, table string) (*sql.DB, error) {
 	return db, nil
 }
 
-// opened opens it until the test ends.
+// opened opens the database until the test ends.
 func (d database) opened(t *testing.T, table string) *sql.DB {
 	t.Helper()
 	db, err := d.open(t.Context(), table)
@@ -70,10 +70,10 @@ func (d database) opened(t *testing.T, table string) *sql.DB {
 	return db
 }
 
-// oneWriter says that a transaction which takes its time holds all others up.
+// oneWriter says that a slow transaction holds all others up.
 func (d database) oneWriter() bool { return d.Dialect.Traits().OneWriter }
 
-// says is a statement with one parameter as the database wants it.
+// says is a statement with one parameter in the dialect of the database.
 func (d database) says(statement string) string {
 	if d.Dialect.Traits().Dollars {
 		return strings.Replace(statement, "?", "$1", 1)
@@ -105,7 +105,7 @@ func counts(ctx context.Context, db *sql.DB, query string, args ...any) (map[str
 	return found, rows.Err()
 }
 
-// orders are those that committed.
+// orders are the committed orders.
 func orders(ctx context.Context, db *sql.DB) (map[string]int, error) {
 	return counts(ctx, db, `SELECT id, 1 FROM orders`)
 }

@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// A coordinator with a defect may never drain. It gets well more time than the row takes with the right one: slow is
-// for where leases must end first.
+// A coordinator with a defect may never drain. The drain gets well more time than the row takes with the right
+// coordinator: slow is for rows where leases must end first.
 const (
 	drainOfDefects = 5 * time.Second
 	slowDrain      = 15 * time.Second
 )
 
-// defect is something that earlier systems of this kind got wrong, and a row that must notice.
+// defect is a known mistake of earlier systems of this kind, and a row that must notice the mistake.
 type defect struct {
 	name string
 	// short defects are tried in the ordinary tests.
 	short bool
-	// edits put it into the coordinator. Without any it is the row itself that has the defect, in its producer.
+	// edits put the defect into the coordinator. Without edits the row itself has the defect, in its producer.
 	edits []edit
-	// consumes says that the edits put it into the consumers, which are processes in that row.
+	// consumes says that the edits put the defect into the consumers, which are processes in that row.
 	consumes bool
 	row      string
-	// faulty is the row with the defect, where that is not in the coordinator.
+	// faulty is the row with the defect, where the coordinator has none.
 	faulty func(r row) row
-	// want is a verdict that must be among those found; also is another, if there is one.
+	// want is a verdict that must be among the findings; also is another expected verdict, if there is a second.
 	want, also Verdict
-	// drain is how long it has to drain, if not drainOfDefects.
+	// drain is the time for draining, if not drainOfDefects.
 	drain time.Duration
 }
 
@@ -95,8 +95,8 @@ var defects = []defect{
 		}},
 	},
 	{
-		// The sixty seconds of one such system, in the measure of the rows. The sweeper takes an expiry off again, so
-		// that system had none.
+		// The sixty seconds of such a system, in the measure of the rows. The sweeper takes an expiry off again, so that
+		// system had no sweeper.
 		name: "pending_expires", row: "F09_late", want: Lost,
 		edits: []edit{
 			{lua + "create.lua", "5, created)", "5, created) call('PEXPIRE', g.record .. id, 1500)"},
@@ -177,7 +177,7 @@ var defects = []defect{
 		}},
 	},
 	{
-		// The sweeper removes what it finds, so that it must not look for it either.
+		// The sweeper removes the records that it finds, so the sweeper must not look for these records either.
 		name: "time_of_the_verdict_stays", row: "F20_other", want: Leftover,
 		edits: []edit{
 			{lua + "writes.lua", "call('HDEL', g.verdicts, unpack(ids))\n", ""},
@@ -196,7 +196,7 @@ var defects = []defect{
 		edits: []edit{{inboxes + "inbox.go", "case !taken:", "case !taken && key != m.Key():"}},
 	},
 	{
-		// A consumer that dies in between has the message dropped as a duplicate when it comes again.
+		// A consumer that dies in between has the message dropped as a duplicate on redelivery.
 		name: "inbox_before_the_effect", row: "F30_sql", want: Effect, consumes: true, drain: patience,
 		edits: []edit{{
 			inboxes + "inbox.go", "if err := effect(ctx, tx, m); err != nil {",
@@ -218,7 +218,8 @@ var defects = []defect{
 	},
 }
 
-// Each row of single messages is clean with the coordinator as it is (TestRows), and finds what is wrong with another.
+// Each row of single messages is clean with the right coordinator (TestRows), and finds the mistake of a wrong
+// coordinator.
 func TestDefects(t *testing.T) {
 	for _, d := range defects {
 		if d.short || *every {
@@ -227,7 +228,7 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// A verdict that no defect brings about is one that the rows may be blind to.
+// The rows may be blind to a verdict that no defect brings about.
 func TestEveryVerdictHasItsDefect(t *testing.T) {
 	t.Parallel()
 	for _, v := range verdicts {
@@ -311,7 +312,7 @@ func (d defect) build(t *testing.T, of string, how ...string) string {
 	if err := os.WriteFile(list, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Without the tables for debuggers it links in half the time.
+	// Without the tables for debuggers, linking takes half the time.
 	args := slices.Concat(how, []string{"-ldflags", "-s -w", "-overlay", list, "-o", built, of})
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build %s with the defect: %v\n%s", of, err, out)

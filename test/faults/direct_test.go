@@ -15,7 +15,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// direct is a client of one coordinator alone, without the SDK. Its messages are those of one of the load's producers.
+// direct is a client of one coordinator alone, without the SDK. The messages belong to one of the load's producers.
 type direct struct {
 	w        *world
 	at       string
@@ -26,7 +26,7 @@ type direct struct {
 
 func newDirect(w *world, at, producer string) *direct {
 	w.t.Helper()
-	// One that was killed and is there again is used at once.
+	// A coordinator that was killed and has restarted is used at once.
 	again := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 5 * time.Second}))
@@ -41,7 +41,7 @@ func newDirect(w *world, at, producer string) *direct {
 
 func (d *direct) key(id string) string { return d.producer + "/" + id }
 
-// send sends a half message. Its business commits, in silence, if that was accepted.
+// send sends a half message. If the half message was accepted, its business commits and stays silent.
 func (d *direct) send(ctx context.Context, id string) codes.Code {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -68,7 +68,7 @@ func (d *direct) deliver(ctx context.Context, id string) error {
 	return err
 }
 
-// insist does all of this for a message, and makes each call again until it has an answer.
+// insist does all of this for a message, and repeats each call until the call has an answer.
 func (d *direct) insist(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -84,7 +84,7 @@ func (d *direct) insist(ctx context.Context, id string) error {
 	}
 }
 
-// look asks how a message stands, and whether somebody holds it.
+// look asks for a message's state, and whether there is a lease holder.
 func (d *direct) look(ctx context.Context, name halfmsg.Name) (state pb.State, leased bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -95,7 +95,7 @@ func (d *direct) look(ctx context.Context, name halfmsg.Name) (state pb.State, l
 	return answer.GetRecord().GetState(), answer.GetRecord().GetLeaseOwner() != "", err
 }
 
-// answers are what direct clients heard, by key.
+// answers are the answers to direct clients, by key.
 type answers struct {
 	mu   sync.Mutex
 	code map[string]codes.Code
@@ -110,7 +110,7 @@ func (a *answers) note(key string, code codes.Code) {
 	a.code[key] = code
 }
 
-// of is what a client was told about its message, if it was one that waits.
+// of is the client's answer for its message, if the message was waiting.
 func (a *answers) of(key string) (code codes.Code, direct bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// refusedPoints are those of a message whose business rolled back, from its verdict on.
+// refusedPoints are the points of a message whose business rolled back, from its verdict on.
 var refusedPoints = []point{
 	{
 		name: "rolled_back_before", event: "move", phase: wire.Request, word: "rolled_back", state: pb.State_STATE_PENDING,
@@ -20,7 +20,8 @@ var refusedPoints = []point{
 	{name: "rolled_back_delete_after", event: "DeleteBusiness", phase: wire.Reply, state: pb.State_STATE_ROLLED_BACK},
 }
 
-// markedPoints are those of a committed message whose marker is deleted after the acknowledgement, from that on.
+// markedPoints are the points of a committed message whose marker is deleted after the acknowledgement, from the
+// acknowledgement on.
 var markedPoints = []point{
 	{
 		name: "acked_marked_before", event: "move", phase: wire.Request, word: "acked_marked", state: pb.State_STATE_SENDABLE,
@@ -66,8 +67,8 @@ var markedRows = func() (rows []row) {
 	return rows
 }()
 
-// judgeDeletions demands what every kill is judged by, and that no message which was delivered has its marker in the
-// end: that it is to be deleted is in the store, and outlives whoever was about to do it.
+// judgeDeletions judges as after every kill, and demands that no delivered message has its marker in the end: the
+// store holds the pending deletion, which outlives the coordinator that was about to delete the marker.
 func judgeDeletions(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeKills(t, w, l, end)

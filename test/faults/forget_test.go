@@ -21,10 +21,10 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What happens when Redis forgets what it has acknowledged: its last second in a power cut, or what a replica that
-// lagged never got. Nobody can promise the messages whose only record went with it. So their producers send them again,
+// Faults in which Redis forgets acknowledged writes: its last second in a power cut, or the writes that a lagging
+// replica never got. Nobody can promise the messages whose only record is lost. So their producers send them again,
 // as docs/guarantees.md says, and then nothing may be missing. No id is repeated under load: a Send that is repeated
-// after its record went makes a new message, and its copies cannot know of each other.
+// after the loss of its record makes a new message, and the copies cannot know of each other.
 var forgetRows = []row{
 	{
 		name: "F14", copies: true, litters: true, fault: powerCut(routed), heal: sendAgain, judge: copiesFlagged,
@@ -57,29 +57,31 @@ var forgetRows = []row{
 	},
 }
 
-// forgotten is what Redis lost of what it had acknowledged.
+// forgotten describes the acknowledged writes that Redis lost.
 type forgotten struct {
-	// from and to bound when that was.
+	// from and to bound the time of the loss.
 	from, to time.Time
-	// surely and back bound when all that was acknowledged is forgotten.
+	// surely and back bound the time in which all acknowledged writes are forgotten.
 	surely, back time.Time
-	// messages counts those that were not delivered by then; unmarked those of them whose markers were deleted.
+	// messages counts the lost messages that were not delivered by then; unmarked counts the ones of these messages
+	// whose markers were deleted.
 	messages, unmarked int
 }
 
-// lateAnswer is how long an answer of a Redis that is no more may take to its producer, who notes then what was accepted.
+// lateAnswer is how long an answer of a dead Redis may take to its producer, which notes then which messages were
+// accepted.
 const lateAnswer = 500 * time.Millisecond
 
-// until says that nothing more is forgotten: the Redis that did is no more.
+// until says that nothing more is forgotten: the Redis that lost its writes is gone.
 func (f *forgotten) until() { f.to = time.Now().Add(lateAnswer) }
 
-// during says whether something acknowledged at that time may be forgotten.
+// during says whether a write acknowledged at that time may be forgotten.
 func (f forgotten) during(at time.Time) bool { return at.After(f.from) && at.Before(f.to) }
 
 const routed, unrouted = true, false
 
-// powerCut puts Redis back to where it was a second ago. Messages that cannot be routed meanwhile have their verdict,
-// and wait, which is where the order of publishing and deleting markers matters.
+// powerCut puts Redis back to its state of a second ago. Messages that cannot be routed meanwhile have their verdict
+// and wait, so that the order of publishing and deleting markers matters.
 func powerCut(routed bool) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		pause(ctx, time.Second)
@@ -143,8 +145,8 @@ func failOver(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// failOverInStep does the same where a half message is acknowledged only when a replica has it. While there is none,
-// its outcome is unknown; nothing that was acknowledged is forgotten.
+// failOverInStep does the same where a half message is acknowledged only when a replica has the record. Without a
+// replica the outcome is unknown; no acknowledged write is forgotten.
 func failOverInStep(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.cutReplica()
@@ -159,7 +161,7 @@ func failOverInStep(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// cutReplica ends the replication for a second, after all that was acknowledged until then has arrived.
+// cutReplica ends the replication for a second, after all writes acknowledged until then have arrived.
 func (w *world) cutReplica() {
 	w.t.Helper()
 	w.forgot.from = time.Now()
@@ -187,8 +189,8 @@ func (w *world) promoted() {
 	w.ledger.Fault("the replica is the master")
 }
 
-// regressed demands that every coordinator notices that Redis went back, and says so in all the ways it has, and that the
-// doctor says it too.
+// regressed demands that every coordinator detects the rollback of Redis and reports the rollback in each of its
+// ways, and that the doctor reports the rollback too.
 func (w *world) regressed() {
 	w.t.Helper()
 	for _, c := range w.coordinators {
@@ -208,7 +210,7 @@ func (w *world) regressed() {
 	}
 }
 
-// doctor is what the doctor says with a coordinator's settings.
+// doctor returns the doctor's findings with a coordinator's settings.
 func (w *world) doctor(c *coordinator) (said string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), c.cmd.Path, "doctor")
@@ -220,9 +222,9 @@ func (w *world) doctor(c *coordinator) (said string) {
 	return string(out)
 }
 
-// sendAgain is what producers do about messages that were forgotten: they compare what they committed in those moments
-// with what was delivered, and send the rest again. Before that nothing may be left in Redis, or in a coordinator's
-// memory. What was acknowledged at another time may not be missing at all.
+// sendAgain is the producers' part after a loss: they compare the commits of those moments with the deliveries, and
+// send the missing messages again. Before that, Redis and the coordinators' memory must be empty. No message
+// acknowledged at another time may be missing at all.
 func sendAgain(t *testing.T, w *world, l *load) {
 	t.Helper()
 	servers.Eventually(t, patience, "nothing is on its way", func() bool {
@@ -255,8 +257,8 @@ type repeater interface {
 	repeat(t *testing.T, id string, e Entry) (unmarked bool)
 }
 
-// repeat sends a message of earlier again. It says whether the marker that its Send had left is gone, so that the
-// business was run again, and found its own data.
+// repeat sends an earlier message again. The result says whether the marker of its Send is gone, so that the business
+// was run again and found its own data.
 func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	t.Helper()
 	d := deed{id: id, key: s.key(id), headers: headersOf(id), body: bodyOf(id, e.Content.Size)}
@@ -268,7 +270,7 @@ func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	return e.Told && err == nil
 }
 
-// copiesFlagged demands that messages were sent a second time: they were done, and Redis forgot it.
+// copiesFlagged demands that messages were sent a second time: Redis had forgotten that they were done.
 func copiesFlagged(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	if flagged, _ := w.ledger.Flagged(); flagged == 0 {
@@ -276,8 +278,9 @@ func copiesFlagged(t *testing.T, w *world, _ *load, _ End) {
 	}
 }
 
-// copiesUnmarked demands the same, and that the markers of all that was delivered a second time are deleted in the end.
-// A message that was delivered and then forgotten whole may leave its marker: nobody knows of it any more.
+// copiesUnmarked demands the same, and that the markers of all messages that were delivered a second time are deleted
+// in the end. A message that was delivered and then forgotten whole may leave its marker: no record of the message is
+// left.
 func copiesUnmarked(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	copiesFlagged(t, w, l, end)
@@ -296,7 +299,8 @@ func markersGone(t *testing.T, w *world, l *load, _ End) {
 	shopsRepeated(t, l)
 }
 
-// shopsRepeated demands that each shop had messages that were forgotten. Each was recognised when it was sent again.
+// shopsRepeated demands that each shop had forgotten messages. Each message was recognised when the shop sent the
+// message again.
 func shopsRepeated(t *testing.T, l *load) {
 	t.Helper()
 	for _, u := range l.users {
@@ -309,7 +313,7 @@ func shopsRepeated(t *testing.T, l *load) {
 	}
 }
 
-// markersKept demands that the producers still had the markers of all that was forgotten.
+// markersKept demands that the producers still had the markers of all forgotten messages.
 func markersKept(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	if w.forgot.messages == 0 || w.forgot.unmarked > 0 {

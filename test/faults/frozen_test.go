@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A master of Redis that stands still is replaced, and goes on as one until the Sentinel tells it otherwise.
+// A master of Redis that stands still is replaced, and stays a master until the Sentinel demotes the old master.
 var frozenRows = []row{
 	{
 		name: "F15_frozen", copies: true, litters: true, lasting: true, fault: freezeMaster, heal: sendAgain,
@@ -19,7 +19,7 @@ var frozenRows = []row{
 	},
 }
 
-// freezeMaster stops the master until all have gone over to the one that replaced it, and lets it go on.
+// freezeMaster stops the master until all clients have switched to the new master, and resumes the old master.
 func freezeMaster(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.freeze()
@@ -54,7 +54,8 @@ func (w *world) thaw() {
 	}
 }
 
-// demoted waits until the old master follows the new one, and demands that it had taken writes that the new one never saw.
+// demoted waits until the old master follows the new one, and demands that the old master had taken writes that the
+// new master never saw.
 func (w *world) demoted() {
 	w.t.Helper()
 	reached := 0
@@ -72,7 +73,7 @@ func (w *world) demoted() {
 	}
 }
 
-// offset reads a number from what INFO says.
+// offset reads a number from the reply to INFO.
 func (w *world) offset(info, name string) int {
 	w.t.Helper()
 	_, rest, _ := strings.Cut(info, name)

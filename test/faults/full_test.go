@@ -18,25 +18,25 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What happens when Redis has no room.
+// Faults in which Redis has no room.
 var fullRows = []row{
 	{name: "F23", copies: true, fault: fillMemory},
 	{name: "F23_eviction", fault: evict},
 	{name: "F25", copies: true, fault: fillDisk},
 }
 
-// confirmTimeout is how long a publishing that has begun may take: send.confirm_timeout, as world.start sets it.
+// confirmTimeout bounds a publish that has begun: send.confirm_timeout, as world.start sets it.
 const confirmTimeout = 3 * time.Second
 
-// fillMemory lets Redis take nothing that makes it larger. New messages are refused; those that are there are finished,
-// also by a coordinator that starts only now.
+// fillMemory lets Redis refuse every call that needs more memory. New messages are refused; stored messages are
+// finished, also by a coordinator that starts only now.
 func fillMemory(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("Redis' memory is full")
 	w.redis.CLI("CONFIG", "SET", "maxmemory", "100kb")
 	w.refuses(codes.ResourceExhausted, "STORE_FULL")
 	c := w.coordinators[0]
-	_ = w.end(c, syscall.SIGKILL) // it was killed, and says so
+	_ = w.end(c, syscall.SIGKILL) // killed, and exits so
 	w.start(c)
 	w.ready(c)
 	servers.Eventually(w.t, patience, "what was there is worked off while Redis is full", func() bool {
@@ -50,7 +50,7 @@ func fillMemory(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// evict switches on what the start would have refused. No memory limit is set, so nothing is evicted yet.
+// evict sets a policy that a coordinator refuses at its start. No memory limit is set, so nothing is evicted yet.
 func evict(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.redis.CLI("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
@@ -61,14 +61,14 @@ func evict(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// fillDisk lets Redis write nothing to its disk, so that it refuses every call that changes something.
+// fillDisk lets Redis write nothing to its disk, so that Redis refuses every write.
 func fillDisk(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.ledger.Fault("Redis' disk is full")
 	w.redis.FillDisk()
 	w.unready("MISCONF")
 	w.refuses(codes.Unavailable, "STORE_UNAVAILABLE")
-	wait(confirmTimeout) // what had been claimed before is published, or given up
+	wait(confirmTimeout) // messages claimed before are published, or given up
 	before := w.published("acked")
 	wait(5 * time.Second)
 	if after := w.published("acked"); after != before {
@@ -80,7 +80,7 @@ func fillDisk(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// refuses demands that a half message gets that answer, with the reason, and with the advice to try again. It is tried
+// refuses demands that a half message gets that answer, with the reason and the advice to try again. The call is made
 // once, without the SDK, and not rolled back.
 func (w *world) refuses(code codes.Code, reason string) {
 	w.t.Helper()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Connections with RabbitMQ of which nobody says that they are dead.
+// Connections to RabbitMQ whose death nobody reports.
 var halfOpenRows = []row{
 	{name: "F32", copies: true, world: options{wired: true}, fault: fallSilent, judge: felt("unsure")},
 }
@@ -25,7 +25,7 @@ func fallSilent(ctx context.Context, w *world, _ *rand.Rand) {
 	w.t.Logf("found out after %v", took.Round(10*time.Millisecond))
 	for _, c := range w.coordinators {
 		c.amqp.Mend()
-		c.amqp.Disconnect() // what tried to connect meanwhile has swallowed its greeting
+		c.amqp.Disconnect() // connections made meanwhile have swallowed their greeting
 	}
 	w.allReady()
 }

@@ -11,16 +11,16 @@ import (
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
 )
 
-// effectsTable is what consumers did in their database: a row for each time that a message had its effect, in one
-// transaction with its row in the inbox.
+// effectsTable records the effects in the consumers' database: a row for each effect of a message, in one transaction
+// with its row in the inbox.
 type effectsTable struct {
 	database database
 	db       *sql.DB
 	inbox    *sqlinbox.Inbox
 }
 
-// effectWithin is how long after its first copy a message may have its effect at the latest, also where the first try of
-// it failed.
+// effectWithin is how long after its first copy a message may have its effect at the latest, also after a failed
+// first try.
 const effectWithin = 20 * time.Second
 
 func openEffects(ctx context.Context, d database) (*effectsTable, error) {
@@ -60,7 +60,7 @@ func (e *effectsTable) handler(inside func(ctx context.Context)) consumer.Handle
 	})
 }
 
-// had is how often each message had its effect, once all that was delivered had one, or had the time for it.
+// had counts the effects of each message, once all deliveries had their effect or the time for it.
 func (e *effectsTable) had(t *testing.T, l *Ledger) (times map[string]int) {
 	t.Helper()
 	for deadline := time.Now().Add(effectWithin); ; wait(100 * time.Millisecond) {

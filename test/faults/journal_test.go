@@ -10,9 +10,9 @@ import (
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
-// journal is what a producer that is a process of its own knows for good: a file of lines, one for each thing. Where it
-// has no other database the line of a transaction's end is its business data. What was being written when the process died
-// is no line, and did not happen.
+// journal is the durable memory of a producer in a process of its own: a file of lines. Where the producer has no
+// other database, the line of a transaction's end is its business data. A line that was being written when the
+// process died does not count, and its event did not happen.
 type journal struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -23,7 +23,7 @@ type journal struct {
 // entry is one line.
 type entry struct{ what, id, more string }
 
-// What the lines say.
+// The kinds of lines.
 const (
 	lineSending    = "sending"
 	lineAccepted   = "accepted"
@@ -59,7 +59,7 @@ func readJournal(path string) (lines []entry, size int64, err error) {
 	return lines, int64(len(data)), err
 }
 
-// openJournal recovers what an earlier process left.
+// openJournal recovers the lines of an earlier process.
 func openJournal(path string) (*journal, error) {
 	lines, size, err := readJournal(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func openJournal(path string) (*journal, error) {
 	return j, file.Truncate(size)
 }
 
-// note writes a line. A process that cannot is of no use.
+// note writes a line. A process that cannot write ends.
 func (j *journal) note(what, id, more string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,8 +98,8 @@ func (j *journal) fate(id string) Fate {
 	return j.fates[id]
 }
 
-// end ends a transaction, unless it has ended before, and returns how it ended. inside is called when half of it is
-// written.
+// end ends a transaction, unless the transaction has ended before, and returns the end that counts. inside is called
+// when half of the line is written.
 func (j *journal) end(id string, fate Fate, inside func()) Fate {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -120,7 +120,7 @@ func (j *journal) end(id string, fate Fate, inside func()) Fate {
 	return fate
 }
 
-// ended ends a transaction, or learns how it ended.
+// ended ends a transaction, or returns its earlier end.
 func (j *journal) ended(id string, fate Fate) Fate { return j.end(id, fate, func() {}) }
 
 func verdictOf(fate Fate) marker.Verdict {

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// keeper is a shop whose markers hold their messages. Its relay hands over again what the coordinator has not let go, so
-// nobody has to do anything about a Redis that forgets.
+// keeper is a shop whose markers hold their messages. Its relay sends a message again until the coordinator releases
+// the marker, so nobody has to act when Redis forgets.
 type keeper struct{ *shop }
 
 // resendAfter is when the relay takes a message for forgotten.
@@ -43,10 +43,10 @@ func (k *keeper) relay(w *world) {
 	w.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// repeat leaves it to the relay.
+// repeat leaves the repetition to the relay.
 func (*keeper) repeat(*testing.T, string, Entry) (unmarked bool) { return false }
 
-// relaysSent demands that messages of each keeper were forgotten, and delivered all the same.
+// relaysSent demands that messages of each keeper were forgotten, and delivered nevertheless.
 func relaysSent(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	for _, u := range l.users {

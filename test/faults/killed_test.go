@@ -40,7 +40,7 @@ func newProducerProcess(w *world, name string) *producerProcess {
 	return p
 }
 
-// newMortalShop is one with a database, which this process reads too.
+// newMortalShop is a producer with a database, which this process reads too.
 func newMortalShop(w *world, name string, d database) *producerProcess {
 	w.t.Helper()
 	p := newProducerProcess(w, name)
@@ -57,7 +57,7 @@ func (p *producerProcess) start() (ended <-chan error, err error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), mortalVariable+"="+string(config))
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // it ends with this one
+	stdin, err := cmd.StdinPipe() // ends with this life
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func (p *producerProcess) start() (ended <-chan error, err error) {
 	}()
 	p.stop = func() {
 		stdin.Close()
-		_ = cmd.Process.Kill() // it may be gone
+		_ = cmd.Process.Kill() // the process may be gone
 		<-gone
 	}
 	return done, nil
 }
 
-// dieAt lives until it has died at a step.
+// dieAt lives until the process has died at a step.
 func (p *producerProcess) dieAt(step string, n int) error {
 	p.Step, p.N = step, n
 	ended, err := p.start()
@@ -99,7 +99,7 @@ func (p *producerProcess) dieAt(step string, n int) error {
 	return nil
 }
 
-// liveOn begins a life without an end, and returns when it begins nothing new any more.
+// liveOn begins a life without an end, and returns when the process begins no new business.
 func (p *producerProcess) liveOn() error {
 	p.Step = ""
 	if _, err := p.start(); err != nil {
@@ -117,7 +117,7 @@ func (p *producerProcess) liveOn() error {
 	return fmt.Errorf("%s does not come to an end with what it has begun", p.Name)
 }
 
-// tell brings what its database says into the ledger. It may be told again: the first word stands there too.
+// tell brings the rows of its database into the ledger. tell may run again: the first word counts there too.
 func (p *producerProcess) tell(t *testing.T) (surprises []string) {
 	t.Helper()
 	lines, _, err := readJournal(p.Journal)
@@ -170,8 +170,8 @@ func (p *producerProcess) marked(ctx context.Context) ([]string, error) {
 
 func (p *producerProcess) key(id string) string { return p.Name + "/" + id }
 
-// killProducers lets three producers die at each step of their life, in an order that is drawn: two whose markers are part
-// of their transactions, and one whose markers are in Redis.
+// killProducers lets three producers die at each step of their life, in random order: two whose markers are part of
+// their transactions, and a third whose markers are in Redis.
 func killProducers(_ context.Context, w *world, random *rand.Rand) {
 	w.processes = []*producerProcess{
 		newMortalShop(w, "mortal-sqlite", newSQLite(w.t)), newMortalShop(w, "mortal-postgresql", newPostgreSQL(w.t)),
@@ -201,7 +201,7 @@ func killProducers(_ context.Context, w *world, random *rand.Rand) {
 	}
 }
 
-// diedEverywhere judges again by what the producers' databases say in the end.
+// diedEverywhere judges again by the final rows of the producers' databases.
 func diedEverywhere(t *testing.T, w *world, _ *load, end End) {
 	t.Helper()
 	for _, p := range w.processes {

@@ -18,7 +18,8 @@ const lastProducer = "the-last"
 // lastEach is how many of them are published for each consumer of a queue: they take turns.
 const lastEach = 2
 
-// arrivals are what consumers get: the copies, and those that say that there are no more.
+// arrivals are the deliveries of the consumers: the copies, and the last messages, which say that there are no more
+// copies.
 type arrivals struct {
 	mu sync.Mutex
 	// consumers counts them by queue.
@@ -36,7 +37,7 @@ func (w *world) consumed(queue string, consumers int) {
 	w.arrivals.consumers[queue] += consumers
 }
 
-// got enters a copy in the ledger, unless it is one of the last.
+// got enters a copy in the ledger, unless the copy is a last message.
 func (w *world) got(key string, c Copy) {
 	if isLast(key) {
 		w.arrivals.mu.Lock()
@@ -49,8 +50,8 @@ func (w *world) got(key string, c Copy) {
 
 func isLast(key string) bool { return strings.HasPrefix(key, lastProducer+"/") }
 
-// emptied waits until the consumers have got all that is in their queues: each gets what it is to have in the order in
-// which it was published, so nothing is before the last messages any more when those are there.
+// emptied waits until the consumers have emptied their queues: a queue delivers in the order of publishing, so no
+// copy is left before the last messages once the last messages have arrived.
 func (w *world) emptied() {
 	w.t.Helper()
 	w.arrivals.mu.Lock()
@@ -77,7 +78,7 @@ func (w *world) emptied() {
 	})
 }
 
-// What comes late is judged too: a queue that still holds copies when the coordinators have nothing more to do.
+// Late copies are judged too: a queue may hold copies when the coordinators have finished.
 func TestQueuesAreEmptiedBeforeJudging(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, options{bare: true, consume: func(w *world) { w.consumed(queue, 1) }})

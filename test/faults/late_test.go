@@ -20,7 +20,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// operator looks at messages and decides about those that are set aside.
+// operator looks at messages and decides about parked messages.
 type operator struct{ pb.AdminServiceClient }
 
 func newOperator(w *world) operator {
@@ -33,9 +33,9 @@ func newOperator(w *world) operator {
 	return operator{pb.NewAdminServiceClient(conn)}
 }
 
-// sees waits until a message stands in that state; without one it waits until there is no such message.
+// sees waits until a message has that state; without a state sees waits until there is no such message.
 func (o operator) sees(ctx context.Context, producer, id string, state pb.State) error {
-	ctx, cancel := context.WithTimeout(ctx, patience/2) // so that the load ends, and says what was seen
+	ctx, cancel := context.WithTimeout(ctx, patience/2) // so that the load ends, and the states are reported
 	defer cancel()
 	for {
 		answer, err := o.GetMessage(ctx, &pb.GetMessageRequest{Producer: producer, Id: id})
@@ -53,7 +53,7 @@ func (o operator) sees(ctx context.Context, producer, id string, state pb.State)
 	}
 }
 
-// lists says whether a message is on the list of a state, as an operator pages through it.
+// lists says whether a message is on the list of a state, as an operator pages through the list.
 func (o operator) lists(ctx context.Context, producer, id string, state pb.State) (bool, error) {
 	request := &pb.ListMessagesRequest{State: state, Producer: producer, PageSize: 50}
 	for more := true; more; more = request.PageToken != "" {
@@ -96,8 +96,8 @@ func lateUsers(w *world) []user {
 	return []user{hesitant, strict, sdk, shop}
 }
 
-// late ends its transactions when the coordinators have stopped asking. It has no tombstone, so its messages are set
-// aside where an operator sees them.
+// late ends its transactions when the coordinators have stopped asking. The producer has no tombstone, so its
+// messages are parked where an operator sees them.
 type late struct {
 	*plain
 	operator operator
@@ -124,13 +124,14 @@ func (l *late) submits(ctx context.Context, at int, d deed) {
 	l.want(d, "the late Submit", l.submit(ctx, at+1, d, pb.Wait_WAIT_DONE), codes.OK)
 }
 
-// isRetried: it commits in silence, and an operator asks again.
+// isRetried: the business commits in silence, and an operator asks again.
 func (l *late) isRetried(ctx context.Context, _ int, d deed) {
 	l.ledger.Decide(d.key, Committed)
 	l.must(d, l.operator.retry(ctx, l.name, d.id))
 }
 
-// rollsBack late: that is refused, as a message that is set aside is an operator's. He asks again, and it is gone.
+// rollsBack late: the call is refused, because a parked message belongs to the operator. The operator asks again, and
+// the message is gone.
 func (l *late) rollsBack(ctx context.Context, at int, d deed) {
 	l.ledger.Decide(d.key, RolledBack)
 	l.want(d, "the late Rollback", l.rollback(ctx, at+1, d), codes.FailedPrecondition)
@@ -154,7 +155,7 @@ func (w *witness) must(d deed, err error) {
 	}
 }
 
-// tooLateToCommit plants a tombstone when it is asked for the last time, and tries to end its transactions after that.
+// tooLateToCommit plants a tombstone at the last Confirm call, and tries to end its transactions afterwards.
 type tooLateToCommit struct {
 	*plain
 	operator operator
@@ -174,7 +175,7 @@ func (l *tooLateToCommit) act(ctx context.Context, id string, random *rand.Rand)
 	l.refused.Add(1)
 }
 
-// lateSDK has a business that takes longer than the coordinators ask. Its Send knows nothing of that.
+// lateSDK has a business that takes longer than the coordinators ask. Its Send does not notice the delay.
 type lateSDK struct {
 	*service
 	operator operator
@@ -206,15 +207,15 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 	l.must(d, l.operator.sees(ctx, l.name, id, pb.State_STATE_ROLLED_BACK))
 }
 
-// lateShop has its markers in its transactions. One half of them holds its marker over the last question, which nobody can
-// answer then; the other half begins when the last question has been answered by a tombstone.
+// lateShop has its markers in its transactions. Half of them hold their marker over the last Confirm call, which
+// nobody can answer then; the other half begin after a tombstone has answered the last Confirm call.
 type lateShop struct {
 	*shop
 	operator       operator
 	parked, barred atomic.Int64
 }
 
-// soonBusy waits for few of the transactions that one question is about.
+// soonBusy waits for few of the transactions of a Confirm call.
 func soonBusy(c *sqlmarker.Config) { c.LockTimeout = 50 * time.Millisecond }
 
 func (l *lateShop) act(ctx context.Context, id string, random *rand.Rand) {
@@ -239,8 +240,8 @@ func (l *lateShop) isBarred(ctx context.Context, m producer.Message, d deed) {
 	l.barred.Add(1)
 }
 
-// holdsOn: its transaction ends when the message is set aside. A commit's Submit brings it back; after a rollback an
-// operator asks again.
+// holdsOn: its transaction ends when the message is parked. A commit's Submit brings the message back; after a
+// rollback an operator asks again.
 func (l *lateShop) holdsOn(ctx context.Context, m producer.Message, d deed) {
 	fails := d.way%3 == 0
 	err := l.store.Send(ctx, l.sdk, m, func(ctx context.Context, tx *sql.Tx) error {
@@ -263,7 +264,7 @@ func (l *lateShop) holdsOn(ctx context.Context, m producer.Message, d deed) {
 	l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ROLLED_BACK))
 }
 
-// wereSetAside demands that the coordinators count what was set aside as often as its producers saw it.
+// wereSetAside demands that the coordinators count as many parked messages as their producers saw.
 func wereSetAside(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
