@@ -1,5 +1,5 @@
-// Package faults breaks things under load and judges what came of it: a ledger outside the system holds what producers
-// did and consumers got, and a checker says what was lost, invented, doubled or left behind.
+// Package faults breaks things under load and judges the result: a ledger outside the system holds the acts of
+// producers and the deliveries to consumers, and a checker names lost, invented, doubled and leftover messages.
 package faults
 
 import (
@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// Fate is what a producer's own data say about a business. It is the only truth about whether it committed.
+// Fate is the outcome of a business by the producer's own data. Only Fate is the truth about a commit.
 type Fate int
 
-// The fates of a business. Undecided is one whose transaction never came to an end.
+// The fates of a business. The transaction of an Undecided business never came to an end.
 const (
 	Undecided Fate = iota
 	Committed
 	RolledBack
 )
 
-// Entry is all that is known about one message, PRODUCER/ID.
+// Entry is the record of one message, PRODUCER/ID.
 type Entry struct {
-	// Content is that of the first SendHalfMessage; Sent says that there was one.
+	// Content is the content of the first SendHalfMessage; Sent says whether there was a SendHalfMessage.
 	Content Content
 	Sent    bool
 	// Accepted says that SendHalfMessage was answered with OK, first at AcceptedAt.
 	Accepted   bool
 	AcceptedAt time.Time
 	Fate       Fate
-	// Said holds the definite verdicts that the producer gave when it was asked.
+	// Said holds the definite verdicts that the producer gave to Confirm calls.
 	Said [3]bool
 	// Told says that its Send returned nil, and so left a marker.
 	Told bool
@@ -38,7 +38,7 @@ type Entry struct {
 	Copies []Copy
 	// came is when the first of them did.
 	came time.Time
-	// history is what happened; folded says that there was more, up to its end.
+	// history lists the events; folded says that there were more, up to the end of the message.
 	history []event
 	folded  bool
 }
@@ -48,7 +48,7 @@ type event struct {
 	who, words string
 }
 
-// Ledger is what happened, as those outside the system saw it. It is safe for concurrent use.
+// Ledger is the history of a run, as seen outside the system. It is safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
 	entries map[string]*Entry
@@ -95,8 +95,9 @@ func (l *Ledger) Accepted(key string) {
 	})
 }
 
-// Decide ends a business's transaction, unless it has ended before, and returns how it ended. It is the primary key of
-// the producer's database: a commit after a tombstone fails, and a tombstone after a commit does too.
+// Decide ends a business's transaction, unless the transaction has ended before, and returns the end that counts.
+// Decide is the primary key of the producer's database: a commit after a tombstone fails, and so does a tombstone
+// after a commit.
 func (l *Ledger) Decide(key string, fate Fate) (ended Fate) {
 	l.change(key, "producer", "the transaction is to end as "+fate.String(), func(e *Entry) {
 		if e.Fate == Undecided {
@@ -147,14 +148,14 @@ func (l *Ledger) Got(key string, c Copy) {
 	})
 }
 
-// Fault is noted when something is broken or mended; it is part of the history of every id.
+// Fault is noted when something is broken or repaired. The note is part of the history of every id.
 func (l *Ledger) Fault(words string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = append(l.faults, event{time.Now(), "nemesis", words})
 }
 
-// Totals counts the ids, those that committed after their half message was accepted, and all copies delivered.
+// Totals counts the ids, the committed ids whose half message was accepted, and all delivered copies.
 func (l *Ledger) Totals() (ids, committed, copies int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +181,7 @@ func (l *Ledger) Committed() map[string]bool {
 	return all
 }
 
-// Undelivered are the committed and accepted ids that no consumer has got yet.
+// Undelivered are the committed and accepted ids without a copy so far.
 func (l *Ledger) Undelivered() map[string]Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +194,7 @@ func (l *Ledger) Undelivered() map[string]Entry {
 	return missing
 }
 
-// UndeliveredOf counts those whose keys begin with prefix.
+// UndeliveredOf counts the undelivered ids whose keys begin with prefix.
 func (l *Ledger) UndeliveredOf(prefix string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,8 +251,8 @@ func (l *Ledger) Further() (copies int) {
 	return copies
 }
 
-// Flagged counts the copies that say that another may be out, and what was noted as broken or mended. They tell whether
-// a fault hit anything.
+// Flagged counts the copies that announce that another may be out, and the notes of faults. The counts tell whether a
+// fault hit anything.
 func (l *Ledger) Flagged() (copies, faults int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,7 +266,7 @@ func (l *Ledger) Flagged() (copies, faults int) {
 	return copies, len(l.faults)
 }
 
-// Copies are those of a producer's messages that consumers got, by key.
+// Copies are the deliveries of a producer's messages, by key.
 func (l *Ledger) Copies(producer string) map[string][]Copy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,8 +309,8 @@ func (l *Ledger) FirstCopy(prefix string) (first time.Time) {
 	return first
 }
 
-// Fold drops the histories of what has come to its end and was not heard of for so long, or a long run would not fit into
-// memory. What the verdicts need stays.
+// Fold drops the histories of messages that have ended and have been quiet for so long; otherwise a long run would
+// not fit into memory. The data for the verdicts stay.
 func (l *Ledger) Fold(quiet time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,7 +324,7 @@ func (l *Ledger) Fold(quiet time.Duration) {
 	}
 }
 
-// History is what happened to one id, and to the world meanwhile, in order.
+// History lists the events of one id, and of the world meanwhile, in order.
 func (l *Ledger) History(key string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

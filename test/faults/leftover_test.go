@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// left lists the keys in Redis that do not expire, but those that describe the store itself and those of messages that are
-// set aside.
+// left lists the keys in Redis that do not expire, except the keys that describe the store itself and the keys of
+// parked messages.
 func (w *world) left(parked map[string]bool) (keys []string) {
 	w.t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
@@ -32,13 +32,13 @@ func (w *world) left(parked map[string]bool) (keys []string) {
 	return keys
 }
 
-// ofProducer matches a key of a producer in a shard, ofMessage that of a message's own.
+// ofProducer matches a key of a producer in a shard, ofMessage a key of a message.
 var (
 	ofProducer = regexp.MustCompile(`^msghandler:\{\w+\}:(.+):(?:(?:abandoned|dead)(?::created)?|verdicts)$`)
 	ofMessage  = regexp.MustCompile(`^msghandler:\{\w+\}:(.+):[mx]:(.+)$`)
 )
 
-// needed says whether a key is there because of messages that are set aside.
+// needed says whether a key belongs to parked messages.
 func needed(key string, parked map[string]bool) bool {
 	if len(parked) > 0 && strings.HasSuffix(key, "}:producers") {
 		return true

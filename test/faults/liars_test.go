@@ -18,7 +18,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// liar is a producer whose business is honest and whose answers are not. What it says in honesty it notes itself.
+// liar is a producer whose business is honest and whose answers are lies. The liar notes its honest answers itself.
 type liar struct {
 	*plain
 	lie lie
@@ -28,11 +28,12 @@ type liar struct {
 	asked map[string]int
 }
 
-// lie spoils one honest answer, or takes its place. calls is the number of this call, asked how often each of its ids
-// has been asked about.
+// lie spoils an honest answer, or replaces the answer. calls is the number of this call, asked how often each of its
+// ids has been in a call.
 type lie func(l *liar, calls int, asked map[string]int, honest *pb.ConfirmResponse) (*pb.ConfirmResponse, error)
 
-// lies are what the coordinators are told, by the name of who says it. Those that end do so before the last question.
+// lies are the false answers to the coordinators, by the name of the liar. A liar that ends does so before the last
+// Confirm call.
 var lies = map[string]lie{
 	"unset":         instead(pb.Verdict_VERDICT_UNSPECIFIED),
 	"out-of-range":  instead(77),
@@ -64,7 +65,7 @@ func (l *liar) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmRe
 	if err != nil {
 		return nil, err
 	}
-	// What it knows may come through its lies, so that is what it has said.
+	// The known fate may come through the lies, so the fate counts as said.
 	for _, c := range honest.GetConfirmations() {
 		if fate := l.ledger.Fate(l.key(c.GetId())); fate != Undecided {
 			l.ledger.Said(l.key(c.GetId()), fate)
@@ -84,7 +85,7 @@ func (l *liar) count(ids []string) map[string]int {
 	return times
 }
 
-// most is how often it was asked about one id.
+// most is the highest number of calls for one id.
 func (l *liar) most() (most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *liar) most() (most int) {
 // fibs is how often a liar lies about an id: the coordinators of a row ask four times before the last question.
 const fibs = 2
 
-// instead gives a verdict that is none.
+// instead gives an invalid verdict.
 func instead(verdict pb.Verdict) lie {
 	return func(_ *liar, _ int, asked map[string]int, answer *pb.ConfirmResponse) (*pb.ConfirmResponse, error) {
 		for _, c := range answer.GetConfirmations() {
@@ -116,7 +117,7 @@ func leaveOut(_ *liar, _ int, asked map[string]int, answer *pb.ConfirmResponse) 
 	return answer, nil
 }
 
-// invent says that whatever it knows of has committed, of ids that nobody asked about, its own and others'.
+// invent says that each business known to the liar has committed: ids outside the call, its own and others'.
 func invent(l *liar, _ int, asked map[string]int, answer *pb.ConfirmResponse) (*pb.ConfirmResponse, error) {
 	ids := append(l.ledger.IDs("plain"), "never-sent", "plain/000001", "")
 	for _, id := range append(ids, l.ledger.IDs(l.name)...) {
@@ -166,7 +167,7 @@ func inflate(_ *liar, calls int, _ map[string]int, answer *pb.ConfirmResponse) (
 	return answer, nil
 }
 
-// tooLate gives every other answer when nobody waits for it any more, and then the wrong one.
+// tooLate gives every other answer after the caller's timeout, and then the wrong answer.
 func tooLate(after time.Duration) lie {
 	return func(_ *liar, calls int, _ map[string]int, answer *pb.ConfirmResponse) (*pb.ConfirmResponse, error) {
 		if calls%2 == 0 {
@@ -180,11 +181,11 @@ func tooLate(after time.Duration) lie {
 	}
 }
 
-// flapper rolls back, and while that is stored it answers that it has committed. The first word stands.
+// flapper rolls back, and answers COMMITTED while the rollback is being stored. The first word counts.
 type flapper struct {
 	*plain
 	flapped atomic.Int64
-	// questions are open between a Confirm and the Rollback that contradicts it.
+	// questions are open between a Confirm and the Rollback that contradicts the answer.
 	questions sync.Map // of *question by id
 }
 
@@ -218,7 +219,7 @@ func (f *flapper) act(ctx context.Context, id string, random *rand.Rand) {
 	f.flapped.Add(1)
 }
 
-// Confirm says of everything that it has committed, once the Rollback is stored.
+// Confirm answers COMMITTED for everything, once the Rollback is stored.
 func (f *flapper) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	answer := &pb.ConfirmResponse{}
 	for _, id := range r.GetIds() {
@@ -248,7 +249,7 @@ func liesWereHeard(t *testing.T, w *world, l *load, _ End) {
 	flapped := int(userOf[*flapper](t, l).flapped.Load())
 	contradictions := w.counted(`msghandler_moves_total{event="committed",fate="contradiction"}`)
 	t.Logf("%d contradictions were counted, %d made", contradictions, flapped)
-	// An answer that came after the coordinator's patience was not heard, and contradicts nothing.
+	// An answer after the coordinator's timeout was not received, and contradicts nothing.
 	if contradictions > flapped || contradictions < flapped/2 || contradictions == 0 {
 		t.Errorf("%d contradictions were counted, and %d made", contradictions, flapped)
 	}
@@ -261,7 +262,7 @@ func liesWereHeard(t *testing.T, w *world, l *load, _ End) {
 		logs.Write(text)
 	}
 	for _, u := range l.users {
-		// What is left out is no oddity, but asked about again.
+		// An omitted id is no oddity: the coordinator asks again.
 		if liar, is := u.(*liar); is && !strings.Contains(logs.String(), "producer="+liar.name) && liar.most() <= fibs {
 			t.Errorf("no coordinator says anything of %s, nor asks it again", liar.name)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// hoarder never forgets: each DeleteBusiness fails. It counts how often each marker was to be deleted.
+// hoarder never deletes a marker: each DeleteBusiness fails. The hoarder counts the deletions of each marker.
 type hoarder struct {
 	*plain
 	mu    sync.Mutex
@@ -31,10 +31,10 @@ func (h *hoarder) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest)
 	return nil, status.Error(codes.Internal, "it keeps everything")
 }
 
-// marked is empty: what stays is asked about by the row itself.
+// marked is empty: the row itself looks for the remaining markers.
 func (h *hoarder) marked(context.Context) ([]string, error) { return nil, nil }
 
-// most is how often the deletion of one marker was tried.
+// most is the highest number of deletions of one marker.
 func (h *hoarder) most() (most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,7 +44,7 @@ func (h *hoarder) most() (most int) {
 	return most
 }
 
-// keepsMarkers is a marker store that can do all but delete.
+// keepsMarkers is a marker store without a working deletion.
 type keepsMarkers struct{ *memory.Store }
 
 func (keepsMarkers) Delete(context.Context, []string) error { return errors.New("it keeps everything") }
@@ -63,7 +63,7 @@ func hoardingUsers(w *world) []user {
 // deletionTries is how often the coordinators try to delete a marker.
 const deletionTries = 5
 
-// litterIsCounted waits until the coordinators have given the first markers up, after the tries that they have.
+// litterIsCounted waits until the coordinators have given up the first markers, after all their tries.
 func litterIsCounted(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	h := userOf[*hoarder](t, l)

@@ -32,26 +32,26 @@ const (
 	queue    = "faults.inbox"
 )
 
-// errRefused is a business that is certain not to have committed.
+// errRefused is a business that has certainly not committed.
 var errRefused = errors.New("the business refuses")
 
 // user is somebody who sends half messages in the load, and has a truth of his own in the ledger.
 type user interface {
-	// act does one business in one of the ways in which businesses go.
+	// act does one business in one of the ways.
 	act(ctx context.Context, id string, random *rand.Rand)
-	// surprises are what it saw and did not expect.
+	// surprises are unexpected observations.
 	surprises() []string
 	// marked lists the messages whose markers are still there.
 	marked(ctx context.Context) ([]string, error)
 }
 
-// witness notes what its producer does, says and sees.
+// witness notes the acts, the answers and the observations of its producer.
 type witness struct {
 	name   string
 	ledger *Ledger
-	// open says that it cannot make a transaction fail, so that its last answer may be UNKNOWN.
+	// open says that the producer cannot make a transaction fail, so that its last answer may be UNKNOWN.
 	open bool
-	// once says that it repeats no id.
+	// once says that the producer repeats no id.
 	once bool
 
 	mu   sync.Mutex
@@ -62,7 +62,7 @@ func (w *witness) called() string { return w.name }
 
 func (w *witness) key(id string) string { return w.name + "/" + id }
 
-// hear notes every definite verdict that leaves this producer.
+// hear notes every definite verdict of this producer.
 func (w *witness) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, err := next(ctx, in)
 	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
@@ -78,7 +78,7 @@ func (w *witness) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, nex
 	return out, err
 }
 
-// fate looks at the business data; the last question plants the tombstone, unless it is open.
+// fate looks at the business data; the last Confirm call plants the tombstone, unless open is set.
 func (w *witness) fate(id string, final bool) Fate {
 	fate := w.ledger.Fate(w.key(id))
 	if fate == Undecided && final && !w.open {
@@ -99,7 +99,7 @@ func (w *witness) surprises() []string {
 	return slices.Clone(w.seen)
 }
 
-// deed is one business, and the way in which it goes.
+// deed is one business, and its way.
 type deed struct {
 	id, key string
 	headers map[string]string
@@ -122,14 +122,15 @@ func (w *witness) draw(id string, random *rand.Rand) deed {
 	}
 }
 
-// bodyOf is the body of an id's message, of that size or a little less: of every other id one that the store can pack.
+// bodyOf is the body of an id's message, of that size or a little less. Every other id has a body that the store can
+// compress.
 func bodyOf(id string, size int) []byte {
 	seed := sha256.Sum256([]byte(id))
 	if seed[0]%2 == 0 {
 		return bytes.Repeat([]byte(id+" "), size/(len(id)+1))
 	}
 	body := make([]byte, size)
-	_, _ = rand.NewChaCha8(seed).Read(body) // it never fails
+	_, _ = rand.NewChaCha8(seed).Read(body) // rand never fails
 	return body
 }
 
@@ -144,7 +145,7 @@ func headersOf(id string) map[string]string {
 	}
 }
 
-// message is what a deed sends.
+// message is the message of a deed.
 func (w *witness) message(d deed) producer.Message {
 	return producer.Message{ID: d.id, Exchange: exchange, RoutingKey: w.name, Headers: d.headers, Body: d.body}
 }
@@ -194,13 +195,13 @@ type service struct {
 	witness
 	sdk     *producer.Producer
 	markers marker.Store
-	// send has the SDK send a message with a business that goes in one of the ways.
+	// send has the SDK send a message with a business of one of the ways.
 	send func(ctx context.Context, m producer.Message, d deed) error
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newService is one whose business data are in the ledger.
+// newService has its business data in the ledger.
 func newService(w *world, name string, markers marker.Store) *service {
 	w.t.Helper()
 	s := makeService(w, name, markers)
@@ -268,7 +269,7 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 	m := s.message(d)
 	s.sending(d)
 	if !s.expect(d.key, s.send(ctx, m, d), nil, errRefused, producer.ErrOutcomeUnknown) {
-		return // other content would be the first under this id, where this one was never stored
+		return // other content would be the first under this id, if this content was never stored
 	}
 	switch {
 	case d.repeats():
@@ -280,7 +281,7 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// expect notes an error that is none of those that the load asked for, and says no then.
+// expect notes an error that the load did not ask for, and returns false then.
 func (s *service) expect(key string, got error, wanted ...error) bool {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
 	if got == nil {
@@ -299,7 +300,7 @@ func (s *service) marked(ctx context.Context) ([]string, error) {
 	return markedIn(ctx, s.markers, s.name, s.ledger.IDs(s.name))
 }
 
-// markedIn lists those of a producer's ids that have a committed marker. A rolled-back marker stands until it expires.
+// markedIn lists the ids of a producer that have a committed marker. A rolled-back marker stays until its expiry.
 func markedIn(ctx context.Context, markers marker.Store, producer string, ids []string) (keys []string, err error) {
 	for some := range slices.Chunk(ids, 1000) {
 		found, err := markers.Lookup(ctx, some, false)
@@ -356,7 +357,7 @@ func newLoad(w *world) *load {
 	return l
 }
 
-// run begins so many ids a second until the context ends, and then waits for those that have begun.
+// run begins so many ids a second until the context ends, and then waits for the begun ids.
 func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64) {
 	t.Helper()
 	begun := time.Now()
@@ -364,13 +365,13 @@ func (l *load) run(t *testing.T, ctx context.Context, perSecond int, seed uint64
 	for n := 0; ctx.Err() == nil; n++ {
 		u, own := l.users[n%len(l.users)], rand.New(rand.NewPCG(seed, random.Uint64()))
 		l.running.Go(func() { u.act(t.Context(), fmt.Sprintf("%06d", n), own) })
-		// Counted from the beginning, so that a machine which falls behind catches up.
+		// Counted from the beginning, so that a slow machine catches up.
 		pause(ctx, time.Until(begun.Add(time.Duration(n+1)*time.Second/time.Duration(perSecond))))
 	}
 	l.running.Wait()
 }
 
-// tell brings into the ledger what those say who have a database. Nobody begins anything any more.
+// tell brings the data of the producers with a database into the ledger. No producer begins anything any more.
 func (l *load) tell(t *testing.T) {
 	t.Helper()
 	for _, u := range l.users {
@@ -384,8 +385,8 @@ func (l *load) tell(t *testing.T) {
 	}
 }
 
-// litter waits until no marker is left, for as long as deleting them may take, and lists those that are, but of messages
-// that are set aside.
+// litter waits until no marker is left, for as long as the deletions may take, and lists the remaining markers,
+// except markers of parked messages.
 func (l *load) litter(t *testing.T, w *world, parked map[string]bool, within time.Duration) (keys []string) {
 	t.Helper()
 	type markedBy interface {

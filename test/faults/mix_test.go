@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// mixed is a fault that can come at any time, beside others. It lasts until its context ends, or as long as it needs to.
+// mixed is a fault that can come at any time, beside others. The fault lasts until its context ends, or for its own
+// time.
 type mixed struct {
 	row   string
 	fault func(ctx context.Context, w *world, random *rand.Rand)
 }
 
-// The faults that the mix draws from. Two go on at once, one from each table: coordinators belong to the first, and a
-// fault of the second must not wait for something that one who has just been killed cannot say.
+// The faults of the mix. Two faults run at once, one from each table: faults of coordinators are in the first table.
+// A fault of the second table must not wait for a coordinator that has just been killed.
 var (
 	mixInside = []mixed{
 		{"F03", killCoordinators},
@@ -50,7 +51,7 @@ type mix struct {
 	began  time.Time
 }
 
-// memoryBound is what the test process may take, however long it runs.
+// memoryBound limits the memory of the test process, however long the process runs.
 const memoryBound = 1 << 30
 
 func mixRow() row {
@@ -81,20 +82,20 @@ func (m *mix) run(ctx context.Context, w *world, random *rand.Rand) {
 	running.Wait()
 }
 
-// killCoordinators kills one after the other at moments that are drawn.
+// killCoordinators kills one coordinator after the other at random moments.
 func killCoordinators(ctx context.Context, w *world, random *rand.Rand) {
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(100+random.IntN(900))*time.Millisecond)
 		c := w.coordinators[random.IntN(len(w.coordinators))]
 		w.ledger.Fault("kill -9 of " + c.grpc)
-		_ = w.end(c, syscall.SIGKILL) // it was killed, and says so
+		_ = w.end(c, syscall.SIGKILL) // killed, and exits so
 		w.start(c)
 	}
 	w.allReady()
 }
 
-// draw breaks one thing after another, with a moment of calm between them: each of the table once, in an order that is
-// drawn, and then all over again.
+// draw breaks one thing after another, with a moment of calm in between: each fault of the table once, in random
+// order, and then all over again.
 func (m *mix) draw(ctx context.Context, w *world, table []mixed, random *rand.Rand) {
 	var order []int
 	for ctx.Err() == nil {

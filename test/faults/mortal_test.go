@@ -26,10 +26,10 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// mortalVariable holds what makes this binary a producer instead of a test.
+// mortalVariable makes this binary a producer instead of a test, and holds its task.
 const mortalVariable = "FAULTS_PRODUCER"
 
-// A producer's life, step by step. At each of them it can die.
+// A producer's life, step by step. The producer can die at each step.
 const (
 	beforeSend      = "before SendHalfMessage leaves"
 	beforeAnswer    = "before SendHalfMessage answers"
@@ -49,15 +49,15 @@ var steps = []string{
 	beforeConfirm, answeringOfIt, beforeForget, answeringForget,
 }
 
-// mortal is a producer that is a process of its own, and what it is to do.
+// mortal is a producer in a process of its own, and its task.
 type mortal struct {
 	Name, Journal, Listen, Coordinators string
-	// Database holds its orders, and the markers in their transactions. Without one the journal does for the business,
-	// and Redis holds the markers.
+	// Database holds its orders, and the markers in their transactions. Without a database the journal holds the
+	// business, and Redis holds the markers.
 	Database *database
 	Redis    string
-	// Step is where it dies by kill -9, when it passes it for the Nth time. Without one it only ends what its earlier
-	// lives began.
+	// Step is where the producer dies by kill -9, at the Nth pass. Without a step the producer only ends the businesses
+	// of its earlier lives.
 	Step string
 	N    int
 
@@ -68,7 +68,7 @@ type mortal struct {
 	mu      sync.Mutex
 }
 
-// liveAs is what the binary does as a producer; it returns when the test has ended.
+// liveAs runs the binary as a producer, and returns when the test has ended.
 func liveAs(config string) error {
 	m := &mortal{}
 	if err := json.Unmarshal([]byte(config), m); err != nil {
@@ -86,7 +86,7 @@ func liveAs(config string) error {
 	return err
 }
 
-// pass is passed at each step. Only one of them is the last.
+// pass is called at each step. Only one of the steps is the last.
 func (m *mortal) pass(step string) {
 	if step != m.Step {
 		return
@@ -201,7 +201,7 @@ func (m *mortal) calls() grpc.UnaryClientInterceptor {
 	}
 }
 
-// called sees what the coordinators call, and notes what they are told.
+// called sees the coordinators' calls, and notes the answers.
 func (m *mortal) called(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	_, asks := in.(*pb.ConfirmRequest)
 	if asks {
@@ -228,8 +228,8 @@ func (m *mortal) called(ctx context.Context, in any, _ *grpc.UnaryServerInfo, ne
 	return out, err
 }
 
-// live takes up again every other business that an earlier life has left open. Then it begins new ones until it dies;
-// without a step to die at it says that nothing new comes.
+// live resumes every other business that an earlier life has left open. Then live begins new businesses until the
+// process dies; without a step to die at, live reports that no new business comes.
 func (m *mortal) live() {
 	begun := 0
 	var running sync.WaitGroup
@@ -278,7 +278,7 @@ func (m *mortal) send(id string) {
 	m.journal.note(lineSurprised, id, strings.ReplaceAll(err.Error(), "\n", " "))
 }
 
-// business is the local transaction. It recognises what an earlier life has committed.
+// business is the local transaction. It recognises a commit of an earlier life.
 func (m *mortal) business(ctx context.Context, message producer.Message) error {
 	m.journal.note(lineAccepted, message.ID, "")
 	m.pass(beforeBusiness)

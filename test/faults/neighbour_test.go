@@ -14,7 +14,8 @@ import (
 	"github.com/msghandler/msghandler/producer/marker/memory"
 )
 
-// sender is a producer beside the load whose businesses all commit, one every while, to an exchange of the row's choice.
+// sender is a producer beside the load whose businesses all commit, at a fixed rate, to an exchange of the row's
+// choice.
 type sender struct {
 	*service
 	exchange string
@@ -48,7 +49,7 @@ func (s *sender) run(ctx context.Context, w *world, every time.Duration) {
 
 const neighbours = "neighbour"
 
-// withNeighbour is a fault during which another producer sends to an exchange that has nothing to do with it.
+// withNeighbour is a fault during which another producer sends to an unrelated exchange.
 func withNeighbour(fault func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		consume(w, neighbours, &consumer.Declare{Exchange: neighbours})
@@ -62,8 +63,8 @@ func withNeighbour(fault func(context.Context, *world, *rand.Rand)) func(context
 	}
 }
 
-// othersGoOn is a judge that demands that the fault was felt as an outcome of publishings, and that the neighbour's messages
-// went on all the while: none waited until a publishing that nobody answers is given up. A slow machine alone takes seconds.
+// othersGoOn is a judge. The fault must have shown as an outcome of publishes, and the neighbour's messages must have
+// gone on: none waited until the timeout of an unanswered publish. A slow machine alone takes seconds.
 func othersGoOn(outcome string) func(*testing.T, *world, *load, End) {
 	return func(t *testing.T, w *world, l *load, end End) {
 		t.Helper()

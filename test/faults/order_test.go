@@ -19,7 +19,7 @@ func earlyUsers(w *world) []user {
 	return []user{&early{newPlain(w, "early")}, &earlySDK{newService(w, "early-sdk", memory.New())}}
 }
 
-// early submits before it sends the half message. It learns that, and sends; every other one is then silent.
+// early submits before its SendHalfMessage. The refusal tells early to send; every other business is then silent.
 type early struct{ *plain }
 
 func (e *early) act(ctx context.Context, id string, random *rand.Rand) {
@@ -32,8 +32,8 @@ func (e *early) act(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// earlySDK has a part that submits and another that sends the half message later: soon enough for the Submit to be
-// tried again, or when the SDK has given that up.
+// earlySDK has a part that submits and another part that sends the half message later: soon enough for a retry of the
+// Submit, or after the SDK has given the Submit up.
 type earlySDK struct{ *service }
 
 func (e *earlySDK) act(ctx context.Context, id string, random *rand.Rand) {
@@ -84,7 +84,7 @@ func (r *racer) act(ctx context.Context, id string, random *rand.Rand) {
 	orders[turn%len(orders)](ctx, pair%n, pair/n%n, r.draw(id, random))
 }
 
-// race: the business has rolled back; one part knows it, another submits.
+// race: the business has rolled back; one part knows of the rollback, another submits.
 func (r *racer) race(ctx context.Context, at, to int, d deed) {
 	if !r.begin(ctx, at, d, RolledBack) {
 		return
@@ -117,7 +117,7 @@ func (r *racer) submitAfterRollback(ctx context.Context, at, to int, d deed) {
 	r.want(d, "the second Rollback", r.rollback(ctx, at, d), codes.OK)
 }
 
-// rollbackAfter rolls back what is known to be committed.
+// rollbackAfter rolls back a business that is known to be committed.
 func (r *racer) rollbackAfter(wait pb.Wait) func(ctx context.Context, at, to int, d deed) {
 	return func(ctx context.Context, at, to int, d deed) {
 		if !r.begin(ctx, at, d, Committed) {
@@ -147,8 +147,8 @@ func (r *racer) raceAfterCommit(ctx context.Context, at, to int, d deed) {
 	}
 }
 
-// compete: two parts end the transaction, each in its own way, and the database lets one of them win. The one that
-// commits submits whether it has won or not.
+// compete: two parts end the transaction, each in its own way, and the database lets one of them win. The committing
+// part submits whether it has won or not.
 func (r *racer) compete(ctx context.Context, at, to int, d deed) {
 	r.want(d, "SendHalfMessage", r.sendHalf(ctx, at, d), codes.OK)
 	r.ledger.Accepted(d.key)
@@ -187,7 +187,8 @@ func bothRacesWereWon(t *testing.T, w *world, l *load, end End) {
 
 func stormingUsers(w *world) []user { return []user{&stormer{newPlain(w, "stormer")}} }
 
-// stormer has many clients that send different messages under one id at once, each several times, at all coordinators.
+// stormer has many clients. All send different messages under one id at once, each several times, at all
+// coordinators.
 type stormer struct{ *plain }
 
 // clients is how many of them there are; each id has three contents among them.
@@ -232,7 +233,7 @@ func (s *stormer) contents(d deed) []*pb.Message {
 	}
 }
 
-// wantOnly demands that one content was taken from each of its clients, and no other from any.
+// wantOnly demands that one content was taken from each of its clients, and no other content from any client.
 func (s *stormer) wantOnly(d deed, content int, got []codes.Code) {
 	for i, code := range got {
 		want := codes.AlreadyExists

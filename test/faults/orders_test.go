@@ -14,21 +14,21 @@ import (
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
-// shop is a user of the SDK whose markers are in its own database, in the transactions of its business. That database is
-// the truth about it: a business has committed if its order is there.
+// shop is a user of the SDK whose markers are in its own database, in the transactions of its business. That database
+// is the truth: a business has committed if its order is there.
 type shop struct {
 	*service
 	database database
 	db       *sql.DB
 	store    *sqlmarker.Store
-	// repeated counts the messages that were forgotten, and sent again.
+	// repeated counts the messages that were forgotten and sent again.
 	repeated int
 }
 
 // lockTimeout is below confirm.timeout, as world.start sets it.
 const lockTimeout = 300 * time.Millisecond
 
-// newShop has no Resolve: the markers say all that there is to say.
+// newShop has no Resolve: the markers say everything.
 func newShop(w *world, name string, d database, change ...func(*sqlmarker.Config)) *shop {
 	w.t.Helper()
 	s := &shop{database: d, db: d.opened(w.t, orderTable)}
@@ -45,8 +45,8 @@ func newShop(w *world, name string, d database, change ...func(*sqlmarker.Config
 	return s
 }
 
-// sell sends a message with its order. Who forgets the Submit has committed all the same; and where there is one writer,
-// who is slow is so before its transaction.
+// sell sends a message with its order. A shop that forgets the Submit has committed nevertheless. Where there is one
+// writer, a slow business is slow before its transaction.
 func (s *shop) sell(ctx context.Context, m producer.Message, d deed) error {
 	inTx := s.store.InTx(m, s.order(d))
 	var err error
@@ -92,7 +92,7 @@ func (s *shop) order(d deed) sqlmarker.Business {
 	}
 }
 
-// act does one business, and looks in the database what became of it.
+// act does one business, and reads the outcome from the database.
 func (s *shop) act(ctx context.Context, id string, random *rand.Rand) {
 	s.service.act(ctx, id, random)
 	there, err := counts(ctx, s.db, s.database.says(`SELECT id, 1 FROM orders WHERE id = ?`), id)
@@ -104,14 +104,14 @@ func (s *shop) act(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// repeat is recognised by the marker's row, which stands also when it was let go.
+// repeat is recognised by the marker's row, which stays after its release.
 func (s *shop) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 	t.Helper()
 	s.repeated++
 	return s.service.repeat(t, id, e)
 }
 
-// tell brings what the database says into the ledger, when no transaction is running any more.
+// tell brings the rows of the database into the ledger, when no transaction is running any more.
 func (s *shop) tell(ctx context.Context) error {
 	there, err := orders(ctx, s.db)
 	if err != nil {
@@ -129,10 +129,10 @@ func (s *shop) tell(ctx context.Context) error {
 	return nil
 }
 
-// marked are the rows that were not let go. A tombstone is nobody's to let go.
+// marked are the rows that were not released. A tombstone is never released.
 func (s *shop) marked(ctx context.Context) ([]string, error) { return markedTable(ctx, s.db, s.name) }
 
-// markedTable lists the markers in a producer's database that nobody has let go.
+// markedTable lists the markers of a producer's database that are not released.
 func markedTable(ctx context.Context, db *sql.DB, producer string) (keys []string, err error) {
 	found, err := counts(ctx, db, `SELECT id, 1 FROM `+sqlmarker.DefaultTable+` WHERE cleaned_at IS NULL`)
 	for _, id := range slices.Sorted(maps.Keys(found)) {

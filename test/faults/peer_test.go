@@ -12,14 +12,14 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// peer is a producer of single messages that speaks the API itself. It calls the first coordinator only, so that a row
-// knows who has a message that was submitted; any of them may call it back.
+// peer is a producer of single messages that speaks the API itself. A peer calls the first coordinator only, so that
+// a row knows the lease holder of a submitted message; any coordinator may call back.
 type peer struct {
 	pb.UnimplementedProducerServiceServer
 	w      *world
 	target string
 	api    pb.MessageHandlerServiceClient
-	// answers are what it says of an id; without any the id is left out.
+	// answers are the verdicts about an id; without answers the id is left out.
 	answers func(id string, final bool) []Fate
 	// forgets is called before a marker is dropped.
 	forgets func(id string)
@@ -30,7 +30,7 @@ type peer struct {
 
 const peerName = "peer"
 
-// newPeer serves its callbacks until the test ends. It answers what its data say until the row has it say otherwise.
+// newPeer serves its callbacks until the test ends. The answers follow its data until the row sets other answers.
 func newPeer(w *world) *peer {
 	w.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,7 +60,7 @@ func newPeer(w *world) *peer {
 
 func key(id string) string { return peerName + "/" + id }
 
-// Confirm notes what it says of a business that has ended; before that it may say anything.
+// Confirm notes its answer about an ended business; before the end it may answer anything.
 func (p *peer) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	answer := &pb.ConfirmResponse{}
 	for _, id := range r.GetIds() {
@@ -69,7 +69,7 @@ func (p *peer) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResp
 		p.mu.Unlock()
 		fates := p.answers(id, r.GetFinal())
 		p.w.ledger.Noted(key(id), "producer", fmt.Sprintf("is asked, for the last time %t, and says %v", r.GetFinal(), fates))
-		if len(fates) == 1 && fates[0] != Undecided { // one that says both at once has said nothing
+		if len(fates) == 1 && fates[0] != Undecided { // an answer with both verdicts has said nothing
 			p.w.ledger.Said(key(id), fates[0])
 		}
 		for _, fate := range fates {
@@ -92,14 +92,14 @@ func (p *peer) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// times says how often it was asked about an id.
+// times counts the Confirm calls about an id.
 func (p *peer) times(id string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked[id]
 }
 
-// send stores a half message; body is all that it says.
+// send stores a half message; body is its only content.
 func (p *peer) send(ctx context.Context, id, body string) {
 	p.w.t.Helper()
 	p.w.ledger.Sending(key(id), NewContent(exchange, peerName, headersOf(id), []byte(body)))
@@ -117,7 +117,7 @@ func (p *peer) half(id, body string) *pb.SendHalfMessageRequest {
 	}
 }
 
-// submit is what a producer says and does not wait for; that it was refused is part of the story.
+// submit does not wait for an answer; a refusal is part of the story.
 func (p *peer) submit(ctx context.Context, id string) {
 	_, err := p.api.Submit(ctx, &pb.SubmitRequest{Producer: peerName, Id: id})
 	p.w.ledger.Noted(key(id), "producer", fmt.Sprint("Submit returns: ", err))

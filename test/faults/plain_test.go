@@ -17,9 +17,9 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// plain is a producer without the SDK, as a team in another language writes one: unary calls, each at a coordinator of
-// its own choice, and a server that answers from the business data. Its marker is part of those: it is there from the
-// transaction's end until DeleteBusiness.
+// plain is a producer without the SDK, as a team in another language writes one: unary calls, each at a random
+// coordinator, and a server that answers from the business data. Its marker is part of the business data: the marker
+// exists from the transaction's end until DeleteBusiness.
 type plain struct {
 	witness
 	pb.UnimplementedProducerServiceServer
@@ -30,7 +30,7 @@ type plain struct {
 	answers   tally
 }
 
-// tally counts what the coordinators answered, by "CALL CODE".
+// tally counts the answers of the coordinators, by "CALL CODE".
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -59,7 +59,7 @@ func newPlain(w *world, name string) *plain {
 	return p
 }
 
-// connectPlain gives it a connection to each coordinator.
+// connectPlain opens a connection to each coordinator.
 func connectPlain(w *world, name string) *plain {
 	w.t.Helper()
 	p := &plain{witness: witness{name: name, ledger: w.ledger}}
@@ -84,7 +84,7 @@ func (p *plain) answerWith(w *world, callbacks pb.ProducerServiceServer, options
 	serve(w.t, server, listener)
 }
 
-// Confirm answers from the business data alone, so it knows no more and no less after a marker is gone.
+// Confirm answers from the business data alone, so the answer is the same after the deletion of the marker.
 func (p *plain) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	answer := &pb.ConfirmResponse{}
 	for _, id := range r.GetIds() {
@@ -97,7 +97,7 @@ func (p *plain) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmRes
 	return answer, nil
 }
 
-// DeleteBusiness drops markers. That it comes for an id without a verdict is against the promise.
+// DeleteBusiness drops markers. A call for an id without a verdict breaks the promise.
 func (p *plain) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
 	for _, id := range r.GetIds() {
 		if !p.ledger.HasSaid(p.key(id)) {
@@ -123,7 +123,7 @@ var definite = []codes.Code{
 	codes.OK, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.InvalidArgument, codes.PermissionDenied,
 }
 
-// call makes a call at one coordinator after another, the one at place `at` first, until it has a definite answer.
+// call makes a call at one coordinator after another, starting with number `at`, until there is a definite answer.
 func (p *plain) call(
 	ctx context.Context, at int, call func(ctx context.Context, at pb.MessageHandlerServiceClient) error,
 ) codes.Code {
@@ -146,7 +146,7 @@ func (p *plain) once(
 	return status.Code(call(ctx, p.coordinators[at%len(p.coordinators)]))
 }
 
-// sendHalf notes what it sends.
+// sendHalf notes its message.
 func (p *plain) sendHalf(ctx context.Context, at int, d deed) codes.Code {
 	p.sending(d)
 	return p.send(ctx, at, &pb.Message{
@@ -170,7 +170,7 @@ func (p *plain) submit(ctx context.Context, at int, d deed, wait pb.Wait) codes.
 	}))
 }
 
-// rollback drops the marker once the message is gone: nobody asks about it any more.
+// rollback drops the marker once the message is gone: no Confirm call follows.
 func (p *plain) rollback(ctx context.Context, at int, d deed) codes.Code {
 	code := p.call(ctx, at, func(ctx context.Context, at pb.MessageHandlerServiceClient) error {
 		_, err := at.Rollback(ctx, &pb.RollbackRequest{Producer: p.name, Id: d.id, Reason: "refused"})
@@ -188,14 +188,14 @@ func (p *plain) note(key, call string, code codes.Code) codes.Code {
 	return code
 }
 
-// want is surprised by a code that is none of those that may come.
+// want notes a surprise for a code that may not come.
 func (p *plain) want(d deed, call string, got codes.Code, wanted ...codes.Code) {
 	if !slices.Contains(wanted, got) {
 		p.surprised("%s: %s returns %v, not %v", d.key, call, got, wanted)
 	}
 }
 
-// begin sends a half message and ends its transaction. It says no where a last question was there first.
+// begin sends a half message and ends its transaction. The result is false if a last Confirm call came first.
 func (p *plain) begin(ctx context.Context, at int, d deed, fate Fate) bool {
 	code := p.sendHalf(ctx, at, d)
 	p.want(d, "SendHalfMessage", code, codes.OK)
@@ -208,7 +208,7 @@ func (p *plain) end(d deed, fate Fate) bool {
 	return p.ledger.Decide(d.key, fate) == fate
 }
 
-// act does one business as those with the SDK do. Instead of repetitions it has races.
+// act does one business like the producers with the SDK, with races instead of repetitions.
 func (p *plain) act(ctx context.Context, id string, random *rand.Rand) {
 	d, at := p.draw(id, random), random.IntN(len(p.coordinators))
 	if d.repeats() || d.conflicts() {
@@ -227,14 +227,14 @@ func (p *plain) act(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// races are what happens where two parts of a producer do not know of each other. Each call of a race goes to a
+// races are runs in which two parts of a producer do not know of each other. Each call of a race goes to a
 // coordinator of its own.
 var races = []func(p *plain, ctx context.Context, at int, d deed){
 	(*plain).submitRacesRollback, (*plain).submitTwice, (*plain).submitEarly, (*plain).sendTwice,
 	(*plain).rollbackAfterCommit,
 }
 
-// together runs calls at once and returns what they returned, in their order.
+// together runs calls at once and returns their results, in their order.
 func together(calls ...func() codes.Code) []codes.Code {
 	results := make([]codes.Code, len(calls))
 	var running sync.WaitGroup
@@ -245,7 +245,7 @@ func together(calls ...func() codes.Code) []codes.Code {
 	return results
 }
 
-// submitRacesRollback: of a business that has rolled back one part submits and the other rolls back.
+// submitRacesRollback: the business has rolled back; one part submits and the other rolls back.
 func (p *plain) submitRacesRollback(ctx context.Context, at int, d deed) {
 	if !p.begin(ctx, at, d, RolledBack) {
 		return
@@ -258,7 +258,7 @@ func (p *plain) submitRacesRollback(ctx context.Context, at int, d deed) {
 	p.want(d, "Rollback", got[1], codes.OK)
 }
 
-// submitTwice at once, and once more when the broker has it.
+// submitTwice at once, and once more when the broker has the message.
 func (p *plain) submitTwice(ctx context.Context, at int, d deed) {
 	if !p.begin(ctx, at, d, Committed) {
 		return
@@ -281,7 +281,7 @@ func (p *plain) submitEarly(ctx context.Context, at int, d deed) {
 	)
 	p.want(d, "SendHalfMessage", got[1], codes.OK)
 	kept, wanted := p.end(d, Committed), []codes.Code{codes.OK, codes.NotFound}
-	if !kept { // it was rolled back by a last question while the Submit was at a coordinator that did not answer
+	if !kept { // a last Confirm call rolled the message back while the Submit was at a coordinator that did not answer
 		wanted = append(wanted, codes.FailedPrecondition)
 	}
 	p.want(d, "Submit", got[0], wanted...)
@@ -290,7 +290,8 @@ func (p *plain) submitEarly(ctx context.Context, at int, d deed) {
 	}
 }
 
-// sendTwice: two parts send the same half message at once, and a third one another under its id when it is stored.
+// sendTwice: two parts send the same half message at once, and a third part another message under the same id after
+// the storing.
 func (p *plain) sendTwice(ctx context.Context, at int, d deed) {
 	for _, code := range together(
 		func() codes.Code { return p.sendHalf(ctx, at, d) },

@@ -22,18 +22,18 @@ type point struct {
 	name  string
 	event string
 	phase wire.Phase
-	// word is the event that a move brings about.
+	// word is the event of the move.
 	word string
-	// state is the one in which the messages stand at that moment, and leased whether somebody holds them.
+	// state is the messages' state at that moment, and leased whether there is a lease holder.
 	state  pb.State
 	leased bool
-	// unnamed says that what passes at the point names no messages: that something is due is all there is to see.
+	// unnamed says that the traffic at the point names no messages: the coordinator only sees that something is due.
 	unnamed bool
-	// twice says that a copy is out of which nobody knows: there will be a second one.
+	// twice says that an unknown copy is out: there will be a second copy.
 	twice bool
 }
 
-// points are those of a committed message, in the order in which it comes to them.
+// points are the points of a committed message, in order.
 var points = []point{
 	{name: "create_before", event: "create", phase: wire.Request},
 	{name: "create_after", event: "create", phase: wire.Reply, state: pb.State_STATE_PENDING},
@@ -83,7 +83,7 @@ var pointRows = func() []row {
 	return slices.Concat(rows, refusedRows, markedRows)
 }()
 
-// pointRow kills whoever comes to a point.
+// pointRow kills each coordinator at a point.
 func pointRow(p point) row {
 	return row{
 		name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true},
@@ -94,23 +94,23 @@ func pointRow(p point) row {
 // fewest is how many kills a row of points must have made.
 const fewest = 3
 
-// takeoverLimit bounds how long a message of a killed coordinator waits for the next lease holder: the longer lease of
-// world.start, one pass of a loop, and 21 s for a machine that is busy with other rows.
+// takeoverLimit bounds how long a message of a killed coordinator waits for the next lease holder: the longer lease
+// of world.start, one pass of a loop, and 21 s for a machine that is busy with other rows.
 const takeoverLimit = 8*time.Second + time.Second + 21*time.Second
 
-// kill is one that was made at a point.
+// kill is a kill at a point.
 type kill struct {
 	point      point
-	keys       []string // the messages that stood there
-	held, out  int      // of how many the dead one was the owner, and of how many it had sent copies
-	unanswered int      // how many publishes it had reported as unanswered
+	keys       []string // the messages at the point
+	held, out  int      // of how many the dead coordinator was the owner, and of how many it had sent copies
+	unanswered int      // how many publishes the dead coordinator had reported as unanswered
 }
 
-// killer kills whoever comes to a point.
+// killer kills each coordinator at a point.
 type killer struct {
 	w *world
 
-	// mu is held while one is killed, so that there is one at a time.
+	// mu is held during a kill, so that there is one kill at a time.
 	mu     sync.Mutex
 	armed  bool
 	point  point
@@ -118,8 +118,9 @@ type killer struct {
 	struck chan *coordinator
 }
 
-// killAt kills coordinators at points that are drawn, each time the one that comes there next after some that are drawn
-// as well, and starts it again. It goes on after its time until there were enough kills, or none for long.
+// killAt kills coordinators at random points: each time the next coordinator at the point after a random number of
+// passes. The coordinator is started again. killAt goes on after its time until there were enough kills, or none for
+// long.
 func killAt(enough func(w *world) bool, points ...point) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		k := &killer{w: w, struck: make(chan *coordinator, 1)}
@@ -172,7 +173,7 @@ func (k *killer) disarm() {
 	k.armed = false
 }
 
-// hear kills the coordinator when its time has come, while what it did or asked for waits in the proxy.
+// hear kills the coordinator in its turn, while its call or request waits in the proxy.
 func (k *killer) hear(c *coordinator, e wire.Event) wire.Act {
 	if c == nil || !marked[e.Name] {
 		return wire.Pass
@@ -194,8 +195,8 @@ func (k *killer) hear(c *coordinator, e wire.Event) wire.Act {
 	return wire.Cut
 }
 
-// marked are the events at which there are points. All others must pass while one is being killed, for the questions
-// about it to be answered.
+// marked are the events with points. All others must pass during a kill, for the lookups about the kill to be
+// answered.
 var marked = func() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range slices.Concat(points, refusedPoints, markedPoints) {
@@ -209,8 +210,8 @@ func (k *killer) kill(c *coordinator, keys []string) {
 		k.w.ledger.Noted(key, "nemesis", fmt.Sprintf("stands at %s when %s is killed", k.point.name, c.grpc))
 	}
 	unanswered := k.w.countedBy(c, unansweredPublishes)
-	_ = k.w.end(c, syscall.SIGKILL) // it was killed, and says so
-	c.redis.Disconnect()            // nothing that waits in a proxy leaves after its sender's death
+	_ = k.w.end(c, syscall.SIGKILL) // killed, and exits so
+	c.redis.Disconnect()            // no byte that waits in a proxy leaves after its sender's death
 	c.amqp.Disconnect()
 	held, out := k.w.wiring.bereave(c)
 	k.w.wiring.kills = append(k.w.wiring.kills, kill{
@@ -220,7 +221,7 @@ func (k *killer) kill(c *coordinator, keys []string) {
 	k.struck <- c
 }
 
-// there are the messages of an event that stand as they must at the point, as another coordinator sees them.
+// there are the messages of an event that have the state of the point, as another coordinator sees the messages.
 func (k *killer) there(c *coordinator, e wire.Event) (keys []string) {
 	for _, m := range e.Messages {
 		if m.Word != k.point.word {
@@ -234,7 +235,7 @@ func (k *killer) there(c *coordinator, e wire.Event) (keys []string) {
 	return keys
 }
 
-// look asks a coordinator, but not one that is about to die, how a message stands.
+// look asks a coordinator that is not about to die for a message's state.
 func (w *world) look(key string, but *coordinator) (state pb.State, leased bool, err error) {
 	name, err := halfmsg.ParseName(key)
 	if err != nil {
@@ -251,8 +252,8 @@ func (w *world) look(key string, but *coordinator) (state pb.State, leased bool,
 	return 0, false, err
 }
 
-// judgeKills demands that the kills hit, that what the dead held went on in time, and no more copies than were on their
-// way at a kill or had no answer in time, as coordinators on a busy machine report.
+// judgeKills demands that the kills hit, that the messages of the dead went on in time, and that copies stay within
+// the number of messages under way at a kill or without an answer in time, as coordinators on a busy machine report.
 func judgeKills(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	var there, held, out, leased int
@@ -310,7 +311,7 @@ func killIntake(ctx context.Context, w *world, random *rand.Rand) {
 	clients.Wait()
 }
 
-// judgeIntake demands that nobody was told OK who stood at a point, and that some clients did.
+// judgeIntake demands that no client at a point got OK, and that other clients did.
 func judgeIntake(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeKills(t, w, l, end)

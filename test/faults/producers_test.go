@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What producers do, and what happens to them.
+// Faults of producers, and faults that hit producers.
 var producerRows = []row{
 	{name: "F01", leaves: true, fault: killProducers, judge: diedEverywhere},
 	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
@@ -24,8 +24,8 @@ var refusals = []struct{ call, code string }{
 	{"SendHalfMessage", "AlreadyExists"},
 }
 
-// countedAsAnswered demands that the coordinators count every refusal that those without the SDK got. The users of the
-// row must have got some.
+// countedAsAnswered demands that the coordinators count every refusal of the producers without the SDK. The users of
+// the row must have got refusals.
 func countedAsAnswered(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	all := 0

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// durable makes Redis sync before it answers. While its disk is slow one that syncs once a second may lose what it had
-// acknowledged even when only its process is killed; that is what F14 is about.
+// durable makes Redis sync before each answer. While its disk is slow, a Redis that syncs once a second may lose
+// acknowledged writes even when only its process is killed; F14 covers this loss.
 var durable = options{redis: []string{"--appendfsync", "always"}}
 
-// What happens to Redis that it gets over by itself.
+// Faults of Redis that end without the help of an operator.
 var redisRows = []row{
 	{name: "F13_1s", world: durable, short: true, copies: true, litters: true, fault: killRedis(time.Second)},
 	{name: "F13_5s", world: durable, copies: true, litters: true, fault: killRedis(5 * time.Second)},
@@ -23,7 +23,7 @@ var redisRows = []row{
 	{name: "F18_busy", copies: true, fault: busyScripts},
 }
 
-// killRedis is a fault that lasts so long.
+// killRedis is a fault of a given duration.
 func killRedis(away time.Duration) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		pause(ctx, time.Second)
@@ -81,7 +81,7 @@ func busyScripts(ctx context.Context, w *world, _ *rand.Rand) {
 	w.felt("BUSY")
 }
 
-// felt demands that Redis, since it was started, has answered a client with an error of that code.
+// felt demands that Redis, since its start, has answered a client with an error of that code.
 func (w *world) felt(code string) {
 	w.t.Helper()
 	stats := w.redis.CLI("INFO", "errorstats")

@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What RabbitMQ refuses.
+// Publishes that RabbitMQ refuses.
 var refusalRows = []row{
 	{name: "F22_binding", copies: true, fault: withNeighbour(unbind), judge: othersGoOn("refused")},
 	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn("refused")},
@@ -63,14 +63,15 @@ func (w *world) bindTo(exchange string) {
 	})
 }
 
-// revoke takes away the permission to write to the exchange, and to nothing else, and gives it back after a while.
+// revoke takes away the permission to write to the exchange, and nothing else, and gives the permission back after a
+// while.
 func revoke(while func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		pause(ctx, time.Second)
 		w.ledger.Fault("nobody may write to the exchange")
 		w.mayWrite("^(?!" + exchange + "$)")
-		// RabbitMQ remembers for the life of a channel what was permitted on it. That all have to connect again is felt
-		// by everybody, so the neighbour comes when they have.
+		// RabbitMQ remembers permissions for the life of a channel. All clients must connect again and notice the fault, so
+		// the neighbour starts afterwards.
 		w.broker.CloseConnections(len(w.coordinators))
 		servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
 		while(ctx, w, random)
@@ -115,10 +116,11 @@ func sendAstray(ctx context.Context, w *world, _ *rand.Rand) {
 	newSender(w, astray, astray).run(ctx, w, 100*time.Millisecond)
 }
 
-// deadAndRetried demands that exactly those that went astray are dead, after their attempts and with a copy each, that
-// they touched no other message, and that they are delivered when their exchange is there and an operator says so.
+// deadAndRetried demands that exactly the stray messages are dead, after their attempts and with a copy each; that no
+// other message was touched; and that the stray messages are delivered when their exchange is there and an operator
+// retries.
 func deadAndRetried(t *testing.T, w *world, l *load, end End) {
-	const attempts = 3 // the first, and one after each entry of MSGHANDLER_SEND_BACKOFF
+	const attempts = 3 // the first attempt, and one more for each entry of MSGHANDLER_SEND_BACKOFF
 	sent := w.ledger.Copies(astray)
 	copies, refused := w.deadLetters(), w.published("refused")
 	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.Parked), refused, len(copies))
@@ -150,7 +152,7 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 	}
 }
 
-// deadLetters are the reasons that the copies on the dead-letter exchange give, by message.
+// deadLetters are the reasons in the copies on the dead-letter exchange, by message.
 func (w *world) deadLetters() map[string]string {
 	w.t.Helper()
 	reasons := map[string]string{}
@@ -166,7 +168,7 @@ func (w *world) deadLetters() map[string]string {
 	return reasons
 }
 
-// retryDead is what an operator says once what was wrong is mended.
+// retryDead is the operator's retry after the repair.
 func (w *world) retryDead() {
 	w.t.Helper()
 	w.ledger.Fault("an operator retries what is dead")
@@ -187,7 +189,7 @@ func (w *world) admin() pb.AdminServiceClient {
 	return pb.NewAdminServiceClient(conn)
 }
 
-// declareShort makes a queue that refuses what it has no room for, and leaves it to the fault to consume from it.
+// declareShort makes a queue that refuses messages beyond its length. The fault consumes from the queue.
 func declareShort(w *world) {
 	w.onBroker(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{
@@ -199,7 +201,8 @@ func declareShort(w *world) {
 	w.bindTo(exchange)
 }
 
-// fillQueue lets the queue stand full for as long as the load lasts, and longer until a message is seen to wait for it.
+// fillQueue keeps the queue full for as long as the load lasts, and longer until a message is seen to wait for the
+// queue.
 func fillQueue(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("nobody consumes, and the queue fills")
 	<-ctx.Done()

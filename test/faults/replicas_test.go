@@ -14,10 +14,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The fault of this row is in the SDK: no defect of a coordinator brings it about.
+// The fault of this row is in the SDK: no defect of a coordinator causes the fault.
 var replicaRows = []row{{name: "F08_replicas", alone: true, short: true, fault: replicasDisagree}}
 
-// replicas are two processes of one producer, with one Redis for their markers. The coordinator asks the second.
+// replicas are two processes of one producer, with one Redis for their markers. The coordinator asks the second
+// process.
 type replicas struct {
 	first, second *producer.Producer
 }
@@ -56,9 +57,9 @@ func (w *world) paid(id string) producer.Message {
 	return m
 }
 
-// replicasDisagree: while the first replica's transaction is open, the second runs the same id, fails for certain and
-// rolls the message back. Then the first commits. It must learn that its message is gone, so that it can undo the
-// business and try again under another id.
+// replicasDisagree: while the first replica's transaction is open, the second runs the same id, certainly fails and
+// rolls the message back. Then the first commits. The first replica must learn that its message is gone, so that the
+// replica can undo the business and try again under another id.
 func replicasDisagree(ctx context.Context, w *world, _ *rand.Rand) {
 	r := newReplicas(w)
 	const id, next = "1001", "1001-2"
@@ -77,7 +78,7 @@ func replicasDisagree(ctx context.Context, w *world, _ *rand.Rand) {
 		w.ledger.Decide(key(id), Committed)
 		return
 	}
-	w.ledger.Decide(key(id), RolledBack) // it undoes the business
+	w.ledger.Decide(key(id), RolledBack) // the first replica undoes the business
 	w.must(r.second.Send(ctx, w.paid(next), func(context.Context) error {
 		w.ledger.Accepted(key(next))
 		w.ledger.Decide(key(next), Committed)

@@ -34,12 +34,12 @@ type row struct {
 	copies bool
 	// shows says that a user of the SDK may see errors of the fault.
 	shows bool
-	// litters says that markers may stay: what was to delete them ended, or could not reach them.
+	// litters says that markers may stay: the deleting process ended, or could not reach them.
 	litters bool
-	// leaves says that markers may stay whose deletion the coordinators have given up and counted: producers may be away
-	// for all tries.
+	// leaves says that markers may stay after the coordinators have given up and counted the deletion: producers may be
+	// away for all tries.
 	leaves bool
-	// unanswered says that as many flagged copies are explained as publishes had no answer in time, on a busy machine.
+	// unanswered says that each publish without an answer in time explains a flagged copy, on a busy machine.
 	unanswered bool
 	// setAside says that messages may end as ABANDONED or DEAD.
 	setAside bool
@@ -47,15 +47,16 @@ type row struct {
 	alone bool
 	// lasting says that the load goes on for as long as the fault does.
 	lasting bool
-	// world is what the row needs that others do not.
+	// world holds what the row needs beyond the usual.
 	world options
-	// users are producers that the load has besides the usual ones; nil adds none.
+	// users are producers besides the usual ones of the load; nil adds none.
 	users func(w *world) []user
-	// fault breaks the world and mends it again, once or until the context ends. It returns with the world mended.
+	// fault breaks the world and repairs the world again, once or until the context ends. The world is whole when fault
+	// returns.
 	fault func(ctx context.Context, w *world, random *rand.Rand)
-	// heal is what people do about damage that the world cannot mend by itself, after the load. Nil does nothing.
+	// heal is the operators' repair of damage that stays otherwise, after the load. Nil does nothing.
 	heal func(t *testing.T, w *world, l *load)
-	// judge adds to what is demanded of every row; nil adds nothing.
+	// judge adds to the demands on every row; nil adds nothing.
 	judge func(t *testing.T, w *world, l *load, end End)
 }
 
@@ -71,8 +72,8 @@ var calmRows = []row{
 // nothing breaks. Where the row has users of its own, they are the fault.
 func nothing(ctx context.Context, _ *world, _ *rand.Rand) { <-ctx.Done() }
 
-// Under load something breaks and is mended. Then every committed message is delivered, nothing else is, every further
-// copy says that it is one, and nothing stays behind.
+// Under load something breaks and is repaired. Then every committed message is delivered, nothing else is, every
+// further copy is flagged, and nothing stays behind.
 func TestRows(t *testing.T) {
 	for _, r := range rows {
 		if r.short || *every {
@@ -89,7 +90,7 @@ func (r row) run(t *testing.T) {
 	}
 }
 
-// play breaks and mends a world under load, and says how it stands when it had so long to drain.
+// play breaks and repairs a world under load, and returns its state after so much time to drain.
 func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	t.Helper()
 	r.world.bare = r.world.bare || r.alone
@@ -162,7 +163,7 @@ func (r row) length() time.Duration {
 	return max(*length, r.load)
 }
 
-// verdict is what is demanded of every row.
+// verdict holds the demands on every row.
 func (r row) verdict(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	if _, committed, _ := w.ledger.Totals(); committed == 0 {

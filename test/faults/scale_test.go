@@ -20,7 +20,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// What size and time do.
+// Faults of size and time.
 var scaleRows = []row{
 	backlogRow(),
 }
@@ -38,7 +38,7 @@ var usualLeases = []string{
 type backlog struct {
 	pending, sendable *stub
 	began             time.Time
-	// bytes is what a message takes in Redis.
+	// bytes is the memory of a message in Redis.
 	bytes float64
 	// leases is how many messages were claimed at most at once.
 	leases int64
@@ -136,7 +136,7 @@ func stored(results []halfmsg.Result) error {
 	return nil
 }
 
-// watch looks on until all is delivered, as long as it goes on.
+// watch looks on until everything is delivered, while there is progress.
 func (b *backlog) watch(_ context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("the coordinators started with a backlog")
 	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
@@ -167,15 +167,15 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 			t.Errorf("the first %s message was delivered %v after the start, not within 5 s", s.name, first)
 		}
 	}
-	// Each coordinator may call a producer four times at once, hold 2,000 of its messages besides those it asks about
-	// (4 times 200), and 5,000 of all for the broker besides the 4 batches of 500 on their way and one more.
+	// Each coordinator may call a producer four times at once, hold 2,000 of its messages besides the messages of these
+	// calls (4 times 200), and 5,000 of all for the broker besides the 4 batches of 500 under way and one more.
 	const calls, claims = 4, 2000 + 4*200 + 5000 + 5*500
 	n, lost := len(w.coordinators), unanswered(w)
 	t.Logf("at most %d Confirm calls at once, %d claimed at once, %.0f bytes a message in Redis; Redis left %d calls unanswered",
 		b.pending.peak.Load(), b.leases, b.bytes, lost)
-	// On a busy machine such a load alone can keep Redis silent for longer than anybody waits. Whom a claim fell to is
-	// then nobody's knowledge until the leases end, and a copy may follow. And the broker may take longer than it is
-	// waited for, which makes one copy of each message that it leaves unanswered. Nothing else explains one.
+	// On a busy machine such a load alone can keep Redis silent for longer than any timeout. Then the holder of a claim
+	// is unknown until the leases end, and a copy may follow. The broker may also answer after the timeout, which makes
+	// one copy of each unanswered message. Nothing else explains a copy.
 	unsure := w.published("unsure")
 	t.Logf("%d further copies; the broker left %d publishings unanswered", w.ledger.Further(), unsure)
 	if further := w.ledger.Further(); further > unsure && lost == 0 {
@@ -227,7 +227,7 @@ func leases(w *world, client *redis.Client) (n int64) {
 	return n
 }
 
-// usedMemory is what Redis says it uses.
+// usedMemory is the memory that Redis reports as used.
 func usedMemory(w *world) int64 {
 	w.t.Helper()
 	for line := range strings.Lines(w.redis.CLI("INFO", "memory")) {

@@ -22,8 +22,8 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// What happens to single messages at a moment that is not drawn: each row hits the one gap that it is about, every time.
-// TestDefects shows of each that it catches a coordinator that gets it wrong.
+// Faults that hit single messages at a fixed moment: each row hits its one gap every time. TestDefects shows for each
+// row that the row catches a coordinator with the defect.
 var smallRows = []row{
 	{name: "F01_memory", alone: true, world: options{settings: oneQuestion}, fault: forgetfulProducer(true)},
 	{name: "F03_deleting", alone: true, world: options{settings: quick}, fault: diesDeleting},
@@ -42,7 +42,7 @@ var smallRows = []row{
 }
 
 var (
-	// oneQuestion is followed by the last one.
+	// oneQuestion is followed by the last Confirm call.
 	oneQuestion = []string{"MSGHANDLER_CONFIRM_ATTEMPTS=1"}
 	// quick ends leases soon, which needs short timeouts.
 	quick = append([]string{
@@ -51,13 +51,13 @@ var (
 	}, oneQuestion...)
 )
 
-// until waits for something that happens with any coordinator, be it right or wrong.
+// until waits for an event that happens with any coordinator, right or wrong.
 func (w *world) until(what string, cond func() bool) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, what, cond)
 }
 
-// tried says how often the coordinators have published, whatever came of it.
+// tried counts the coordinators' publishes, whatever their outcome.
 func (w *world) tried() (n int) {
 	for _, c := range w.coordinators {
 		n += w.countedBy(c, "msghandler_publishes_total{")
@@ -87,8 +87,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// forgetfulProducer commits and ends before its Submit is out; the markers in its memory go with it. Whether its
-// message is saved depends on whether what comes after it looks at the business data.
+// forgetfulProducer commits and ends before its Submit is out; the markers in its memory are lost. The message is
+// saved only if its successor looks at the business data.
 func forgetfulProducer(looks bool) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,8 +146,8 @@ func serveMemory(w *world, listener net.Listener, coordinator string, looks bool
 	}
 }
 
-// diesDeleting: the owner is killed as soon as the producer has dropped the marker. The verdict must be stored by then,
-// for the producer does not know it any more.
+// diesDeleting: the owner is killed as soon as the producer has dropped the marker. The verdict must be stored by
+// then, because the producer has forgotten the business.
 func diesDeleting(ctx context.Context, w *world, _ *rand.Rand) {
 	p, owner := newPeer(w), w.coordinators[0]
 	var dropped atomic.Bool
@@ -166,7 +166,7 @@ func diesDeleting(ctx context.Context, w *world, _ *rand.Rand) {
 		dropped.Store(true)
 		once.Do(func() {
 			w.ledger.Fault("kill -9 of the owner")
-			_ = w.end(owner, syscall.SIGKILL) // it was killed, and says so
+			_ = w.end(owner, syscall.SIGKILL) // killed, and exits so
 			close(killed)
 		})
 	}
@@ -186,7 +186,7 @@ func (w *world) restartAfter(killed <-chan struct{}, c *coordinator) {
 	w.ready(c)
 }
 
-// diesUnheard: the owner is killed when a copy is out, and nobody has heard of it.
+// diesUnheard: the owner is killed when a copy is out, before the acknowledgement arrives.
 func diesUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	p, owner := newPeer(w), w.coordinators[0]
 	copies := func(n int) func() bool {
@@ -206,7 +206,7 @@ func diesUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	p.commit(ctx, "1")
 	w.until("a copy is out", copies(2))
 	w.ledger.Fault("kill -9 of the owner, which has not heard of its copy")
-	_ = w.end(owner, syscall.SIGKILL) // it was killed, and says so
+	_ = w.end(owner, syscall.SIGKILL) // killed, and exits so
 	close(heard)
 	w.start(owner)
 	w.ready(owner)
@@ -231,7 +231,7 @@ func rollsBackTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 	})
 }
 
-// isReturned: the broker returns the message, and acknowledges it then.
+// isReturned: the broker returns the message, and acknowledges the message then.
 func isReturned(ctx context.Context, w *world, _ *rand.Rand) { w.unroutable(ctx, func(*peer) {}) }
 
 // unroutable lets something happen while the broker finds no queue for a committed message.
@@ -271,7 +271,7 @@ func commitsTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 	}
 }
 
-// saysBoth: a producer that says both at once has said nothing.
+// saysBoth: an answer with both verdicts has said nothing.
 func saysBoth(ctx context.Context, w *world, _ *rand.Rand) {
 	p := newPeer(w)
 	lies := map[string][]Fate{"commits": {Committed, RolledBack}, "rolls-back": {RolledBack, Committed}}
@@ -324,7 +324,7 @@ func wasRefused(t *testing.T, w *world, _ *load, _ End) {
 	}
 }
 
-// sendsOther: other content under an id that is taken changes nothing.
+// sendsOther: other content under a taken id changes nothing.
 func sendsOther(ctx context.Context, w *world, _ *rand.Rand) {
 	p := newPeer(w)
 	p.send(ctx, "1", "paid")
@@ -333,7 +333,7 @@ func sendsOther(ctx context.Context, w *world, _ *rand.Rand) {
 	p.commit(ctx, "1")
 }
 
-// findsQueueFull: one of two queues takes the message and the other does not, so the broker refuses it.
+// findsQueueFull: one of two queues takes the message and the other does not, so the broker refuses the publish.
 func findsQueueFull(ctx context.Context, w *world, _ *rand.Rand) {
 	p, mend := newPeer(w), w.fillQueue()
 	p.send(ctx, "1", "paid")

@@ -18,7 +18,8 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// stub is a producer in bulk and without the SDK: it sends half messages by the thousand, and answers as it is told to.
+// stub is a producer in bulk and without the SDK: a stub sends half messages by the thousand, and gives prepared
+// answers.
 type stub struct {
 	pb.UnimplementedProducerServiceServer
 	w      *world
@@ -35,7 +36,7 @@ type stub struct {
 	server  *grpc.Server
 }
 
-// newStub takes an address for the producer. It is not served yet.
+// newStub takes an address for the producer. The address is not served yet.
 func newStub(w *world, name string, answer func(context.Context, string, bool) (pb.Verdict, error)) *stub {
 	w.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,7 +97,7 @@ func (s *stub) body(n int) []byte {
 	return bytes.Repeat(one, 1+(1<<10)/len(one))[:1<<10]
 }
 
-// had notes that the messages from one number up to another have committed.
+// had notes that the messages in a range of numbers have committed.
 func (s *stub) had(from, to int) {
 	for n := from; n < to; n++ {
 		s.w.ledger.Had(s.key(n), NewContent(exchange, s.name, nil, s.body(n)))

@@ -11,8 +11,9 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// The Submit of a trusted producer is the verdict (submit.trust), so nobody may ask once it is accepted. The producer
-// of these rows knows nothing but its Submit: each question is answered with UNKNOWN, and the second one is the last.
+// The Submit of a trusted producer is the verdict (submit.trust), so no Confirm call may follow. The producer of
+// these rows knows nothing but its Submit: each Confirm call is answered with UNKNOWN, and the second call is the
+// last.
 var trustedRows = []row{
 	{
 		name: "F08_trusted", alone: true, short: true, unanswered: true, world: options{settings: trusting},
@@ -53,14 +54,14 @@ func submitMeetsQuestion(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Noted(key("1"), "producer", "Submit returns: "+answer.GetState().String())
 }
 
-// nobodyAskedAgain demands that the question that was under way was the last one.
+// nobodyAskedAgain demands that the Confirm call under way was the last call.
 func nobodyAskedAgain(t *testing.T, w *world, _ *load, _ End) {
 	if n := w.counted("msghandler_confirms_total{"); n != 1 {
 		t.Errorf("%d questions had an answer, and 1 was under way when the Submit came", n)
 	}
 }
 
-// diesAfterTrustedSubmit: the coordinator that took the Submit is killed as soon as Redis has it.
+// diesAfterTrustedSubmit: the coordinator of the Submit is killed as soon as Redis has the verdict.
 func diesAfterTrustedSubmit(ctx context.Context, w *world, _ *rand.Rand) {
 	p, owner := newPeer(w), w.coordinators[0]
 	p.answers = func(string, bool) []Fate { return []Fate{Undecided} }
@@ -72,7 +73,7 @@ func diesAfterTrustedSubmit(ctx context.Context, w *world, _ *rand.Rand) {
 		}
 		once.Do(func() {
 			w.ledger.Fault("kill -9 of the coordinator that took the Submit")
-			_ = w.end(owner, syscall.SIGKILL) // it was killed, and says so
+			_ = w.end(owner, syscall.SIGKILL) // killed, and exits so
 			close(killed)
 		})
 		return wire.Cut

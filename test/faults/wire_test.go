@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// What happens on the way: calls that are lost, and a coordinator that is cut off from Redis.
+// Faults on the way: lost calls, and a coordinator that is cut off from Redis.
 var wireRows = []row{
 	loseRow("SendHalfMessage"), loseRow("SendHalfMessages"), loseRow("Submit"), loseRow("SubmitAll"), loseRow("Rollback"),
 	loseRow("Confirm"), loseRow("DeleteBusiness"),
@@ -32,11 +32,11 @@ var wireRows = []row{
 	{name: "F35_slow", copies: true, world: options{wired: true, settings: patient}, fault: slowDown},
 }
 
-// patient puts the last question off: a call that gets no word takes its caller five seconds, and must not find that the
-// message was given up meanwhile.
+// patient postpones the last Confirm call: a call without an answer takes its caller five seconds, and the message
+// must not be given up meanwhile.
 var patient = []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}
 
-// cutOffRow parts a coordinator from Redis in one way.
+// cutOffRow separates a coordinator from Redis in one way.
 func cutOffRow(name string, how func(*wire.Proxy), judge func(*testing.T, *world, *load, End)) row {
 	return row{
 		name: "F35_" + name, copies: true, world: options{wired: true, settings: patient}, fault: cutOff(how), judge: judge,
@@ -52,7 +52,7 @@ func loseRow(method string) row {
 	}
 }
 
-// losses are the calls of a method that were lost.
+// losses are the lost calls of a method.
 type losses struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -128,11 +128,11 @@ func unansweredUsers(w *world) []user {
 	return []user{kept, shop}
 }
 
-// enoughQuestions are the first, the last one, and two more.
+// enoughQuestions are the first Confirm call, the last, and two more.
 const enoughQuestions = 4
 
-// answersAreLate loses every answer to a half message that is stored until its producer has been asked for longer than the
-// coordinators wait for one that does not know. Its Send is none the wiser, and its business runs.
+// answersAreLate loses every answer to a stored half message until its producer has been asked for longer than the
+// coordinators wait for an ignorant producer. Its Send notices nothing, and its business runs.
 func answersAreLate(ctx context.Context, w *world, _ *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -181,8 +181,8 @@ func wereAskedForLong(t *testing.T, w *world, _ *load, _ End) {
 // cutOffFor is longer than the leases, and ends while the second try to store a verdict is still under way.
 const cutOffFor = 9 * time.Second
 
-// cutOff parts one coordinator from Redis in the moment in which it wants to store a verdict, for longer than its leases
-// last, and mends that. The others go on meanwhile, and afterwards so does it.
+// cutOff separates one coordinator from Redis at the moment of storing a verdict, for longer than its leases last,
+// and repairs the connection. The others go on meanwhile, and afterwards so does the coordinator.
 func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, _ *rand.Rand) {
 		pause(ctx, time.Second)
@@ -215,10 +215,10 @@ func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
 	}
 }
 
-// slowBy is how much later each answer of a slow Redis comes, and slowFor how long that goes on: longer than the leases.
+// slowBy is the delay of each answer of a slow Redis, and slowFor the duration of the fault: longer than the leases.
 const slowBy, slowFor = 700 * time.Millisecond, 10 * time.Second
 
-// slowDown lets every word between one coordinator and Redis come late, which nobody may take for a reason to say it again.
+// slowDown delays every byte between one coordinator and Redis. No party may repeat a write because of the delay.
 func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	c := w.coordinators[0]
@@ -267,7 +267,7 @@ func judgeCutOff(t *testing.T, w *world, _ *load, _ End) {
 	}
 }
 
-// judgeHeld demands that what the one cut off had to say was refused when it came too late, and counted.
+// judgeHeld demands that the late writes of the separated coordinator were refused, and counted.
 func judgeHeld(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeCutOff(t, w, l, end)
@@ -276,7 +276,7 @@ func judgeHeld(t *testing.T, w *world, l *load, end End) {
 	}
 }
 
-// fates counts the owner's words that met a fate since a coordinator started.
+// fates counts the owner's outcomes by their fate since a coordinator started.
 func (w *world) fates(c *coordinator, fate string) (n int) {
 	w.t.Helper()
 	response, err := http.Get("http://" + c.http + "/metrics")

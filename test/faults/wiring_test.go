@@ -8,10 +8,10 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// ways are how one coordinator reaches others and is reached.
+// ways are the proxied connections of a coordinator.
 type ways struct {
 	redis, amqp *wire.Proxy // where the world is wired
-	calls       *wire.Calls // where it is relayed
+	calls       *wire.Calls // the address of the proxy
 	direct      *direct
 }
 
@@ -23,14 +23,14 @@ func (c *coordinator) address() string {
 	return c.grpc
 }
 
-// wiring is what the proxies of a world do and see.
+// wiring holds the proxies of a world and their observations.
 type wiring struct {
 	custody
 	kills      []kill
 	answers    answers
 	losses     losses
 	unanswered unansweredSends
-	// meanwhile is how many copies came while one was cut off.
+	// meanwhile is the number of copies that came while a coordinator was cut off.
 	meanwhile int
 
 	mu        sync.Mutex
@@ -38,8 +38,8 @@ type wiring struct {
 	callbacks map[string]string // where coordinators reach a producer, by its name
 }
 
-// hook decides about what passes to or from a coordinator. Of a callback that is the one that claimed its first message
-// last, or nil where nobody saw who did.
+// hook decides about traffic of a coordinator. The coordinator of a callback is the last one to claim the first
+// message of the call, or nil where no claim was seen.
 type hook func(c *coordinator, e wire.Event) wire.Act
 
 // wire makes the ways of a coordinator, as far as the world has them.
@@ -59,7 +59,7 @@ func (w *world) wire(c *coordinator) {
 	c.direct = newDirect(w, c.address(), "kept")
 }
 
-// callback is where coordinators reach a producer that serves at addr.
+// callback is the coordinators' address of a producer that serves at addr.
 func (w *world) callback(producer, addr string) string {
 	w.t.Helper()
 	if w.options.wired || w.options.relayed {
@@ -87,7 +87,7 @@ func (g *wiring) callbackOf(producer string) string {
 	return g.callbacks[producer]
 }
 
-// hear takes note of what passes and asks the row's hook.
+// hear takes note of the traffic and asks the row's hook.
 func (w *world) hear(c *coordinator, e wire.Event) wire.Act {
 	w.wiring.note(c, e)
 	w.wiring.mu.Lock()
@@ -106,12 +106,12 @@ func (w *world) on(decide hook) {
 	w.wiring.hook = decide
 }
 
-// custody is who holds what, as the proxies saw it pass.
+// custody records the lease holders, as the proxies saw their traffic.
 type custody struct {
 	guard  sync.Mutex
-	owners map[string]*coordinator // who claimed a message last and has not settled it
-	last   map[string]*coordinator // who claimed a message last and is there, whether or not it has settled it
-	out    map[string]*coordinator // who published a message last and has not written down that the broker has it
+	owners map[string]*coordinator // the last claimant of a message that has not settled the message
+	last   map[string]*coordinator // the last claimant of a message that is alive, settled or not
+	out    map[string]*coordinator // the last publisher of a message that has not stored the acknowledgement
 	// orphans are messages whose owner is gone, and since when; taken is how long they waited for another.
 	orphans map[string]time.Time
 	taken   []time.Duration
@@ -136,7 +136,7 @@ func (b *custody) note(c *coordinator, e wire.Event) {
 	}
 }
 
-// settle notes an owner's word; guard is held. Some are words of one that goes on with the message.
+// settle notes an owner's outcome; guard is held. After some outcomes the owner goes on with the message.
 func (b *custody) settle(m wire.Message) {
 	if m.Word == "committed" {
 		return
@@ -156,14 +156,16 @@ func (b *custody) take(c *coordinator, key string) {
 	}
 }
 
-// caller is who calls a producer about a message: the one that claimed it last, for it may have settled it already.
+// caller is the coordinator that calls a producer about a message: the last claimant, because the message may be
+// settled already.
 func (b *custody) caller(key string) *coordinator {
 	b.guard.Lock()
 	defer b.guard.Unlock()
 	return b.last[key]
 }
 
-// bereave notes that a coordinator is gone, and returns how many messages it held and of how many it had sent copies.
+// bereave notes the death of a coordinator, and returns how many messages the coordinator held and of how many it had
+// sent copies.
 func (b *custody) bereave(c *coordinator) (held, out int) {
 	b.guard.Lock()
 	defer b.guard.Unlock()
@@ -184,7 +186,7 @@ func (b *custody) bereave(c *coordinator) (held, out int) {
 	return held, out
 }
 
-// takeovers counts the messages whose owner had gone and that another claimed, and says how long the longest waited.
+// takeovers counts the messages whose owner had gone and that another claimed, and returns the longest wait.
 func (b *custody) takeovers() (n int, longest time.Duration) {
 	b.guard.Lock()
 	defer b.guard.Unlock()

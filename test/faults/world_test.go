@@ -29,7 +29,8 @@ const patience = 2 * time.Minute
 // binary is the coordinator that TestMain has built.
 var binary string
 
-// others are what this binary is when a row starts it as a process of its own, by the variable that says so.
+// others are the programs that this binary is when a row starts the binary as a process of its own, by their
+// variable.
 var others = map[string]func(config string) error{mortalVariable: liveAs, consumerVariable: beConsumer}
 
 func TestMain(m *testing.M) {
@@ -61,58 +62,58 @@ func build(m *testing.M) int {
 	return servers.Stopping(m).Run()
 }
 
-// options are what a row's world has that others do not.
+// options are the special needs of a row's world.
 type options struct {
-	// settings of the coordinators, as MSGHANDLER_KEY=VALUE, after those that every row has.
+	// settings of the coordinators, as MSGHANDLER_KEY=VALUE, after the settings of every row.
 	settings []string
 	// before is called when Redis and the broker are there, and the coordinators are not yet.
 	before func(w *world)
 	// redis are arguments for redis-server.
 	redis []string
-	// replica gives Redis one, and a Sentinel that the coordinators ask for the master.
+	// replica gives Redis a replica, and a Sentinel that the coordinators ask for the master.
 	replica bool
 	// once makes a load of the SDK's users alone, who repeat no id.
 	once bool
 	// bare makes a load without databases: no producer has SQL markers, and the consumers have no inbox.
 	bare bool
-	// ownBroker gives the row a RabbitMQ of its own, that it may stop.
+	// ownBroker gives the row a RabbitMQ of its own, so that the row may stop the broker.
 	ownBroker bool
-	// url is the Redis that the coordinators are told of; nil names the server itself.
+	// url is the Redis in the coordinators' configuration; nil names the server itself.
 	url func(w *world) string
-	// consume starts the consumers; nil starts two that note every copy.
+	// consume starts the consumers; nil starts two consumers that note every copy.
 	consume func(w *world)
-	// amqp is the broker that the coordinators are told of; nil names the broker itself.
+	// amqp is the broker in the coordinators' configuration; nil names the broker itself.
 	amqp func(w *world) string
-	// binary is the coordinator; empty is the one that TestMain has built.
+	// binary is the coordinator; empty is the binary built by TestMain.
 	binary string
-	// consumers is the program of consumers that are processes; empty is this one.
+	// consumers is the program of consumers in processes; empty is this binary.
 	consumers string
-	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, that a row may hurt.
+	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, which a row may break.
 	wired bool
 	// relayed does the same for the producers' ways to each coordinator.
 	relayed bool
 }
 
-// world is what a row breaks: a Redis of its own, a broker, and coordinators that are real processes.
+// world is the system under test: a Redis of its own, a broker, and coordinators in real processes.
 type world struct {
 	t       *testing.T
 	options options
 	ledger  *Ledger
 	redis   *servers.RedisServer
-	// replica is that of redis, and sentinel the URL of what watches both, where the row has them.
+	// replica belongs to redis, and sentinel is the URL of the Sentinel of both, where the row has them.
 	replica  *servers.RedisServer
 	sentinel string
-	// forgot is what a fault made Redis forget.
+	// forgot describes the writes that a fault made Redis forget.
 	forgot forgotten
 	broker *servers.Vhost
-	// node is the row's own RabbitMQ, where it has one.
+	// node is the row's own RabbitMQ, where the row has one.
 	node *servers.RabbitServer
-	// business is the database of consumers that are processes, where the row has them.
+	// business is the database of consumers in processes, where the row has them.
 	business *redis.Client
-	// effects are what the load's consumers did in theirs, where they have one.
+	// effects are the effects in the database of the load's consumers, where they have one.
 	effects      *effectsTable
 	coordinators []*coordinator
-	// processes are producers that are processes of their own, where a row has some.
+	// processes are producers in processes of their own, where a row has some.
 	processes []*producerProcess
 	wiring    wiring
 	arrivals  arrivals
@@ -124,7 +125,7 @@ type coordinator struct {
 	cmd             *exec.Cmd
 	done            chan struct{}
 	err             error // how it ended, once done is closed
-	// ended says that a process of it was made to end, and took its counts along.
+	// ended says that a process of the coordinator was ended, and its counts are lost.
 	ended bool
 	ways
 }
@@ -180,7 +181,7 @@ func (w *world) start(c *coordinator) {
 		"MSGHANDLER_CONFIRM_AFTER=1s", "MSGHANDLER_CONFIRM_TIMEOUT=1s", "MSGHANDLER_CONFIRM_LEASE=6s",
 		"MSGHANDLER_CONFIRM_BACKOFF=500ms,1s", "MSGHANDLER_CONFIRM_ATTEMPTS=4",
 		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s", "MSGHANDLER_SEND_LEASE=8s",
-		// Longer than any fault lasts: what the broker refuses meanwhile must not end as DEAD.
+		// Longer than any fault lasts: a message that the broker refuses meanwhile must not end as DEAD.
 		"MSGHANDLER_SEND_BACKOFF=200ms,500ms" + strings.Repeat(",1s", 60),
 	}, w.options.settings...)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
@@ -206,11 +207,11 @@ func (w *world) addresses() (redis, amqp string) {
 	return redis, amqp
 }
 
-// end sends a signal and waits for the process to be gone. It says how it ended.
+// end sends a signal, waits for the end of the process, and returns how the process ended.
 func (w *world) end(c *coordinator, signal syscall.Signal) error {
 	w.t.Helper()
 	c.ended = true
-	_ = c.cmd.Process.Signal(signal) // it may have ended by itself, which done says
+	_ = c.cmd.Process.Signal(signal) // the process may have ended by itself, as done says
 	select {
 	case <-c.done:
 		return c.err
@@ -236,7 +237,7 @@ func (w *world) allReady() {
 	}
 }
 
-// unready waits until each coordinator says that it is not ready, and why.
+// unready waits until each coordinator reports that it is not ready, and why.
 func (w *world) unready(why string) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
@@ -247,7 +248,7 @@ func (w *world) unready(why string) {
 	}
 }
 
-// degraded waits until each coordinator says what fails, and is ready for half messages all the same.
+// degraded waits until each coordinator reports the failure, and is ready for half messages nevertheless.
 func (w *world) degraded(why string) {
 	w.t.Helper()
 	for _, c := range w.coordinators {
@@ -260,7 +261,7 @@ func (w *world) degraded(why string) {
 
 // page reads a page of the coordinator; the status is 0 when there is no answer.
 func (c *coordinator) page(path string) (status int, text string) {
-	client := http.Client{Timeout: 10 * time.Second} // it may be stopped
+	client := http.Client{Timeout: 10 * time.Second} // the coordinator may be stopped
 	response, err := client.Get("http://" + c.http + path)
 	if err != nil {
 		return 0, ""
@@ -281,7 +282,7 @@ func (w *world) targets() string {
 	return strings.Join(all, ",")
 }
 
-// standing lists the messages that stand in some states; ok says that the coordinator could tell.
+// standing lists the messages in some states; ok says that the coordinator could answer.
 func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
 	conn, err := grpc.NewClient(w.coordinators[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -307,7 +308,7 @@ func (w *world) standing(states ...pb.State) (keys map[string]bool, ok bool) {
 	return keys, true
 }
 
-// drain waits until nothing is on its way, for as long as the world may take, and says how it stands then.
+// drain waits until nothing is on its way, for as long as the world may take, and returns the state then.
 func (w *world) drain(within time.Duration) (end End) {
 	w.t.Helper()
 	for deadline := time.Now().Add(within); ; {
@@ -318,7 +319,7 @@ func (w *world) drain(within time.Duration) (end End) {
 		if over && (!ok || !okToo) {
 			w.t.Fatal("the coordinators do not say what is on its way")
 		}
-		// What was published may still be on its way to a consumer.
+		// Published messages may still be on their way to a consumer.
 		if over || ok && okToo && len(underway) == 0 && (w.ledger.UndeliveredOf("") <= len(parked)) {
 			break
 		}
@@ -332,7 +333,7 @@ func (w *world) drain(within time.Duration) (end End) {
 	return end
 }
 
-// tails is the end of what each coordinator wrote.
+// tails is the end of each coordinator's output.
 func (w *world) tails() string {
 	var out strings.Builder
 	for _, c := range w.coordinators {
