@@ -11,7 +11,7 @@ import (
 // ways are the proxied connections of a coordinator.
 type ways struct {
 	redis, amqp *wire.Proxy // where the world is wired
-	calls       *wire.Calls // the address of the proxy
+	calls       *wire.Calls // the proxy in front of the coordinator
 	direct      *direct
 }
 

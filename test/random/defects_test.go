@@ -15,7 +15,7 @@ import (
 // most is how many sequences a known defect may survive.
 const most = 1000
 
-// defects are what systems of this kind have had, each with the words by which it must be found.
+// defects are known mistakes of such systems, each with the words by which the checks must find the mistake.
 var defects = map[string]struct {
 	defect
 	found string
@@ -50,7 +50,7 @@ var defects = map[string]struct {
 	},
 }
 
-// TestKnownDefectsAreFound tests the tests: each defect, switched in, must be found for what it is.
+// TestKnownDefectsAreFound tests the tests: each defect, switched in, must be found by its own check.
 func TestKnownDefectsAreFound(t *testing.T) {
 	for name, d := range defects {
 		t.Run(name, func(t *testing.T) {
@@ -81,10 +81,10 @@ func (p returnsIgnored) Publish(ctx context.Context, batch []halfmsg.Publishing,
 	})
 }
 
-// answered is what a publisher hands outcomes to.
+// answered receives a publisher's outcomes.
 type answered = func(places []int, results []halfmsg.PublishResult)
 
-// noAttempt publishes every copy as if it were the first.
+// noAttempt publishes every copy as if the copy were the first.
 type noAttempt struct{ halfmsg.Publisher }
 
 func (p noAttempt) Publish(ctx context.Context, batch []halfmsg.Publishing, answered answered) {
@@ -94,7 +94,7 @@ func (p noAttempt) Publish(ctx context.Context, batch []halfmsg.Publishing, answ
 	p.Publisher.Publish(ctx, batch, answered)
 }
 
-// impatient removes what no verdict came for.
+// impatient removes messages without a verdict.
 type impatient struct{ store }
 
 func (s impatient) Settle(ctx context.Context, settlements []halfmsg.Settlement) []halfmsg.Result {
@@ -107,7 +107,7 @@ func (s impatient) Settle(ctx context.Context, settlements []halfmsg.Settlement)
 	return s.store.Settle(ctx, changed)
 }
 
-// noToken lets anybody settle what somebody holds.
+// noToken lets anybody settle another's message.
 type noToken struct {
 	store
 	server *miniredis.Miniredis
@@ -122,7 +122,7 @@ func (s noToken) Settle(ctx context.Context, settlements []halfmsg.Settlement) [
 	return s.store.Settle(ctx, changed)
 }
 
-// remembers leaves it to whoever claims a message to know that its Submit is the verdict.
+// remembers leaves the knowledge that a Submit is the verdict to the coordinator that claims the message.
 type remembers struct{ store }
 
 func (s remembers) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {

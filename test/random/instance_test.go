@@ -26,7 +26,7 @@ var (
 	errFailed = fmt.Errorf("INTERNAL: %w", halfmsg.ErrCallFailed)
 )
 
-// store is all that a store does.
+// store is the whole store.
 type store interface {
 	halfmsg.Intake
 	halfmsg.ConfirmStore
@@ -41,13 +41,13 @@ type effect struct {
 	answer chan int
 }
 
-// instance is one coordinator: both loops on a store whose effects stop at the gate. It is the ConfirmStore, SendStore,
-// Callbacks and Publisher of its loops.
+// instance is one coordinator: both loops on a store whose effects stop at the gate. An instance is the ConfirmStore,
+// SendStore, Callbacks and Publisher of its loops.
 type instance struct {
 	w     *world
 	index int
 	store store
-	// dead says that nothing it does has an effect any more.
+	// dead says that no act of the instance has an effect any more.
 	dead                          bool
 	confirming, sending, deleting bool
 	confirmer                     *confirmloop.Confirmer
@@ -81,7 +81,8 @@ func (w *world) start(index int) *instance {
 	return n
 }
 
-// die ends an instance between two effects, and starts another in its place. Claims and all it knows are lost.
+// die ends an instance between two effects, and starts another in its place. Claims and the memory of the instance
+// are lost.
 func (n *instance) die() {
 	n.w.mu.Lock()
 	n.dead = true
@@ -98,8 +99,8 @@ func (n *instance) die() {
 	n.w.instances[n.index] = n.w.start(n.index)
 }
 
-// gate waits until the sequence lets an effect go on, and returns its answer. It returns false when the effect must not
-// happen: the instance is dead, or the context has ended. When it returns, w.mu is held.
+// gate waits until the sequence lets an effect go on, and returns the answer of the effect. The result is false when
+// the effect must not happen: the instance is dead, or the context has ended. On return, w.mu is held.
 func (n *instance) gate(ctx context.Context, what string) (answer int, goOn bool) {
 	e := &effect{owner: n, what: what, answer: make(chan int, 1)}
 	n.w.mu.Lock()
@@ -147,8 +148,8 @@ func (n *instance) ClaimAcknowledged(ctx context.Context, limit int, lease time.
 	return n.claim(halfmsg.Acknowledged, lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimAcknowledged(ctx, limit, lease) })
 }
 
-// claim asks the store for what is due. Where no message is in that state it need not ask: compare has seen that the
-// index is empty, and scripts are what takes longest here.
+// claim asks the store for due messages. Where no message is in that state claim does not ask: compare has seen an
+// empty index, and scripts take the most time here.
 func (n *instance) claim(
 	state halfmsg.State, lease time.Duration, ask func() ([]halfmsg.Claim, error),
 ) ([]halfmsg.Claim, error) {
@@ -167,7 +168,7 @@ func (n *instance) claim(
 	for i := range claims {
 		it := n.w.model.items[claims[i].Name]
 		if it.state == halfmsg.Sendable && it.token != "" {
-			it.copies++ // its owner is gone, and may have published it
+			it.copies++ // the former owner is gone, and may have published the message
 		}
 		n.w.model.claimed(&claims[i], lease.Milliseconds())
 	}
@@ -272,8 +273,8 @@ func (n *instance) DeleteBusiness(ctx context.Context, target halfmsg.Target, id
 	return nil
 }
 
-// Publish implements halfmsg.Publisher. The answer has two bits for each message, and one more says that they come in
-// two groups.
+// Publish implements halfmsg.Publisher. The answer has two bits for each message, and one more for an answer in two
+// groups.
 func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing, answered answered) {
 	names := make([]halfmsg.Name, len(batch))
 	n.w.mu.Lock()
@@ -299,7 +300,7 @@ func (n *instance) Publish(_ context.Context, batch []halfmsg.Publishing, answer
 	answered(places[first:], results[first:])
 }
 
-// outcomes are what the broker says of a batch. n.w.mu is held.
+// outcomes are the broker's answers for a batch. n.w.mu is held.
 func (n *instance) outcomes(batch []halfmsg.Publishing, answer int, goOn bool) []halfmsg.PublishResult {
 	results := make([]halfmsg.PublishResult, len(batch))
 	for i := range batch {

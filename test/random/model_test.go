@@ -1,9 +1,9 @@
-// Package random runs random sequences of everything that can happen to messages against the real store and both loops,
-// and compares them with a model after every step.
+// Package random runs random sequences of all events of messages against the real store and both loops, and compares
+// them with a model after every step.
 //
-// Several instances share one store in miniredis. Every effect of an instance (a Confirm, a Settle, a DeleteBusiness, a
-// Publish) stops at a gate until the sequence lets it go on with an answer, so that any two effects of any two instances
-// can come in any order, with any time between them, and an instance can die before each of them.
+// Several instances share one store in miniredis. Every effect of an instance (a Confirm, a Settle, a DeleteBusiness,
+// a Publish) stops at a gate until the sequence lets the effect go on with an answer. So any two effects of any two
+// instances can come in any order, with any time between them, and an instance can die before each effect.
 package random
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// truth is what a producer's database says of one local transaction.
+// truth is the outcome of one local transaction in the producer's database.
 type truth uint8
 
 const (
@@ -24,13 +24,13 @@ const (
 	rolledBack
 )
 
-// item is what the model knows of one message.
+// item is the model's knowledge of one message.
 type item struct {
-	// content is what the first SendHalfMessage said, once there was one.
+	// content is the content of the first SendHalfMessage, once there was a SendHalfMessage.
 	content halfmsg.Message
 	sent    bool
 	truth   truth
-	// saidCommitted and saidRolledBack are what the producer has told anybody.
+	// saidCommitted and saidRolledBack are the producer's answers so far.
 	saidCommitted, saidRolledBack bool
 
 	state     halfmsg.State
@@ -44,20 +44,20 @@ type item struct {
 	// fateStored and ackStored say that the store has the verdict, and the acknowledgement.
 	fateStored, ackStored bool
 	acked, discarded      bool
-	// markerGone says that the producer has deleted its marker, and refusals how often it has failed to.
+	// markerGone says that the producer has deleted its marker, and refusals counts the failed deletions.
 	markerGone bool
 	refusals   int
-	// attempts are those of the copies that may have reached the broker.
+	// attempts are the attempts of the copies that may have reached the broker.
 	attempts map[int]bool
 }
 
-// model judges what the store and the loops do. Its methods are called with world.mu held.
+// model judges the store and the loops. Its methods are called with world.mu held.
 type model struct {
 	items map[halfmsg.Name]*item
 	now   int64
 	// made are the moves that were made so far, in all sequences of the lab.
 	made map[halfmsg.Move]int
-	// wrong is the first thing that must not be.
+	// wrong is the first violation.
 	wrong string
 }
 
@@ -125,7 +125,8 @@ func (m *model) submitted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 	}
 }
 
-// trusted judges the answer to a Submit that is the verdict: whoever holds the message, it is committed from now on.
+// trusted judges the answer to a Submit that is the verdict: the message is committed from now on, with or without a
+// lease holder.
 func (m *model) trusted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 	it := m.items[name]
 	to, moves := halfmsg.Next(it.state, halfmsg.EventSubmitTrusted)
@@ -191,7 +192,7 @@ func (m *model) asked(name halfmsg.Name, event halfmsg.Event, r halfmsg.Result) 
 	}
 }
 
-// claimed judges a claim: nobody holds the message, it is what was sent, and its counters are right.
+// claimed judges a claim: no other lease holder, the sent content, and the right counters.
 func (m *model) claimed(c *halfmsg.Claim, lease int64) {
 	it := m.items[c.Name]
 	switch {
@@ -223,7 +224,7 @@ func (m *model) same(name halfmsg.Name, exchange, key string, headers map[string
 	}
 }
 
-// settled judges what the store has made of an owner's word.
+// settled judges the store's handling of an owner's event.
 func (m *model) settled(s *halfmsg.Settlement, r halfmsg.Result) {
 	it := m.items[s.Name]
 	to, legal := halfmsg.Next(it.state, s.Event)
@@ -251,8 +252,8 @@ func (m *model) settled(s *halfmsg.Settlement, r halfmsg.Result) {
 	}
 }
 
-// refused wants a word to change nothing that does not come from the holder of a lease, and one that makes no move from
-// where the message stands: as a rule because it was said before and the first answer was lost.
+// refused demands that an event changes nothing if its sender holds no lease, or if there is no such move from the
+// message's state: as a rule because the event came before and the first answer was lost.
 func (m *model) refused(s *halfmsg.Settlement, it *item, r halfmsg.Result) {
 	repeated := false
 	for _, move := range halfmsg.Moves() {
@@ -272,7 +273,7 @@ func (m *model) refused(s *halfmsg.Settlement, it *item, r halfmsg.Result) {
 	}
 }
 
-// grounds wants somebody to have said what the store is told.
+// grounds demands a source for each event in the store.
 func (m *model) grounds(s *halfmsg.Settlement, it *item) {
 	switch s.Event {
 	case halfmsg.EventCommitted:
@@ -311,7 +312,7 @@ func (m *model) count(event halfmsg.Event, it *item) {
 		it.copies++
 	case halfmsg.EventUnsure:
 		it.copies++
-	case halfmsg.EventAckedMarked: // what is left of it has nothing to do with how it came here
+	case halfmsg.EventAckedMarked: // the rest of the record does not depend on the earlier moves
 		it.confirms, it.publishes, it.copies = 0, 0, 0
 	case halfmsg.EventMarkerKept:
 		it.deletes++
@@ -352,7 +353,7 @@ func (m *model) deleted(name halfmsg.Name, afterAck bool) {
 	}
 }
 
-// notDeleted hears that a producer has failed to delete markers.
+// notDeleted notes that a producer has failed to delete markers.
 func (m *model) notDeleted(producer string, ids []string) {
 	for _, id := range ids {
 		m.items[halfmsg.Name{Producer: producer, ID: id}].refusals++

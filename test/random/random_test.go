@@ -10,11 +10,11 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// few says that somebody chose how many sequences there are, and they may be too few to reach everything.
+// few says that the number of sequences was chosen by a flag; the sequences may be too few to reach everything.
 var few bool
 
-// TestMain plays more sequences than rapid does by itself, unless -rapid.checks says how many. What fails is made smaller
-// and kept in testdata/rapid, and is played first from then on.
+// TestMain plays more sequences than rapid does by itself, unless -rapid.checks gives the number. A failing sequence
+// is made smaller and kept in testdata/rapid, and is played first from then on.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { few = few || f.Name == "rapid.checks" })
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// usual are the owners' words that any number of sequences brings about; the others are seen less often than always.
+// usual are the owners' events that any number of sequences brings about; the others are seen less often than always.
 var usual = map[halfmsg.Event]bool{
 	halfmsg.EventSubmitTrusted: true, halfmsg.EventCommitted: true, halfmsg.EventRolledBack: true, halfmsg.EventUnknown: true,
 	halfmsg.EventUnreachable: true, halfmsg.EventGivenUp: true, halfmsg.EventAcked: true, halfmsg.EventRefused: true,
@@ -51,8 +51,8 @@ func TestRandomSequencesLoseNothing(t *testing.T) {
 	}
 }
 
-// What a store remembers of a message is told from another of that name by the time of its creation, in milliseconds. So
-// messages of two sequences must not have the same.
+// The store tells two messages of one name apart by their creation time in milliseconds. So messages of two sequences
+// must not have the same time.
 func TestSequencesAreIndependent(t *testing.T) {
 	lab := newLab(t, defect{})
 	for i, steps := range [][]step{

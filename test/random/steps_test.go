@@ -9,13 +9,13 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// step is one thing that happens. A chooses the instance, B the message or effect, C how it ends.
+// step is one event. A chooses the instance, B the message or effect, C the result.
 type step struct {
 	Do      string
 	A, B, C int
 }
 
-// deeds are what can happen, each as often as it is likely.
+// deeds are the possible steps, each as often as it is likely.
 var deeds = []string{
 	"go on", "go on", "go on", "go on", "all go on", "all go on", "all go on", "all go on",
 	"send", "send", "send", "send other", "commit", "commit", "roll back",
@@ -69,7 +69,7 @@ func (w *world) do(s step) {
 		w.mu.Unlock()
 	case "commit", "roll back":
 		w.decide(name, s.Do == "commit")
-	case "trusted submit": // it commits, and says so
+	case "trusted submit": // the producer commits, and says so
 		w.decide(w.names[len(w.names)-1], true)
 		w.call(n, s.Do, name, s.C)
 	default:
@@ -81,7 +81,7 @@ func (w *world) do(s step) {
 	}
 }
 
-// pass makes a pass, as a cron does: not while the last one is under way.
+// pass makes a pass, as a cron does: not while the last pass is under way.
 func (n *instance) pass(busy *bool, pass func(context.Context) (bool, error)) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 	case "trusted submit":
 		w.submit(n, w.names[len(w.names)-1])
 	case "rollback":
-		// A producer says it of what it has rolled back, or too late.
+		// A producer sends a Rollback about a rolled back business, or too late.
 		if it.truth == rolledBack || it.state == halfmsg.Sendable || it.state == halfmsg.Dead ||
 			it.state == halfmsg.Acknowledged || it.state.Final() {
 			w.model.asked(name, halfmsg.EventRollback, n.store.Rollback(ctx, names)[0])
@@ -137,13 +137,13 @@ func (w *world) call(n *instance, do string, name halfmsg.Name, c int) {
 		w.model.asked(name, halfmsg.EventRetry, n.store.Retry(ctx, names, "", "")[0])
 	case "discard":
 		if c%3 > 0 {
-			return // what is discarded cannot go wrong any more
+			return // a discarded message cannot go wrong any more
 		}
 		w.model.asked(name, halfmsg.EventDiscard, n.store.Discard(ctx, names, halfmsg.None)[0])
 	}
 }
 
-// submit makes a Submit. A producer that is trusted says it of what it has committed, and of nothing else.
+// submit makes a Submit. A trusted producer submits committed businesses only.
 func (w *world) submit(n *instance, name halfmsg.Name) {
 	trusts, until := name.Producer == trusted, time.Now().Add(lease)
 	if trusts && w.model.items[name].truth != committed {
@@ -162,7 +162,7 @@ func (w *world) submit(n *instance, name halfmsg.Name) {
 	}
 }
 
-// message is what a producer sends: the same each time, unless it is to be something other.
+// message is the producer's message: the same each time, unless the step asks for another content.
 func (w *world) message(name halfmsg.Name, c int, other bool) halfmsg.Message {
 	it := w.model.items[name]
 	if it.sent && !other {

@@ -12,8 +12,8 @@ const (
 	shard  = prefix + ":{00}:"
 )
 
-// compare wants the keys in Redis to be exactly what the model says: each message in one index and the same one by
-// creation time, whole and without expiry while it is kept, a trace that expires afterwards.
+// compare demands exactly the model's keys in Redis: each message in one index and in the same index by creation
+// time, whole and without expiry while the message is kept, and then a receipt that expires.
 func (w *world) compare() {
 	expected := map[string]bool{prefix + ":meta": true}
 	busy := map[string]bool{}

@@ -29,12 +29,12 @@ const owners = 3
 type defect struct {
 	store     func(*miniredis.Miniredis, store) store
 	publisher func(halfmsg.Publisher) halfmsg.Publisher
-	// believed takes every Submit for a verdict, whoever says it.
+	// believed takes every Submit for a verdict, from any producer.
 	believed bool
 }
 
-// lab is the server and the stores, which all sequences of a test use one after the other. They live outside the bubble
-// of fake time: a socket that is waited for stops that time rather than passing it.
+// lab is the server and the stores, which all sequences of a test use one after the other. The lab lives outside the
+// bubble of fake time: a wait for a socket stops fake time.
 type lab struct {
 	server *miniredis.Miniredis
 	stores [owners]store
@@ -78,7 +78,7 @@ type world struct {
 	brokerAway bool
 }
 
-// run plays one sequence and returns what went wrong, with the story of it; empty is well.
+// run plays one sequence and returns the violation with its story; empty means none.
 func (l *lab) run(t *testing.T, steps []step, afterAck bool) (wrong string) {
 	synctest.Test(t, func(*testing.T) {
 		l.server.FlushAll()
@@ -100,7 +100,7 @@ func (l *lab) run(t *testing.T, steps []step, afterAck bool) (wrong string) {
 		for _, n := range w.instances {
 			n.die()
 		}
-		for _, n := range w.instances { // those that die has started
+		for _, n := range w.instances { // the ones that die has started
 			n.die()
 		}
 		w.stop()
@@ -119,7 +119,7 @@ func (w *world) stop() {
 		_ = n.confirmer.Close(ctx)
 		_ = n.sender.Close(ctx)
 	}
-	time.Sleep(time.Hour) // what tries again in the background gives up
+	time.Sleep(time.Hour) // background retries give up
 	synctest.Wait()
 }
 
@@ -178,8 +178,8 @@ func (w *world) release(e *effect, answer int) {
 	e.answer <- answer
 }
 
-// drain lets everything come to its end: for some rounds with the answers of steps, and then with a world that is well,
-// in which nothing may be stuck. The instances make their passes in turn: most of the time goes here.
+// drain lets everything come to its end: for some rounds with the answers of steps, and then with a healthy world, in
+// which nothing may be stuck. The instances make their passes in turn: most of the time goes here.
 func (w *world) drain(steps []step) {
 	w.tell("drain")
 	w.setBroker(false)
@@ -241,8 +241,8 @@ func (w *world) over() bool {
 	return true
 }
 
-// retryAll is the operator who looks after what was given up, but for what a trusted producer has committed: it says
-// so.
+// retryAll is the operator who retries abandoned and dead messages, except a trusted producer's committed messages:
+// the producer submits those again.
 func (w *world) retryAll() {
 	for i, name := range w.names {
 		it := w.model.items[name]

@@ -27,7 +27,8 @@ type Authority struct {
 	File string
 }
 
-// NewAuthority makes one. What it signs is good from 1999 on, as time in a synctest bubble is, for a hundred years.
+// NewAuthority makes a certificate authority. Its certificates are good from 1999 on, like time in a synctest bubble,
+// for a hundred years.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, File: filepath.Join(t.TempDir(), "ca.pem")}
@@ -42,8 +43,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for names, which are DNS names, IP addresses or URIs; the first is its common name as well. It
-// returns the files that hold it and its key.
+// Issue makes a certificate for names, which are DNS names, IP addresses or URIs; the first name is the common name
+// as well. The result names the files of the certificate and of its key.
 func (a *Authority) Issue(names ...string) (certFile, keyFile string) {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -76,7 +77,8 @@ func (a *Authority) Renew(certFile, keyFile string, names ...string) {
 	a.write(certFile, "CERTIFICATE", signed)
 }
 
-// Client is how a client talks that shows a certificate for names; none: it shows none.
+// Client is the configuration of a client with a certificate for names, or without a certificate when there are no
+// names.
 func (a *Authority) Client(names ...string) *tls.Config {
 	a.t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool()}
@@ -86,7 +88,8 @@ func (a *Authority) Client(names ...string) *tls.Config {
 	return config
 }
 
-// Server is how a server talks that shows a certificate for names, and wants one of its clients.
+// Server is the configuration of a server with a certificate for names, which requires a certificate from its
+// clients.
 func (a *Authority) Server(names ...string) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{

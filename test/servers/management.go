@@ -20,13 +20,13 @@ type Management struct {
 	Vhost string
 }
 
-// Call sends in as JSON, unless it is nil, and reads the answer into out, unless that is nil. path begins with /api/ and
-// is escaped by the caller. Any status but 2xx is an error that quotes the answer.
+// Call sends in as JSON, unless in is nil, and reads the answer into out, unless out is nil. path begins with /api/
+// and is escaped by the caller. Any status but 2xx is an error that quotes the answer.
 func (m *Management) Call(method, path string, in, out any) error {
 	return call(m.URL, method, path, in, out)
 }
 
-// Connections names every client connection of the virtual host that the API knows of.
+// Connections names every client connection of the virtual host in the API's view.
 func (m *Management) Connections() (names []string, err error) {
 	var connections []struct {
 		Name string `json:"name"`
@@ -39,7 +39,7 @@ func (m *Management) Connections() (names []string, err error) {
 	return names, err
 }
 
-// CloseConnections cuts these connections. One that has ended meanwhile is none any more.
+// CloseConnections cuts these connections. A connection that has ended meanwhile is no error.
 func (m *Management) CloseConnections(names []string) {
 	for _, name := range names {
 		_ = m.Call(http.MethodDelete, "/api/connections/"+url.PathEscape(name), nil, nil)
@@ -80,13 +80,13 @@ func call(base, method, path string, in, out any) error {
 	return nil
 }
 
-// client keeps no connection open, as that would look like a leaked goroutine.
+// client keeps no connection open, because an open connection would look like a leaked goroutine.
 var client = &http.Client{
 	Timeout:   30 * time.Second,
 	Transport: &http.Transport{DisableKeepAlives: true},
 }
 
-// run runs a program to its end; a failure ends the test with what it printed.
+// run runs a program to its end; a failure ends the test with the program's output.
 func run(t testing.TB, path string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {

@@ -13,7 +13,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver that makes the databases
 )
 
-// mariaDB is MariaDB as its tests need it: what is committed outlives a kill of the server, not a loss of power.
+// mariaDB is MariaDB with the durability that tests need: commits outlive a kill of the server, not a loss of power.
 var mariaDB = &sqlKind{
 	driver: "mysql",
 	dsn: func(port int, database string) string {

@@ -2,7 +2,8 @@ package servers
 
 import "testing"
 
-// Between the choice of a port and the start of its server nobody listens there, and it must not be chosen again.
+// Between the choice of a port and the start of its server nobody listens there, and the port must not be chosen
+// again.
 func TestPortsAreHandedOutOnce(t *testing.T) {
 	t.Parallel()
 	ports, err := freePorts(1)

@@ -13,7 +13,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver that makes the databases
 )
 
-// postgreSQL is PostgreSQL as its tests need it: what is committed outlives a kill of the server, not a loss of power.
+// postgreSQL is PostgreSQL with the durability that tests need: commits outlive a kill of the server, not a loss of
+// power.
 var postgreSQL = &sqlKind{
 	driver: "pgx",
 	dsn: func(port int, database string) string {
@@ -69,7 +70,8 @@ func launchPostgreSQL(dir string, port int) (*process, error) {
 	return &process{path: postgreSQLTool("postgres"), args: args, dir: dir, as: as}, nil
 }
 
-// notRoot is the user that PostgreSQL runs as, which must not be root, and gives it the directory; nil is this one.
+// notRoot is the user of the PostgreSQL process, which must not be root, and gives this user the directory; nil is
+// the user of this process.
 func notRoot(dir string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

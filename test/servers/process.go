@@ -16,8 +16,8 @@ var errTimeUp = errors.New("time is up")
 // stopTimeout is how long a server may take to stop by itself before it is killed; RabbitMQ takes some seconds.
 const stopTimeout = 30 * time.Second
 
-// process is one child in its own process group, which the kernel kills when this process dies. It is waited for by
-// asking, not by a goroutine. Its methods are safe for concurrent use.
+// process is one child in its own process group, which the kernel kills when this process dies. Its end is polled, so
+// no goroutine waits for the child. Its methods are safe for concurrent use.
 type process struct {
 	path string
 	args []string
@@ -26,14 +26,14 @@ type process struct {
 	release release
 	// env is the whole environment; nil means this process's own.
 	env []string
-	// as is the user it runs as; nil means this process's own.
+	// as is the user of the child; nil means this process's own.
 	as *syscall.Credential
 
 	mu  sync.Mutex
-	pid int // 0 while it does not run
+	pid int // 0 while the child does not run
 }
 
-// start runs it; its output is appended to DIR/NAME.out.
+// start runs the child; its output is appended to DIR/NAME.out.
 func (p *process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *process) start() error {
 	return cmd.Process.Release()
 }
 
-// running says whether it has been started and has not ended.
+// running says whether the child has been started and has not ended.
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,8 @@ func (p *process) runs() bool {
 	}
 }
 
-// end sends the signal to the process and waits until it has ended; past stopTimeout it is killed, with an error.
+// end sends the signal to the process and waits until the process has ended; past stopTimeout the process is killed,
+// with an error.
 func (p *process) end(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +94,7 @@ func (p *process) end(signal syscall.Signal) error {
 	pid := p.pid
 	_ = syscall.Kill(pid, signal)
 	err := poll(stopTimeout, func() (bool, error) { return !p.runs(), nil })
-	// What it started itself is gone with it, or goes now.
+	// Its own children are gone with the process, or go now.
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
 	if err == nil {
 		return nil
@@ -104,7 +105,7 @@ func (p *process) end(signal syscall.Signal) error {
 	return fmt.Errorf("%s, pid %d, did not stop within %v of signal %v and was killed", p.path, pid, stopTimeout, signal)
 }
 
-// number is the process id, 0 while it does not run.
+// number is the process id, 0 while the child does not run.
 func (p *process) number() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +116,7 @@ func (p *process) outputPath() string {
 	return filepath.Join(p.dir, filepath.Base(p.path)+".out")
 }
 
-// output is the end of what it wrote, for failure messages.
+// output is the end of the child's output, for failure messages.
 func (p *process) output() string {
 	return tail(p.outputPath())
 }

@@ -2,8 +2,8 @@ package servers
 
 import "syscall"
 
-// childAttributes: a group of its own, so that a Ctrl-C at the terminal does not stop it under a test, and the kernel's
-// promise to kill it when this process is gone.
+// childAttributes: a group of its own, so that a Ctrl-C at the terminal does not stop the child under a test, and the
+// kernel's promise to kill the child when this process is gone.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

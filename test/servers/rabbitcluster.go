@@ -9,8 +9,8 @@ import (
 // joinTimeout is how long nodes that serve may take to know of each other: they have joined before they serve.
 const joinTimeout = 30 * time.Second
 
-// RabbitCluster starts three nodes and returns them once each of them says that all three run as one cluster. They stop
-// when the test ends. It takes about twice as long as PrivateRabbitMQ.
+// RabbitCluster starts three nodes and returns them once each node says that all three run as one cluster. The nodes
+// stop when the test ends. The start takes about twice as long as PrivateRabbitMQ.
 func RabbitCluster(t testing.TB) []*RabbitServer {
 	t.Helper()
 	const nodes = 3
@@ -23,7 +23,7 @@ func RabbitCluster(t testing.TB) []*RabbitServer {
 	return all
 }
 
-// runningNodes counts the nodes of its cluster that it knows to run.
+// runningNodes counts the running nodes of the cluster, as this node knows them.
 func (r *RabbitServer) runningNodes() (count int) {
 	r.t.Helper()
 	var nodes []struct {

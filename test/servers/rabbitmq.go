@@ -28,7 +28,7 @@ type Broker struct {
 	Release string `json:"release,omitempty"`
 }
 
-// Vhost is a virtual host of a test's own: no exchange and no queue of another test is in it.
+// Vhost is a virtual host of a test's own, without exchanges and queues of other tests.
 type Vhost struct {
 	// URL is amqp://guest:guest@127.0.0.1:PORT/NAME.
 	URL string
@@ -39,8 +39,8 @@ type Vhost struct {
 	management *Management
 }
 
-// RabbitMQ makes a fresh virtual host on the broker that the run shares (Variable), or else on a private one that this
-// process starts at the first call and Main stops. The virtual host is deleted when the test ends.
+// RabbitMQ makes a fresh virtual host on the broker that the run shares (Variable), or else on a private broker,
+// started by this process at the first call and stopped by Main. The virtual host is deleted when the test ends.
 func RabbitMQ(t testing.TB) *Vhost {
 	t.Helper()
 	broker, err := sharedBroker()
@@ -75,8 +75,9 @@ func (v *Vhost) Management() *Management {
 	return v.management
 }
 
-// CloseConnections cuts every client connection to the virtual host. Of those there are at least so many, and it waits
-// until it knows of them: the management API learns of connections a little late, and one that was missed would live on.
+// CloseConnections cuts every client connection to the virtual host. There are at least so many connections, and
+// CloseConnections waits until it knows them: the management API learns of connections a little late, and a missed
+// connection would live on.
 func (v *Vhost) CloseConnections(atLeast int) {
 	v.t.Helper()
 	Eventually(v.t, 30*time.Second, fmt.Sprintf("%d connections to cut", atLeast), func() bool {
@@ -94,21 +95,21 @@ func (v *Vhost) CloseConnections(atLeast int) {
 
 // RabbitServer is a RabbitMQ node of a test's own, to be hurt. Its methods are for the test's own goroutine.
 type RabbitServer struct {
-	// URL is amqp://guest:guest@127.0.0.1:PORT/; it stays the same when it is started again.
+	// URL is amqp://guest:guest@127.0.0.1:PORT/; it stays the same after a restart.
 	URL string
 
 	t    testing.TB
 	node *Node
 }
 
-// PrivateRabbitMQ starts a node and stops it when the test ends. It takes about ten seconds: use RabbitMQ where the
-// broker itself is not hurt.
+// PrivateRabbitMQ starts a node and stops the node when the test ends. The start takes about ten seconds: use
+// RabbitMQ where the broker itself is not broken.
 func PrivateRabbitMQ(t testing.TB) *RabbitServer {
 	t.Helper()
 	return rabbitServers(t, 1)[0]
 }
 
-// rabbitServers starts so many nodes that are one cluster, and stops them when the test ends.
+// rabbitServers starts so many nodes as one cluster, and stops them when the test ends.
 func rabbitServers(t testing.TB, count int) []*RabbitServer {
 	t.Helper()
 	nodes, err := launchNodes(t.TempDir(), count)
@@ -160,7 +161,7 @@ func (r *RabbitServer) Start() {
 	r.check(r.node.Start())
 }
 
-// Ctl runs rabbitmqctl against the node, such as Ctl("set_vm_memory_high_watermark", "0"), and returns what it printed.
+// Ctl runs rabbitmqctl against the node, such as Ctl("set_vm_memory_high_watermark", "0"), and returns the output.
 func (r *RabbitServer) Ctl(args ...string) string {
 	r.t.Helper()
 	out, err := r.node.Ctl(args...)
@@ -173,7 +174,7 @@ func (r *RabbitServer) Pid() int {
 	return r.node.beam.number()
 }
 
-// Freeze stops the node's process without ending it (SIGSTOP), and Thaw lets it go on.
+// Freeze stops the node's process without ending the process (SIGSTOP), and Thaw resumes the process.
 func (r *RabbitServer) Freeze() {
 	r.t.Helper()
 	r.check(syscall.Kill(r.Pid(), syscall.SIGSTOP))
@@ -206,7 +207,7 @@ func sharedBroker() (Broker, error) {
 		if err := json.Unmarshal([]byte(text), &broker); err != nil {
 			return Broker{}, fmt.Errorf("%s is not a broker as JSON: %w", Variable, err)
 		}
-		// A broker of another release than the one asked for is of no use.
+		// A broker of another release than the chosen release is of no use.
 		if cmp.Or(broker.Release, oldest) == Release() {
 			return broker, nil
 		}

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// nodeStartTimeout is long for a node that takes 10 s on two idle cores, because tests are not alone there.
+// nodeStartTimeout is long for a node that takes 10 s on two idle cores, because tests share the cores.
 const nodeStartTimeout = 3 * time.Minute
 
-// ErrNotInstalled is what a machine without RabbitMQ gets.
+// ErrNotInstalled is the error on a machine without RabbitMQ.
 var ErrNotInstalled = errors.New("rabbitmq-server is not installed; scripts/install-test-servers.sh installs it")
 
 // Node is a private RabbitMQ node with the management plugin. Its methods are safe for concurrent use.
@@ -32,11 +32,11 @@ type Node struct {
 	beam                       *process
 }
 
-// together is what the nodes of a cluster have in common. A node alone has one for itself.
+// together is shared by the nodes of a cluster. A single node has its own.
 type together struct {
 	// first is the node that the others join.
 	first string
-	// cookie is what they know each other by.
+	// cookie authenticates the nodes to each other.
 	cookie string
 	// epmd is the Erlang port mapper, at the port mapper, by which they find each other.
 	epmd   *process
@@ -53,7 +53,7 @@ func LaunchNode(dir string) (*Node, error) {
 	return nodes[0], nil
 }
 
-// launchNodes starts so many nodes that are one cluster.
+// launchNodes starts so many nodes as one cluster.
 func launchNodes(dir string, count int) ([]*Node, error) {
 	release, scripts, err := rabbitScripts()
 	if err != nil {
@@ -74,7 +74,7 @@ func launchNodes(dir string, count int) ([]*Node, error) {
 	return nil, err
 }
 
-// startNodes starts the first and then the others, which join it.
+// startNodes starts the first node and then the others, which join the first.
 func startNodes(nodes []*Node) error {
 	if err := nodes[0].Start(); err != nil {
 		return err
@@ -182,8 +182,8 @@ collect_statistics_interval = 500
 `, n.port, n.managePort)
 }
 
-// discovery is what a node is told that is to join the first one when it starts for the first time. It hears of no other:
-// it would try those that are not up yet, for a long time.
+// discovery is the configuration of a node that joins the first node at its first start. The configuration names no
+// other node: the joining node would try nodes that are not up yet, for a long time.
 func (n *Node) discovery() string {
 	first := n.together.first
 	if n.name == first {
@@ -195,13 +195,14 @@ cluster_formation.classic_config.nodes.2 = %s
 `, first, n.name)
 }
 
-// environment is all that the scripts see: what the machine's own RabbitMQ is told must not reach this one.
+// environment is the whole environment of the scripts: settings for the machine's own RabbitMQ must not reach this
+// node.
 func (n *Node) environment() []string {
 	file := func(name string) string { return filepath.Join(n.dir, name) }
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + n.dir,
 		"ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_PORT=" + strconv.Itoa(n.together.mapper),
-		// It makes the script become the node, instead of staying as its parent.
+		// The variable makes the script become the node, instead of staying as its parent.
 		"RUNNING_UNDER_SYSTEMD=true",
 		"RABBITMQ_NODENAME=" + n.name, "RABBITMQ_USE_LONGNAME=false", "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODE_PORT=" + strconv.Itoa(n.port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(n.distPort),
@@ -237,7 +238,7 @@ func (n *Node) Start() error {
 	return fmt.Errorf("rabbitmq-server on port %d: %w\n%s", n.port, err, n.logs())
 }
 
-// start runs the port mapper where it does not run.
+// start runs the port mapper where there is none yet.
 func (t *together) start() error {
 	if t.epmd.running() {
 		return nil
@@ -256,19 +257,19 @@ func (n *Node) serves() bool {
 	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/overview", nil, nil) == nil
 }
 
-// Stop ends it with SIGTERM and returns when it is gone.
+// Stop ends the node with SIGTERM and returns when the node is gone.
 func (n *Node) Stop() error { return n.beam.end(syscall.SIGTERM) }
 
-// Kill ends it with SIGKILL and returns when it is gone.
+// Kill ends the node with SIGKILL and returns when the node is gone.
 func (n *Node) Kill() error { return n.beam.end(syscall.SIGKILL) }
 
-// Close ends it for good, and the port mapper that it has or shares. Its files stay.
+// Close ends the node for good, and the node's own or shared port mapper. The files stay.
 func (n *Node) Close() {
 	_ = n.beam.end(syscall.SIGKILL)
 	_ = n.together.epmd.end(syscall.SIGKILL)
 }
 
-// Ctl runs rabbitmqctl against it and returns what it printed.
+// Ctl runs rabbitmqctl against the node and returns the output.
 func (n *Node) Ctl(args ...string) (string, error) {
 	path, command := n.release.command(filepath.Join(n.scripts, "rabbitmqctl"), append([]string{"-n", n.name}, args...))
 	cmd := exec.Command(path, command...)
@@ -286,12 +287,12 @@ func (n *Node) URL() string { return "amqp://guest:guest@" + loopback(n.port) + 
 // ManagementURL is where the management API is: http://guest:guest@127.0.0.1:PORT.
 func (n *Node) ManagementURL() string { return "http://guest:guest@" + loopback(n.managePort) }
 
-// Broker is what Variable tells tests of this node.
+// Broker is the value of Variable for tests on this node.
 func (n *Node) Broker() Broker {
 	return Broker{URL: n.URL(), Management: n.ManagementURL(), Release: n.release.name}
 }
 
-// logs is the end of all that it wrote.
+// logs is the end of the node's output.
 func (n *Node) logs() string {
 	text := n.beam.output()
 	files, _ := filepath.Glob(filepath.Join(n.dir, "log", "*.log"))

@@ -20,7 +20,7 @@ const redisStartTimeout = 60 * time.Second
 
 // RedisServer is a private redis-server. Its methods are for the test's own goroutine.
 type RedisServer struct {
-	// Addr is its host:port; it stays the same when it is started again.
+	// Addr is the server's host:port; it stays the same after a restart.
 	Addr string
 
 	t    testing.TB
@@ -57,13 +57,13 @@ func launchRedis(release release, path, dir string, args []string) (int, *proces
 		"--port", strconv.Itoa(ports[0]), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes",
 		"--enable-debug-command", "local",
 	}
-	// FillDisk's limit is to be an error for Redis, not its end; what is ignored here is ignored by a child too.
+	// FillDisk's limit is to be an error for Redis, not its end; a child inherits ignored signals.
 	signal.Ignore(syscall.SIGXFSZ)
 	proc := &process{path: path, args: append(command, args...), release: release, dir: dir}
 	return ports[0], proc, startRedis(proc, ports[0])
 }
 
-// startRedis starts it and waits until it serves its data.
+// startRedis starts the server and waits until the server serves its data.
 func startRedis(proc *process, port int) error {
 	if err := proc.start(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func startRedis(proc *process, port int) error {
 	return fmt.Errorf("redis-server on port %d: %w\n%s", port, err, proc.output())
 }
 
-// answersPing is true once the server has loaded its data; before it answers with LOADING.
+// answersPing is true once the server has loaded its data; before, the server answers with LOADING.
 func answersPing(port int) bool {
 	conn, err := net.DialTimeout("tcp", loopback(port), time.Second)
 	if err != nil {
@@ -102,19 +102,20 @@ func (r *RedisServer) URL() string {
 	return "redis://" + r.Addr + "/0"
 }
 
-// Kill ends it with SIGKILL and returns when it is gone.
+// Kill ends the server with SIGKILL and returns when the server is gone.
 func (r *RedisServer) Kill() {
 	r.t.Helper()
 	r.end(syscall.SIGKILL)
 }
 
-// Stop ends it with SIGTERM and returns when it is gone.
+// Stop ends the server with SIGTERM and returns when the server is gone.
 func (r *RedisServer) Stop() {
 	r.t.Helper()
 	r.end(syscall.SIGTERM)
 }
 
-// Freeze stops its process without ending it (SIGSTOP), and Thaw lets it go on. What clients send meanwhile waits for it.
+// Freeze stops the process without ending the process (SIGSTOP), and Thaw resumes the process. Bytes from clients
+// wait meanwhile.
 func (r *RedisServer) Freeze() { r.signal(syscall.SIGSTOP) }
 
 // Thaw undoes Freeze.
@@ -134,7 +135,7 @@ func (r *RedisServer) end(signal syscall.Signal) {
 	}
 }
 
-// Start runs it again after Kill or Stop, on the same port and data, and returns when it serves.
+// Start runs the server again after Kill or Stop, on the same port and data, and returns when the server serves.
 func (r *RedisServer) Start() {
 	r.t.Helper()
 	if err := startRedis(r.proc, r.port); err != nil {
@@ -142,8 +143,9 @@ func (r *RedisServer) Start() {
 	}
 }
 
-// Copy copies its append-only files as they are, and returns where to. All that it had acknowledged before is in them:
-// while its disk is slow a Redis that syncs once a second acknowledges what it has not even written.
+// Copy copies the append-only files as they are, and returns the directory of the copy. All writes acknowledged
+// before are in the copy: while its disk is slow, a Redis that syncs once a second acknowledges writes that are not
+// even in its file.
 func (r *RedisServer) Copy() (earlier string) {
 	r.t.Helper()
 	Eventually(r.t, redisStartTimeout, "all is written", func() bool {
@@ -154,7 +156,8 @@ func (r *RedisServer) Copy() (earlier string) {
 	return earlier
 }
 
-// PutBack kills it and starts it on files from an earlier time, as after a power cut that took its last writes with it.
+// PutBack kills the server and starts it on files from an earlier time, as after a power cut that took the last
+// writes.
 func (r *RedisServer) PutBack(earlier string) {
 	r.t.Helper()
 	r.Kill()
@@ -197,34 +200,35 @@ func (r *RedisServer) FreeDisk() {
 	r.limitFiles("unlimited")
 }
 
-// limitFiles says how large the files of the process may become. Its hard limit stays, so that this can be undone.
+// limitFiles limits the size of the process's files. The hard limit stays, so that the soft limit can be raised
+// again.
 func (r *RedisServer) limitFiles(size string) {
 	r.t.Helper()
 	run(r.t, Tool(r.t, "prlimit"), "--pid", strconv.Itoa(r.Pid()), "--fsize="+size+":")
 }
 
-// Pid is its process id, for signals such as SIGSTOP; 0 while it does not run.
+// Pid is the server's process id, for signals such as SIGSTOP; 0 while the server does not run.
 func (r *RedisServer) Pid() int {
 	return r.proc.number()
 }
 
-// CLI runs redis-cli against it and returns what it printed, without the last line end. An error of the command ends
-// the test.
+// CLI runs redis-cli against the server and returns the output, without the last line end. An error of the command
+// ends the test.
 func (r *RedisServer) CLI(args ...string) string {
 	r.t.Helper()
 	return redisCLI(r.t, r.port, args...)
 }
 
-// IsMaster says whether it knows itself to be a master. One that does not answer is none: a Sentinel that promotes a replica
-// closes its connections.
+// IsMaster says whether the server reports itself as a master. A server without an answer is no master: a Sentinel
+// that promotes a replica closes its connections.
 func (r *RedisServer) IsMaster() bool {
 	r.t.Helper()
 	role, err := tryCLI(r.t, r.port, "ROLE")
 	return err == nil && strings.HasPrefix(role, "master")
 }
 
-// Replication is what it says of its replication; nothing when it does not answer, as a Sentinel that makes a replica of a
-// master closes its connections too.
+// Replication is the server's report about its replication; nothing when there is no answer, because a Sentinel that
+// demotes a master closes its connections too.
 func (r *RedisServer) Replication() string {
 	r.t.Helper()
 	info, err := tryCLI(r.t, r.port, "INFO", "replication")
@@ -243,7 +247,7 @@ func redisCLI(t testing.TB, port int, args ...string) string {
 	return out
 }
 
-// redisTool finds redis-server or redis-cli, or what stands in their place in this release; suffix is server or cli.
+// redisTool finds redis-server or redis-cli, or its replacement in this release; suffix is server or cli.
 func redisTool(t testing.TB, suffix string) (release, string) {
 	t.Helper()
 	release, err := currentRelease()

@@ -18,10 +18,10 @@ const ReleaseVariable = "TEST_SERVERS"
 // of the checkout. scripts/install-newer-servers.sh unpacks them there.
 const DirectoryVariable = "TEST_SERVERS_DIR"
 
-// oldest is the release that the system itself has installed.
+// oldest is the system's installed release.
 const oldest = "oldest"
 
-// release is one set of server programs that tests run on. The zero value is the system's own set.
+// release is one set of server programs for tests. The zero value is the system's own set.
 type release struct {
 	name string
 	// usr is the directory that the programs of this release see as /usr; empty means the system's own.
@@ -90,14 +90,14 @@ func releasesDirectory() (string, error) {
 	return filepath.Join(filepath.Dir(file), "..", "..", ".cache", "servers"), nil
 }
 
-// enter mounts the directory $1 over /usr, in a mount namespace that ends with the program, and becomes the program. All
-// other directories stay what they are, so that every path means the same to the server as to the test.
+// enter mounts the directory $1 over /usr, in a mount namespace that ends with the program, and becomes the program.
+// All other directories stay the same, so that every path means the same to the server as to the test.
 //
-// The system's other locales are not there: Redis would refuse to start with one that is named and missing.
+// The system's other locales are missing there: Redis would refuse to start with a missing locale.
 const enter = `mount --bind "$1" /usr && shift && LC_ALL=C.UTF-8 exec "$@"`
 
-// command returns the path and arguments that run a program of this release. They become the program: its process id is
-// that of the process that was started.
+// command returns the path and arguments that run a program of this release. The started process becomes the program
+// and keeps its process id.
 func (r release) command(path string, args []string) (string, []string) {
 	if r.usr == "" {
 		return path, args
@@ -106,7 +106,7 @@ func (r release) command(path string, args []string) (string, []string) {
 	return "unshare", append(within, args...)
 }
 
-// lookPath finds a program of this release. The path is the one that the program itself sees.
+// lookPath finds a program of this release. The path is the path in the program's own view.
 func (r release) lookPath(name string) (string, error) {
 	if r.usr == "" {
 		return exec.LookPath(name)

@@ -20,7 +20,7 @@ type SentinelServer struct {
 	port int
 }
 
-// CLI runs redis-cli against it and returns what it printed. An error of the command ends the test.
+// CLI runs redis-cli against the Sentinel and returns the output. An error of the command ends the test.
 func (s *SentinelServer) CLI(args ...string) string {
 	s.t.Helper()
 	return redisCLI(s.t, s.port, args...)
@@ -31,8 +31,8 @@ func (s *SentinelServer) URL() string {
 	return "redis://" + s.Addr + "/0?master=main"
 }
 
-// Sentinel starts one that alone decides: a master which is silent for a second is replaced by one of its replicas. It
-// returns when the Sentinel knows those that are given, and their links to the master are up.
+// Sentinel starts a Sentinel that decides alone: a master which is silent for a second is replaced by a replica.
+// Sentinel returns when the Sentinel knows the given replicas, and their links to the master are up.
 func Sentinel(t testing.TB, master *RedisServer, replicas ...*RedisServer) *SentinelServer {
 	t.Helper()
 	release, path := redisTool(t, "server")
@@ -82,17 +82,17 @@ func launchSentinel(t testing.TB, release release, path string, master int) (por
 	return ports[0], nil
 }
 
-// Replica starts a private redis-server that copies the data of another one and goes on following it.
+// Replica starts a private redis-server that copies the data of another server and keeps following the other.
 func Replica(t testing.TB, master *RedisServer) *RedisServer {
 	t.Helper()
-	// Whoever of the two is the master: a replica that asks for a copy gets it at once.
+	// Either of the two may be the master: a replica that asks for a copy gets the copy at once.
 	master.CLI("CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	replica := Redis(t, "--repl-diskless-sync-delay", "0")
 	replica.Follow(master)
 	return replica
 }
 
-// Follow makes it a replica of another one and returns when it has all that is there.
+// Follow makes the server a replica of another server and returns when the replica has all data.
 func (r *RedisServer) Follow(master *RedisServer) {
 	r.t.Helper()
 	r.CLI("REPLICAOF", "127.0.0.1", strconv.Itoa(master.port))

@@ -1,12 +1,12 @@
-// Package servers starts private Redis, RabbitMQ, PostgreSQL and MariaDB servers for tests, on loopback, and stops them
-// again.
+// Package servers starts private Redis, RabbitMQ, PostgreSQL and MariaDB servers for tests, on loopback, and stops
+// them again.
 //
-// Each server has its own ports and its own directory and dies with the test process, however that one ends. Nothing
-// here leaves a goroutine behind while a server runs, so tests may look for leaks of their own. A server program that
-// is not installed skips the test with a reason, and fails it where CI=true.
+// Each server has its own ports and its own directory and dies with the test process, however the process ends.
+// Nothing here leaves a goroutine behind while a server runs, so tests may look for leaks of their own. A missing
+// server program skips the test with a reason, and fails the test where CI=true.
 //
-// TEST_SERVERS=newest starts a newer release of Redis (or Valkey) and RabbitMQ, which scripts/install-newer-servers.sh has
-// unpacked beside the system's own.
+// TEST_SERVERS=newest starts a newer release of Redis (or Valkey) and RabbitMQ, which
+// scripts/install-newer-servers.sh has unpacked beside the system's own.
 package servers
 
 import (
@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// leastPatience is how long Eventually waits at least: a machine that stands still for half a minute fails no test.
+// leastPatience is the least wait of Eventually: a machine that stands still for half a minute fails no test.
 const leastPatience = time.Minute
 
-// Eventually polls cond until it holds. When it does not within that time, or a minute if that is longer, the test fails and
-// says what was waited for. cond runs on the test's goroutine, so it may end the test itself.
+// Eventually polls cond until cond holds. When cond does not hold within that time, or within a minute if a minute is
+// longer, the test fails and names the condition. cond runs on the test's goroutine, so cond may end the test itself.
 func Eventually(t testing.TB, within time.Duration, what string, cond func() bool) {
 	t.Helper()
 	within = max(within, leastPatience)
@@ -33,8 +33,8 @@ func Eventually(t testing.TB, within time.Duration, what string, cond func() boo
 	}
 }
 
-// Tool finds an installed program, such as redis-cli, and returns its path. Where it is missing the test is skipped, or
-// fails when CI=true.
+// Tool finds an installed program, such as redis-cli, and returns its path. Where the program is missing the test is
+// skipped, or fails when CI=true.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -53,7 +53,7 @@ func missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
-// poll calls cond every few milliseconds until it holds or fails; when the time is over it returns errTimeUp.
+// poll calls cond every few milliseconds until cond holds or fails; at the end of the time poll returns errTimeUp.
 func poll(within time.Duration, cond func() (bool, error)) error {
 	deadline := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -67,12 +67,12 @@ func poll(within time.Duration, cond func() (bool, error)) error {
 	}
 }
 
-// Ports are picked below the range that the kernel hands out for outgoing connections, so that a server that was
-// stopped finds its port free when it is started again.
+// Ports are picked below the range of outgoing connections, so that a stopped server finds its port free on its
+// restart.
 const lowestPort, highestPort = 12000, 31999
 
-// freePorts returns n different ports of 127.0.0.1 that nobody listens on, and that no test of this machine is given again
-// while this process lives: one whose server has not started yet, or was stopped, looks free and is not.
+// freePorts returns n different ports of 127.0.0.1 where nobody listens, and which no test of this machine gets again
+// while this process lives: the port of a stopped server, or of a server before its start, looks free and is not.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for tries := 0; len(ports) < n; tries++ {
@@ -86,8 +86,8 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// take says whether a port was free, and marks it as taken by holding it for UDP, which no server of the tests uses. The
-// kernel lets go of it with this process, however that ends.
+// take says whether a port was free, and marks the port as taken by holding the port for UDP, which no server of the
+// tests uses. The kernel frees the mark with this process, in any case.
 func take(port int) bool {
 	listener, err := net.Listen("tcp", loopback(port))
 	if err != nil {
@@ -102,7 +102,7 @@ func take(port int) bool {
 	return true
 }
 
-// taken holds the marks of the ports that were given out.
+// taken holds the marks of the handed-out ports.
 var taken sync.Map
 
 func loopback(port int) string {

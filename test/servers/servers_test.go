@@ -124,7 +124,7 @@ func TestPrivateNodeDataSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	r := servers.PrivateRabbitMQ(t)
 	declareDurable(t, r.URL, nil)
-	r.Stop() // writes down what it has; a kill so soon may take the queue with it
+	r.Stop() // writes its data down; an early kill may take the queue
 	r.Start()
 	r.Kill()
 	r.Start()
@@ -152,7 +152,7 @@ func declareDurable(t *testing.T, url string, args amqp.Table) {
 	}
 }
 
-// failing records what a helper does to the test that calls it.
+// failing records the effects of a function of this package on the calling test.
 type failing struct {
 	testing.TB
 	failed, skipped string

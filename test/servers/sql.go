@@ -26,7 +26,7 @@ type SQLServer struct {
 	proc *process
 }
 
-// sqlKind is what differs between the database servers.
+// sqlKind holds the differences between the database servers.
 type sqlKind struct {
 	driver string
 	// dsn names a database of a server; the empty one is where databases are made.
@@ -41,13 +41,13 @@ type sqlKind struct {
 
 // Database is an empty database of a test's own.
 type Database struct {
-	// Driver and DSN are what sql.Open takes. The test imports the driver.
+	// Driver and DSN are the arguments of sql.Open. The test imports the driver.
 	Driver, DSN string
-	// Server is where it lies.
+	// Server is the database's server.
 	Server *SQLServer
 }
 
-// database makes one on the server; it is dropped when the test ends.
+// database makes a database on the server, which is dropped when the test ends.
 func (s *SQLServer) database(t testing.TB) *Database {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text()[:12])
@@ -71,7 +71,7 @@ func (s *SQLServer) exec(statement string) error {
 	return err
 }
 
-// start runs it and waits until it answers. What a killed server left behind may hold its data for a moment, so it is
+// start runs the server and waits for an answer. A killed server may hold its data for a moment, so the new server is
 // started again until it stays.
 func (s *SQLServer) start() error {
 	err := poll(sqlStartTimeout, func() (bool, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// sqlPatience is how long a server that was killed may take until it answers.
+// sqlPatience bounds the time from the restart of a killed server to its first answer.
 const sqlPatience = 30 * time.Second
 
 func TestDatabaseDataSurvivesAKill(t *testing.T) {

@@ -16,15 +16,15 @@ const (
 	headerFrame = 2
 )
 
-// methods are those that have names here.
+// methods are the methods with names here.
 var methods = map[uint32]string{
 	10<<16 | 40: "connection.open", 10<<16 | 50: "connection.close", 20<<16 | 10: "channel.open", 20<<16 | 40: "channel.close",
 	60<<16 | 40: "basic.publish", 60<<16 | 50: "basic.return", 60<<16 | 60: "basic.deliver",
 	60<<16 | 80: "basic.ack", 60<<16 | 120: "basic.nack",
 }
 
-// withContent are the methods after which a header and a body follow. Their event comes with the header, which names the
-// message; without it the other side can do nothing with the method.
+// withContent are the methods with a header and a body. Their event comes with the header, which names the message;
+// without the header the other side can do nothing with the method.
 var withContent = []string{"basic.publish", "basic.return", "basic.deliver"}
 
 // amqpTap reads AMQP 0-9-1 frames.
@@ -35,10 +35,10 @@ type amqpTap struct {
 	channels map[uint16]*amqpChannel
 }
 
-// amqpChannel is what a tap knows of one channel.
+// amqpChannel is a tap's state of one channel.
 type amqpChannel struct {
 	content [2]string // the method whose content comes next, in each direction
-	// published counts publishings, which is how the broker numbers them; open are those without an answer.
+	// published counts publishes, in the broker's numbering; open are the publishes without an answer.
 	published uint64
 	open      map[uint64]Message
 }
@@ -105,7 +105,7 @@ func (c *amqpChannel) method(phase Phase, id uint32, args []byte) Event {
 	return event
 }
 
-// answered takes out the publishings that an ack or nack is about.
+// answered takes out the publishes of an ack or nack.
 func (c *amqpChannel) answered(tag uint64, multiple bool) (all []Message) {
 	for _, open := range slices.Sorted(maps.Keys(c.open)) {
 		if open == tag || multiple && (open < tag || tag == 0) {
@@ -126,7 +126,7 @@ func (c *amqpChannel) header(phase Phase, payload []byte) Event {
 	return event
 }
 
-// keyOf reads app_id and message_id from a content header. Its properties come in a fixed order, those that are there.
+// keyOf reads app_id and message_id from a content header. The present properties come in a fixed order.
 func keyOf(payload []byte) string {
 	const fixed = 12 // class, weight, size of the body
 	if len(payload) < fixed+2 {
@@ -153,7 +153,7 @@ func keyOf(payload []byte) string {
 	return appID + "/" + messageID
 }
 
-// properties are those of a message in their order, with the flag of each and how long it is.
+// properties are a message's properties in their order, with the flag and the length of each.
 var properties = []struct {
 	name string
 	flag uint16

@@ -22,10 +22,10 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Calls stands in front of a gRPC server and passes on calls of any service that have one request. Its methods are safe for concurrent
-// use.
+// Calls stands in front of a gRPC server and passes on calls of any service that have one request. Its methods are
+// safe for concurrent use.
 type Calls struct {
-	// Addr is where it listens: HOST:PORT.
+	// Addr is the proxy's address: HOST:PORT.
 	Addr string
 
 	conn *grpc.ClientConn
@@ -64,14 +64,14 @@ func GRPC(t testing.TB, addr string) *Calls {
 // maxMessage is more than either side sends: sizes are theirs to judge.
 const maxMessage = 64 << 20
 
-// On has a hook decide about every call from now on, once as it comes and once as it returns; nil lets all pass.
+// On has a hook decide about every call from now on, once for the request and once for the reply; nil lets all pass.
 func (c *Calls) On(hook Hook) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hook = hook
 }
 
-// serve passes on one request, and what the server answers: one message, or several where it is a stream such as that of
+// serve passes on one request, and the server's answers: one message, or several in a stream, such as the stream of
 // its health.
 func (c *Calls) serve(_ any, from grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(from)
@@ -90,7 +90,7 @@ func (c *Calls) serve(_ any, from grpc.ServerStream) error {
 		return err
 	}
 	if err := errors.Join(to.SendMsg(&request), to.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
-		return err // io.EOF: what ended the stream comes with the reply
+		return err // io.EOF: the end of the stream comes with the reply
 	}
 	event.Phase = Reply
 	for {
@@ -111,7 +111,7 @@ func (c *Calls) serve(_ any, from grpc.ServerStream) error {
 	}
 }
 
-// decide asks the hook, and returns the error that a call ends with which is not passed on.
+// decide asks the hook, and returns the error of a call that is not passed on.
 func (c *Calls) decide(ctx context.Context, event Event) error {
 	c.mu.Lock()
 	hook := c.hook
@@ -129,7 +129,7 @@ func (c *Calls) decide(ctx context.Context, event Event) error {
 	return nil
 }
 
-// requests are those that name messages, by method.
+// requests are the requests that name messages, by method.
 var requests = map[string]func() named{
 	"SendHalfMessage":  func() named { return new(pb.SendHalfMessageRequest) },
 	"SendHalfMessages": func() named { return new(pb.SendHalfMessagesRequest) },
@@ -154,7 +154,7 @@ func called(method string, raw []byte) (all []Message) {
 	}
 	request := empty()
 	if proto.Unmarshal(raw, request) != nil {
-		return nil // the server will say what is wrong with it
+		return nil // the server will name the error
 	}
 	var ids []string
 	switch r := request.(type) {
@@ -178,7 +178,7 @@ func called(method string, raw []byte) (all []Message) {
 // asItCame is a codec that leaves messages as they are.
 type asItCame struct{}
 
-// Name implements encoding.CodecV2. What passes is protobuf, and says so.
+// Name implements encoding.CodecV2. The messages are protobuf, and the codec says so.
 func (asItCame) Name() string { return "proto" }
 
 // Marshal implements encoding.CodecV2.

@@ -21,7 +21,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// coordinator counts the Submits that reach it.
+// coordinator counts the Submits that arrive.
 type coordinator struct {
 	pb.UnimplementedMessageHandlerServiceServer
 	submits atomic.Int32
@@ -81,7 +81,7 @@ func TestCallsPassWithMetadataAndErrors(t *testing.T) {
 	}
 }
 
-// Only what is lost on the way back has reached the server.
+// Only a lost reply has reached the server.
 func TestOnlyLostRepliesReachedTheServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 
 // tap reads one direction of one connection, piece by piece. The two directions have a goroutine each.
 type tap interface {
-	// next returns the next piece as it came, and the event it makes; an event without a name is of no interest.
+	// next returns the next piece unchanged, and its event; an event without a name is of no interest.
 	next(phase Phase, from *bufio.Reader) (raw []byte, event Event, err error)
 }
 
@@ -28,7 +28,7 @@ func (blind) next(_ Phase, from *bufio.Reader) ([]byte, Event, error) {
 	return raw, Event{}, err
 }
 
-// rewriter is a tap that replaces a text in what the server says.
+// rewriter is a tap that replaces a text in the server's bytes.
 type rewriter struct {
 	blind
 	from, to []byte
@@ -58,7 +58,7 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
-// pump passes on what comes in one direction until the connection ends.
+// pump passes on the bytes of one direction until the connection ends.
 func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
 	defer l.close()
 	reader := bufio.NewReaderSize(from, 64<<10)
@@ -81,7 +81,7 @@ func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
 	}
 }
 
-// complain fails the test when the tap did not understand what passed.
+// complain fails the test when the tap did not understand the traffic.
 func (l *link) complain(err error) {
 	var strange *strangeError
 	if errors.As(err, &strange) {
@@ -121,7 +121,7 @@ func (l *link) admit() bool {
 	}
 }
 
-// strangeError is what a tap does not understand.
+// strangeError is traffic that a tap does not understand.
 type strangeError struct{ what string }
 
 // Error implements error.

@@ -11,7 +11,7 @@ import (
 
 // Proxy stands in front of a server that speaks over TCP. Its methods are safe for concurrent use.
 type Proxy struct {
-	// Addr is where it listens: HOST:PORT.
+	// Addr is the proxy's address: HOST:PORT.
 	Addr string
 
 	t      testing.TB
@@ -20,7 +20,7 @@ type Proxy struct {
 	group  sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener // nil while it refuses connections
+	listener net.Listener // nil while the proxy refuses connections
 	links    map[*link]bool
 	mode     mode
 	changed  chan struct{} // closed with every change of mode
@@ -29,7 +29,7 @@ type Proxy struct {
 	closed   bool
 }
 
-// mode is how a proxy treats all that passes.
+// mode is a proxy's treatment of all traffic.
 type mode int
 
 const (
@@ -39,14 +39,14 @@ const (
 	holding
 )
 
-// TCP stands in front of any server and understands nothing of what passes.
+// TCP stands in front of any server and understands nothing of the traffic.
 func TCP(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	return start(t, addr, func() tap { return blind{} })
 }
 
-// Rewrite stands in front of any server and replaces a text in all that it says, such as its version. Both texts have the same
-// length, so that lengths on the wire stay right.
+// Rewrite stands in front of any server and replaces a text in the server's bytes, such as its version. Both texts
+// have the same length, so that lengths on the wire stay right.
 func Rewrite(t testing.TB, addr, from, to string) *Proxy {
 	t.Helper()
 	if len(from) != len(to) {
@@ -65,7 +65,7 @@ func Redis(t testing.TB, addr string) *Proxy {
 	return start(t, addr, func() tap { return &respTap{scripts: known} })
 }
 
-// RabbitMQ stands in front of a broker that speaks AMQP 0-9-1.
+// RabbitMQ stands in front of a broker of AMQP 0-9-1.
 func RabbitMQ(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	return start(t, addr, func() tap { return newAMQPTap() })
@@ -104,7 +104,7 @@ func Host(t testing.TB, server string) string {
 	return u.Host
 }
 
-// On has a hook decide about everything from now on; nil lets it all pass.
+// On has a hook decide about everything from now on; nil lets everything pass.
 func (p *Proxy) On(hook Hook) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Disconnect closes all connections, with what is on its way in them. New ones pass.
+// Disconnect closes all connections, and drops the bytes on their way. New connections pass.
 func (p *Proxy) Disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Proxy) Disconnect() {
 	}
 }
 
-// Silence swallows all that is sent, in both directions, and closes nothing: the connections are half-open. Those that
-// are open stay dead after Mend, as with a router that has forgotten them.
+// Silence drops all bytes, in both directions, and closes nothing: the connections are half-open. The open
+// connections stay dead after Mend, as with a router that has forgotten them.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +145,8 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// Hold keeps back all that is sent, in both directions. It arrives after Mend, however late that is and whether anybody
-// still waits for it, as with a network that comes back.
+// Hold keeps back all bytes, in both directions. The bytes arrive after Mend, however late and even without a waiting
+// reader, as with a network that comes back.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,12 +233,12 @@ func (p *Proxy) enter(l *link) bool {
 	return true
 }
 
-// close ends the proxy and everything in it.
+// close ends the proxy and all its connections.
 func (p *Proxy) close() {
 	p.Cut()
 	p.mu.Lock()
 	p.closed = true
-	p.turn(passing) // whoever is held back finds the connection closed
+	p.turn(passing) // a held reader or writer finds the connection closed
 	p.mu.Unlock()
 	p.group.Wait()
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// patience bounds every wait for something that must come.
+// patience bounds every wait for an event that must come.
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-// echo is a server that answers every line with itself, and keeps what it got.
+// echo is a server that answers every line with the line itself, and keeps the lines.
 type echo struct {
 	addr string
 	mu   sync.Mutex
@@ -80,7 +80,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// say sends a line and returns what came back within that time.
+// say sends a line and returns the answer within that time.
 func say(t *testing.T, conn net.Conn, line string, within time.Duration) (string, error) {
 	t.Helper()
 	if _, err := conn.Write([]byte(line + "\n")); err != nil {

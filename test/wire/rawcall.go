@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// RawConn is a gRPC client connection that works frame by frame, so that a test can send what no gRPC client would: half of a
-// request, an encoding of its own, a prefix that announces more than follows. It obeys flow control. It is safe for
-// concurrent use.
+// RawConn is a gRPC client connection that works frame by frame, so that a test can send bytes that no gRPC client
+// would send: half of a request, an encoding of its own, a prefix that announces more than follows. RawConn obeys
+// flow control and is safe for concurrent use.
 type RawConn struct {
 	conn    net.Conn
 	framer  *http2.Framer
@@ -23,7 +23,7 @@ type RawConn struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	next    uint32
-	// initial is the window that each new stream begins with; window is that of the connection.
+	// initial is the initial window of each new stream; window is the window of the connection.
 	initial, window int64
 	streams         map[uint32]*rawStream
 	err             error
@@ -43,7 +43,7 @@ type RawAnswer struct {
 	Message string
 }
 
-// ErrAnswered says that a call has been answered before all of its request was sent.
+// ErrAnswered says that a call was answered before the whole request was sent.
 var ErrAnswered = errors.New("wire: the call has been answered")
 
 // DialRaw connects without TLS.
@@ -98,8 +98,8 @@ func (c *RawConn) Begin(method string, headers ...string) (stream uint32, err er
 	return stream, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
 }
 
-// Send sends a part of a call's request in frames of at most size bytes (0: as large as may be), and says with end that it was
-// the last one. It fails when the call has been answered meanwhile.
+// Send sends a part of a call's request in frames of at most size bytes (0: as large as may be), and ends the request
+// if end is set. Send fails when the call has been answered meanwhile.
 func (c *RawConn) Send(stream uint32, data []byte, size int, end bool) error {
 	if size == 0 {
 		size = 16384
@@ -129,7 +129,7 @@ func (c *RawConn) Reset(stream uint32) error {
 	return c.framer.WriteRSTStream(stream, http2.ErrCodeCancel)
 }
 
-// Prefix is what comes before a message of gRPC.
+// Prefix precedes a gRPC message.
 func Prefix(compressed bool, length int) []byte {
 	prefix := []byte{0, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}
 	if compressed {
@@ -183,7 +183,7 @@ func (c *RawConn) fail(err error) {
 	c.changed.Broadcast()
 }
 
-// read takes what the server says until the connection ends.
+// read reads the server's frames until the connection ends.
 func (c *RawConn) read() {
 	defer close(c.ended)
 	for {

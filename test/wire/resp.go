@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// respTap reads RESP 2. A server answers in the order in which it is asked.
+// respTap reads RESP 2. A server answers in the order of the requests.
 type respTap struct {
 	scripts *scripts
 	mu      sync.Mutex
@@ -42,7 +42,7 @@ func (x *respTap) request(value any) Event {
 	return event
 }
 
-// reply is the event of the request that has waited longest. Only the reply tells what was claimed.
+// reply is the event of the request that has waited longest. Only the reply names the claimed messages.
 func (x *respTap) reply(value any) Event {
 	x.mu.Lock()
 	defer x.mu.Unlock()

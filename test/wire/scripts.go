@@ -16,7 +16,7 @@ import (
 // luaFiles are the store's scripts as seen from a package of test/.
 const luaFiles = "../../internal/store/redis/lua/*.lua"
 
-// scripts knows the store's scripts. What their hashes are it learns from the clients, which load them when they start.
+// scripts knows the store's scripts. Their hashes come from the clients, which load the scripts at their start.
 type scripts struct {
 	bodies map[string]string // by name, without the first line
 
@@ -44,7 +44,7 @@ func readScripts() (*scripts, error) {
 	return s, nil
 }
 
-// learn names a script by the file that it ends with, and remembers its hash.
+// learn names a script by the file at its end, and remembers its hash.
 func (s *scripts) learn(source string) string {
 	sum := sha1.Sum([]byte(source)) // Redis' own way of naming scripts
 	s.mu.Lock()
@@ -141,12 +141,12 @@ func listed(args []string, each int, words []string) (all []Message) {
 	return all
 }
 
-// held is what submit.lua and trust.lua add to the state of a message that it has claimed for somebody who knows all
-// about it.
+// held is the mark of submit.lua and trust.lua on the state of a message that was claimed for a caller who knows the
+// message.
 const held = 70
 
-// claimed reads what claim.lua, submit.lua and trust.lua reply: of a message that was claimed a list that begins with
-// its name, or a number where the call has named it.
+// claimed reads the replies of claim.lua, submit.lua and trust.lua: for each claimed message a list that begins with
+// its name, or a number where the call has named the message.
 func claimed(asked []Message, reply any) (all []Message) {
 	claims, _ := reply.([]any)
 	for i, claim := range claims {
@@ -160,7 +160,7 @@ func claimed(asked []Message, reply any) (all []Message) {
 	return all
 }
 
-// wordOf is the event whose rule it is, told by where it leads and whether only an owner may say it.
+// wordOf is the event of the rule, derived from the target state and from whether only an owner may send the event.
 func wordOf(rules []string, number string) string {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > len(rules) {
@@ -175,7 +175,7 @@ func wordOf(rules []string, number string) string {
 	return ""
 }
 
-// leads says where an event leads from each kept state, as the store writes it in its rules.
+// leads returns the target of an event from each kept state, as the store writes the target in its rules.
 func leads(event halfmsg.Event) string {
 	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
 	var text strings.Builder

@@ -13,7 +13,7 @@ func SQL(t testing.TB, addr string) *Proxy {
 	return start(t, addr, func() tap { return &sqlTap{} })
 }
 
-// sqlTap sees bytes, and among them the one statement that is of interest: drivers send COMMIT by itself, and wait.
+// sqlTap sees bytes, and among them one interesting statement: drivers send COMMIT by itself, and wait.
 type sqlTap struct {
 	blind
 	committing atomic.Bool

@@ -30,7 +30,7 @@ func (n *notes) hear(e wire.Event) wire.Act {
 	return wire.Pass
 }
 
-// of returns what was heard of these names, and forgets everything.
+// of returns the events of these names, and forgets all events.
 func (n *notes) of(names ...string) (heard []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,7 +51,7 @@ func want(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// at is a hook that acts once, when an event of that name and phase comes.
+// at is a hook that acts once, at an event of that name and phase.
 func at(name string, phase wire.Phase, act wire.Act) wire.Hook {
 	var once sync.Once
 	return func(e wire.Event) wire.Act {
@@ -82,7 +82,7 @@ func half(id string) halfmsg.Message {
 	return halfmsg.Message{Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders", Body: []byte("body\r\nof " + id)}
 }
 
-// The scripts, the messages and the words are told as they pass, those of a claim by its reply.
+// The scripts, the messages and the events are reported as they pass; the messages of a claim come from its reply.
 func TestTapReportsScripts(t *testing.T) {
 	t.Parallel()
 	p, store, server := behind(t)
@@ -123,7 +123,7 @@ func settle(t *testing.T, store *redisstore.Store, claim *halfmsg.Claim, event h
 	}
 }
 
-// A request that is cut has had no effect, and a reply that is cut has had it.
+// A request that is cut has had no effect, and a request whose reply is cut has had its effect.
 func TestCutAtAScript(t *testing.T) {
 	t.Parallel()
 	p, store, server := behind(t)
@@ -217,7 +217,7 @@ func TestTapReportsPublishesAndAnswers(t *testing.T) {
 	want(t, "unroutable", heard.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]", "basic.ack after [{orders/3 }]")
 }
 
-// A publishing that is cut never reached the broker; when its ack is cut, it did.
+// A publish that is cut never reached the broker; when the ack is cut, the publish did.
 func TestCutAtAPublishing(t *testing.T) {
 	t.Parallel()
 	for name, phase := range map[string]wire.Phase{"basic.publish": wire.Request, "basic.ack": wire.Reply} {
