@@ -1,8 +1,8 @@
-// Package amqpconformance is what a broker must do for msghandler to work with it, as a test suite. It runs against
+// Package amqpconformance is a test suite of the broker behavior that msghandler depends on. It runs against
 // RabbitMQ, which shows that the suite asks for the right things, and against the embedded broker.
 //
-// Where versions of RabbitMQ differ, the suite asks each version for what that version does. The embedded broker does what the
-// oldest supported version does.
+// Where versions of RabbitMQ differ, the suite expects each version's own behavior. The embedded broker behaves like
+// the oldest supported version.
 package amqpconformance
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// patience is how long a broker may take for anything. It is only ever used up by a test that fails.
+// patience bounds every wait for a broker. Only a failing test uses all of it.
 const patience = 20 * time.Second
 
 // suite is all tests by their names.
@@ -112,11 +112,11 @@ func (f *fixture) channel() *amqp.Channel {
 	return ch
 }
 
-// embedded reports whether the broker is the embedded one. It counts deliveries as RabbitMQ 4.3 does, and is like the oldest
-// supported version otherwise.
+// embedded reports whether the broker is the embedded one. The embedded broker counts deliveries as RabbitMQ 4.3
+// does, and is like the oldest supported version otherwise.
 func (f *fixture) embedded() bool { return f.conn.Properties["product"] != versions.RabbitMQ.Name }
 
-// since reports whether the broker is RabbitMQ of that version or a later one.
+// since reports whether the broker is RabbitMQ of that version or a later version.
 func (f *fixture) since(major, minor int) bool {
 	f.Helper()
 	about := f.conn.Properties
@@ -158,7 +158,7 @@ func (f *fixture) publish(exchange, key string, p amqp.Publishing) bool {
 	return f.confirmed(confirm)
 }
 
-// send publishes one body to a queue and waits until the queue has it.
+// send publishes one body to a queue and waits until the queue has the message.
 func (f *fixture) send(queue string, bodies ...string) {
 	f.Helper()
 	for _, body := range bodies {
@@ -186,7 +186,7 @@ func (f *fixture) consume(ch *amqp.Channel, queue string) <-chan amqp.Delivery {
 	return deliveries
 }
 
-// next is the next of anything that a client library says over a channel.
+// next is the next value of a client library's channel.
 func next[T any](f *fixture, what string, from <-chan T) T {
 	f.Helper()
 	select {
@@ -201,7 +201,7 @@ func next[T any](f *fixture, what string, from <-chan T) T {
 	}
 }
 
-// fetch polls a queue until there is a message in it.
+// fetch polls a queue until there is a message.
 func (f *fixture) fetch(queue string) amqp.Delivery {
 	f.Helper()
 	var fetched amqp.Delivery
@@ -214,7 +214,7 @@ func (f *fixture) fetch(queue string) amqp.Delivery {
 	return fetched
 }
 
-// ready is the number of messages that are ready in a queue.
+// ready is the number of ready messages in a queue.
 func (f *fixture) ready(queue string) int {
 	f.Helper()
 	q, err := f.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -229,7 +229,7 @@ func (f *fixture) eventuallyReady(queue string, want int) {
 	})
 }
 
-// quiet fails when anything was delivered. The round trip before it lets arrive what was sent already.
+// quiet fails when anything was delivered. The round trip before lets earlier traffic arrive.
 func (f *fixture) quiet(ch *amqp.Channel, deliveries <-chan amqp.Delivery) {
 	f.Helper()
 	f.must(ch.ExchangeDeclarePassive("amq.direct", "direct", true, false, false, false, nil))

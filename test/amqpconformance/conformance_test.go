@@ -44,7 +44,7 @@ func TestEmbeddedBlocked(t *testing.T) {
 	amqpconformance.Blocked(t, url, func() { b.SetBlocked("low on memory") }, func() { b.SetBlocked("") })
 }
 
-// An alarm hits a whole node, so this takes one of its own.
+// An alarm hits a whole node, so this test takes a node of its own.
 func TestRabbitMQBlocked(t *testing.T) {
 	node := servers.PrivateRabbitMQ(t)
 	amqpconformance.Blocked(t, node.URL,

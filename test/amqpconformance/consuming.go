@@ -89,7 +89,7 @@ func prefetch(f *fixture) {
 	f.eventuallyReady("q", 10)
 	f.quiet(ch, deliveries)
 	f.must(ch.Close())
-	f.eventuallyReady("q", 15) // what was not acknowledged is back
+	f.eventuallyReady("q", 15) // the unacknowledged message is back
 }
 
 // channelPrefetch: RabbitMQ 4.3 denies a limit for the whole channel by default, and then limits each of its consumers.

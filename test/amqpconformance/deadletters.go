@@ -133,8 +133,8 @@ func retryQueue(f *fixture) {
 	}
 }
 
-// circleEnds: a message that expires from queue to queue is dropped where it would start over. What goes round a second
-// time would be seen by the witness again before a later message comes by.
+// circleEnds: a message that expires from queue to queue is dropped where it would start over. On a second round the
+// witness would see the message again before a later message comes by.
 func circleEnds(f *fixture) {
 	f.exchange("back", "fanout")
 	f.queue("a", amqp.Table{"x-message-ttl": int32(20), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b"})
@@ -175,7 +175,7 @@ func rejectPublish(f *fixture) {
 	}
 	f.expectEqual("acknowledged", acked, 2)
 	f.eventuallyReady("small", 2)
-	f.eventuallyReady("large", 6) // a nack does not mean that nobody has it
+	f.eventuallyReady("large", 6) // a nack does not mean that nobody has the message
 }
 
 func quorumDeliveries(f *fixture) {
@@ -192,7 +192,8 @@ func quorumDeliveries(f *fixture) {
 	}
 }
 
-// quorumNacks: what is given back by a nack was a failed delivery before RabbitMQ 4.3, and is none since then.
+// quorumNacks: a message given back by a nack counts as a failed delivery before RabbitMQ 4.3, and does not count
+// since then.
 func quorumNacks(f *fixture) {
 	f.queue("q", amqp.Table{"x-queue-type": "quorum"})
 	f.send("q", "1")

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// exceptionCase is something that a broker refuses. Texts are compared up to where they name the virtual host.
+// exceptionCase is an operation that a broker refuses. Texts are compared up to the name of the virtual host.
 type exceptionCase struct {
 	name string
 	code int
@@ -168,7 +168,7 @@ func exceptions(f *fixture) {
 
 func (f *fixture) expectException(c exceptionCase, ch *amqp.Channel, closed <-chan *amqp.Error) {
 	f.Helper()
-	// What a call returns may be the exception, or only that the channel is closed: the notification is the same for
+	// A call may return the exception, or only the fact that the channel is closed: the notification is the same for
 	// all.
 	_ = c.do(ch)
 	e := next(f, "exception for: "+c.name, closed)
@@ -188,7 +188,7 @@ func exceptionClosesOnlyItsChannel(f *fixture) {
 	if e := next(f, "close of the channel", closed); e.Code != amqp.NotFound {
 		f.Errorf("closed with %v", e)
 	}
-	f.eventuallyReady("q", 2) // what it had not acknowledged is back
+	f.eventuallyReady("q", 2) // the unacknowledged message is back
 	f.send("q", "still here")
 	f.must(f.channel().Close())
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// exists says whether a queue is there, on a channel of its own, as a missing one closes it. One that only its own
-// connection may use is there: that may have ended a moment ago.
+// exists says whether a queue is there, on a channel of its own, as a missing queue closes the channel. An exclusive
+// queue of another connection is there: its owner may have ended a moment ago.
 func (f *fixture) exists(queue string) bool {
 	f.Helper()
 	ch := f.channel()
@@ -116,7 +116,7 @@ func closeReopen(f *fixture) {
 	f.eventuallyReady("q", 10)
 }
 
-// heartbeats: a client that only beats stays connected for longer than it may be silent.
+// heartbeats: a client that only sends heartbeats stays connected for longer than its allowed silence.
 func heartbeats(f *fixture) {
 	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: time.Second, Dial: amqp.DefaultDial(patience)})
 	f.must(err)
@@ -146,7 +146,7 @@ func Blocked(t *testing.T, url string, block, unblock func()) {
 	}
 	f.confirmed(publish())
 
-	// The notice comes with the next publishing; that one is not taken any more.
+	// The notice comes with the next publish, which is not taken any more.
 	block()
 	waiting := publish()
 	if b := next(f, "notice of the alarm", blocked); !b.Active || b.Reason == "" {

@@ -50,8 +50,8 @@ func drain(returns <-chan amqp.Return, into map[string]bool) (badCode bool) {
 	}
 }
 
-// returnThenAck: a message that cannot be routed is returned and then acknowledged all the same, in this order. The
-// publisher relies on it.
+// returnThenAck: an unroutable message is returned and then acknowledged nevertheless, in this order. The publisher
+// relies on the order.
 func returnThenAck(f *fixture) {
 	f.queue("q", nil)
 	f.must(f.ch.Confirm(false))
@@ -150,7 +150,7 @@ func publishMany(ctx context.Context, ch *amqp.Channel, n int) error {
 	return nil
 }
 
-// largeMessages are those around the size of a frame, and some that need many.
+// largeMessages have about the size of a frame, or need many frames.
 func largeMessages(f *fixture) {
 	f.queue("q", nil)
 	for _, size := range []int{0, 1, 131072 - 9, 131072 - 8, 131072 - 7, 131072, 1 << 20, 8 << 20} {

@@ -1,8 +1,8 @@
-// Package bench measures the whole coordinator next to what Redis, RabbitMQ and gRPC themselves allow, in the same run.
+// Package bench measures the whole coordinator next to the ceilings of Redis, RabbitMQ and gRPC, in the same run.
 //
 //	make bench            # or: go test ./test/bench -run '^$' -bench EndToEnd -benchtime 1x -args -rounds 5 -seconds 4
 //
-// The load, the bare references and the comparison are those of msghandler bench --ceilings (internal/bench). Everything
+// The load, the bare references and the comparison belong to msghandler bench --ceilings (internal/bench). Everything
 // runs on the one machine: Redis, RabbitMQ, the coordinators, the producer.
 package bench
 
@@ -51,7 +51,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 	}
 }
 
-// load is what the load generator is told of the setup.
+// load is the load generator's configuration for the setup.
 func (s *setup) load() bench.Config {
 	return bench.Config{
 		Coordinators: s.addresses(), AMQPURL: s.rabbit.URL, RedisURL: s.redis.URL(), Body: *bodySize, Callers: *callers,
@@ -70,7 +70,7 @@ func markdown(table [][]string) string {
 	return b.String()
 }
 
-// buildCoordinator builds the binary that is measured, with profiles where they are wanted.
+// buildCoordinator builds the measured binary, with profiles where they are wanted.
 func buildCoordinator(b *testing.B) string {
 	b.Helper()
 	program := "../../cmd/msghandler"

@@ -10,17 +10,17 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/compare"
 )
 
-// What somebody with a browser open asks for: the overview brings itself up to date, and now and then he looks for
-// something that is not there, which is the dearest of all pages. Here it is as often as the overview.
+// The load of an open browser: the overview refreshes itself, and now and then the operator looks for a missing
+// message, which is the most expensive page. Here the search is as frequent as the overview.
 const (
 	refresh  = 5 * time.Second
 	overview = "/"
 	search   = "/messages?state=pending&exchange=none"
 )
 
-// BenchmarkBesideConsole measures what somebody at the console costs those who send, while a million messages are pending:
-// rounds of whole deliveries with and without him take turns. How much of the difference is the machine's own shows in the
-// spread; so what his pages cost in CPU time is measured alone as well.
+// BenchmarkBesideConsole measures how an operator at the console slows senders down, while a million messages are
+// pending: rounds of whole deliveries with and without the operator take turns. The spread shows the machine's own
+// share of the difference, so the CPU time of the pages is measured alone as well.
 //
 //	go test ./test/bench -run '^$' -bench BesideConsole -benchtime 1x -timeout 60m -args -rounds 8 -seconds 10
 func BenchmarkBesideConsole(b *testing.B) {

@@ -21,10 +21,11 @@ var (
 		"0: what coordinators take by themselves")
 )
 
-// BenchmarkClusters measures coordinators on a Redis Cluster of three masters and a RabbitMQ cluster of three nodes, in turn
-// with as many on one Redis and one RabbitMQ, and how the work is spread over masters, nodes and queues. All of it shares the
-// machine, so a cluster is not faster: what a message costs where is what it tells. It fails when a message is lost or
-// copied, when a queue has not a member on each node, and when a master or a node has too much or too little of the work.
+// BenchmarkClusters measures coordinators on a Redis Cluster of three masters and a RabbitMQ cluster of three nodes,
+// in turn with as many on one Redis and one RabbitMQ, and how the work is spread over masters, nodes and queues. All
+// of them share the machine, so a cluster is not faster: the result is the cost of a message on each site. The
+// benchmark fails when a message is lost or copied, when a queue has no member on a node, and when a master or a node
+// has too much or too little of the work.
 //
 //	go test ./test/bench -run '^$' -bench Clusters -benchtime 1x -timeout 30m -args -rounds 3 -seconds 4 -coordinators 3
 func BenchmarkClusters(b *testing.B) {
@@ -66,21 +67,21 @@ type siteRow struct {
 	rounds map[bench.Mode][]siteRound
 }
 
-// siteRound is what one round found. What is there for each server is in the order of the site's masters and nodes.
+// siteRound is the result of one round. Figures of each server are in the order of the site's masters and nodes.
 type siteRound struct {
 	figure figure
 	// cpu is microseconds for each message, by group of processes.
 	cpu map[string]float64
-	// messages is how many there were, also of those outside of the measured time.
+	// messages is the number of messages, also outside of the measured time.
 	messages float64
 	// scripts and commands are calls of each master.
 	scripts, commands []float64
-	// traces are those of each master, by shard.
+	// traces are the receipts on each master, by shard.
 	traces []map[string]int
 	queues []queueRound
 }
 
-// clusterRows are what is compared, the clusters last.
+// clusterRows are the compared sites, the clusters last.
 func clusterRows(b *testing.B) []*siteRow {
 	b.Helper()
 	one := newSite(b, []*servers.RedisServer{servers.Redis(b)}, []*servers.RabbitServer{servers.PrivateRabbitMQ(b)})
@@ -95,7 +96,7 @@ func clusterRows(b *testing.B) []*siteRow {
 	}
 }
 
-// newSite starts coordinators on servers that run.
+// newSite starts coordinators on running servers.
 func newSite(b *testing.B, masters []*servers.RedisServer, nodes []*servers.RabbitServer) *site {
 	b.Helper()
 	s := &site{masters: masters, nodes: nodes, setup: &setup{b: b, redis: masters[0], rabbit: nodes[0], binary: buildCoordinator(b)}}
@@ -124,7 +125,8 @@ func (s *site) redisURL() string {
 	return "redis://" + strings.Join(addresses, ",")
 }
 
-// brokers names all nodes, for each coordinator another one first: it is on the first one that it reaches.
+// brokers names all nodes, for each coordinator another node first: a coordinator connects to the first node within
+// reach.
 func (s *site) brokers(coordinator int) string {
 	var urls []string
 	for i := range s.nodes {
@@ -137,7 +139,7 @@ func (s *site) brokers(coordinator int) string {
 func masterGroup(i int) string { return fmt.Sprintf("%s %d", compare.Redis, i+1) }
 func nodeGroup(i int) string   { return fmt.Sprintf("%s %d", compare.RabbitMQ, i+1) }
 
-// processes are those whose costs are told, together and each server alone.
+// processes are the processes whose costs are reported, together and each server alone.
 func (s *site) processes() usage.Processes {
 	processes := usage.Processes{compare.Producer: {os.Getpid()}}
 	for i, master := range s.masters {
@@ -179,7 +181,7 @@ func (r *siteRow) measure(mode bench.Mode) siteRound {
 	return found
 }
 
-// last is the round that was measured last.
+// last is the last measured round.
 func (r *siteRow) last(mode bench.Mode) siteRound {
 	all := r.rounds[mode]
 	return all[len(all)-1]

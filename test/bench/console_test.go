@@ -23,7 +23,7 @@ import (
 
 var standing = flag.Int("standing", 1_000_000, "pending messages that stand while the console is looked at")
 
-// standingProducers share the messages that stand: one alone may not have so many.
+// standingProducers share the pending messages: a single producer may not have so many.
 const standingProducers = 4
 
 // BenchmarkConsole measures pages of the console, and the same lists through the API, while a million messages are
@@ -61,7 +61,7 @@ type page struct {
 	get  func()
 }
 
-// pages are those that are measured.
+// pages are the measured pages.
 func (s *setup) pages() []page {
 	var all []page
 	for _, at := range []struct{ name, path string }{
@@ -100,7 +100,7 @@ func (s *setup) pages() []page {
 	return all
 }
 
-// searchAll looks for what is not there, page after page until there are no more, as the command line does.
+// searchAll looks for a missing message, page after page until there are no more, as the command line does.
 func (s *setup) searchAll() (pages int, took time.Duration) {
 	begun := time.Now()
 	r := &pb.ListMessagesRequest{State: pb.State_STATE_PENDING, ErrorContains: "none"}
@@ -113,7 +113,7 @@ func (s *setup) searchAll() (pages int, took time.Duration) {
 	return pages, time.Since(begun)
 }
 
-// stand stores messages that nobody asks about for a day, as the coordinator would, and sooner.
+// stand stores messages without a Confirm call for a day, as the coordinator would, and sooner.
 func (s *setup) stand(n int) {
 	store, err := redisstore.New(context.Background(), redisstore.Config{
 		URL: s.redis.URL(), Prefix: "msghandler", Retention: 10 * time.Minute,
@@ -148,14 +148,14 @@ func (s *setup) standOf(store *redisstore.Store, producer string, n int) {
 	}
 }
 
-// views is how often each page is looked at, and between how long after the one before: the counts are kept for five
-// seconds, so some looks find them and some do not.
+// views is the number of views of each page, and between the time since the last view: the counts are kept for five
+// seconds, so some views find them and some do not.
 const (
 	views   = 10
 	between = 600 * time.Millisecond
 )
 
-// look times a page, and what others who want something of Redis wait for meanwhile.
+// look times a page, and the wait of other users of Redis meanwhile.
 func (s *setup) look(get func()) (all, waits []time.Duration) {
 	ticker := time.NewTicker(between)
 	defer ticker.Stop()

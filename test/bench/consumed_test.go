@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// consumed is the queue that messages of setup.message are delivered to, and its consumer, which takes them as they come: a
-// broker that keeps a large backlog by itself runs low on memory, and takes nothing more.
+// consumed is a queue of setup.message, and its consumer, which takes messages as they come: a broker with a large
+// backlog runs low on memory, and takes nothing more.
 type consumed struct {
 	// ids counts the messages that have arrived, and copies their further copies.
 	ids, copies atomic.Int64

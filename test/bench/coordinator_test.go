@@ -15,14 +15,14 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// coordinator is one that can be stopped, and started again where it was.
+// coordinator is a coordinator that can be stopped, and started again at the same addresses.
 type coordinator struct {
 	s *setup
-	// api, http and pprof are where it serves.
+	// api, http and pprof are the coordinator's addresses.
 	api, http, pprof string
-	// environment is what it is told besides.
+	// environment holds further settings.
 	environment []string
-	// process is nil while it does not run.
+	// process is nil while the coordinator does not run.
 	process *exec.Cmd
 }
 
@@ -38,7 +38,7 @@ func newCoordinator(s *setup, environment []string) *coordinator {
 	return c
 }
 
-// start starts it, unless it runs.
+// start starts the coordinator, unless it runs.
 func (c *coordinator) start() {
 	if c.process != nil {
 		return
@@ -61,7 +61,7 @@ func (c *coordinator) await() {
 	})
 }
 
-// stop has it stop as operators do, and waits for its end.
+// stop stops the coordinator as operators do, and waits for its end.
 func (c *coordinator) stop() {
 	if c.process == nil {
 		return
@@ -87,7 +87,7 @@ func (s *setup) run(n int) {
 	}
 }
 
-// running are the coordinators that run.
+// running are the running coordinators.
 func (s *setup) running() (all []*coordinator) {
 	for _, c := range s.all {
 		if c.process != nil {
@@ -105,7 +105,7 @@ func (s *setup) addresses() (all []string) {
 	return all
 }
 
-// total sums up a metric of the coordinators that run, in all series that have these labels' values.
+// total sums up a metric of the running coordinators, in all series with these labels' values.
 func (s *setup) total(of func(*dto.Metric) float64, name string, labels ...string) (sum float64) {
 	for _, c := range s.running() {
 		for _, m := range c.scrape()[name].GetMetric() {
@@ -126,7 +126,7 @@ func hasAll(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// What a metric tells: how often it was counted, how often it was observed, and the sum of that.
+// The values of a metric: its counter, its number of observations, and their sum.
 func counted(m *dto.Metric) float64  { return m.GetCounter().GetValue() }
 func observed(m *dto.Metric) float64 { return float64(m.GetHistogram().GetSampleCount()) }
 func summed(m *dto.Metric) float64   { return m.GetHistogram().GetSampleSum() }

@@ -21,17 +21,17 @@ var (
 	rewrites = flag.Bool("rewrites", false, "let Redis write its append-only file anew while BenchmarkDead measures, as often as it does")
 )
 
-// settled is how long a load runs before it is measured where coordinators have just been started.
+// settled is how long a load runs before the measurement where coordinators have just been started.
 const settled = 3 * time.Second
 
-// BenchmarkDead measures a producer's full throughput while a million messages of another one wait that is dead: all of
-// them are due, and it is tried again and again. Rounds with and without them take turns. Each has a Redis and a
-// coordinator of its own, of which only the one that is measured runs, and begins with a time in which nobody sends: it
-// tells what the dead producer costs by itself, just after a start, when it is tried most often. Whatever waits
-// is also swept every ten seconds, so idle and seconds are best whole tens.
+// BenchmarkDead measures a producer's full throughput while a million messages of a dead producer wait: all of them
+// are due, and the dead producer is tried again and again. Rounds with and without these messages take turns. Each
+// has a Redis and a coordinator of its own, and only the measured coordinator runs. A round begins without senders:
+// this time shows the cost of the dead producer alone, just after a start, when the tries are most frequent. All
+// waiting messages are also swept every ten seconds, so idle and seconds are best whole tens.
 //
-// Redis writes its append-only file anew whenever it has doubled, with a million messages for seconds of a whole CPU. When
-// that is depends on what was sent before, so it is measured by itself, with -rewrites.
+// Redis rewrites its append-only file whenever the file has doubled, with a million messages for seconds of a whole
+// CPU. The moment depends on earlier traffic, so the rewrite is measured by itself, with -rewrites.
 //
 //	go test ./test/bench -run '^$' -bench Dead -benchtime 1x -timeout 60m -args -rounds 7 -seconds 10
 func BenchmarkDead(b *testing.B) {
@@ -82,7 +82,7 @@ func (s *setup) die(n int) {
 	s.written()
 }
 
-// written waits until Redis has written its file anew, where it does, so that this costs no one who is measured.
+// written waits until Redis has rewritten its file, if it does, so that no measurement contains the rewrite.
 func (s *setup) written() {
 	servers.Eventually(s.b, 5*time.Minute, "Redis has written its file anew", func() bool {
 		return strings.Contains(s.redis.CLI("INFO", "persistence"), "aof_rewrite_in_progress:0")
@@ -103,10 +103,10 @@ func (s *setup) unfinished() (n int64) {
 	return n
 }
 
-// modes are those that are measured, in this order.
+// modes are the measured modes, in this order.
 var modes = []bench.Mode{bench.Gathered, bench.Unary}
 
-// turn is what was found of one world in one round.
+// turn is the result of one world in one round.
 type turn struct {
 	loads map[bench.Mode]bench.Report
 	// idle is the processor time of a second in which nobody sends.
@@ -125,8 +125,8 @@ func (t turn) String() string {
 	return text
 }
 
-// warmUp has a turn that does not count. The pages of a Redis that has just stored a large backlog, and has written it to a
-// file from a fork, are copied one by one when they are next written to.
+// warmUp has a turn that does not count. After Redis has stored a large backlog and written it to a file from a fork,
+// the next write to each page copies the page.
 func (s *setup) warmUp() {
 	if !*rewrites {
 		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
@@ -134,7 +134,7 @@ func (s *setup) warmUp() {
 	s.turn()
 }
 
-// turn starts the coordinators, looks at what they do and at what they can, and stops them.
+// turn starts the coordinators, measures them idle and under load, and stops them.
 func (s *setup) turn() turn {
 	s.run(len(s.all))
 	defer s.run(0)
@@ -152,7 +152,7 @@ func (s *setup) turn() turn {
 	return t
 }
 
-// reportDead tells how the rounds with a dead producer compare with those without.
+// reportDead compares the rounds with a dead producer and the rounds without.
 func reportDead(b *testing.B, alone, beside []turn) {
 	fmt.Printf("\n%d messages of a dead producer, %d bytes each, medians of %d rounds of %.0f s that took turns\n",
 		*dead, *bodySize, *rounds, *seconds)

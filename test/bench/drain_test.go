@@ -17,11 +17,11 @@ import (
 
 var drains = flag.String("drains", "10000,100000,1000000", "how many messages BenchmarkDrain has drained, one size after the other")
 
-// large is a backlog that is drained once, in the first round: storing it takes minutes.
+// large is a backlog that is drained once, in the first round: its storing takes minutes.
 const large = 500_000
 
-// BenchmarkDrain has one coordinator drain messages that are pending and due, all of them: it claims, asks, publishes and
-// stores the outcome until nothing is left. Each backlog has a Redis of its own that is new.
+// BenchmarkDrain has one coordinator drain pending and due messages: the coordinator claims, asks, publishes and
+// stores the outcome until nothing is left. Each backlog has a new Redis of its own.
 //
 //	go test ./test/bench -run '^$' -bench 'Drain$' -benchtime 1x -timeout 60m -args -rounds 5
 func BenchmarkDrain(b *testing.B) {
@@ -43,13 +43,13 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// drained is what was found of a backlog, and what a call of the script that claims took.
+// drained is the result of a backlog, with the duration of the claiming script.
 type drained struct {
 	shared
 	claim figure
 }
 
-// worlds makes worlds that are new, each with one coordinator, beside the same broker.
+// worlds makes new worlds, each with one coordinator, beside the same broker.
 func worlds(b *testing.B) (anew func(name string, measure func(*setup))) {
 	rabbit, binary := servers.PrivateRabbitMQ(b), buildCoordinator(b)
 	return func(name string, measure func(*setup)) {
@@ -94,8 +94,8 @@ func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
 	}
 }
 
-// BenchmarkDrainBeside has one coordinator drain a backlog while new messages come at a rate, one a call, next to each
-// without the other. Each has a Redis of its own that is new, and they take turns. New messages are offered alone for as
+// BenchmarkDrainBeside has one coordinator drain a backlog while new messages come at a rate, one a call, next to
+// each without the other. Each has a new Redis of its own, and they take turns. New messages are offered alone for as
 // long as they were beside the drain.
 //
 //	go test ./test/bench -run '^$' -bench DrainBeside -benchtime 1x -timeout 60m -args -rounds 3 -backlog 100000 -offered 300
@@ -128,7 +128,8 @@ func (s *setup) fresh(warmup, long time.Duration) bench.Config {
 	return load
 }
 
-// drainBeside drains a backlog while new messages come, which are measured from when it is due until it is drained.
+// drainBeside drains a backlog while new messages come. The new messages are measured from the due time of the
+// backlog until its end.
 func (s *setup) drainBeside() (drain, fresh bench.Report) {
 	q := s.openQueue()
 	due := s.pileUp(*backlog)

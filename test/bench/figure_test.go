@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/compare"
 )
 
-// figure is what one measurement found.
+// figure is the result of one measurement.
 type figure struct {
 	rate float64 // messages a second
 	// p50 and p99 are milliseconds, cpu is microseconds for each message.
@@ -17,7 +17,7 @@ type figure struct {
 
 func milliseconds(ms float64) string { return fmt.Sprintf("%.1f ms", ms) }
 
-// pairs are the ratios of what was found in the same rounds.
+// pairs are the ratios of two figures of the same rounds.
 func pairs[T any](of, to []T, is func(T) float64) []float64 {
 	ratios := make([]float64, len(of))
 	for i := range ratios {

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/internal/bench"
 )
 
-// stages are what a message passes from its Submit to the broker's acknowledgement: a series of the coordinator and the
-// label that tells it from others. The script that moves messages is passed twice.
+// stages are the stages of a message from its Submit to the broker's acknowledgement: a series of the coordinator and
+// its label. A message passes the script of moves twice.
 var stages = []struct{ name, metric, label string }{
 	{"script submit", "msghandler_script_seconds", "submit"},
 	{"Confirm", "msghandler_callback_seconds", "Confirm"},
@@ -21,8 +21,8 @@ var stages = []struct{ name, metric, label string }{
 	{"script move: acknowledged", "msghandler_script_seconds", "move"},
 }
 
-// BenchmarkHalf measures how long messages take at half of what is possible, next to what the stages that they pass take by
-// themselves. Each load has a world of its own that is new.
+// BenchmarkHalf measures how long messages take at half of the possible rate, next to the durations of their stages.
+// Each load has a new world of its own.
 //
 //	go test ./test/bench -run '^$' -bench Half -benchtime 1x -args -seconds 10
 func BenchmarkHalf(b *testing.B) {
@@ -46,13 +46,14 @@ func BenchmarkHalf(b *testing.B) {
 	}
 }
 
-// loaded puts a load on a new world and tells what its stages took, and how many bytes a message Redis wrote to its disk.
+// loaded puts a load on a new world and returns the durations of its stages, and the bytes a message that Redis wrote
+// to its disk.
 func loaded(b *testing.B, mode bench.Mode, offered int) (report bench.Report, took []figure, written float64) {
 	b.Run(fmt.Sprintf("%s-%d", mode, offered), func(b *testing.B) {
 		s := newSetup(b)
 		load := s.load()
 		load.Mode, load.Rate, load.ConsumeAfter, load.Warmup = mode, offered, true, 2*time.Second
-		load.RedisURL = "" // or more would be stored to see how many bytes that takes
+		load.RedisURL = "" // or more messages would be stored to see their size
 		s.redis.CLI("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
 		report = s.measure(load)
 		written = s.appended() / float64(report.Balance.Delivered)

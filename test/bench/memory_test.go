@@ -18,8 +18,8 @@ import (
 
 var blocked = flag.Int("blocked", 200_000, "messages that are submitted while the broker takes none")
 
-// BenchmarkMemory measures what a coordinator holds in memory: when it has nothing to do, under full load, and while the
-// broker is blocked by an alarm and messages go on coming. Each has a world of its own that is new.
+// BenchmarkMemory measures a coordinator's memory: idle, under full load, and while the broker is blocked by an alarm
+// and messages go on coming. Each has a new world of its own.
 //
 //	go test ./test/bench -run '^$' -bench Memory -benchtime 1x -args -seconds 15
 func BenchmarkMemory(b *testing.B) {
@@ -47,8 +47,8 @@ func remember(b *testing.B, name string, happens func(*setup)) {
 	})
 }
 
-// submitToBlocked stores and submits messages while the broker has an alarm, and lets it go in the end: all of them must be
-// delivered.
+// submitToBlocked stores and submits messages while the broker has an alarm, and clears the alarm in the end: all of
+// them must be delivered.
 func (s *setup) submitToBlocked() {
 	q := s.openQueue()
 	s.rabbit.Ctl("set_vm_memory_high_watermark", "0")

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench"
 )
 
-// BenchmarkOffered measures how long messages take at a rate that is below what is possible, in both modes.
+// BenchmarkOffered measures how long messages take at a rate below the possible rate, in both modes.
 //
 //	go test ./test/bench -run '^$' -bench Offered -benchtime 1x -args -rate 4000 -seconds 10
 func BenchmarkOffered(b *testing.B) { loadBothModes(b, *rate) }
@@ -41,7 +41,7 @@ func loadBothModes(b *testing.B, offered int) {
 	}
 }
 
-// profileOnce begins to profile when it hears that it is measured now.
+// profileOnce begins to profile when the measurement begins.
 func (s *setup) profileOnce(profiling *sync.WaitGroup, mode bench.Mode, long time.Duration) func(bench.Progress) {
 	var once sync.Once
 	return func(p bench.Progress) {
@@ -51,10 +51,10 @@ func (s *setup) profileOnce(profiling *sync.WaitGroup, mode bench.Mode, long tim
 	}
 }
 
-// kinds are the profiles of Go's runtime that are saved: "profile" is that of the processor time.
+// kinds are the saved profiles of Go's runtime: "profile" is the profile of the processor time.
 var kinds = []string{"profile", "allocs", "mutex", "block"}
 
-// profile saves what the coordinator's runtime and Redis tell of themselves in that time.
+// profile saves the profiles of the coordinator's runtime and of Redis during that time.
 func (s *setup) profile(name string, long time.Duration) {
 	s.redis.CLI("CONFIG", "SET", "latency-monitor-threshold", "1") // milliseconds; by default nothing is monitored
 	s.redis.CLI("CONFIG", "RESETSTAT")
@@ -72,7 +72,8 @@ func (s *setup) profile(name string, long time.Duration) {
 	}
 }
 
-// profileOf saves one profile. All but that of the processor time are differences, so that what was before does not count.
+// profileOf saves one profile. All profiles except the one of the processor time are differences, so that earlier
+// samples do not count.
 func (s *setup) profileOf(name, kind string, long time.Duration) {
 	profile, err := fetch(fmt.Sprintf("http://%s/debug/pprof/%s?seconds=%d", s.pprof, kind, max(1, int(long.Seconds()))))
 	if err != nil {

@@ -21,10 +21,10 @@ var (
 // most is how many coordinators BenchmarkScale starts.
 const most = 3
 
-// BenchmarkScale measures one, two and three coordinators on the same Redis and broker: with new messages, of which the
-// confirm loops must claim those that nobody submits, and with a backlog, all of which they must claim. It tells how often
-// they look and claim in vain. The rounds take turns, and so does who is first in a round. With -shards 16 claims go over
-// several shards, as on a Cluster.
+// BenchmarkScale measures one, two and three coordinators on the same Redis and broker: with new messages, of which
+// the confirm loops must claim the silent ones, and with a backlog, all of which they must claim. The benchmark
+// reports looks and claims without a result. The rounds take turns, and so does the first task of a round. With
+// -shards 16 claims go over several shards, as on a Cluster.
 //
 //	go test ./test/bench -run '^$' -bench Scale -benchtime 1x -timeout 60m -args -rounds 5 -seconds 6
 func BenchmarkScale(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// sharding is what coordinators are told of shards.
+// sharding is the coordinators' configuration of shards.
 func sharding() []string { return []string{"MSGHANDLER_REDIS_SHARDS=" + strconv.Itoa(*shards)} }
 
 // task is what coordinators are measured with.
@@ -57,7 +57,7 @@ func (s *setup) tasks() (all []task) {
 	return append(all, task{"backlog", fmt.Sprintf("a backlog of %d", *backlog), func() shared { return s.drain(q, *backlog) }})
 }
 
-// shared is what was found of coordinators that share the work.
+// shared is the result of coordinators that share the work.
 type shared struct {
 	bench.Report
 	claims claims
@@ -67,9 +67,9 @@ type shared struct {
 	left int64
 }
 
-// claims are what coordinators have done to find and claim messages: how often they looked what is due, how many calls of
-// the script that claims they made and how many of those brought any, how many messages all brought, and how many words
-// about messages were refused because these had another owner by then.
+// claims are the coordinators' costs of finding and claiming messages: the looks for due messages, the calls of the
+// claiming script and the successful calls, the claimed messages, and the outcomes that were refused because a
+// message had another owner by then.
 type claims struct{ looks, calls, fruitful, messages, lost float64 }
 
 func (s *setup) claims() claims {
@@ -110,8 +110,8 @@ func (s *setup) inTurn(t task) map[int][]shared {
 	return found
 }
 
-// traffic puts as much of a load on the coordinators as they take. What they claim is counted from its beginning until
-// all has arrived.
+// traffic puts a full load on the coordinators. Claims are counted from its beginning until all messages have
+// arrived.
 func (s *setup) traffic(mode bench.Mode) shared {
 	var seen []sighting
 	load := s.load()
@@ -138,8 +138,8 @@ type sighting struct {
 	done, left int64
 }
 
-// finishing has a report tell of the messages that were finished. Callers are done with a silent one when it has committed,
-// and coordinators that let these pile up would look faster than others that deliver them.
+// finishing has a report count the finished messages. For callers a silent message ends with its commit, and
+// coordinators that let silent messages pile up would look faster than coordinators that deliver them.
 func finishing(report bench.Report, first, last sighting) bench.Report {
 	finished := last.done - first.done - (last.left - first.left)
 	rate := float64(finished) / last.at.Sub(first.at).Seconds()
@@ -158,8 +158,8 @@ func (s *setup) drain(q *consumed, n int) shared {
 	return f
 }
 
-// pileUp has a producer store messages and stay silent. They are due all at once, a while after the last of them is stored,
-// as if it could be reached from then on.
+// pileUp has a producer store messages and stay silent. They are due all at once, a while after the last of them is
+// stored, as if the producer came within reach then.
 func (s *setup) pileUp(n int) (due time.Time) {
 	due = time.Now().Add(5*time.Second + time.Duration(n)*time.Second/slowest)
 	s.store("silent", s.callbacks, n, func() time.Duration { return time.Until(due) })
@@ -170,7 +170,7 @@ func (s *setup) pileUp(n int) (due time.Time) {
 	return due
 }
 
-// drained waits until the n messages that were piled up are delivered. It is timed from the first one on.
+// drained waits until the n silent messages are delivered, and returns the time since the first delivery.
 func (s *setup) drained(q *consumed, n int) shared {
 	before, processes := s.claims(), s.processes()
 	all, copies := q.ids.Load()+int64(n), q.copies.Load()
@@ -190,7 +190,7 @@ func (s *setup) drained(q *consumed, n int) shared {
 // slowest is at how many messages a second a backlog is stored at least.
 const slowest = 3000
 
-// reportScale tells how several coordinators compare with one.
+// reportScale compares several coordinators with one.
 func reportScale(b *testing.B, t task, found map[int][]shared) {
 	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns; claims of all rounds together\n\n", t.title, *bodySize,
 		*rounds)

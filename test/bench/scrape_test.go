@@ -35,7 +35,8 @@ func (c *coordinator) scrape() series {
 	}
 }
 
-// times are p50 and p99 of a histogram of seconds, in milliseconds. label is the value of its one label, if it has one.
+// times are p50 and p99 of a histogram of seconds, in milliseconds. label is the value of its only label, if there is
+// a label.
 func (all series) times(name, label string) figure {
 	for _, m := range all[name].GetMetric() {
 		if label == "" || len(m.GetLabel()) == 1 && m.GetLabel()[0].GetValue() == label {
@@ -53,7 +54,7 @@ func quantile(h *dto.Histogram, share float64) float64 {
 	for _, span := range h.GetPositiveSpan() {
 		index += span.GetOffset()
 		for range span.GetLength() {
-			count += h.GetPositiveDelta()[next] // each bucket is told by how it differs from the one before
+			count += h.GetPositiveDelta()[next] // each bucket is encoded by its difference from the bucket before
 			seen += float64(count)
 			if seen >= wanted {
 				return math.Exp2(float64(index) * math.Exp2(-float64(h.GetSchema())))

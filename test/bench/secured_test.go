@@ -11,8 +11,9 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// BenchmarkSecured measures what TLS costs on the way from producers to a coordinator: one that encrypts nothing and one that
-// asks every client for a certificate and goes by the names in it take turns. Callbacks are not encrypted in either.
+// BenchmarkSecured measures the cost of TLS between producers and a coordinator: a coordinator without encryption
+// takes turns with a coordinator that asks every client for a certificate and uses the names in the certificate.
+// Neither encrypts callbacks.
 //
 //	go test ./test/bench -run '^$' -bench Secured -benchtime 1x -timeout 60m -args -rounds 5 -seconds 4
 func BenchmarkSecured(b *testing.B) {

@@ -28,12 +28,12 @@ const (
 	producer  = "bench"
 )
 
-// setup is what is measured, running.
+// setup is the measured system, running.
 type setup struct {
 	b      *testing.B
 	redis  *servers.RedisServer
 	rabbit *servers.RabbitServer
-	// binary is the coordinator's program, all are the coordinators; api, admin, console and pprof are those of the first.
+	// binary is the coordinator's program, all are the coordinators; api, admin, console and pprof belong to the first.
 	binary    string
 	all       []*coordinator
 	api       pb.MessageHandlerServiceClient
@@ -103,7 +103,7 @@ func (s *setup) judge(report bench.Report, err error) {
 	}
 }
 
-// processes are those whose costs are told.
+// processes are the processes whose costs are reported.
 func (s *setup) processes() usage.Processes {
 	processes := usage.Processes{
 		compare.Redis: {s.redis.Pid()}, compare.RabbitMQ: {s.rabbit.Pid()}, compare.Producer: {os.Getpid()},
@@ -152,7 +152,7 @@ func (s *setup) nobody() (target string) {
 }
 
 const (
-	// part is how many messages one call stores, and storing how many calls are under way at once.
+	// part is the number of messages in a storing call, and storing the number of calls under way at once.
 	part    = 1000
 	storing = 4
 )

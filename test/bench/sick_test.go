@@ -35,8 +35,8 @@ func (a answering) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.Confi
 	}
 }
 
-// BenchmarkSickProducers measures three healthy producers alone, and beside a dead, a hanging and a slow one for which
-// 20,000 messages wait each. The phases take turns, each with a coordinator and a Redis of its own that are new.
+// BenchmarkSickProducers measures three healthy producers alone, and beside a dead, a hung and a slow producer for
+// which 20,000 messages wait each. The phases take turns, each with a new coordinator and a new Redis.
 //
 //	go test ./test/bench -run '^$' -bench SickProducers -benchtime 1x -args -rounds 5 -offered 300
 func BenchmarkSickProducers(b *testing.B) {
@@ -80,8 +80,8 @@ func measurePhase(b *testing.B, sick bool) (f figure) {
 	return f
 }
 
-// healthy has three producers send and submit together so many messages a second, or without a rate as many as 24 callers
-// can. A message's time runs from the moment at which it was due until the broker has acknowledged it.
+// healthy has three producers send and submit together so many messages a second, or at full speed with 24 callers
+// without a rate. A message's time runs from its due moment until the broker's acknowledgement.
 func (s *setup) healthy(long time.Duration) figure {
 	load := s.load()
 	load.Mode, load.Producers, load.Rate, load.Callers = bench.Unary, 3, *offered, 24
@@ -90,8 +90,8 @@ func (s *setup) healthy(long time.Duration) figure {
 	return figure{rate: report.Rate, p50: report.HalfToAck.P50, p99: report.HalfToAck.P99}
 }
 
-// fall lets messages wait for a producer where nobody listens, one that never answers, and one that needs two of the
-// three seconds that it has.
+// fall lets messages wait for a producer where nobody listens, for a producer that never answers, and for a producer
+// that needs two seconds of its three.
 func (s *setup) fall() {
 	targets := map[string]string{
 		"dead": s.nobody(), "hanging": s.serve(answering{takes: time.Hour}), "slow": s.serve(answering{takes: 2 * time.Second}),
@@ -101,5 +101,5 @@ func (s *setup) fall() {
 	}
 }
 
-// atOnce is when messages are due that are asked about as soon as they are stored.
+// atOnce is the due time of messages whose Confirm call follows at once.
 func atOnce() time.Duration { return time.Millisecond }

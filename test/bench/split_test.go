@@ -10,12 +10,13 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// splitProducers is a number that one, two and three share evenly.
+// splitProducers is a number that one, two and three coordinators share evenly.
 const splitProducers = 6
 
-// BenchmarkSplit measures what a load loses on this machine when it is split among processes: the same six producers are
-// served by one, two and three coordinators, and by as many bare references, which know nothing of each other and share no
-// more than Redis and the broker. What coordinators lose beyond those is what sharing the messages costs.
+// BenchmarkSplit measures the loss of a load on this machine when the load is split among processes: the same six
+// producers are served by one, two and three coordinators, and by as many bare references, which know nothing of each
+// other and share only Redis and the broker. Any further loss of the coordinators is the cost of sharing the
+// messages.
 //
 //	go test ./test/bench -run '^$' -bench Split -benchtime 1x -timeout 60m -args -rounds 5 -seconds 4
 func BenchmarkSplit(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 // masters are 5, 5 and 6 at best.
 const leastShare, mostShare = 0.25, 0.42
 
-// queueRound is a queue, where its leader and its members are, and what it delivered.
+// queueRound is a queue with the places of its leader and its members, and its number of deliveries.
 type queueRound struct {
 	Name      string   `json:"name"`
 	Leader    string   `json:"leader"`
@@ -35,12 +35,12 @@ type queueLook struct {
 	err        error
 }
 
-// once looks when it is first told that the run is under way.
+// once looks at the first sign that the run is under way.
 func (l *queueLook) once(bench.Progress) {
 	l.looking.Do(func() { l.err = l.management.Call(http.MethodGet, "/api/queues/%2F", nil, &l.found) })
 }
 
-// queues are those that were seen, by name, with what they delivered in the end.
+// queues are the observed queues, by name, with their deliveries in the end.
 func (l *queueLook) queues(b *testing.B, report bench.Report) []queueRound {
 	b.Helper()
 	if l.err != nil || len(l.found) != report.Settings.Queues {
@@ -77,7 +77,7 @@ func (s *site) commandStats() []calls {
 	return all
 }
 
-// tracesOf counts what is left of messages on a master, by shard: the traces of those that were done in the last seconds.
+// tracesOf counts the receipts on a master, by shard: the receipts of messages that were done in the last seconds.
 func tracesOf(master *servers.RedisServer) map[string]int {
 	counts := map[string]int{}
 	for key := range strings.Lines(master.CLI("KEYS", "msghandler:{*:m:*")) {
@@ -186,7 +186,7 @@ func (r *siteRow) queuesTable(mode bench.Mode) [][]string {
 	return table
 }
 
-// groupCPU is the median of what one process used for a message of all.
+// groupCPU is the median of the CPU time of one process for a message.
 func (r *siteRow) groupCPU(mode bench.Mode, group string) string {
 	return fmt.Sprintf("%.0f", compare.Median(r.rounds[mode], func(f siteRound) float64 { return f.cpu[group] }))
 }

@@ -24,7 +24,7 @@ type tab struct {
 	base string
 }
 
-// browser is the one of all tests, without a window; it ends with the process.
+// browser is the browser of all tests, without a window; it ends with the process.
 var browser = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.Flag("no-sandbox", os.Getuid() == 0), chromedp.WSURLReadTimeout(patience))
@@ -33,7 +33,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// program is what Debian calls it.
+// program is its name on Debian.
 const program = "chromium"
 
 // browse opens a tab of the browser.
@@ -82,7 +82,7 @@ func (b *tab) click(selector string) {
 	}
 }
 
-// text is what a reader sees.
+// text is the text of the page, as a reader sees it.
 func (b *tab) text() string { return js[string](b, `document.body.innerText`) }
 
 // js evaluates an expression.

@@ -35,7 +35,7 @@ var (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// coordinator is a running one, with a producer that answers as the ids say.
+// coordinator is a running coordinator, with a producer whose answers follow from the ids.
 type coordinator struct {
 	*testing.T
 	*app.App
@@ -46,8 +46,8 @@ type coordinator struct {
 	redis   string // its URL
 }
 
-// start runs a coordinator on a real Redis until the test ends. Its producer never knows what became of ids that begin
-// with "lost", and exchanges that do not exist refuse.
+// start runs a coordinator on a real Redis until the test ends. Its producer answers UNKNOWN for ids that begin with
+// "lost", and missing exchanges refuse.
 func start(t *testing.T, change ...func(*config.Config)) *coordinator {
 	t.Helper()
 	c := config.Default()
@@ -148,7 +148,7 @@ func (r *coordinator) await(state msghandlerv1.State, want int64) {
 	})
 }
 
-// many makes messages with ids that begin alike.
+// many makes messages with ids of a common prefix.
 func many(n int, id, exchange string) (all []*msghandlerv1.Message) {
 	for i := range n {
 		all = append(all, &msghandlerv1.Message{

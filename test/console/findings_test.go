@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What an operator sees who opens the first page on a day on which a producer is refused and 1,017 dead letters wait.
+// The first page of an operator on a day on which a producer is refused and 1,017 dead letters wait.
 func TestOverviewShowsFindings(t *testing.T) {
 	broker := servers.RabbitMQ(t).URL
 	deadLetters(t, broker, 1017)
@@ -65,7 +65,7 @@ func TestOverviewShowsFindings(t *testing.T) {
 	}
 }
 
-// deadLetters puts messages into a queue that nobody reads.
+// deadLetters puts messages into a queue without consumers.
 func deadLetters(t *testing.T, broker string, n int) {
 	t.Helper()
 	conn, err := amqp.Dial(broker)

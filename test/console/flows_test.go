@@ -16,7 +16,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// patient leaves half messages alone, so that they stay PENDING.
+// patient never asks about half messages, so that they stay PENDING.
 func patient(c *config.Config) { c.Confirm.After = time.Hour }
 
 func TestOverviewLinksToEachProblem(t *testing.T) {
@@ -29,7 +29,7 @@ func TestOverviewLinksToEachProblem(t *testing.T) {
 	r.send("billing", true, many(2, "lost", "")...)
 	r.await(msghandlerv1.State_STATE_DEAD, 7)
 	r.await(msghandlerv1.State_STATE_ABANDONED, 2)
-	// The page that is open brings itself up to date.
+	// The open page refreshes itself.
 	b.do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
 	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to look at")`)
 	b.shows("Something is wrong", "7 dead: the broker refused them to the end", "2 abandoned",
@@ -68,7 +68,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 45)
 	b := browse(t, r.HTTPAddr())
 
-	// One, from its own page. It is refused again, so it comes back.
+	// One message, from its own page. It is refused again, so the message comes back.
 	b.open("/message?producer=orders&id=refused-000001")
 	b.click(`button[value=retry]`)
 	b.shows("Retry 1 message?", "orders/refused-000001")
@@ -93,7 +93,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 43)
 	r.wrote(`msg="messages discarded"`, `reason="test orders"`)
 
-	// All that match.
+	// All matching messages.
 	b.open("/messages?state=dead&producer=orders&error=no+exchange")
 	b.click(`a[href^="/change?action=discard"]`)
 	b.shows("Discard 38 messages?", "of producer orders", "whose last error holds “no exchange”")
@@ -139,7 +139,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 			t.Errorf("from %q: got %d", origin, answer.StatusCode)
 		}
 	}
-	// A form that we made, changed on its way.
+	// One of our forms, changed on its way.
 	b := browse(t, r.HTTPAddr())
 	b.open("/change?action=discard&all=1&state=dead&producer=nobody&error=x")
 	b.shows("There is nothing to do")
@@ -149,7 +149,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "x"))
 	b.click(".card button")
 	b.shows("Nothing was changed")
-	// One without a reason.
+	// A form without a reason.
 	b.open("/change?action=discard&all=1&state=dead&error=exchange")
 	js[bool](b, `document.querySelector("[name=reason]").value = "  ", true`)
 	b.click(".card button")
@@ -184,7 +184,7 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 	r.send("orders", false, many(120, "o", "shop")...)
 	b := browse(t, r.HTTPAddr())
 	b.open("/messages")
-	b.do(chromedp.KeyEvent("jjkjx")) // to the second row, and select it
+	b.do(chromedp.KeyEvent("jjkjx")) // to the second row, and select the row
 	if picked := js[[]int](b, `[...document.querySelectorAll(".messages tbody tr")].flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`); fmt.Sprint(picked) != "[1]" {
 		t.Errorf("rows %v are selected", picked)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// goers is the producer of those messages that are discarded while others are listed, one of so many.
+// goers is the producer of the messages that are discarded during the listing, one of so many.
 const (
 	goers  = "goers"
 	goerIn = 500
 )
 
-// standing are the messages that are listed.
+// standing are the listed messages.
 func standing(n int) (all []halfmsg.Message) {
 	for i := range n {
 		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("o-%06d", i)}
@@ -71,7 +71,7 @@ type walk struct {
 	n     int            // how many have come
 }
 
-// turn turns pages in the browser and returns where the next one begins.
+// turn turns pages in the browser and returns the beginning of the next page.
 func (w *walk) turn(b *tab) (token string) {
 	for page := 1; ; page++ {
 		for _, name := range js[[]string](b, `[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`) {
@@ -90,7 +90,7 @@ func (w *walk) turn(b *tab) (token string) {
 	}
 }
 
-// stir lets one message come and another go, of those that are listed last.
+// stir adds one message and discards another, both late in the list.
 func (w *walk) stir() {
 	w.n++
 	w.send("comers", false, many(w.n, "c", "shop")[w.n-1:]...)
@@ -104,7 +104,7 @@ func (w *walk) stir() {
 	}
 }
 
-// judge fails the test unless all that stood there all the time were listed once, and no other twice.
+// judge fails the test unless each permanent message was listed once, and no other message twice.
 func (w *walk) judge(all []halfmsg.Message) {
 	listedOnce, wrong := 0, 0
 	for _, m := range all {

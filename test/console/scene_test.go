@@ -24,8 +24,8 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// scene is what a console shows without a coordinator behind it: an hour that never was, and messages that no API would
-// have taken.
+// scene is the content of a console without a coordinator: an invented hour, and messages that no API would have
+// taken.
 type scene struct {
 	board     *seen.Board
 	ring      history.Ring
@@ -104,7 +104,7 @@ func (s *scene) DiscardMessages(
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: int64(len(r.GetNames()))}, nil
 }
 
-// hostile is what a producer with bad intentions puts everywhere.
+// hostile is a malicious producer's text, in every field.
 const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> ${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
 
 func TestHostileContentIsEscaped(t *testing.T) {
@@ -259,7 +259,7 @@ func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
 	}
 }
 
-// TestScreenshots takes the pictures of the docs, and sees that no page is wider than its screen.
+// TestScreenshots takes the pictures of the docs, and demands that no page is wider than its screen.
 func TestScreenshots(t *testing.T) {
 	s := busy()
 	dir := *shots
@@ -288,7 +288,7 @@ func TestScreenshots(t *testing.T) {
 				}
 				take := chromedp.FullScreenshot(100)
 				if name == "messages" {
-					take = chromedp.CaptureScreenshot() // the whole of it would be a long one
+					take = chromedp.CaptureScreenshot() // the whole page would be a long picture
 				}
 				picture, err := chromedp.Run(b.ctx, take)
 				if err != nil {

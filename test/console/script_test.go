@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// still opens the overview and lets it refresh itself only when it is asked to.
+// still opens the overview, which refreshes itself only on request.
 func still(b *tab) {
 	b.Helper()
 	b.do(command(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
@@ -34,8 +34,8 @@ func refreshed(b *tab) bool {
 
 const stale = `document.body.classList.contains("stale")`
 
-// What stands where the overview was, such as a proxy's page to log in, does not take its place, and the page says that it is
-// no longer fresh until it is again.
+// A reply that is not the overview, such as a proxy's login page, does not replace the overview. The page then says
+// that it is stale until a refresh succeeds.
 func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 	var broken atomic.Pointer[http.HandlerFunc]
 	pages := busy().pages()
@@ -73,7 +73,7 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 	}
 }
 
-// Whoever is marking a text to copy it does not lose it.
+// A reader who marks a text to copy keeps the marked text.
 func TestOverviewKeepsMarkedText(t *testing.T) {
 	b := browse(t, busy().serve(t))
 	still(b)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// configure writes the configuration of scripts/debian-setup.sh into a directory, as its start does, and returns what the script
-// said and what the file holds.
+// configure writes the configuration of scripts/debian-setup.sh into a directory, as its start does, and returns the
+// script's output and the file's content.
 func configure(t *testing.T, dir string, env ...string) (said, config string) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join("..", "..", "scripts", "debian-setup.sh"), "configure")
@@ -31,7 +31,7 @@ func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	if said, config := configure(t, dir); said != "" || !strings.Contains(config, "127.0.0.1:9090") {
 		t.Fatalf("at first it says %q and writes\n%s", said, config)
 	}
-	// What nobody has edited follows the ports.
+	// An unedited configuration follows the ports.
 	said, written := configure(t, dir, "GRPC_PORT=19090")
 	if said != "" || !strings.Contains(written, "127.0.0.1:19090") {
 		t.Fatalf("with another port it says %q and writes\n%s", said, written)
@@ -52,7 +52,7 @@ func TestDebianSetupKeepsEditedConfiguration(t *testing.T) {
 	}
 }
 
-// A directory of an earlier version of the script has no note of what was written.
+// A directory of an earlier version of the script has no note of the written configuration.
 func TestDebianSetupKeepsUnknownConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

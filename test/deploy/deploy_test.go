@@ -1,4 +1,4 @@
-// Package deploy checks what is handed out to run msghandler with: the Docker files and the set-up script.
+// Package deploy checks the Docker files and the set-up script.
 package deploy
 
 import (
@@ -18,7 +18,7 @@ import (
 
 var root = filepath.Join("..", "..")
 
-// service is what these tests look at of a service of docker-compose.yml.
+// service holds the tested fields of a service of docker-compose.yml.
 type service struct {
 	Image       string
 	Entrypoint  []string
@@ -37,7 +37,7 @@ func compose(t *testing.T) (services map[string]service, volumes map[string]any)
 		Services map[string]service
 		Volumes  map[string]any
 	}
-	// As Compose does with a variable that is not set and has a default.
+	// As Compose does with an unset variable that has a default.
 	text = regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`).ReplaceAllString(text, "$1")
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestProgramsAndFlagsExist(t *testing.T) {
 	}
 }
 
-// What is written down to be typed after "msghandler serve" must be known to it.
+// A flag that is documented after "msghandler serve" must exist.
 func TestDocumentedServeFlagsExist(t *testing.T) {
 	command := regexp.MustCompile(`msghandler serve((?:\s+\\?\s*--\S+)+)`)
 	flag := regexp.MustCompile(`--([a-z_.-]+)=`)

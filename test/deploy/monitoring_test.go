@@ -22,7 +22,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// rule is what these tests look at of an alert.
+// rule holds the tested fields of an alert.
 type rule struct {
 	Alert       string
 	Expr        string
@@ -103,8 +103,8 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// registered are the metrics of the table in docs/operations.md, which is made from what is registered, and those of the
-// SDKs.
+// registered are the metrics of the table in docs/operations.md, which is generated from the registered metrics, and
+// the metrics of the SDKs.
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -120,7 +120,7 @@ func registered(t *testing.T) map[string]bool {
 	return names
 }
 
-// ofTheSDKs are the metrics of producers and consumers that have told of everything once.
+// ofTheSDKs are the metrics of producers and consumers after an event of each kind.
 func ofTheSDKs(t *testing.T) (names []string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -148,7 +148,7 @@ func ofTheSDKs(t *testing.T) (names []string) {
 	return names
 }
 
-// unknown are the metrics of a query that are not registered.
+// unknown are the unregistered metrics of a query.
 func unknown(query string, known map[string]bool) (missing []string) {
 	for _, name := range regexp.MustCompile(`\bmsghandler_[a-z_]+`).FindAllString(query, -1) {
 		histogram := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
@@ -205,7 +205,7 @@ func TestDashboardUsesExistingMetrics(t *testing.T) {
 	}
 }
 
-// What the dashboard asks is PromQL: promtool reads each query as a rule.
+// The dashboard's queries are PromQL: promtool reads each query as a rule.
 func TestDashboardQueriesAreValidPromQL(t *testing.T) {
 	t.Parallel()
 	promtool := servers.Tool(t, "promtool")

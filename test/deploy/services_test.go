@@ -16,17 +16,17 @@ import (
 func TestSystemdUnitIsValid(t *testing.T) {
 	t.Parallel()
 	analyze := servers.Tool(t, "systemd-analyze")
-	// The program need not be installed where it will be.
+	// The program need not be installed at its place.
 	unit := strings.ReplaceAll(read(t, "deploy/systemd/msghandler.service"), "/usr/local/bin/msghandler", "/bin/true")
 	file := filepath.Join(t.TempDir(), "msghandler.service")
 	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What it says of other units of this machine is none of our business.
+	// Messages about other units of this machine are ignored.
 	if out, err := exec.Command(analyze, "verify", "--recursive-errors=no", file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// 0 is a unit that may do nothing, 100 one that may do all.
+	// 0 is a unit without any permission, 100 a unit with all.
 	if out, err := exec.Command(analyze, "security", "--offline=yes", "--threshold=15", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -25,8 +25,8 @@ func counted(dials *atomic.Int32) grpc.DialOption {
 	})
 }
 
-// Connections are told to end all the time, by their age and because they are idle. Who uses the SDK sees no error of that, and a
-// call that was under way before goes on.
+// The coordinator ends connections all the time, because of their age and because they are idle. The SDK's users see
+// no error, and a call that was under way goes on.
 func TestConnectionAgeFailsNoCall(t *testing.T) {
 	const ages = 5
 	w := newWorld(t)
@@ -86,8 +86,8 @@ func newAgingProducer(t *testing.T, coordinator string, dials *atomic.Int32) *pr
 	return p
 }
 
-// tailUntil tails a coordinator by a connection of its own until a message is told of. What it gives gets nil then, and the
-// error of a tail that ended before.
+// tailUntil tails a coordinator on a connection of its own until the tail names a message. The result receives nil
+// then, or the error of a tail that ended before.
 func tailUntil(t *testing.T, coordinator, last string) <-chan error {
 	t.Helper()
 	conn, err := grpc.NewClient(coordinator, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// attackedRSS is how much memory a coordinator may take at its peak while it is attacked, in bytes: docs/running.md says so.
+	// attackedRSS is the memory limit of a coordinator under attack, in bytes, as docs/running.md states.
 	attackedRSS = 512 << 20
 	// largeRequest is nearly the largest that a coordinator takes.
 	largeRequest = 16<<20 - 1024
@@ -81,7 +81,7 @@ func (a *attacked) serves() {
 	}
 }
 
-// peak demands that the coordinator has never taken more memory than it may.
+// peak demands that the coordinator has never exceeded its memory limit.
 func (a *attacked) peak() {
 	a.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.coordinator.cmd.Process.Pid))
@@ -113,7 +113,7 @@ func (a *attacked) dial() *wire.RawConn {
 	return conn
 }
 
-// bomb is a request that is small on the wire and as large as may be when it is unpacked.
+// bomb is a request that is small on the wire and as large as possible after unpacking.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	plain, err := proto.Marshal(&pb.SendHalfMessageRequest{Message: &pb.Message{Body: make([]byte, largeRequest)}})
@@ -159,15 +159,15 @@ func TestCompressedRequestsAreRefusedUnread(t *testing.T) {
 	a.peak()
 }
 
-// A client that is set to compress learns what to do.
+// The error for a client that compresses names the fix.
 func TestCompressionErrorNamesTheFix(t *testing.T) {
 	a := newAttacked(t, 0)
 	_, err := a.honest.api.Submit(t.Context(), &pb.SubmitRequest{Producer: "billing", Id: "1"}, grpc.UseCompressor("gzip"))
 	wantStatus(t, err, codes.Unimplemented, "send requests uncompressed")
 }
 
-// 32 requests of nearly 16 MiB arrive but for their last bytes. Those that would hold too much in all are refused at their
-// beginning; smaller ones of others go through meanwhile.
+// 32 requests of nearly 16 MiB arrive without their last bytes. Requests beyond the shared bound are refused at their
+// beginning; smaller requests of others go through meanwhile.
 func TestUnfinishedRequestsHoldBoundedMemory(t *testing.T) {
 	a := newAttacked(t, 0)
 	var attack sync.WaitGroup
@@ -205,8 +205,8 @@ func TestUnfinishedRequestsHoldBoundedMemory(t *testing.T) {
 	a.peak()
 }
 
-// serveBeside demands that honest clients of another address are served while an attacker holds all that it
-// may: a small message and a large request.
+// serveBeside demands that honest clients of another address are served while an attacker holds as much as one
+// address may: a small message and a large request.
 func (a *attacked) serveBeside(large int) {
 	a.t.Helper()
 	a.serves()
@@ -234,7 +234,7 @@ func TestOneAddressCannotStarveOthers(t *testing.T) {
 		t.Cleanup(conn.Close)
 		return conn
 	}
-	// read waits until the coordinator has read what the connection has sent: a call to no method is answered.
+	// read waits until the coordinator has read everything from the connection: a call to no method is answered.
 	read := func(conn *wire.RawConn) {
 		stream, err := conn.Begin("/none.None/None")
 		if err != nil {
@@ -274,8 +274,7 @@ func TestOneAddressCannotStarveOthers(t *testing.T) {
 	a.peak()
 }
 
-// Connections that say nothing leave enough of the process's descriptors for Redis, for RabbitMQ, for probes and for those who
-// have something to say.
+// Silent connections leave enough of the process's descriptors for Redis, RabbitMQ, probes and active clients.
 func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
 	a := newAttacked(t, 256)
 	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}

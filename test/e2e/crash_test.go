@@ -13,8 +13,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The order service dies before and after it commits a payment, and is started again. What it committed is shipped, what it
-// had not committed never is, and is cancelled in the end; nothing is left waiting.
+// The order service dies before and after its commit of a payment, and is started again. A committed payment is
+// shipped; an uncommitted payment is never shipped, and its order is cancelled in the end; nothing is left waiting.
 func TestOrderServiceSurvivesDeathAtEachStep(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_ATTEMPTS=2", "MSGHANDLER_CONFIRM_BACKOFF=200ms")

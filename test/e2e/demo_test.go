@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// onServers runs a test with a database on each of the servers, named as the demos want it.
+// onServers runs a test with a database on each of the servers, named as the demos name their databases.
 func onServers(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgresql", func(t *testing.T) { test(t, servers.PostgreSQL(t).DSN) })
 	t.Run("mariadb", func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestDemosOnDatabaseServers(t *testing.T) {
 	})
 }
 
-// An order is placed over HTTP and paid too late, another one in time, and a third finds the shelf empty.
+// An order is placed over HTTP and paid too late, another in time, and a third finds no stock.
 func TestOrdersOverHTTP(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)

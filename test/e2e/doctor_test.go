@@ -34,7 +34,7 @@ func TestDoctorPassesOnAHealthySystem(t *testing.T) {
 			t.Errorf("nothing is said of %s:\n%s", area, said)
 		}
 	}
-	// It looked, and changed nothing.
+	// The doctor looked, and changed nothing.
 	w.onlyTraces()
 }
 
@@ -50,7 +50,7 @@ func unknown(_ context.Context, ids []string) (*pb.ConfirmResponse, error) {
 func TestDoctorReportsEachProblem(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
-	liar := newPlainProducer(t, "liar", w.coordinators[0].grpc) // it says COMMITTED of everything
+	liar := newPlainProducer(t, "liar", w.coordinators[0].grpc) // the impostor says COMMITTED of everything
 	w.redis.CLI("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "everysec")
 	w.redis.CLI("SET", "msghandler:{00}:suspect", "1700000000000")

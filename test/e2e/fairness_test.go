@@ -16,7 +16,7 @@ func delayed(id string, delay time.Duration) *pb.Message {
 	return &pb.Message{Id: id, RoutingKey: "reminders", Body: []byte("{}"), Delay: durationpb.New(delay)}
 }
 
-// silent makes n messages that will be asked about.
+// silent makes n messages without a Submit.
 func silent(n int) []*pb.Message {
 	messages := make([]*pb.Message, n)
 	for i := range messages {
@@ -27,7 +27,7 @@ func silent(n int) []*pb.Message {
 
 func TestHungProducerDelaysNoOther(t *testing.T) {
 	w := newWorld(t)
-	// The loop looks four times a second here, so that the second which is promised is not the interval of the loop.
+	// The loop looks four times a second here, so that the promised second is not the interval of the loop.
 	w.startCoordinators(1, "MSGHANDLER_CONFIRM_SCHEDULE=@every 250ms")
 	if _, err := w.channel().QueueDeclare("events", true, false, false, false, nil); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	}
 	c.says("REDIS WENT BACK IN TIME", time.Minute)
 
-	// It is told, and the work goes on.
+	// The rollback is reported, and the work goes on.
 	w.ready(c)
 	w.startPayments()
 	w.startOrders(w.writeOrders(20)).ends(patience)

@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// hungUp are the services that a SIGHUP may reach, each with what it says once it runs.
+// hungUp are the services that a SIGHUP may reach, each with its output once it runs.
 func hungUp(t *testing.T) map[string]struct {
 	env, args []string
 	runs      string
@@ -95,7 +95,7 @@ func TestAClosedTerminalStopsCleanly(t *testing.T) {
 	}
 }
 
-// A daemon without a terminal, and one whose terminal is still there, is sent SIGHUP to reload.
+// A daemon without a terminal, or with an open terminal, gets SIGHUP to reload.
 func TestHangupLeavesTheCoordinatorServing(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T, []string, []string) *process{
@@ -129,7 +129,7 @@ func TestHangupLeavesTheCoordinatorServing(t *testing.T) {
 	}
 }
 
-// What nohup starts outlives its terminal.
+// A process started by nohup outlives its terminal.
 func TestHangupIgnoredAtStartStaysIgnored(t *testing.T) {
 	t.Parallel()
 	for name, service := range hungUp(t) {

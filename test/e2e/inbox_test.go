@@ -26,12 +26,12 @@ type paying struct {
 	mu sync.Mutex
 	// inHand is how many handlers run.
 	inHand int
-	// deliveries are the copies that came, by id; each says whether it was flagged as one.
+	// deliveries are the received copies, by id, each with its flag.
 	deliveries map[string][]bool
 	duplicates int
 }
 
-// startPaying consumes the queue of paid orders until the test ends, and says there what happens to it.
+// startPaying consumes the queue of paid orders until the test ends, and records the results there.
 func startPaying(t *testing.T, url string, says *slog.Logger) *paying {
 	t.Helper()
 	d := servers.PostgreSQL(t)
@@ -64,7 +64,7 @@ func startPaying(t *testing.T, url string, says *slog.Logger) *paying {
 	return p
 }
 
-// consume returns when it has its queue.
+// consume returns when the queue is consumed.
 func (p *paying) consume(url string, says *slog.Logger, h consumer.Handler) {
 	p.t.Helper()
 	consuming := make(chan struct{})
@@ -116,7 +116,7 @@ func (p *paying) payments() (all, distinct int) {
 	return all, distinct
 }
 
-// paidOnce demands that each order was paid once, and that of the copies of an order all but one said so.
+// paidOnce demands that each order was paid once, and that all copies of an order except the first were flagged.
 func (p *paying) paidOnce(orders int) {
 	p.t.Helper()
 	if all, distinct := p.payments(); all != orders || distinct != orders {

@@ -8,8 +8,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A coordinator that dies again and again loses nothing, and its operators must see it all the same: in the log of
-// whoever runs, in the metrics, on the console and from the doctor. A stop that is one is nothing to see.
+// A coordinator that dies again and again loses nothing, and its operators must see the deaths nevertheless: in the
+// logs of the other coordinators, in the metrics, on the console and from the doctor. A clean stop is not reported.
 func TestRepeatedKillsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.redis.CLI("CONFIG", "SET", "appendfsync", "always")

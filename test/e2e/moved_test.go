@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A message keeps the callback target that it was stored with. Where nobody is there any more it waits, until the coordinator
-// is told where its producer is now.
+// A message keeps the callback target of its SendHalfMessage. When the target is gone the message waits, until the
+// coordinator knows the new address of its producer.
 func TestMovedProducerIsCalledAtNewAddress(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)

@@ -1,5 +1,5 @@
-// Package e2e runs the programs as their users do: real binaries, a real Redis, a real RabbitMQ, and processes that are
-// really killed.
+// Package e2e runs the programs as their users do: real binaries, a real Redis, a real RabbitMQ, and processes that
+// are really killed.
 package e2e
 
 import (
@@ -18,7 +18,7 @@ var (
 	outage = flag.Duration("outage", 4*time.Second, "how long Redis and RabbitMQ are away; the acceptance run has 20s")
 )
 
-// patience bounds every wait; it says when to give up, not how long things take.
+// patience bounds every wait: when to give up, not how long things take.
 const patience = 8 * time.Minute
 
 // binaries is where TestMain has built the programs.
@@ -42,7 +42,7 @@ func build(m *testing.M) int {
 	return servers.Stopping(m).Run()
 }
 
-// payable is how many of n orders are paid: all but the tenth that is declined and the tenth that nobody pays.
+// payable counts the paid ones of n orders: all except the tenth that is declined and the tenth that nobody pays.
 func payable(n int) int { return n - (n+6)/10 - (n+4)/10 }
 
 func TestPaidOrdersShipExactlyOnce(t *testing.T) {
@@ -61,8 +61,9 @@ func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 	w.coordinators[0].stop(25 * time.Second)
 }
 
-// settled demands that everything ends well after a fault: the books balance, copies say so, and nothing is left. An order
-// whose payment the fault held up for too long is cancelled, so it is the books that say how many are paid.
+// settled demands that everything ends well after a fault: the books balance, copies are flagged, and nothing is
+// left. An order whose payment the fault delayed for too long is cancelled, so only the books know the number of paid
+// orders.
 func (w *world) settled(ordersDone *process, n int) {
 	w.t.Helper()
 	ordersDone.ends(patience)
@@ -108,7 +109,7 @@ func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 
 	w.paid(*orders/4, patience)
 	w.redis.Kill()
-	<-time.After(*outage) // the length of the outage is what this test is about
+	<-time.After(*outage) // this test is about the length of the outage
 	w.redis.Start()
 
 	w.paid(*orders/2, patience)

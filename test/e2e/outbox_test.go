@@ -34,7 +34,7 @@ func paidMessage(id string) producer.Message {
 	return producer.Message{ID: id, RoutingKey: "paid", Body: []byte("paid " + id)}
 }
 
-// database is a business database with markers and messages, and stores on it as several instances would have them.
+// database is a business database with markers and messages, with a store for each instance.
 func database(t *testing.T, d sqlmarker.Dialect, driver, dsn string, instances int) []*sqlmarker.Store {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -89,7 +89,7 @@ func serveProducer(w *world, listen string, markers *sqlmarker.Store) (p *produc
 	return p, stop
 }
 
-// relay runs a relay until the test ends, and says there what happens to it.
+// relay runs a relay until the test ends, and records the results there.
 func relay(t *testing.T, table *sqlmarker.Store, to outbox.Sender, says *slog.Logger) {
 	t.Helper()
 	r, err := outbox.New(outbox.Config{
@@ -129,8 +129,7 @@ func commitOrders(t *testing.T, stores []*sqlmarker.Store, n int) {
 	committing.Wait()
 }
 
-// collect takes messages from the queue until n different ones are there, and demands that every copy says that it is
-// one.
+// collect takes messages from the queue until n different messages are there, and demands that every copy is flagged.
 func collect(t *testing.T, url string, n int) (copies int) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -192,7 +191,7 @@ func TestOrdersCommitWithoutCoordinator(t *testing.T) {
 	commitOrders(t, stores, *orders)
 	t.Logf("%d orders committed in %v, without a coordinator", *orders, time.Since(begun))
 	for time.Since(begun) < *outage {
-		<-time.After(100 * time.Millisecond) // it is away for that long
+		<-time.After(100 * time.Millisecond) // the length of the outage
 	}
 	w.restart(w.coordinators[0])
 	w.ready(w.coordinators[0])
@@ -222,11 +221,11 @@ func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
 	if err := s.InTx(paidMessage("committed"), nothing)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	crash() // before it could submit
+	crash() // before its Submit
 	serveProducer(w, address, s)
 	collect(t, w.amqp, 1)
 	w.drained(patience)
-	// The coordinator has heard that this one will never commit, and so it cannot.
+	// The coordinator has been told that this business will never commit, and so it cannot.
 	err := s.InTx(paidMessage("never"), nothing)(t.Context())
 	if !errors.Is(err, producer.ErrRolledBack) {
 		t.Errorf("the late business: %v", err)

@@ -29,7 +29,7 @@ func start(t *testing.T, name string, env []string, args ...string) *process {
 	return startPrepared(t, name, env, func(*exec.Cmd) {}, args...)
 }
 
-// startPrepared is start with a last change to the command before it starts.
+// startPrepared is start with a last change to the command before the start.
 func startPrepared(t *testing.T, name string, env []string, prepare func(*exec.Cmd), args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, name), args...)
@@ -37,7 +37,7 @@ func startPrepared(t *testing.T, name string, env []string, prepare func(*exec.C
 	return startCommand(t, name, env, cmd)
 }
 
-// startWithFiles runs a program that may have so many files and connections open, as ulimit -n says it.
+// startWithFiles runs a program with a limit of open files and connections, as with ulimit -n.
 func startWithFiles(t *testing.T, files int, name string, env []string, args ...string) *process {
 	t.Helper()
 	script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files)
@@ -73,11 +73,11 @@ func startCommand(t *testing.T, name string, env []string, cmd *exec.Cmd) *proce
 
 // kill ends the process as a power cut would.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // the process may have ended
 	<-p.done
 }
 
-// stop asks the process to stop, and demands that it does so in time and with exit status 0.
+// stop asks the process to stop, and demands an exit in time and with status 0.
 func (p *process) stop(within time.Duration) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -123,7 +123,7 @@ func (p *process) tail() string {
 	return string(output)
 }
 
-// run runs msghandler's command line to its end and returns what it wrote, and its exit status.
+// run runs msghandler's command line to its end and returns its output and its exit status.
 func run(t *testing.T, env []string, args ...string) (output string, status int) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "msghandler"), args...)

@@ -14,7 +14,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// plainProducer is a producer without the SDK, as one in another language would be.
+// plainProducer is a producer without the SDK, as in another language.
 type plainProducer struct {
 	pb.UnimplementedProducerServiceServer
 	t       *testing.T
@@ -29,7 +29,7 @@ type plainProducer struct {
 	asked map[string]time.Time
 }
 
-// newPlainProducer serves one. How it answers is said before it serves: a coordinator may ask at once.
+// newPlainProducer serves a producer. Its answers are set before it serves: a coordinator may ask at once.
 func newPlainProducer(t *testing.T, name, coordinator string, answers ...func(*plainProducer)) *plainProducer {
 	t.Helper()
 	p := &plainProducer{t: t, name: name, asked: map[string]time.Time{}}
@@ -71,7 +71,7 @@ func (p *plainProducer) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.
 	return p.confirm(ctx, r.GetIds())
 }
 
-// committed says that everything has committed.
+// committed answers COMMITTED for everything.
 func (p *plainProducer) committed(_ context.Context, ids []string) (*pb.ConfirmResponse, error) {
 	response := &pb.ConfirmResponse{}
 	for _, id := range ids {
@@ -96,7 +96,7 @@ func (p *plainProducer) askedAt(id string) time.Time {
 	return p.asked[id]
 }
 
-// sendHalves stores messages that nobody will submit.
+// sendHalves stores messages without a Submit.
 func (p *plainProducer) sendHalves(confirmAfter time.Duration, messages ...*pb.Message) {
 	p.t.Helper()
 	response, err := p.api.SendHalfMessages(p.t.Context(), &pb.SendHalfMessagesRequest{
@@ -119,7 +119,7 @@ func (p *plainProducer) askedAbout() int {
 	return len(p.asked)
 }
 
-// submit submits and returns the state that the message has reached when the wait is over.
+// submit submits and returns the state of the message at the end of the wait.
 func (p *plainProducer) submit(id string, wait pb.Wait) pb.State {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)

@@ -34,23 +34,23 @@ type pythonShop struct {
 	*world
 	calls, asks      *wire.Calls
 	listen, database string
-	// tokens is the file of those that the shop answers.
+	// tokens is the file of the tokens that the shop accepts.
 	tokens string
 	db     *sql.DB
 
 	mu sync.Mutex
-	// at says what happens to a call about a message, by method, phase and id.
+	// at maps a call about a message to a fault, by method, phase and id.
 	at map[string]func() wire.Act
 	// asked counts down the answers about a message that the coordinator is to have first.
 	asked map[string]int
-	// enough is closed when it has had them.
+	// enough is closed after these answers.
 	enough map[string]chan struct{}
 	// calling and dead are where a call at which the shop dies and the test meet.
 	calling, dead chan struct{}
 }
 
-// The promise "from any language that speaks gRPC", tried: the example of docs/other-languages.md dies and is silent where
-// it hurts. What committed is delivered, once, and nothing else is.
+// The promise "from any language that speaks gRPC", tried: the example of docs/other-languages.md dies and is silent
+// where it hurts. Each committed order is delivered, once, and nothing else is delivered.
 func TestPythonProducerKeepsTheContract(t *testing.T) {
 	s := newPythonShop(t)
 	var orders []string
@@ -58,7 +58,7 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 		orders = append(orders, fmt.Sprintf("paid-%d", i), fmt.Sprintf("declined-%d", i), fmt.Sprintf("silent-%d", i))
 		s.on("Submit before", fmt.Sprintf("silent-%d", i), func() wire.Act { return wire.Cut })
 	}
-	// While the answer to its half message is on its way, an order is asked about more often than one that is unknown may be.
+	// While the answer to its half message is on its way, an order gets more Confirm calls than an unknown id may get.
 	s.untilAsked("late-answer", 4)
 	s.dies("Submit before", "killed") // between its commit and its Submit
 	first := s.startShop(s.listen, append(orders, "late-answer", "killed")...)
@@ -78,7 +78,7 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 		t.Errorf("the last question about the order that vanished leaves %v in the database", verdict)
 	}
 
-	// Of what a replica is about to commit the other one knows nothing.
+	// The other replica knows nothing of an order that a replica is about to commit.
 	s.untilAsked("slow", 1)
 	answer := make(chan pb.Verdict, 100)
 	s.on("SendHalfMessage after", "too-late", func() wire.Act { answer <- s.ask("too-late"); return wire.Pass })
@@ -128,7 +128,7 @@ func newPythonShop(t *testing.T) *pythonShop {
 	return s
 }
 
-// installPythonShop puts a program among the others that runs producer.py on stubs made as docs/other-languages.md says.
+// installPythonShop adds a program that runs producer.py on stubs made as in docs/other-languages.md.
 func installPythonShop(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -149,7 +149,7 @@ func installPythonShop(t *testing.T) {
 	}
 }
 
-// pythonWithGRPC finds a Python that has what the example needs: the first of the PATH may be one without packages.
+// pythonWithGRPC finds a Python with the packages of the example: the first Python of the PATH may have none.
 func pythonWithGRPC(t *testing.T) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
@@ -165,7 +165,8 @@ func pythonWithGRPC(t *testing.T) string {
 	return ""
 }
 
-// startShop starts the example on orders, and waits until it answers questions. Those about its orders come by the proxy.
+// startShop starts the example on orders, and waits until the shop answers Confirm calls. Calls about its orders come
+// through the proxy.
 func (s *pythonShop) startShop(listen string, ids ...string) *process {
 	s.t.Helper()
 	var lines strings.Builder
@@ -182,7 +183,7 @@ func (s *pythonShop) startShop(listen string, ids ...string) *process {
 	return p
 }
 
-// amountOf is what an order costs; nobody takes one for less than nothing.
+// amountOf is the price of an order; the price is never negative.
 func amountOf(id string) int {
 	if strings.HasPrefix(id, "declined") {
 		return -1
@@ -236,7 +237,7 @@ func (s *pythonShop) untilAsked(id string, n int) {
 	})
 }
 
-// dies has the shop killed when it makes that call, once. killed does it.
+// dies has the shop killed at that call, once. killed does the killing.
 func (s *pythonShop) dies(call, id string) {
 	s.on(call, id, func() wire.Act {
 		s.on(call, id, nil)
@@ -249,7 +250,7 @@ func (s *pythonShop) dies(call, id string) {
 	})
 }
 
-// killed waits for the call at which the shop is to die, and kills it.
+// killed waits for the call at which the shop is to die, and kills the shop.
 func (s *pythonShop) killed(p *process) {
 	s.t.Helper()
 	select {
@@ -276,7 +277,7 @@ func (s *pythonShop) ask(id string) pb.Verdict {
 	return answer.GetConfirmations()[0].GetVerdict()
 }
 
-// stands waits until the shop has said what became of an order, and demands what that is.
+// stands waits until the shop knows an order's outcome, and demands this outcome.
 func (s *pythonShop) stands(p *process, id, want string) {
 	s.t.Helper()
 	var said string
@@ -295,7 +296,7 @@ func (s *pythonShop) stands(p *process, id, want string) {
 	}
 }
 
-// verdict is what the shop's database says of a message, unset where there is nothing.
+// verdict is the verdict in the shop's database about a message, unset where there is none.
 func (s *pythonShop) verdict(id string) (verdict pb.Verdict) {
 	s.t.Helper()
 	row := s.db.QueryRowContext(s.t.Context(), `SELECT COALESCE(MAX(verdict), 0) FROM markers WHERE id = ?`, id)
@@ -305,7 +306,8 @@ func (s *pythonShop) verdict(id string) (verdict pb.Verdict) {
 	return verdict
 }
 
-// tally demands that in the end what was delivered is what committed, each order once, and that nothing is left.
+// tally demands that in the end the delivered orders are the committed orders, each delivered once, and that nothing
+// is left.
 func (s *pythonShop) tally() {
 	s.t.Helper()
 	s.drained(patience)

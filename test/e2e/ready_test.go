@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// readyz is what /readyz answers; the status is 0 where nobody does.
+// readyz is the answer of /readyz; the status is 0 where nobody answers.
 func (c *coordinator) readyz() (status int, body string) {
 	response, err := http.Get("http://" + c.http + "/readyz")
 	if err != nil {
@@ -46,7 +46,7 @@ func (w *world) awaitReadyz(c *coordinator, status int, text string) {
 	})
 }
 
-// A broker that is away must not take coordinators out of service: they accept half messages, which wait in Redis.
+// A missing broker must not take coordinators out of service: they accept half messages, which wait in Redis.
 func TestCoordinatorsStayReadyWithoutTheBroker(t *testing.T) {
 	node := servers.PrivateRabbitMQ(t)
 	w := newWorldOn(t, node.URL)
@@ -68,7 +68,7 @@ func TestCoordinatorsStayReadyWithoutTheBroker(t *testing.T) {
 	if said, status := run(t, []string{"MSGHANDLER_SERVER=" + c.grpc}, "stats"); status != 0 {
 		t.Errorf("stats, which is the health check of docker-compose.yml, says (%d): %s", status, said)
 	}
-	// One that starts meanwhile is as good.
+	// A coordinator that starts meanwhile is as good.
 	c.stop(30 * time.Second)
 	w.restart(c)
 	w.awaitReadyz(c, http.StatusOK, `"degraded": true`)
@@ -86,7 +86,8 @@ func TestCoordinatorsStayReadyWithoutTheBroker(t *testing.T) {
 	w.ready(c)
 }
 
-// watched waits until a client that watches the health of the service hears that, of the whole and of each service.
+// watched waits until a client that watches the health of the service gets that status, of the whole and of each
+// service.
 func (w *world) watched(c *coordinator, want healthv1.HealthCheckResponse_ServingStatus) {
 	w.t.Helper()
 	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))

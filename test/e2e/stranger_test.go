@@ -74,7 +74,8 @@ func (s shop) asks(producer string, ids ...string) error {
 	return err
 }
 
-// reloads waits until a process has read its tokens again, which it does when it needs them: so orders are placed.
+// reloads waits until a process has read its tokens again. The process reads them when it needs them: so orders are
+// placed.
 func (s shop) reloads(p *process) {
 	s.t.Helper()
 	before, n := strings.Count(p.tail(), "tokens reloaded"), 0
@@ -119,8 +120,8 @@ func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w.paid(1, time.Minute)
 }
 
-// Where the coordinator's token is not accepted its messages wait, lose no attempt, and say what to do; a token is replaced
-// while everything runs.
+// Where the coordinator's token is not accepted its messages wait, lose no attempt, and report the action to take; a
+// token is replaced while everything runs.
 func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	shown, accepted := tokenFile(t, otherToken), tokenFile(t, shopToken)
@@ -154,7 +155,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}
 
-	// The producer accepts both; then the coordinator shows the new one; then the old one goes.
+	// The producer accepts both tokens; then the coordinator shows the new token; then the old token goes.
 	writeTokens(t, accepted, otherToken, shopToken)
 	w.paid(1, time.Minute)
 	writeTokens(t, shown, shopToken)
@@ -170,7 +171,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	c.says("tokens are shown to producers without encryption", time.Second)
 }
 
-// Without Coordinators everything goes on as before, and the log says what that means.
+// Without Coordinators everything works as before, and the log names the consequence.
 func TestProducerWithoutCoordinatorsWarns(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokenFile(t, shopToken))

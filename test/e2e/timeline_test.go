@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// hostile is what a producer may write where a person reads.
+// hostile is a producer's text that must be harmless where a person reads.
 const hostile = "</p><script>alert(1)</script>\x1b[31m"
 
 // told is one event of show --output json.
@@ -28,7 +28,7 @@ type told struct {
 	LastAt          time.Time `json:"last_at"`
 }
 
-// events is what show tells of a message, once it is in that state.
+// events lists the events of show for a message, once the message is in that state.
 func (w *world) events(name, state string) (events []told) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, name+" is "+state, func() bool {
@@ -57,12 +57,12 @@ func namesOf(events []told) string {
 func TestTimelineListsEachStep(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_SEND_BACKOFF=100ms,200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms")
-	asked := 0 // one question at a time: there is one message
+	asked := 0 // one call at a time: there is one message
 	p := newPlainProducer(t, "orders", w.coordinators[0].grpc, func(p *plainProducer) {
 		p.confirm = func(ctx context.Context, ids []string) (*pb.ConfirmResponse, error) {
 			switch asked++; asked {
 			case 1:
-				return &pb.ConfirmResponse{}, nil // says nothing of it, which is UNKNOWN
+				return &pb.ConfirmResponse{}, nil // an answer without the id, which is UNKNOWN
 			case 2, 3:
 				return nil, status.Error(codes.Unavailable, hostile)
 			}
@@ -115,7 +115,7 @@ func TestTimelineListsEachStep(t *testing.T) {
 	}
 }
 
-// inOrder wants texts one after another.
+// inOrder demands texts one after another.
 func inOrder(t *testing.T, where, text string, wanted []string) {
 	t.Helper()
 	rest := text

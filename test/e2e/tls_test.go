@@ -22,7 +22,7 @@ import (
 type secured struct {
 	*world
 	*servers.Authority
-	// certFile and keyFile are those that the coordinator shows.
+	// certFile and keyFile belong to the coordinator's certificate.
 	certFile, keyFile string
 }
 
@@ -41,7 +41,7 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
-// producer serves one that is called back with what shown gives, and calls as the names say.
+// producer serves a producer with the certificate from shown, which calls with a certificate for names.
 func (s *secured) producer(name string, shown func() (*tls.Certificate, error), names ...string) *producer.Producer {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,8 +80,9 @@ func (s *secured) asks(name string, args ...string) (output string, status int) 
 	return run(s.t, env, args...)
 }
 
-// A message goes all its way between parties that show each other certificates; whoever has none, or another's, is kept out.
-// A producer whose certificate is no good is out of reach: its message waits, at no cost, until it has a better one.
+// A message goes all its way between parties with certificates; a party without a certificate, or with another's, is
+// refused. A producer with a bad certificate is out of reach: its message waits, at no cost, until the producer has a
+// better certificate.
 func TestEachPartyNeedsACertificate(t *testing.T) {
 	s := newSecured(t)
 	good, bad := s.Server("127.0.0.1").Certificates[0], s.Server("10.0.0.1").Certificates[0]

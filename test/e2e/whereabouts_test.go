@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// lastLines keeps the last of what each of several says, for a test that fails.
+// lastLines keeps the last lines of each of several outputs, for a failing test.
 type lastLines struct {
 	mu       sync.Mutex
 	speakers []*speaker
@@ -80,11 +80,11 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
 	t.Logf("what runs:\n%s", &stacks)
-	// Last, as it ends the test where the broker is away.
+	// Last, because a missing broker ends the test here.
 	t.Logf("the broker's queues:\n%s", broker.Ctl("list_queues", "name", "state", "messages_ready", "messages_unacknowledged", "consumers"))
 }
 
-// missing is what the table knows of orders that never came, up to ten of them.
+// missing lists the table's rows of up to ten missing orders.
 func (p *paying) missing(ctx context.Context, db *sql.DB) (told []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *paying) missing(ctx context.Context, db *sql.DB) (told []string) {
 	return told
 }
 
-// rows are what a query finds, for people: a line for each, or why there are none.
+// rows are the rows of a query, for people: a line for each row, or the reason for none.
 func rows(ctx context.Context, db *sql.DB, query string) string {
 	found, err := db.QueryContext(ctx, query)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// world is a set-up as a user has it: Redis, RabbitMQ, coordinators, an order service and a payment service.
+// world is a set-up like a user's: Redis, RabbitMQ, coordinators, an order service and a payment service.
 type world struct {
 	t            *testing.T
 	redis        *servers.RedisServer
@@ -28,9 +28,9 @@ type world struct {
 	coordinators []*coordinator
 	// shared is the database of both services, on a server; empty, and each has a file of SQLite.
 	shared string
-	// files is how many files and connections a coordinator may have open, 0 for what the test may have itself.
+	// files limits the open files and connections of a coordinator; 0 is the test's own limit.
 	files int
-	// ofOrders and ofPayments are what they were opened as here, to be read.
+	// ofOrders and ofPayments are the services' databases, opened here for reading.
 	ofOrders, ofPayments *demodb.DB
 }
 
@@ -72,7 +72,7 @@ func (w *world) restart(c *coordinator, settings ...string) {
 		"MSGHANDLER_REDIS_URL=" + w.redis.URL(),
 		"MSGHANDLER_AMQP_URL=" + w.amqp,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
-		// Short times, so that what waits for the loops and for leases of the dead does not wait long.
+		// Short times, so that the waits for the loops and for leases of dead coordinators are short.
 		"MSGHANDLER_CONFIRM_AFTER=1s",
 		"MSGHANDLER_CONFIRM_TIMEOUT=1s",
 		"MSGHANDLER_CONFIRM_LEASE=6s",
@@ -155,8 +155,8 @@ func (w *world) startOrders(file string, args ...string) *process {
 	}, args...)...)
 }
 
-// writeOrders makes a file of n orders: of ten, the payment of one is declined, one is never paid, and the payment of one
-// commits in silence.
+// writeOrders makes a file of n orders: of each ten, the payment of one is declined, one is never paid, and the
+// payment of another commits in silence.
 func (w *world) writeOrders(n int) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "orders-in.jsonl")
@@ -208,8 +208,8 @@ func (w *world) books() books.Books {
 	return b
 }
 
-// balanced waits until what is paid is shipped, and demands that the books balance then: each of n orders is paid, booked
-// and shipped, once, or it is cancelled and its items are back on the shelves.
+// balanced waits until the paid orders are shipped, and demands that the books balance then: each of n orders is
+// paid, booked and shipped, once, or the order is cancelled and its items are back in stock.
 func (w *world) balanced(n int) {
 	w.t.Helper()
 	var b books.Books
@@ -225,7 +225,7 @@ func (w *world) balanced(n int) {
 	w.t.Logf("%d orders: %d paid, booked and shipped, %d cancelled", n, b.Paid, b.Cancelled)
 }
 
-// flagged demands that every copy says that it is one.
+// flagged demands that every copy is flagged.
 func (w *world) flagged() {
 	w.t.Helper()
 	copies := w.books().Copies
@@ -237,7 +237,7 @@ func (w *world) flagged() {
 	w.t.Logf("%d copies, all flagged", len(copies))
 }
 
-// onlyTraces demands that Redis holds nothing of ours but traces that expire, and what describes the store itself.
+// onlyTraces demands that Redis holds only receipts that expire, and the keys that describe the store itself.
 func (w *world) onlyTraces() {
 	w.t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})

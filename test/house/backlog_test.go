@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// lower takes what has been reached for the new limits: go test ./test/house -args -lower
+// lower turns the reached figures into the new limits: go test ./test/house -args -lower
 var lower = flag.Bool("lower", false, "lower the limits in backlog.txt to what is there")
 
 const backlogFile = "backlog.txt"
@@ -20,12 +20,12 @@ const backlogFile = "backlog.txt"
 // backlogMu is held while backlog.txt is rewritten: the rules are tested side by side.
 var backlogMu sync.Mutex
 
-// limits are the places that do not keep a rule yet, with how far from it each may be. They stand in backlog.txt, one a
-// line: rule, place, limit. A limit may only fall, and a place that keeps the rule leaves the file.
+// limits are the places that do not keep a rule yet, each with its allowed distance from the rule. backlog.txt holds
+// a line for each: rule, place, limit. A limit may only fall, and a place that keeps the rule leaves the file.
 type limits struct {
 	rule string
 	of   map[string]float64
-	// reached is how far each place is from the rule now; places that keep it are left out.
+	// reached is the distance of each place from the rule now, without the places that keep the rule.
 	reached map[string]float64
 	seen    map[string]bool
 }
@@ -59,8 +59,8 @@ func readBacklog(t *testing.T) []string {
 	return strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 }
 
-// hold fails when a place is further from the rule than it may be, or is listed although it keeps the rule. Shares are
-// compared with one decimal, as they are written.
+// hold fails when a place is further from the rule than its limit, or is listed although the place keeps the rule.
+// Shares are compared with one decimal, as written in the file.
 func (l *limits) hold(t *testing.T, place string, is, aim float64, what string) {
 	t.Helper()
 	is = math.Round(is*10) / 10
@@ -77,7 +77,7 @@ func (l *limits) hold(t *testing.T, place string, is, aim float64, what string) 
 	}
 }
 
-// finish fails for lines about places that are gone. With -lower it writes what was reached instead.
+// finish fails for lines about missing places. With -lower finish writes the reached figures instead.
 func (l *limits) finish(t *testing.T) {
 	t.Helper()
 	if *lower {

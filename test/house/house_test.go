@@ -1,7 +1,8 @@
-// Package house holds the rules of the house: who may import whom, which library lives where, and how code is laid out.
+// Package house holds the rules of the house: which package may import which, the places of each library, and the
+// layout of the code.
 //
-// Each failure names the rule and its reason. A new room is entered into the tables here, which is the moment to think
-// about where it belongs.
+// Each failure names the rule and its reason. A new room is entered into the tables here, which is the moment to
+// think about its place.
 package house
 
 import (
@@ -20,7 +21,7 @@ import (
 
 const module = "github.com/msghandler/msghandler"
 
-// pkg is one package of the module, as go list tells it.
+// pkg is one package of the module, in the words of go list.
 type pkg struct {
 	ImportPath, Dir, Name string
 	Imports, Deps         []string
@@ -45,7 +46,7 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// fields are the ones of pkg: go list is quicker when it may leave out the others.
+// fields are the fields of pkg: go list is quicker without the others.
 const fields = "ImportPath,Dir,Name,Imports,Deps,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles"
 
 var listOnce = sync.OnceValues(func() ([]pkg, error) {
@@ -109,7 +110,7 @@ func parseOnce(list []pkg) ([]file, error) {
 	return parsed.files, parsed.err
 }
 
-// set is where all positions are kept: who checks the types of several files needs one set for them.
+// set holds all positions: a type check of several files needs one set for them.
 var set = token.NewFileSet()
 
 func parse(p pkg, name string, test bool) {
@@ -150,7 +151,7 @@ func (f file) uses(path string, members []string, found func(line int, member st
 	})
 }
 
-// importedAs is the name under which the file knows a package, empty where it does not.
+// importedAs is the name of a package in the file, empty without an import.
 func (f file) importedAs(path string) string {
 	for _, spec := range f.tree.Imports {
 		if strings.Trim(spec.Path.Value, `"`) != path {
@@ -164,7 +165,8 @@ func (f file) importedAs(path string) string {
 	return ""
 }
 
-// in says whether a room is one of the patterns: "a/b" means that room, "a/b/..." all below it as well, "" the root.
+// in says whether a room matches one of the patterns: "a/b" means the room itself, "a/b/..." all rooms below as well,
+// "" the root.
 func in(room string, patterns []string) bool {
 	for _, pattern := range patterns {
 		above, all := strings.CutSuffix(pattern, "/...")

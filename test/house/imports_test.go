@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The ground: what everybody may stand on.
+// The ground: every room may import the ground.
 var (
 	ground = []string{
 		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb", "internal/address",
@@ -22,8 +22,8 @@ var (
 	}
 )
 
-// rooms says what of ours a room's shipped code may import; the first line that matches a room counts. A room may
-// always import what lies in it.
+// rooms says which packages of ours a room's shipped code may import; the first line that matches a room counts. A
+// room may always import the packages below itself.
 var rooms = []struct {
 	room []string
 	may  []string
@@ -153,7 +153,7 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
-// sameRoom: rooms that are one thing in several packages, which may know each other.
+// sameRoom: rooms that consist of several packages, which may know each other.
 func sameRoom(a, b string) bool {
 	for _, room := range []string{"producer", "consumer", "internal/demo", "internal/embedded", "internal/app", "internal/cli", "internal/console", "internal/bench"} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
@@ -221,7 +221,7 @@ func TestForeignLibrariesStayInTheirRooms(t *testing.T) {
 	}
 }
 
-// free says what a package must not even reach through others.
+// free lists packages that a package must not even reach through others.
 var free = []struct {
 	room, prefix, why string
 }{
@@ -293,7 +293,7 @@ func TestTheServiceLinksNoSQLDriver(t *testing.T) {
 	limits.finish(t)
 }
 
-// thirdParty says whether a package is neither of the standard library nor one that the standard library vendors.
+// thirdParty says whether a package is neither part of the standard library nor vendored by the standard library.
 func thirdParty(path string) bool {
 	domain, _, _ := strings.Cut(path, "/")
 	return strings.Contains(domain, ".") && !strings.HasPrefix(path, "vendor/")

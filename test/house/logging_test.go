@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A log store gives an attribute the type of the first value that it sees, and refuses lines with another one.
+// A log store gives an attribute the type of its first value, and refuses lines with another type.
 func TestLogAttributesHaveOneType(t *testing.T) {
 	t.Parallel()
 	uses := map[string]map[string][]string{} // by key, by type: where
@@ -36,11 +36,11 @@ func TestLogAttributesHaveOneType(t *testing.T) {
 	}
 }
 
-// attribute is one use of a log attribute: its key, what its value is in JSON, and where. A kind that begins with ! says
-// why the value does not belong in a log.
+// attribute is one use of a log attribute: its key, the JSON type of its value, and the place. A kind that begins
+// with ! says why the value does not belong in a log.
 type attribute struct{ key, kind, at string }
 
-// logAttributes finds what shipped code passes to slog.
+// logAttributes finds the attributes that shipped code passes to slog.
 func logAttributes(t *testing.T) (found []attribute) {
 	t.Helper()
 	c := newTypeChecker(t)
@@ -67,7 +67,7 @@ var pairsFrom = map[string]int{
 	"Duration": -1,
 }
 
-// attributesOf are those of one call, where that is one of log/slog.
+// attributesOf are the attributes of one call, if the call is a call of log/slog.
 func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribute) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -83,7 +83,7 @@ func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribu
 	}
 	for i := max(from, 0); i+1 < len(call.Args); {
 		if attr, ok := info.TypeOf(call.Args[i]).(*types.Named); ok && attr.Obj().Name() == "Attr" {
-			i++ // made by a function that is looked at by itself
+			i++ // an Attr comes from another call, which is checked by itself
 			continue
 		}
 		at := fmt.Sprintf("%s:%d", f.path, f.line(call.Args[i].Pos()))
@@ -98,7 +98,7 @@ func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribu
 	return found
 }
 
-// kindOf says what a value of a type is in a line of JSON.
+// kindOf is the kind of a type's values in a line of JSON.
 func kindOf(of types.Type) string {
 	if of == nil {
 		return "!of an unknown type"

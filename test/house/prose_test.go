@@ -19,7 +19,8 @@ const (
 	// longSentence is the number of words from which a sentence of a page is long, mostLong the share of long ones in
 	// percent.
 	longSentence, mostLong = 35, 3.0
-	// widest is the number of columns of a line of Go, with a tab as one column. The tag of a struct field may pass it.
+	// widest is the number of columns of a line of Go, with a tab as one column. The tag of a struct field may be
+	// longer.
 	widest = 120
 )
 
@@ -174,7 +175,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 	figure(t, "go statements without an owner: %d (aim 0)", all)
 }
 
-// pages lists the pages of docs/ that people write. Generated pages follow their sources.
+// pages lists the handwritten pages of docs/. Generated pages follow their sources.
 func pages(t *testing.T) []string {
 	t.Helper()
 	root := filepath.Join("..", "..")

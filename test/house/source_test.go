@@ -124,7 +124,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 const (
-	// longestFunction and longestFile hold what is reached. Longer ones do several things.
+	// longestFunction and longestFile hold the reached sizes. Longer ones do several things.
 	longestFunction, longestFile = 60, 400
 	// usualFunction bounds nine of ten functions.
 	usualFunction = 25
@@ -170,7 +170,7 @@ func percentile(sorted []int, percent int) int {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
-// A panic becomes an error in one place, so that each is logged with its stack and counted alike.
+// Panics become errors in one place, so that each panic is logged with its stack and counted alike.
 func TestOnlyLifecycleRecoversPanics(t *testing.T) {
 	t.Parallel()
 	limits := backlog(t, "recovers")
@@ -200,7 +200,7 @@ func TestOnlyLifecycleRecoversPanics(t *testing.T) {
 	figure(t, "places that recover a panic, outside internal/lifecycle: %d (aim 0)", all)
 }
 
-// words must not be in any committed file. They are written apart here, because this file is one.
+// words must not be in any committed file. They are written apart here, because this file is committed too.
 var words = []struct{ pattern, why string }{
 	{"(^|[^a-zA-Z0-9_./-])/(wor" + "k|farm|roo" + "t)/[a-z.]", "a path of one machine is of no use on another"},
 	{"\\b(TO" + "DO|FIX" + "ME|XX" + "X)\\b", "what is left to do is done or is an issue, where it is seen"},

@@ -16,8 +16,9 @@ import (
 	"testing"
 )
 
-// typeChecker checks the module's shipped packages from source. Packages of others come compiled from the build cache. So
-// a change in one room compiles nothing, in contrast to go list -export ./..., which compiles each room that depends on it.
+// typeChecker checks the module's shipped packages from source. Other packages come compiled from the build cache. So
+// a change in one room compiles nothing, in contrast to go list -export ./..., which compiles each room above the
+// changed room.
 type typeChecker struct {
 	sources  map[string][]file
 	infos    map[string]*types.Info
@@ -45,7 +46,7 @@ func newTypeChecker(t *testing.T) *typeChecker {
 	return c
 }
 
-// Import returns a package with its types, and checks the types first where that has not been done.
+// Import returns a package with its types, and checks the types on the first call.
 func (c *typeChecker) Import(path string) (*types.Package, error) {
 	sources, ours := c.sources[path]
 	if !ours {

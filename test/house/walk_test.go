@@ -12,7 +12,7 @@ import (
 // step is a line of docs/walk.md: a file with a function or type on the way of the message.
 var step = regexp.MustCompile("(?m)^[0-9]+\\. \\[`([^`]+)`\\]\\(\\.\\./([^)]+)\\): `([^`]+)`")
 
-// The aims for the way of a Submit. They are reported, not held: a step that is missing on the page makes the way no shorter.
+// The aims for the way of a Submit. They are reported, not held: a step missing on the page makes the way no shorter.
 const fewFiles, fewLines = 26, 5500
 
 // docs/walk.md follows a Submit through the code. Each named file and function exists.

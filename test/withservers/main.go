@@ -1,10 +1,11 @@
-// Command withservers runs a command with one RabbitMQ for all the tests in it, which saves each package ten seconds:
+// Command withservers runs a command with one RabbitMQ for all tests of the command, which saves each package ten
+// seconds:
 //
 //	withservers -- go test ./...
 //
-// It starts a private node, names it in the environment variable servers.Variable, runs the command, stops the node and
-// exits with the command's status. Without RabbitMQ on the machine the command runs all the same, and its tests say what
-// they miss.
+// It starts a private node, names the node in the environment variable servers.Variable, runs the command, stops the
+// node and exits with the command's status. Without RabbitMQ on the machine the command runs nevertheless, and its
+// tests name the missing server.
 package main
 
 import (
@@ -57,7 +58,8 @@ func run(args []string) (int, error) {
 	return command(args, node, ctrlC)
 }
 
-// command runs it to its end; node may be nil. A SIGTERM is handed on, as only a terminal signals the whole group.
+// command runs the command to its end; node may be nil. A SIGTERM is forwarded, as only a terminal signals the whole
+// group.
 func command(args []string, node *servers.Node, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdin, os.Stdout, os.Stderr, os.Environ()

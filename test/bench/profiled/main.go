@@ -1,5 +1,5 @@
-// Command profiled is msghandler with the profiles of Go's runtime served at PPROF_ADDR, for benchmarks. The shipped binary
-// serves none: they would tell whoever reaches it too much.
+// Command profiled is msghandler with the profiles of Go's runtime served at PPROF_ADDR, for benchmarks. The shipped
+// binary serves none, because profiles tell strangers too much.
 package main
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/msghandler/msghandler/internal/cli"
 )
 
-// One in so many waits for a mutex is sampled, and one wait for something else for each so much waiting: often enough to see
-// what counts in seconds of full load, and rare enough not to be seen itself.
+// One in so many waits for a mutex is sampled, and one other wait for each so much waiting: often enough to show the
+// costs in seconds of full load, and rarely enough to be no cost.
 const (
 	mutexes = 20
 	blocked = 100 * time.Microsecond

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rendered are the resources that there must be, one of each kind but for the services.
+// rendered are the expected resources, one of each kind except the services.
 type rendered struct {
 	deployment apps.Deployment
 	config     core.ConfigMap
@@ -25,7 +25,7 @@ type rendered struct {
 	network    networking.NetworkPolicy
 }
 
-// render makes the manifests and reads each as its type; a field that Kubernetes does not know fails.
+// render makes the manifests and reads each as its type; an unknown field fails.
 func render(t *testing.T) (all rendered) {
 	t.Helper()
 	manifests := filepath.Join("..", "..", "..", "deploy", "kubernetes")
