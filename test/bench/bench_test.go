@@ -27,9 +27,11 @@ var (
 	seconds      = flag.Float64("seconds", 3, "how long each measurement of a round lasts")
 	bodySize     = flag.Int("body", 1024, "bytes of a body")
 	coordinators = flag.Int("coordinators", 1, "how many coordinators share the load")
-	callers      = flag.Int("callers", 0, "messages under way at once in a closed loop; 0: 256 with unary calls and 2,000 gathered")
-	rate         = flag.Int("rate", 4000, "messages a second that BenchmarkOffered offers")
-	profiles     = flag.String("profiles", "", "a directory for profiles of the coordinator under BenchmarkOffered or BenchmarkFull")
+	callers      = flag.Int("callers", 0, "messages under way at once in a closed loop; 0: 256 with unary calls and "+
+		"2,000 gathered")
+	rate     = flag.Int("rate", 4000, "messages a second that BenchmarkOffered offers")
+	profiles = flag.String("profiles", "", "a directory for profiles of the coordinator under BenchmarkOffered or "+
+		"BenchmarkFull")
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }
@@ -43,7 +45,8 @@ func BenchmarkEndToEnd(b *testing.B) {
 			Progress: func(what string, round int) { b.Logf("round %d: %s", round, what) },
 		})
 		s.must(err)
-		fmt.Printf("\n%d bytes, medians of %d interleaved rounds of %.0f s, %d CPUs, %d coordinators\n\n%s\n", *bodySize, *rounds,
+		fmt.Printf("\n%d bytes, medians of %d interleaved rounds of %.0f s, %d CPUs, %d coordinators\n\n%s\n", *bodySize,
+			*rounds,
 			*seconds, runtime.NumCPU(), *coordinators, markdown(compare.Table(rows)))
 		for _, row := range rows {
 			b.ReportMetric(row.Rate, strings.NewReplacer(" ", "_", ",", "").Replace(row.Name)+"/s")

@@ -87,7 +87,10 @@ func reportBeside(alone, watched []figure) {
 	for _, of := range []struct {
 		name string
 		is   func(figure) float64
-	}{{"messages/s", func(f figure) float64 { return f.rate }}, {"CPU of a message", func(f figure) float64 { return f.cpu }}} {
+	}{
+		{"messages/s", func(f figure) float64 { return f.rate }},
+		{"CPU of a message", func(f figure) float64 { return f.cpu }},
+	} {
 		ratios := pairs(watched, alone, of.is)
 		slices.Sort(ratios)
 		n := len(ratios)

@@ -17,7 +17,8 @@ import (
 
 var (
 	queues = flag.Int("queues", 6, "how many quorum queues BenchmarkClusters publishes to")
-	shards = flag.Int("shards", 0, "redis.shards of BenchmarkScale and BenchmarkDrain, and of BenchmarkClusters on the Cluster; "+
+	shards = flag.Int("shards", 0, "redis.shards of BenchmarkScale and BenchmarkDrain, and of BenchmarkClusters "+
+		"on the Cluster; "+
 		"0: what coordinators take by themselves")
 )
 
@@ -43,7 +44,8 @@ func BenchmarkClusters(b *testing.B) {
 				}
 			}
 		}
-		fmt.Printf("\n%d bytes, medians of %d interleaved rounds of %.0f s, %d CPUs, coordinators: %d\n\n%s\n", *bodySize, *rounds,
+		fmt.Printf("\n%d bytes, medians of %d interleaved rounds of %.0f s, %d CPUs, coordinators: %d\n\n%s\n", *bodySize,
+			*rounds,
 			*seconds, runtime.NumCPU(), *coordinators, markdown(clusterTable(rows)))
 		clusters := rows[len(rows)-1]
 		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
@@ -99,7 +101,9 @@ func clusterRows(b *testing.B) []*siteRow {
 // newSite starts coordinators on running servers.
 func newSite(b *testing.B, masters []*servers.RedisServer, nodes []*servers.RabbitServer) *site {
 	b.Helper()
-	s := &site{masters: masters, nodes: nodes, setup: &setup{b: b, redis: masters[0], rabbit: nodes[0], binary: buildCoordinator(b)}}
+	s := &site{masters: masters, nodes: nodes, setup: &setup{
+		b: b, redis: masters[0], rabbit: nodes[0], binary: buildCoordinator(b),
+	}}
 	for i := range *coordinators {
 		s.startCoordinator(s.redisURL(), s.brokers(i), s.settings()...)
 	}

@@ -38,11 +38,13 @@ func BenchmarkConsole(b *testing.B) {
 		s.startCoordinator(s.redis.URL(), "embedded:")
 		s.stand(*standing)
 		var table strings.Builder
-		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 |\n|---|---|---|---|---|\n",
+		fmt.Fprintf(&table, "\n%d pending\n\n| page | median | slowest of %d | PING meanwhile: p50 | p99 "+
+			"|\n|---|---|---|---|---|\n",
 			*standing, views)
 		for _, page := range s.pages() {
 			all, waits := s.look(page.get)
-			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", page.name, of(all, 50), of(all, 100), of(waits, 50), of(waits, 99))
+			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", page.name, of(all, 50), of(all, 100), of(waits, 50),
+				of(waits, 99))
 		}
 		fmt.Println(table.String())
 		pages, took := s.searchAll()
@@ -134,8 +136,9 @@ func (s *setup) standOf(store *redisstore.Store, producer string, n int) {
 		var part []halfmsg.Message
 		for range min(1000, n-sent) {
 			part = append(part, halfmsg.Message{
-				Name: halfmsg.Name{Producer: producer, ID: fmt.Sprintf("s-%d", s.ids.Add(1))}, Exchange: "shop", RoutingKey: queueName,
-				Body: body, CallbackTarget: s.callbacks, ConfirmAfter: 24 * time.Hour,
+				Name: halfmsg.Name{Producer: producer, ID: fmt.Sprintf("s-%d", s.ids.Add(1))}, Exchange: "shop",
+				RoutingKey: queueName,
+				Body:       body, CallbackTarget: s.callbacks, ConfirmAfter: 24 * time.Hour,
 			})
 		}
 		for _, r := range store.Create(context.Background(), part) {

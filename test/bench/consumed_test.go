@@ -27,7 +27,8 @@ func (s *setup) openQueue() *consumed {
 	s.b.Cleanup(func() { connection.Close(); consuming.Wait() })
 	channel, err := connection.Channel()
 	s.must(err)
-	_, err = channel.QueueDeclare(queueName, true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
+	_, err = channel.QueueDeclare(queueName, true, false, false, false,
+		amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
 	s.must(err)
 	_, err = channel.QueuePurge(queueName, false) // another world's copies
 	s.must(err)

@@ -18,7 +18,8 @@ var (
 	dead = flag.Int("dead", 1_000_000, "messages that wait for the dead producer of BenchmarkDead")
 	idle = flag.Duration("idle", 20*time.Second, "how long BenchmarkDead looks at what is spent while nobody sends")
 
-	rewrites = flag.Bool("rewrites", false, "let Redis write its append-only file anew while BenchmarkDead measures, as often as it does")
+	rewrites = flag.Bool("rewrites", false, "let Redis write its append-only file anew while BenchmarkDead measures, as "+
+		"often as it does")
 )
 
 // settled is how long a load runs before the measurement where coordinators have just been started.
@@ -158,7 +159,8 @@ func reportDead(b *testing.B, alone, beside []turn) {
 		*dead, *bodySize, *rounds, *seconds)
 	for _, mode := range modes {
 		without, with := loads(alone, mode), loads(beside, mode)
-		fmt.Printf("\n| %s | messages/s | Submit to ack p99 | half to ack p99 | CPU µs/message: %s |\n|---|---|---|---|---|\n", mode,
+		fmt.Printf("\n| %s | messages/s | Submit to ack p99 | half to ack p99 | CPU µs/message: %s "+
+			"|\n|---|---|---|---|---|\n", mode,
 			strings.Join(compare.Processes, ", "))
 		reportLoad("nothing waits", without)
 		reportLoad(fmt.Sprintf("%d wait", *dead), with)
@@ -166,7 +168,8 @@ func reportDead(b *testing.B, alone, beside []turn) {
 			told(pairs(with, without, submitP99)), told(pairs(with, without, halfP99)), told(pairs(with, without, spentOn)))
 		b.ReportMetric(median(pairs(with, without, rateOf)), string(mode)+"-ratio")
 	}
-	fmt.Printf("\n| while nobody sends, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept in a round |\n|---|---|---|---|---|\n")
+	fmt.Printf("\n| while nobody sends, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept " +
+		"in a round |\n|---|---|---|---|---|\n")
 	reportIdle("nothing waits", alone)
 	reportIdle(fmt.Sprintf("%d wait", *dead), beside)
 }
@@ -191,5 +194,6 @@ func reportIdle(name string, turns []turn) {
 		return compare.Median(turns, func(t turn) float64 { return 1000 * t.idle[process].Seconds() })
 	}
 	fmt.Printf("| %s | %.1f | %.1f | %.0f | %.0f |\n", name, spent(compare.Coordinator), spent(compare.Redis),
-		compare.Median(turns, func(t turn) float64 { return t.tried }), compare.Median(turns, func(t turn) float64 { return t.swept }))
+		compare.Median(turns, func(t turn) float64 { return t.tried }),
+		compare.Median(turns, func(t turn) float64 { return t.swept }))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-var drains = flag.String("drains", "10000,100000,1000000", "how many messages BenchmarkDrain has drained, one size after the other")
+var drains = flag.String("drains", "10000,100000,1000000", "how many messages BenchmarkDrain has drained, one size "+
+	"after the other")
 
 // large is a backlog that is drained once, in the first round: its storing takes minutes.
 const large = 500_000
@@ -33,7 +34,8 @@ func BenchmarkDrain(b *testing.B) {
 					continue
 				}
 				anew(strconv.Itoa(n), func(s *setup) {
-					f := drained{shared: s.drain(s.openQueue(), n), claim: s.all[0].scrape().times("msghandler_script_seconds", "claim")}
+					f := drained{shared: s.drain(s.openQueue(), n), claim: s.all[0].scrape().times("msghandler_script_seconds",
+						"claim")}
 					found[n] = append(found[n], f)
 					b.Logf("round %d: %d, %.0f/s in %.1f s, CPU %v", round+1, n, f.Rate, f.Seconds, f.CPU)
 				})
@@ -74,8 +76,10 @@ func drainSizes(b *testing.B) (sizes []int) {
 
 // reportDrains tells how larger backlogs compare with the first.
 func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
-	fmt.Printf("\nbacklogs drained by one coordinator, %d bytes each, medians of the rounds; claims of all rounds together\n\n", *bodySize)
-	fmt.Printf("| waiting | rounds | messages/s | to %d | CPU µs/message: %s | all of them to %d | a claim call p50, p99 | %s |\n|%s\n",
+	fmt.Printf("\nbacklogs drained by one coordinator, %d bytes each, medians of the rounds; claims of all rounds "+
+		"together\n\n", *bodySize)
+	fmt.Printf("| waiting | rounds | messages/s | to %d | CPU µs/message: %s | all of them to %d | a claim call p50, p99 "+
+		"| %s |\n|%s\n",
 		sizes[0], strings.Join(compare.Processes, ", "), sizes[0], claimColumns, strings.Repeat("---|", 14))
 	rate := func(f drained) float64 { return f.Rate }
 	spent := func(f drained) float64 { return spentOn(f.Report) }
@@ -87,8 +91,10 @@ func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
 		for _, f := range found[n] {
 			all = append(all, f.shared)
 		}
-		fmt.Printf("| %d | %d | %.0f | %.2f | %s | %.2f | %s, %s | %s |\n", n, len(all), compare.Median(found[n], rate), to(rate),
-			costs(reports(all)), to(spent), milliseconds(compare.Median(found[n], func(f drained) float64 { return f.claim.p50 })),
+		fmt.Printf("| %d | %d | %.0f | %.2f | %s | %.2f | %s, %s | %s |\n", n, len(all), compare.Median(found[n], rate),
+			to(rate),
+			costs(reports(all)), to(spent), milliseconds(compare.Median(found[n],
+				func(f drained) float64 { return f.claim.p50 })),
 			milliseconds(compare.Median(found[n], func(f drained) float64 { return f.claim.p99 })), claimsOf(all))
 		b.ReportMetric(to(rate), fmt.Sprintf("%d-ratio", n))
 	}
@@ -98,7 +104,8 @@ func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
 // each without the other. Each has a new Redis of its own, and they take turns. New messages are offered alone for as
 // long as they were beside the drain.
 //
-//	go test ./test/bench -run '^$' -bench DrainBeside -benchtime 1x -timeout 60m -args -rounds 3 -backlog 100000 -offered 300
+//	go test ./test/bench -run '^$' -bench DrainBeside -benchtime 1x -timeout 60m \
+//	  -args -rounds 3 -backlog 100000 -offered 300
 func BenchmarkDrainBeside(b *testing.B) {
 	for b.Loop() {
 		anew := worlds(b)
@@ -148,9 +155,11 @@ func (s *setup) drainBeside() (drain, fresh bench.Report) {
 
 // reportDrainBeside tells how a drain and new messages fare beside each other.
 func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report) {
-	fmt.Printf("\n%d due at once, and %d new messages/s, one a call; %d bytes each, medians of %d rounds that took turns\n\n", *backlog,
+	fmt.Printf("\n%d due at once, and %d new messages/s, one a call; %d bytes each, medians of %d rounds that took "+
+		"turns\n\n", *backlog,
 		*offered, *bodySize, *rounds)
-	fmt.Print("| | drained/s | new messages/s | Submit to ack p50, p99 | half message to ack p50, p99 |\n|---|---|---|---|---|\n")
+	fmt.Print("| | drained/s | new messages/s | Submit to ack p50, p99 | half message to ack p50, p99 " +
+		"|\n|---|---|---|---|---|\n")
 	of := func(reports []bench.Report, is func(bench.Report) float64) string {
 		return milliseconds(compare.Median(reports, is))
 	}

@@ -31,10 +31,12 @@ func BenchmarkHalf(b *testing.B) {
 		for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
 			full, _, _ := loaded(b, mode, 0)
 			half, took, written := loaded(b, mode, int(full.Rate/2))
-			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file\n\n", mode, half.Rate,
+			fmt.Fprintf(&table, "\n%s: %.0f messages/s of %.0f, %.0f bytes a message in Redis' append-only file\n\n", mode,
+				half.Rate,
 				full.Rate, written)
 			fmt.Fprintf(&table, "| Submit to ack | p50 | p99 |\n|---|---|---|\n")
-			fmt.Fprintf(&table, "| as its caller sees it | %s | %s |\n", milliseconds(half.SubmitToAck.P50), milliseconds(half.SubmitToAck.P99))
+			fmt.Fprintf(&table, "| as its caller sees it | %s | %s |\n", milliseconds(half.SubmitToAck.P50),
+				milliseconds(half.SubmitToAck.P99))
 			sum := 0.0
 			for i, stage := range stages {
 				sum += took[i].p50

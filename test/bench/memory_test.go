@@ -68,7 +68,10 @@ func (s *setup) submitToBlocked() {
 
 // submitBatch stores messages and submits them without waiting for their fate.
 func (s *setup) submitBatch(n int) {
-	half := &pb.SendHalfMessagesRequest{Producer: producer, CallbackTarget: s.callbacks, ConfirmAfter: durationpb.New(time.Minute)}
+	half := &pb.SendHalfMessagesRequest{
+		Producer: producer, CallbackTarget: s.callbacks,
+		ConfirmAfter: durationpb.New(time.Minute),
+	}
 	submit := &pb.SubmitAllRequest{Producer: producer}
 	for range n {
 		m := s.message()

@@ -54,7 +54,10 @@ func (s *setup) tasks() (all []task) {
 		all = append(all, task{string(mode), title, func() shared { return s.traffic(mode) }})
 	}
 	q := s.openQueue()
-	return append(all, task{"backlog", fmt.Sprintf("a backlog of %d", *backlog), func() shared { return s.drain(q, *backlog) }})
+	return append(all, task{
+		"backlog", fmt.Sprintf("a backlog of %d", *backlog),
+		func() shared { return s.drain(q, *backlog) },
+	})
 }
 
 // shared is the result of coordinators that share the work.
@@ -128,7 +131,8 @@ func (s *setup) traffic(mode bench.Mode) shared {
 	}
 	first, last := seen[0], seen[len(seen)-1]
 	return shared{
-		Report: finishing(report, first, last), claims: s.claims().since(before), silent: report.Balance.Silent, left: last.left,
+		Report: finishing(report, first, last), claims: s.claims().since(before), silent: report.Balance.Silent,
+		left: last.left,
 	}
 }
 
@@ -179,7 +183,10 @@ func (s *setup) drained(q *consumed, n int) shared {
 	begun, sample, most := time.Now(), processes.Sample(), left()
 	servers.Eventually(s.b, 20*time.Minute, "all are delivered", func() bool { return left() <= 0 })
 	took := time.Since(begun)
-	report := bench.Report{Messages: most, Seconds: took.Seconds(), Rate: float64(most) / took.Seconds(), CPU: map[string]float64{}}
+	report := bench.Report{
+		Messages: most, Seconds: took.Seconds(), Rate: float64(most) / took.Seconds(),
+		CPU: map[string]float64{},
+	}
 	for name, after := range processes.Sample() {
 		report.CPU[name] = float64((after.CPU - sample[name].CPU).Microseconds()) / float64(most)
 	}
@@ -192,14 +199,16 @@ const slowest = 3000
 
 // reportScale compares several coordinators with one.
 func reportScale(b *testing.B, t task, found map[int][]shared) {
-	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns; claims of all rounds together\n\n", t.title, *bodySize,
+	fmt.Printf("\n%s, %d bytes each, medians of %d rounds that took turns; claims of all rounds together\n\n", t.title,
+		*bodySize,
 		*rounds)
 	fmt.Printf("| coordinators | messages/s | to one: median (all) | CPU µs/message: %s | %s |\n|%s\n",
 		strings.Join(compare.Processes, ", "), claimColumns, strings.Repeat("---|", 11))
 	for n := 1; n <= most; n++ {
 		all := reports(found[n])
 		ratios := pairs(all, reports(found[1]), rateOf)
-		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), told(ratios), costs(all), claimsOf(found[n]))
+		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), told(ratios), costs(all),
+			claimsOf(found[n]))
 		b.ReportMetric(median(ratios), fmt.Sprintf("%s-%d-ratio", t.name, n))
 	}
 }
@@ -212,7 +221,8 @@ func reports(found []shared) (all []bench.Report) {
 }
 
 // claimColumns are what claimsOf tells.
-const claimColumns = "looks | claim calls, of them in vain | claimed in a call | claims for each silent message | leases lost | " +
+const claimColumns = "looks | claim calls, of them in vain | claimed in a call | claims for each silent message | " +
+	"leases lost | " +
 	"further copies | unfinished at the end"
 
 // claimsOf tells of the claims of all rounds.
@@ -224,5 +234,6 @@ func claimsOf(found []shared) string {
 	vain := all.calls - all.fruitful
 	left := compare.Median(found, func(f shared) float64 { return float64(f.left) })
 	return fmt.Sprintf("%.0f | %.0f, %.0f (%.1f %%) | %.1f | %.3f | %.0f | %d | %.0f", all.looks, all.calls, vain,
-		100*vain/max(1, all.calls), all.messages/max(1, all.fruitful), all.messages/float64(max(1, needed)), all.lost, copies, left)
+		100*vain/max(1, all.calls), all.messages/max(1, all.fruitful), all.messages/float64(max(1, needed)), all.lost,
+		copies, left)
 }

@@ -19,7 +19,8 @@ func (c *coordinator) scrape() series {
 	s := c.s
 	request, err := http.NewRequest(http.MethodGet, c.console()+"/metrics", nil)
 	s.must(err)
-	request.Header.Set("Accept", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+	request.Header.Set("Accept",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
 	response, err := http.DefaultClient.Do(request)
 	s.must(err)
 	defer response.Body.Close()

@@ -57,7 +57,8 @@ func reportSecured(mode bench.Mode, found [][]bench.Report) {
 	fmt.Printf("| | messages/s | to plain: median (all) | by CPU | CPU µs/message: %s |\n|%s\n",
 		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 5))
 	for i, what := range []string{"plain", "TLS, both certificates"} {
-		fmt.Printf("| %s | %.0f | %s | %.2f | %s |\n", what, compare.Median(found[i], rateOf), told(pairs(found[i], found[0], rateOf)),
+		fmt.Printf("| %s | %.0f | %s | %.2f | %s |\n", what, compare.Median(found[i], rateOf),
+			told(pairs(found[i], found[0], rateOf)),
 			median(pairs(found[0], found[i], spentOn)), costs(found[i]))
 	}
 }

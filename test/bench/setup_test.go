@@ -99,7 +99,8 @@ func (s *setup) judge(report bench.Report, err error) {
 	s.b.Helper()
 	s.must(err)
 	if report.Failed+report.Unbegun > 0 || !report.Balance.Even() {
-		s.b.Errorf("%s: %d failed, %d never began, balance %+v", report.Settings.Mode, report.Failed, report.Unbegun, report.Balance)
+		s.b.Errorf("%s: %d failed, %d never began, balance %+v", report.Settings.Mode, report.Failed, report.Unbegun,
+			report.Balance)
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 
 var (
 	waiting = flag.Int("waiting", 20_000, "messages that wait for each producer that is not well")
-	offered = flag.Int("offered", 300, "messages a second that are new: of three healthy producers together, or beside a drain; 0: as many as they can")
-	phase   = flag.Duration("phase", 10*time.Second, "how long each phase is measured")
+	offered = flag.Int("offered", 300, "messages a second that are new: of three healthy producers together, or beside a "+
+		"drain; 0: as many as they can")
+	phase = flag.Duration("phase", 10*time.Second, "how long each phase is measured")
 )
 
 // answering is a producer that takes its time.
@@ -46,7 +47,8 @@ func BenchmarkSickProducers(b *testing.B) {
 			for _, sick := range []bool{false, true} {
 				f := measurePhase(b, sick)
 				healthy[sick] = append(healthy[sick], f)
-				b.Logf("round %d, sick producers %t: %.0f messages/s, p50 %.1f ms, p99 %.1f ms", round+1, sick, f.rate, f.p50, f.p99)
+				b.Logf("round %d, sick producers %t: %.0f messages/s, p50 %.1f ms, p99 %.1f ms", round+1, sick, f.rate, f.p50,
+					f.p99)
 			}
 		}
 		reportSick(b, healthy[false], healthy[true])
@@ -56,12 +58,15 @@ func BenchmarkSickProducers(b *testing.B) {
 func reportSick(b *testing.B, calm, sick []figure) {
 	rate := func(f figure) float64 { return f.rate }
 	p99 := func(f figure) float64 { return f.p99 }
-	fmt.Printf("\nthree healthy producers, %d messages/s offered, medians of %d interleaved rounds of %v\n\n", *offered, *rounds,
+	fmt.Printf("\nthree healthy producers, %d messages/s offered, medians of %d interleaved rounds of %v\n\n", *offered,
+		*rounds,
 		*phase)
 	fmt.Printf("| | messages/s | p99 |\n|---|---|---|\n")
 	fmt.Printf("| alone | %.0f | %s |\n", compare.Median(calm, rate), milliseconds(compare.Median(calm, p99)))
-	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", compare.Median(sick, rate), milliseconds(compare.Median(sick, p99)))
-	throughput, slower := compare.Median(sick, rate)/compare.Median(calm, rate), compare.Median(sick, p99)/compare.Median(calm, p99)
+	fmt.Printf("| beside a dead, a hanging and a slow one | %.0f | %s |\n", compare.Median(sick, rate),
+		milliseconds(compare.Median(sick, p99)))
+	throughput, slower := compare.Median(sick, rate)/compare.Median(calm, rate),
+		compare.Median(sick, p99)/compare.Median(calm, p99)
 	fmt.Printf("| ratio | %.0f %% | %.2f |\n\n", 100*throughput, slower)
 	b.ReportMetric(throughput, "throughput-ratio")
 	b.ReportMetric(slower, "p99-ratio")
@@ -94,7 +99,8 @@ func (s *setup) healthy(long time.Duration) figure {
 // that needs two seconds of its three.
 func (s *setup) fall() {
 	targets := map[string]string{
-		"dead": s.nobody(), "hanging": s.serve(answering{takes: time.Hour}), "slow": s.serve(answering{takes: 2 * time.Second}),
+		"dead": s.nobody(), "hanging": s.serve(answering{takes: time.Hour}),
+		"slow": s.serve(answering{takes: 2 * time.Second}),
 	}
 	for producer, target := range targets {
 		s.store(producer, target, *waiting, atOnce)

@@ -80,7 +80,8 @@ func (s *setup) keepSplit(key string, report bench.Report, found map[string][]be
 }
 
 func reportSplit(b *testing.B, mode bench.Mode, found map[string][]bench.Report) {
-	fmt.Printf("\n%s, %d producers, %d bytes each, medians of %d rounds that took turns\n\n", mode, splitProducers, *bodySize, *rounds)
+	fmt.Printf("\n%s, %d producers, %d bytes each, medians of %d rounds that took turns\n\n", mode, splitProducers,
+		*bodySize, *rounds)
 	fmt.Printf("| | processes | messages/s | to one: median (all) | by CPU | CPU µs/message: %s |\n|%s\n",
 		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 6))
 	for _, what := range []string{referencesName, coordinatorsName} {

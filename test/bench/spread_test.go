@@ -99,7 +99,8 @@ func (r *siteRow) reportSpread(mode bench.Mode) {
 func (r *siteRow) mastersTable(mode bench.Mode) [][]string {
 	r.b.Helper()
 	table := [][]string{{"master", "messages", "script calls", "commands", "CPU us/message", "shards"}}
-	messages, scripts, commands := make([]float64, len(r.masters)), make([]float64, len(r.masters)), make([]float64, len(r.masters))
+	messages, scripts, commands := make([]float64, len(r.masters)), make([]float64, len(r.masters)),
+		make([]float64, len(r.masters))
 	for _, round := range r.rounds[mode] {
 		for i := range r.masters {
 			scripts[i] += round.scripts[i]
@@ -180,7 +181,8 @@ func (r *siteRow) queuesTable(mode bench.Mode) [][]string {
 		}
 		slices.Sort(members)
 		table = append(table, []string{
-			strconv.Itoa(i + 1), nodeGroup(r.node(queue.Leader)), strings.Join(members, ", "), fmt.Sprintf("%.0f", queue.delivered),
+			strconv.Itoa(i + 1), nodeGroup(r.node(queue.Leader)), strings.Join(members, ", "),
+			fmt.Sprintf("%.0f", queue.delivered),
 		})
 	}
 	return table

@@ -29,8 +29,9 @@ import (
 
 var (
 	listed = flag.Int("listed", 10_000, "how many messages are listed")
-	turned = flag.Int("turned", 13, "how many pages of them are turned in the browser; the others are read through the API")
-	shots  = flag.String("shots", "", "where screenshots go; they are made and thrown away where it is empty")
+	turned = flag.Int("turned", 13, "how many pages of them are turned in the browser; the others are read through the "+
+		"API")
+	shots = flag.String("shots", "", "where screenshots go; they are made and thrown away where it is empty")
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }

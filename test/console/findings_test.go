@@ -36,7 +36,8 @@ func TestOverviewShowsFindings(t *testing.T) {
 	})
 	b := browse(t, c.HTTPAddr())
 	b.open("/")
-	b.shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ", "dead letters in queue payments.dead: 1017",
+	b.shows("Something is wrong", "refused calls of producer stock: 1 since", "with CALLBACK_FORBIDDEN: ",
+		"dead letters in queue payments.dead: 1017",
 		"What to do", "allow its target in callbacks.allow", "msghandler dlq list --queue payments.dead")
 	b.lacks("All is well")
 	for tone, want := range map[string]int{"bad": 1, "warn": 1} {
@@ -45,7 +46,8 @@ func TestOverviewShowsFindings(t *testing.T) {
 		}
 	}
 	b.do(chromedp.Click(chromedp.CSS(".verdict li.bad a")))
-	b.until(`location.hash === "#findings" && document.getElementById("findings").getBoundingClientRect().top < innerHeight`)
+	b.until(`location.hash === "#findings" &&
+		document.getElementById("findings").getBoundingClientRect().top < innerHeight`)
 	for name, width := range map[string]int64{"desktop": 1280, "phone": 390} {
 		b.do(chromedp.EmulateViewport(width, 900))
 		b.open("/")

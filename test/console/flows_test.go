@@ -48,7 +48,8 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 1)
 	b := browse(t, r.HTTPAddr())
 	b.open("/")
-	b.do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter), chromedp.WaitVisible(chromedp.CSS("h1.name")))
+	b.do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter),
+		chromedp.WaitVisible(chromedp.CSS("h1.name")))
 	b.shows("Next: Producer orders is asked (Confirm) what became of it", "in 59 min", "order.paid", "application/json",
 		`"customer": "Zoë"`, r.address, "of no instance")
 	b.click(`.as a[href$="hex"]`)
@@ -82,7 +83,8 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 
 	// A selection.
 	b.open("/messages?state=dead&producer=orders")
-	b.do(chromedp.Click(chromedp.CSS(`[value="orders/refused-000002"]`)), chromedp.Click(chromedp.CSS(`[value="orders/refused-000003"]`)))
+	b.do(chromedp.Click(chromedp.CSS(`[value="orders/refused-000002"]`)),
+		chromedp.Click(chromedp.CSS(`[value="orders/refused-000003"]`)))
 	b.shows("2 selected:")
 	b.click(`.bar button[value=discard]`)
 	b.shows("Discard 2 messages?", "They are removed for good", "orders/refused-000003")
@@ -119,7 +121,8 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	address := "http://" + r.HTTPAddr() + "/change/do"
 	form := url.Values{
-		"selection": {"action=discard&all=1&state=dead&count=3&until=99999999999"}, "seal": {strings.Repeat("0", 64)}, "reason": {"x"},
+		"selection": {"action=discard&all=1&state=dead&count=3&until=99999999999"}, "seal": {strings.Repeat("0", 64)},
+		"reason": {"x"},
 	}
 	for _, origin := range []string{"", "http://evil.example"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
@@ -185,14 +188,17 @@ func TestKeysMoveAndSelectInLists(t *testing.T) {
 	b := browse(t, r.HTTPAddr())
 	b.open("/messages")
 	b.do(chromedp.KeyEvent("jjkjx")) // to the second row, and select the row
-	if picked := js[[]int](b, `[...document.querySelectorAll(".messages tbody tr")].flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`); fmt.Sprint(picked) != "[1]" {
+	picked := js[[]int](b, `[...document.querySelectorAll(".messages tbody tr")]
+		.flatMap((r, i) => r.querySelector(":checked") ? [i] : [])`)
+	if fmt.Sprint(picked) != "[1]" {
 		t.Errorf("rows %v are selected", picked)
 	}
 	b.do(chromedp.KeyEvent("/"))
 	if focus := js[string](b, `document.activeElement.id`); focus != "find" {
 		t.Errorf("the focus is on %q", focus)
 	}
-	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"), chromedp.WaitVisible(chromedp.CSS(".messages tbody tr:nth-child(20):last-child")))
+	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"),
+		chromedp.WaitVisible(chromedp.CSS(".messages tbody tr:nth-child(20):last-child")))
 	b.do(chromedp.KeyEvent("g"), chromedp.WaitVisible(chromedp.CSS(".verdict")))
 }
 

@@ -74,7 +74,8 @@ type walk struct {
 // turn turns pages in the browser and returns the beginning of the next page.
 func (w *walk) turn(b *tab) (token string) {
 	for page := 1; ; page++ {
-		for _, name := range js[[]string](b, `[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`) {
+		names := js[[]string](b, `[...document.querySelectorAll(".messages tbody [name=name]")].map(box => box.value)`)
+		for _, name := range names {
 			w.times[name]++
 		}
 		w.stir()

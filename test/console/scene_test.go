@@ -105,7 +105,8 @@ func (s *scene) DiscardMessages(
 }
 
 // hostile is a malicious producer's text, in every field.
-const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> ${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
+const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror=\"window.hacked=1\"> " +
+	"${window.hacked=1} \u202Etxt.exe \x00\x1b[31m \U0001F4A3 é"
 
 func TestHostileContentIsEscaped(t *testing.T) {
 	now := timestamppb.Now()
@@ -147,7 +148,8 @@ func TestHostileContentIsEscaped(t *testing.T) {
 		b.open("/messages?state=dead")
 		b.click(fmt.Sprintf(".messages tbody tr:nth-child(%d) a", i+1))
 		harmless("message " + fmt.Sprint(i))
-		if text := js[string](b, `document.querySelector(".timeline").innerText`); strings.Count(text, "<script>window.hacked=1</script>") != 3 {
+		text := js[string](b, `document.querySelector(".timeline").innerText`)
+		if strings.Count(text, "<script>window.hacked=1</script>") != 3 {
 			t.Errorf("the timeline shows\n%s", text)
 		}
 		b.shows([]string{"onerror=", "00000000  00 01 02 ff 3c 73 63", `"a": "</script>`, "Empty", "cut at 4 KiB"}[i])
@@ -184,10 +186,12 @@ func busy() *scene {
 		}
 		s.ring.Add(history.Sample{
 			At: now.Add(-time.Duration(350-i) * history.Interval), In: 420 * wave, Out: 420 * wave * (1 - .35*outage),
-			P50: time.Duration(float64(38*time.Millisecond) * wave), P99: time.Duration(float64(210*time.Millisecond) * (wave + 2*outage)),
+			P50: time.Duration(float64(38*time.Millisecond) * wave),
+			P99: time.Duration(float64(210*time.Millisecond) * (wave + 2*outage)),
 			Counts: map[halfmsg.State]int64{
-				halfmsg.Pending: int64(900*wave + 11000*outage), halfmsg.Sendable: int64(60 * wave), halfmsg.Acknowledged: int64(20 * wave),
-				halfmsg.Abandoned: 2, halfmsg.Dead: int64(312 * outage),
+				halfmsg.Pending: int64(900*wave + 11000*outage), halfmsg.Sendable: int64(60 * wave),
+				halfmsg.Acknowledged: int64(20 * wave),
+				halfmsg.Abandoned:    2, halfmsg.Dead: int64(312 * outage),
 			},
 		})
 	}
@@ -224,37 +228,51 @@ const noExchange = "NOT_FOUND - no exchange 'invoices' in vhost '/'"
 
 func dead(i int, now time.Time) *msghandlerv1.MessageRecord {
 	body, _ := json.Marshal(map[string]any{
-		"order": 481100 + i, "customer": map[string]any{"name": "Zoë Ångström", "country": "SE"}, "currency": "EUR", "total": 129.9,
+		"order": 481100 + i, "customer": map[string]any{"name": "Zoë Ångström", "country": "SE"}, "currency": "EUR",
+		"total": 129.9,
 		"lines": []map[string]any{{"sku": "A-1742", "count": 2}, {"sku": "B-0099", "count": 1}},
 	})
 	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-ago)) }
 	return &msghandlerv1.MessageRecord{
-		Producer: "orders", State: msghandlerv1.State_STATE_DEAD, CreateTime: at(17*time.Minute - time.Duration(i)*7*time.Second),
-		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000", ConfirmAttempts: 2, PublishAttempts: 4,
+		Producer: "orders", State: msghandlerv1.State_STATE_DEAD,
+		CreateTime: at(17*time.Minute - time.Duration(i)*7*time.Second),
+		UpdateTime: at(14*time.Minute - time.Duration(i)*7*time.Second), CallbackTarget: "dns:///orders.svc:9000",
+		ConfirmAttempts: 2, PublishAttempts: 4,
 		LastError: noExchange,
 		Events: []*msghandlerv1.Event{
 			{Name: "send", FirstTime: at(17 * time.Minute), LastTime: at(17 * time.Minute), Count: 1},
 			{
-				Name: "unknown", FirstTime: at(17*time.Minute - 6*time.Second), LastTime: at(17*time.Minute - 12*time.Second), Count: 2,
-				By: "shop-coordinator-1", Cause: "the producer answered UNKNOWN",
+				Name: "unknown", FirstTime: at(17*time.Minute - 6*time.Second), LastTime: at(17*time.Minute - 12*time.Second),
+				Count: 2,
+				By:    "shop-coordinator-1", Cause: "the producer answered UNKNOWN",
 			},
 			{
-				Name: "taken_over", FirstTime: at(16*time.Minute - 8*time.Second), LastTime: at(16*time.Minute - 8*time.Second), Count: 1,
-				By: "shop-coordinator-0", Cause: "the lease of shop-coordinator-1 ended",
-			},
-			{Name: "committed", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(16*time.Minute - 9*time.Second), Count: 1},
-			{
-				Name: "refused", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(15*time.Minute - 14*time.Second), Count: 3,
-				By: "shop-coordinator-0", Cause: noExchange,
+				Name: "taken_over", FirstTime: at(16*time.Minute - 8*time.Second), LastTime: at(16*time.Minute - 8*time.Second),
+				Count: 1,
+				By:    "shop-coordinator-0", Cause: "the lease of shop-coordinator-1 ended",
 			},
 			{
-				Name: "exhausted", FirstTime: at(14 * time.Minute), LastTime: at(14 * time.Minute), Count: 1, By: "shop-coordinator-0",
+				Name: "committed", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(16*time.Minute - 9*time.Second),
+				Count: 1,
+			},
+			{
+				Name: "refused", FirstTime: at(16*time.Minute - 9*time.Second), LastTime: at(15*time.Minute - 14*time.Second),
+				Count: 3,
+				By:    "shop-coordinator-0", Cause: noExchange,
+			},
+			{
+				Name: "exhausted", FirstTime: at(14 * time.Minute), LastTime: at(14 * time.Minute), Count: 1,
+				By:    "shop-coordinator-0",
 				Cause: noExchange,
 			},
 		},
 		Message: &msghandlerv1.Message{
-			Id: fmt.Sprintf("2026-%06d", 481100+i), Exchange: "invoices", RoutingKey: "invoice.due", ContentType: "application/json",
-			Body: body, Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "nordic"},
+			Id: fmt.Sprintf("2026-%06d", 481100+i), Exchange: "invoices", RoutingKey: "invoice.due",
+			ContentType: "application/json",
+			Body:        body, Headers: map[string]string{
+				"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+				"tenant":      "nordic",
+			},
 		},
 	}
 }

@@ -19,7 +19,8 @@ func still(b *tab) {
 	b.open("/")
 }
 
-// refreshed lets the page bring itself up to date once, and says whether there is a new overview in the place of the old.
+// refreshed lets the page bring itself up to date once, and says whether there is a new overview in the place of the
+// old.
 func refreshed(b *tab) bool {
 	b.Helper()
 	js[bool](b, `(() => {
@@ -58,8 +59,10 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 		"an error": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "<main>no</main><footer></footer>", http.StatusBadGateway)
 		},
-		"a page to log in": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "<main>Who are you?</main>") },
-		"nobody":           func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a page to log in": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, "<main>Who are you?</main>")
+		},
+		"nobody": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		broken.Store(&instead)
 		if refreshed(b) || !js[bool](b, stale) {

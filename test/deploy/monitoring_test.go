@@ -108,7 +108,8 @@ func TestEachAlertHasARunbook(t *testing.T) {
 func registered(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+	rows := regexp.MustCompile("(?m)^\\| `(msghandler_[a-z_]+)` \\|")
+	for _, row := range rows.FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
 		names[row[1]] = true
 	}
 	for _, name := range ofTheSDKs(t) {

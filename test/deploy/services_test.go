@@ -23,11 +23,13 @@ func TestSystemdUnitIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Messages about other units of this machine are ignored.
-	if out, err := exec.Command(analyze, "verify", "--recursive-errors=no", file).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(analyze, "verify", "--recursive-errors=no", file).CombinedOutput(); err != nil ||
+		len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
 	// 0 is a unit without any permission, 100 a unit with all.
-	if out, err := exec.Command(analyze, "security", "--offline=yes", "--threshold=15", file).CombinedOutput(); err != nil {
+	out, err := exec.Command(analyze, "security", "--offline=yes", "--threshold=15", file).CombinedOutput()
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(.*)$`).FindStringSubmatch(unit)
@@ -47,7 +49,8 @@ func TestKubernetesConfigurationLoads(t *testing.T) {
 	}
 }
 
-// The manifests are rendered and read in a module of their own: kustomize and the types of Kubernetes are nobody else's.
+// The manifests are rendered and read in a module of their own: kustomize and the types of Kubernetes are nobody
+// else's.
 func TestKubernetesManifestsAreValid(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("go", "test", "-count=1", "./...")

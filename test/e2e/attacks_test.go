@@ -62,7 +62,9 @@ func (a *attacked) serves() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
 	defer cancel()
 	_, err := a.honest.api.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{
-		Producer: "billing", CallbackTarget: a.honest.target, Message: &pb.Message{Id: id, RoutingKey: "bills", Body: []byte("honest")},
+		Producer: "billing", CallbackTarget: a.honest.target, Message: &pb.Message{
+			Id: id, RoutingKey: "bills", Body: []byte("honest"),
+		},
 	})
 	if err != nil {
 		a.t.Fatalf("the honest message is refused: %v", err)
@@ -291,7 +293,8 @@ func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
 	a.serves()
 	a.coordinator.says("connection refused: too many from one address", patience)
 	for _, listener := range []string{"grpc", "http"} {
-		if tells(t, a.coordinator, "/metrics", `msghandler_connections_refused_total{listener="`+listener+`",reason="address"} 0`) {
+		if tells(t, a.coordinator, "/metrics",
+			`msghandler_connections_refused_total{listener="`+listener+`",reason="address"} 0`) {
 			t.Errorf("the refused connections of %s are not in the metrics", listener)
 		}
 	}

@@ -43,7 +43,8 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 		t.Fatalf("retry says (%d): %s", status, said)
 	}
 	got := w.get(channel, "bills")
-	if got.MessageId != "7" || got.AppId != "billing" || string(got.Body) != "seven" || got.DeliveryMode != amqp.Persistent {
+	if got.MessageId != "7" || got.AppId != "billing" || string(got.Body) != "seven" ||
+		got.DeliveryMode != amqp.Persistent {
 		t.Errorf("delivered %+v", got)
 	}
 	if attempt, _ := got.Headers["msghandler-attempt"].(int64); attempt <= 1 {

@@ -43,8 +43,8 @@ func TestOrderServiceSurvivesDeathAtEachStep(t *testing.T) {
 	}
 }
 
-// With after_ack a coordinator dies between the broker's acknowledgement and the deletion of the marker. To the producer
-// the message is done; the marker is deleted all the same, and the message is not published again.
+// With after_ack a coordinator dies between the broker's acknowledgement and the deletion of the marker. To the
+// producer the message is done; the marker is deleted all the same, and the message is not published again.
 func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	const afterAck = "MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"
 	w := newWorld(t)
@@ -85,7 +85,8 @@ func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	w.drained(patience)
 	w.onlyTraces()
 	w.get(channel, "bills")
-	if queue, err := channel.QueueDeclarePassive("bills", true, false, false, false, nil); err != nil || queue.Messages != 0 {
+	if queue, err := channel.QueueDeclarePassive("bills", true, false, false, false, nil); err != nil ||
+		queue.Messages != 0 {
 		t.Errorf("%d copies more, %v", queue.Messages, err)
 	}
 }

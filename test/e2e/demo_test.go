@@ -81,8 +81,10 @@ func TestOrdersOverHTTP(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d and %q", method, path, got, text, status, part)
 		}
 	}
-	want("POST", "/orders", `{"id":"late","items":[{"sku":"teapot","quantity":20}]}`, 201, `"state":"unpaid","amount_cents":98000`)
-	want("POST", "/orders", `{"id":"none","items":[{"sku":"tea","quantity":1},{"sku":"teapot","quantity":1}]}`, 409, "out of stock")
+	want("POST", "/orders", `{"id":"late","items":[{"sku":"teapot","quantity":20}]}`, 201,
+		`"state":"unpaid","amount_cents":98000`)
+	want("POST", "/orders", `{"id":"none","items":[{"sku":"tea","quantity":1},{"sku":"teapot","quantity":1}]}`, 409,
+		"out of stock")
 	want("GET", "/orders/none", "", 404, "no such order")
 	want("POST", "/orders", `{"id":"soon","items":[{"sku":"tea","quantity":2}]}`, 201, `"amount_cents":1590`)
 	want("POST", "/orders/soon/payment", "", 201, `"state":"paid"`)
@@ -92,7 +94,8 @@ func TestOrdersOverHTTP(t *testing.T) {
 		return strings.Contains(text, `"state":"cancelled"`)
 	})
 	want("POST", "/orders/late/payment", "", 409, "not unpaid")
-	want("POST", "/orders", `{"id":"next","items":[{"sku":"teapot","quantity":20}]}`, 201, `"state":"unpaid"`) // they are back
+	want("POST", "/orders", `{"id":"next","items":[{"sku":"teapot","quantity":20}]}`, 201,
+		`"state":"unpaid"`) // they are back
 	want("POST", "/orders/next/payment", "", 201, `"state":"paid"`)
 	w.paid(2, patience)
 	w.balanced(3)
@@ -112,7 +115,8 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { tell(t) })
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
-		if told, status := run(t, nil, "demo", "--database", database); status != 1 || !strings.Contains(told, "give an empty one") {
+		if told, status := run(t, nil, "demo", "--database", database); status != 1 ||
+			!strings.Contains(told, "give an empty one") {
 			t.Errorf("with a database that is not empty: exit status %d\n%s", status, told)
 		}
 	})

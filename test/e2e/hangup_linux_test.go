@@ -62,7 +62,8 @@ func onTerminal(t *testing.T, name string, env []string, args ...string) (*proce
 	t.Cleanup(func() { _ = master.Close() })
 	var number, locked int32
 	for request, value := range map[uintptr]*int32{syscall.TIOCGPTN: &number, syscall.TIOCSPTLCK: &locked} {
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), request, uintptr(unsafe.Pointer(value)))
+		if errno != 0 {
 			t.Fatal(errno)
 		}
 	}

@@ -137,7 +137,8 @@ func (p *paying) paidOnce(orders int) {
 			p.t.Errorf("%s came %d times without saying so", id, plain)
 		}
 	}
-	p.t.Logf("%d orders paid once each; %d further copies, all flagged, %d of them dropped by the inbox", orders, copies, p.duplicates)
+	p.t.Logf("%d orders paid once each; %d further copies, all flagged, %d of them dropped by the inbox", orders, copies,
+		p.duplicates)
 }
 
 // The plain outbox, from a transaction in one database to a transaction in another, while the broker is killed twice.

@@ -27,7 +27,8 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 		servers.Eventually(t, time.Minute, "the metrics count six", func() bool {
 			return tells(t, c, "/metrics", "msghandler_unclean_ends 6\n")
 		})
-		if !tells(t, c, "/", "ended without a clean stop: 6 within the last hour") || !tells(t, c, "/", "Something is wrong") {
+		if !tells(t, c, "/", "ended without a clean stop: 6 within the last hour") ||
+			!tells(t, c, "/", "Something is wrong") {
 			t.Error("the console does not show it")
 		}
 	}
@@ -37,7 +38,8 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 	})
 	p := newPlainProducer(t, "honest", watcher.grpc, func(p *plainProducer) { p.confirm = unknown })
 	said, status := w.examine(p)
-	if status != 1 || !strings.Contains(said, "coordinators-unclean-end") || !strings.Contains(said, "6 in the last ten minutes") {
+	if status != 1 || !strings.Contains(said, "coordinators-unclean-end") ||
+		!strings.Contains(said, "6 in the last ten minutes") {
 		t.Errorf("the doctor says (%d):\n%s", status, said)
 	}
 	shown, status := run(t, []string{"MSGHANDLER_SERVER=" + watcher.grpc}, "stats")

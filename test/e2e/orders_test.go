@@ -54,7 +54,8 @@ func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 	w.drained(patience)
 	w.balanced(*orders)
 	if b := w.books(); b.Paid != payable(*orders) || len(b.Copies) > 0 {
-		t.Errorf("without a fault %d orders are paid, want %d, and there were copies: %+v", b.Paid, payable(*orders), b.Copies)
+		t.Errorf("without a fault %d orders are paid, want %d, and there were copies: %+v", b.Paid, payable(*orders),
+			b.Copies)
 	}
 	w.onlyTraces()
 	payments.stop(20 * time.Second)

@@ -115,7 +115,8 @@ func commitOrders(t *testing.T, stores []*sqlmarker.Store, n int) {
 	for i := range 16 {
 		committing.Go(func() {
 			for id := range next {
-				err := stores[i%len(stores)].Commit(t.Context(), paidMessage(id), func(context.Context, *sql.Tx) error { return nil })
+				err := stores[i%len(stores)].Commit(t.Context(), paidMessage(id),
+					func(context.Context, *sql.Tx) error { return nil })
 				if err != nil {
 					t.Error(err)
 				}

@@ -41,7 +41,9 @@ func startPrepared(t *testing.T, name string, env []string, prepare func(*exec.C
 func startWithFiles(t *testing.T, files int, name string, env []string, args ...string) *process {
 	t.Helper()
 	script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files)
-	return startCommand(t, name, env, exec.Command("/bin/sh", append([]string{"-c", script, filepath.Join(binaries, name)}, args...)...))
+	return startCommand(t, name, env, exec.Command("/bin/sh", append([]string{
+		"-c", script, filepath.Join(binaries, name),
+	}, args...)...))
 }
 
 func startCommand(t *testing.T, name string, env []string, cmd *exec.Cmd) *process {

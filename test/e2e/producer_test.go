@@ -75,12 +75,17 @@ func (p *plainProducer) Confirm(ctx context.Context, r *pb.ConfirmRequest) (*pb.
 func (p *plainProducer) committed(_ context.Context, ids []string) (*pb.ConfirmResponse, error) {
 	response := &pb.ConfirmResponse{}
 	for _, id := range ids {
-		response.Confirmations = append(response.Confirmations, &pb.Confirmation{Id: id, Verdict: pb.Verdict_VERDICT_COMMITTED})
+		response.Confirmations = append(response.Confirmations, &pb.Confirmation{
+			Id:      id,
+			Verdict: pb.Verdict_VERDICT_COMMITTED,
+		})
 	}
 	return response, nil
 }
 
-func (p *plainProducer) DeleteBusiness(ctx context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+func (p *plainProducer) DeleteBusiness(
+	ctx context.Context, r *pb.DeleteBusinessRequest,
+) (*pb.DeleteBusinessResponse, error) {
 	if p.drop != nil {
 		if err := p.drop(ctx, r.GetIds()); err != nil {
 			return nil, err

@@ -89,7 +89,8 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	}
 	s.stands(replica, "vanished", "VERDICT_ROLLED_BACK")
 
-	if err := (shop{process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late"); status.Code(err) != codes.Unauthenticated {
+	err := (shop{process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late")
+	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stranger's last question gets %v", err)
 	}
 	s.tally()
@@ -108,7 +109,8 @@ func newPythonShop(t *testing.T) *pythonShop {
 	installPythonShop(t)
 	w := newWorld(t)
 	tokens := tokenFile(t, "# of the coordinators", shopToken, otherToken)
-	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokens, "MSGHANDLER_CONFIRM_AFTER=200ms", "MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
+	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokens, "MSGHANDLER_CONFIRM_AFTER=200ms",
+		"MSGHANDLER_CONFIRM_BACKOFF=100ms", "MSGHANDLER_CONFIRM_ATTEMPTS=2")
 	s := &pythonShop{
 		world: w, tokens: tokens, listen: servers.Addresses(t, 1)[0], database: filepath.Join(w.dir, "python.db"),
 		at: map[string]func() wire.Act{}, asked: map[string]int{}, enough: map[string]chan struct{}{},
@@ -136,7 +138,8 @@ func installPythonShop(t *testing.T) {
 		t.Fatal(err)
 	}
 	python, stubs := pythonWithGRPC(t), t.TempDir()
-	cmd := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+stubs, "--grpc_python_out="+stubs,
+	cmd := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+stubs,
+		"--grpc_python_out="+stubs,
 		"proto/msghandler/v1/msghandler.proto")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -144,7 +147,8 @@ func installPythonShop(t *testing.T) {
 	}
 	program := fmt.Sprintf("#!/bin/sh\nPYTHONPATH='%s' exec '%s' '%s' \"$@\"\n",
 		stubs, python, filepath.Join(root, "docs", "python", "producer.py"))
-	if err := os.WriteFile(filepath.Join(binaries, "python-shop"), []byte(program), 0o700); err != nil { //nolint:gosec // a program
+	file := filepath.Join(binaries, "python-shop")
+	if err := os.WriteFile(file, []byte(program), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 }
@@ -269,7 +273,8 @@ func (s *pythonShop) ask(id string) pb.Verdict {
 		return pb.Verdict_VERDICT_UNSPECIFIED
 	}
 	defer conn.Close()
-	answer, err := pb.NewProducerServiceClient(conn).Confirm(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", "Bearer "+shopToken),
+	answer, err := pb.NewProducerServiceClient(conn).Confirm(metadata.AppendToOutgoingContext(s.t.Context(),
+		"authorization", "Bearer "+shopToken),
 		&pb.ConfirmRequest{Producer: pythonQueue, Ids: []string{id}, Final: true})
 	if err != nil || len(answer.GetConfirmations()) != 1 {
 		return pb.Verdict_VERDICT_UNSPECIFIED

@@ -146,12 +146,15 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	}
 	c.says("callbacks.token_file", 30*time.Second) // in the log
 	s.says("its caller is not a known coordinator", 30*time.Second)
-	settings := append(slices.Clone(env), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*", "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
+	settings := append(slices.Clone(env), "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		"MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown,
 		"MSGHANDLER_REDIS_URL="+w.redis.URL(), "MSGHANDLER_AMQP_URL="+w.amqp)
-	if said, _ := run(t, settings, "doctor", "--producer", "orders="+s.callbacks); !strings.Contains(said, "producer-refuses") {
+	said, _ := run(t, settings, "doctor", "--producer", "orders="+s.callbacks)
+	if !strings.Contains(said, "producer-refuses") {
 		t.Errorf("doctor says:\n%s", said)
 	}
-	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 1 || !strings.Contains(said, "producer-refuses") {
+	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 1 ||
+		!strings.Contains(said, "producer-refuses") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}
 
@@ -162,7 +165,8 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	s.reloads(c.process)
 	writeTokens(t, accepted, shopToken)
 	s.reloads(s.process)
-	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 0 || strings.Contains(said, "producer-") {
+	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 0 ||
+		strings.Contains(said, "producer-") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
 	}
 	if said := c.tail() + s.tail(); strings.Contains(said, shopToken) || strings.Contains(said, otherToken) {

@@ -69,7 +69,10 @@ func TestTimelineListsEachStep(t *testing.T) {
 			return p.committed(ctx, ids)
 		}
 	})
-	p.sendHalves(100*time.Millisecond, &pb.Message{Id: "1", Exchange: "gone", RoutingKey: "order.paid", Body: []byte("{}")})
+	p.sendHalves(100*time.Millisecond, &pb.Message{
+		Id: "1", Exchange: "gone", RoutingKey: "order.paid",
+		Body: []byte("{}"),
+	})
 
 	events := w.events("orders/1", "dead")
 	if names := namesOf(events); names != "send unknown unreachable committed refused exhausted" {
@@ -78,7 +81,14 @@ func TestTimelineListsEachStep(t *testing.T) {
 	for i, want := range []struct {
 		count int
 		cause string
-	}{{1, ""}, {1, "UNKNOWN"}, {2, "</p><script>alert(1)</script>"}, {1, ""}, {2, "no exchange 'gone'"}, {1, "no exchange 'gone'"}} {
+	}{
+		{1, ""},
+		{1, "UNKNOWN"},
+		{2, "</p><script>alert(1)</script>"},
+		{1, ""},
+		{2, "no exchange 'gone'"},
+		{1, "no exchange 'gone'"},
+	} {
 		e := events[i]
 		found := e.Cause != "" && e.Name != "send" && e.Name != "committed"
 		if e.Count != want.count || !strings.Contains(e.Cause, want.cause) || found != (e.By != "") {

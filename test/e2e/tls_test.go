@@ -56,7 +56,8 @@ func (s *secured) producer(name string, shown func() (*tls.Certificate, error), 
 		s.t.Fatal(err)
 	}
 	config := s.Server("127.0.0.1")
-	config.Certificates, config.GetCertificate = nil, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown() }
+	config.Certificates = nil
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return shown() }
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)))
 	p.Register(server)
 	var serving sync.WaitGroup
@@ -116,7 +117,8 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 
 	stranger := s.producer("orders", func() (*tls.Certificate, error) { return &good, nil }, "stock.shop")
 	err := stranger.Send(t.Context(), commits("2"), nothing)
-	if err == nil || !strings.Contains(err.Error(), `PermissionDenied: a certificate of stock.shop may not call as producer "orders"`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `PermissionDenied: a certificate of stock.shop may not call as producer "orders"`) {
 		t.Errorf("who is not orders stored a message of it: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -135,13 +137,16 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	if status != 1 || !strings.Contains(said, "--tls") {
 		t.Errorf("who talks without TLS is told (%d):\n%s", status, said)
 	}
-	if said, _ := s.asks("anna.ops.shop", "doctor", "--tls-name=elsewhere", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp); !strings.Contains(said, "talk to it as it wants: --tls") {
+	if said, _ := s.asks("anna.ops.shop", "doctor", "--tls-name=elsewhere", "--redis.url="+s.redis.URL(),
+		"--amqp.url="+s.amqp); !strings.Contains(said, "talk to it as it wants: --tls") {
 		t.Errorf("whom the coordinator is not meant for is told by the doctor:\n%s", said)
 	}
-	if said, status := run(t, []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 || !strings.Contains(said, "neither true nor false") {
+	if said, status := run(t, []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 ||
+		!strings.Contains(said, "neither true nor false") {
 		t.Errorf("got %d:\n%s", status, said)
 	}
-	if said, status := s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp); !strings.Contains(said, "refused calls of producer orders") {
+	said, status = s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp)
+	if !strings.Contains(said, "refused calls of producer orders") {
 		t.Errorf("the doctor does not tell of the refused producer (%d):\n%s", status, said)
 	}
 }

@@ -70,9 +70,11 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	defer db.Close()
 	t.Logf("the table, by state (1 waiting, 3 sent, 4 failed) and owner:\n%s", rows(ctx, db,
 		`SELECT state, COALESCE(owner, 'nobody'), COUNT(*), MAX(claims), MAX(attempts),
-			COALESCE(MAX(due_at) - UNIX_TIMESTAMP() * 1000, 0), COALESCE(MAX(last_error), '') FROM msghandler_markers GROUP BY 1, 2`))
+			COALESCE(MAX(due_at) - UNIX_TIMESTAMP() * 1000, 0), COALESCE(MAX(last_error), '')
+			FROM msghandler_markers GROUP BY 1, 2`))
 	p.mu.Lock()
-	t.Logf("the consumer: %d orders were delivered, %d handlers run, %d copies dropped", len(p.deliveries), p.inHand, p.duplicates)
+	t.Logf("the consumer: %d orders were delivered, %d handlers run, %d copies dropped", len(p.deliveries), p.inHand,
+		p.duplicates)
 	p.mu.Unlock()
 	t.Logf("payments, distinct:\n%s", rows(ctx, p.db, "SELECT COUNT(*), COUNT(DISTINCT id) FROM payments"))
 	t.Logf("never delivered:\n%s", strings.Join(p.missing(ctx, db), "\n"))
@@ -81,7 +83,8 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
 	t.Logf("what runs:\n%s", &stacks)
 	// Last, because a missing broker ends the test here.
-	t.Logf("the broker's queues:\n%s", broker.Ctl("list_queues", "name", "state", "messages_ready", "messages_unacknowledged", "consumers"))
+	t.Logf("the broker's queues:\n%s", broker.Ctl("list_queues", "name", "state", "messages_ready",
+		"messages_unacknowledged", "consumers"))
 }
 
 // missing lists the table's rows of up to ten missing orders.
@@ -89,7 +92,8 @@ func (p *paying) missing(ctx context.Context, db *sql.DB) (told []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, row := range strings.Split(rows(ctx, db,
-		"SELECT id, state, claims, attempts, created_at, cleaned_at, COALESCE(last_error, '') FROM msghandler_markers"), "\n") {
+		"SELECT id, state, claims, attempts, created_at, cleaned_at, COALESCE(last_error, '') FROM msghandler_markers"),
+		"\n") {
 		id, _, _ := strings.Cut(row, " | ")
 		if _, came := p.deliveries[id]; !came && len(told) < 10 {
 			told = append(told, row)

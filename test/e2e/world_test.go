@@ -175,7 +175,8 @@ func (w *world) writeOrders(n int) string {
 		case 7:
 			fail = `,"fail":"silent"`
 		}
-		fmt.Fprintf(out, `{"id":"o-%06d","items":[{"sku":"tea","quantity":%d},{"sku":"cup","quantity":2}]%s}`+"\n", i, 1+i%3, fail)
+		fmt.Fprintf(out, `{"id":"o-%06d","items":[{"sku":"tea","quantity":%d},{"sku":"cup","quantity":2}]%s}`+"\n", i, 1+i%3,
+			fail)
 	}
 	if err := out.Flush(); err != nil {
 		w.t.Fatal(err)
@@ -191,7 +192,8 @@ func (w *world) paid(n int, within time.Duration) {
 	w.t.Helper()
 	booked := 0
 	servers.Eventually(w.t, within, fmt.Sprintf("%d orders are booked and shipped", n), func() bool {
-		if err := w.ofPayments.QueryRowContext(w.t.Context(), `SELECT COUNT(*) FROM demo_payments`).Scan(&booked); err != nil {
+		row := w.ofPayments.QueryRowContext(w.t.Context(), `SELECT COUNT(*) FROM demo_payments`)
+		if err := row.Scan(&booked); err != nil {
 			w.t.Fatal(err)
 		}
 		return booked >= n

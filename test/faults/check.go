@@ -98,7 +98,8 @@ func (l *Ledger) unbalanced(end End) string {
 	if end.Counted < 0 || copies >= end.Counted && copies-again <= end.Counted+end.Open {
 		return ""
 	}
-	return fmt.Sprintf("the coordinators count %d publishings acknowledged and %d refused or unanswered; consumers got %d "+
+	return fmt.Sprintf("the coordinators count %d publishes acknowledged and %d refused or unanswered; "+
+		"consumers got %d "+
 		"copies, %d of them redelivered", end.Counted, end.Open, copies, again)
 }
 

@@ -83,9 +83,13 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		"not counted":        {Account, End{Counted: 0}, delivered},
 		"refused, and came":  {"", End{Counted: 0, Open: 1}, delivered},
 		"refused only":       {"", End{Counted: 1, Open: 1}, delivered},
-		"one copy too many":  {Account, End{Counted: 0, Open: 1, CopiesExplained: true}, append(delivered[:4:4], got(2, false))},
-		"redelivered":        {"", End{Counted: 1, CopiesExplained: true}, append(delivered[:4:4], got(1, true))},
-		"redelivered alone":  {"", End{Counted: 1, CopiesExplained: true}, append(clean[:3:3], got(1, true))},
+		"one copy too many": {
+			Account,
+			End{Counted: 0, Open: 1, CopiesExplained: true},
+			append(delivered[:4:4], got(2, false)),
+		},
+		"redelivered":       {"", End{Counted: 1, CopiesExplained: true}, append(delivered[:4:4], got(1, true))},
+		"redelivered alone": {"", End{Counted: 1, CopiesExplained: true}, append(clean[:3:3], got(1, true))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger()

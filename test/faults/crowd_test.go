@@ -35,7 +35,10 @@ type sick struct {
 
 func sickRow() row {
 	s := &sick{}
-	return row{name: "F11", world: options{bare: true, settings: usualLeases, before: s.meet}, fault: s.run, judge: s.judge}
+	return row{
+		name: "F11", world: options{bare: true, settings: usualLeases, before: s.meet}, fault: s.run,
+		judge: s.judge,
+	}
 }
 
 // meet makes the three. The dead producer has an address where nothing listens.
@@ -230,7 +233,8 @@ func (f *flood) judge(t *testing.T, w *world, _ *load, _ End) {
 	t.Logf("%d stored, %d refused, %d abandoned; at most %d there at once, %d MiB more in Redis", f.stored.Load(),
 		f.refused.Load(), f.abandoned, f.most, (f.bytes-f.before)>>20)
 	if f.odd.Load() > 0 {
-		t.Errorf("%d calls of the flood failed in another way than RESOURCE_EXHAUSTED, the first with %v", f.odd.Load(), f.first)
+		t.Errorf("%d calls of the flood failed in another way than RESOURCE_EXHAUSTED, the first with %v", f.odd.Load(),
+			f.first)
 	}
 	if f.refused.Load() == 0 || f.abandoned == 0 {
 		t.Error("nothing was refused, or nothing abandoned: the flood never reached its limit")

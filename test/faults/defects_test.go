@@ -74,7 +74,10 @@ var defects = []defect{
 	},
 	{
 		name: "headers_lost", row: "F00", want: Corrupted, drain: patience,
-		edits: []edit{{publisher + "message.go", "\tfor key, value := range m.Headers {\n\t\theaders[key] = value\n\t}\n", ""}},
+		edits: []edit{{
+			publisher + "message.go", "\tfor key, value := range m.Headers {\n\t\theaders[key] = value\n\t}\n",
+			"",
+		}},
 	},
 	{
 		name: "send_overwrites", short: true, row: "F20_other", want: Corrupted,
@@ -110,7 +113,8 @@ var defects = []defect{
 	{
 		name: "unknown_is_rollback", row: "F09_late", want: Lost,
 		edits: []edit{{
-			"internal/callback/verdicts.go", "case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictUnknown, true",
+			"internal/callback/verdicts.go",
+			"case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictUnknown, true",
 			"case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictRolledBack, true",
 		}},
 	},
@@ -124,7 +128,8 @@ var defects = []defect{
 	{
 		name: "last_of_two_verdicts_wins", row: "F10_both", want: Phantom,
 		edits: []edit{{
-			"internal/callback/verdicts.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n", "odd.contradictory++\n",
+			"internal/callback/verdicts.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n",
+			"odd.contradictory++\n",
 		}},
 	},
 	{
@@ -141,7 +146,8 @@ var defects = []defect{
 	{
 		name: "trust_remembered", row: "F08_trusted", want: Parked,
 		edits: []edit{{
-			"internal/server/store.go", "s.config.Intake.SubmitTrusted, s.config.SendLease", "s.config.Intake.Submit, s.config.ConfirmLease",
+			"internal/server/store.go", "s.config.Intake.SubmitTrusted, s.config.SendLease",
+			"s.config.Intake.Submit, s.config.ConfirmLease",
 		}},
 	},
 	{
@@ -168,7 +174,10 @@ var defects = []defect{
 	},
 	{
 		name: "copy_of_a_dead_owner_forgotten", row: "F03_unheard", want: Dup, drain: slowDrain,
-		edits: []edit{{lua + "claims.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)", "if false then\n      call('HINCRBY', notes, 'copies', 1)"}},
+		edits: []edit{{
+			lua + "claims.lua", "if s == COMMITTED then\n      call('HINCRBY', notes, 'copies', 1)",
+			"if false then\n      call('HINCRBY', notes, 'copies', 1)",
+		}},
 	},
 	{
 		name: "marker_taken_as_deleted", row: "F00", want: Leftover, drain: patience,

@@ -27,7 +27,10 @@ type direct struct {
 func newDirect(w *world, at, producer string) *direct {
 	w.t.Helper()
 	// A coordinator that was killed and has restarted is used at once.
-	again := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
+	again := backoff.Config{
+		BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: 200 * time.Millisecond,
+	}
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 5 * time.Second}))
 	if err != nil {

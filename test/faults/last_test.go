@@ -90,7 +90,8 @@ func TestQueuesAreEmptiedBeforeJudging(t *testing.T) {
 	w.must(err)
 	_, err = channel.QueueDeclare(queue, true, false, false, false, nil)
 	w.must(err)
-	w.must(channel.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{AppId: "kept", MessageId: "late"}))
+	w.must(channel.PublishWithContext(t.Context(), "", queue, false, false,
+		amqp.Publishing{AppId: "kept", MessageId: "late"}))
 	deliveries, err := channel.Consume(queue, "", true, false, false, false, nil)
 	w.must(err)
 	go func() {

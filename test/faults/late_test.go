@@ -109,7 +109,8 @@ func (l *late) act(ctx context.Context, id string, random *rand.Rand) {
 	l.want(d, "SendHalfMessage", l.sendHalf(ctx, at, d), codes.OK)
 	l.ledger.Accepted(d.key)
 	err := l.operator.sees(ctx, l.name, id, pb.State_STATE_ABANDONED)
-	if listed, failed := l.operator.lists(ctx, l.name, id, pb.State_STATE_ABANDONED); err != nil || failed != nil || !listed {
+	if listed, failed := l.operator.lists(ctx, l.name, id, pb.State_STATE_ABANDONED); err != nil || failed != nil ||
+		!listed {
 		l.surprised("%s: listed as abandoned: %t: %v, %v", d.key, listed, err, failed)
 		return
 	}

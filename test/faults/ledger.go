@@ -72,7 +72,8 @@ func (l *Ledger) change(key, who, words string, how func(*Entry)) {
 
 // Sending is noted before a SendHalfMessage. The first content under an id counts.
 func (l *Ledger) Sending(key string, content Content) {
-	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x, of headers %x", content.Digest[:4], content.Headers[:4]), func(e *Entry) {
+	l.change(key, "producer", fmt.Sprintf("sends the half message, digest %x, of headers %x", content.Digest[:4],
+		content.Headers[:4]), func(e *Entry) {
 		if !e.Sent {
 			e.Sent, e.Content = true, content
 		}

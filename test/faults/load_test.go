@@ -158,8 +158,8 @@ func (w *witness) sending(d deed) {
 // repeated is the first of the ways that use an id more than once.
 const repeated = 94
 
-// silent commits and forgets its Submit, refuses rolls back, breaksOff ends without a word before its commit, and lingers
-// takes long.
+// silent commits and forgets its Submit, refuses rolls back, breaksOff ends without a word before its commit, and
+// lingers takes long.
 func (d deed) silent() bool    { return d.way >= 60 && d.way < 72 }
 func (d deed) refuses() bool   { return d.way >= 72 && d.way < 84 }
 func (d deed) breaksOff() bool { return d.way >= 84 && d.way < 89 }

@@ -123,7 +123,8 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 	const attempts = 3 // the first attempt, and one more for each entry of MSGHANDLER_SEND_BACKOFF
 	sent := w.ledger.Copies(astray)
 	copies, refused := w.deadLetters(), w.published("refused")
-	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.Parked), refused, len(copies))
+	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.Parked), refused,
+		len(copies))
 	if refused != attempts*len(sent) {
 		t.Errorf("%d refusals of %d messages, not %d of each", refused, len(sent), attempts)
 	}

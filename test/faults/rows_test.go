@@ -61,7 +61,8 @@ type row struct {
 }
 
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
-var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows, refusalRows, alarmRows,
+var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows,
+	refusalRows, alarmRows,
 	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
 	wireRows, trustedRows, replicaRows)
 
@@ -141,7 +142,8 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	if !r.litters && len(end.Underway) == 0 {
 		end.Markers = l.litter(t, w, end.Parked, deletion)
 	}
-	if left := w.counted(`msghandler_marker_deletions_total{result="left"}`); r.leaves && len(end.Markers) > 0 && len(end.Markers) <= left {
+	if left := w.counted(`msghandler_marker_deletions_total{result="left"}`); r.leaves && len(end.Markers) > 0 &&
+		len(end.Markers) <= left {
 		t.Logf("%d markers stay, and the coordinators report %d as left to their producers", len(end.Markers), left)
 		end.Markers = nil
 	}

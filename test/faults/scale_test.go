@@ -25,7 +25,8 @@ var scaleRows = []row{
 	backlogRow(),
 }
 
-var backlogSize = flag.Int("backlog", 200_000, "F47: how many pending and how many sendable messages there are at the start")
+var backlogSize = flag.Int("backlog", 200_000, "F47: how many pending and how many sendable messages there are at the "+
+	"start")
 
 // usualLeases, and the time for an acknowledgement, are as by default. Where no owner dies but much waits in memory,
 // the short ones of the other rows would end under messages on a busy machine, and copies would be nothing to wonder
@@ -46,7 +47,10 @@ type backlog struct {
 
 func backlogRow() row {
 	b := &backlog{}
-	return row{name: "F47", world: options{bare: true, settings: usualLeases, before: b.fill}, copies: true, fault: b.watch, judge: b.judge}
+	return row{
+		name: "F47", world: options{bare: true, settings: usualLeases, before: b.fill}, copies: true,
+		fault: b.watch, judge: b.judge,
+	}
 }
 
 // fill puts the messages into Redis through the store, as coordinators without a broker would have left them.
@@ -171,7 +175,8 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 	// calls (4 times 200), and 5,000 of all for the broker besides the 4 batches of 500 under way and one more.
 	const calls, claims = 4, 2000 + 4*200 + 5000 + 5*500
 	n, lost := len(w.coordinators), unanswered(w)
-	t.Logf("at most %d Confirm calls at once, %d claimed at once, %.0f bytes a message in Redis; Redis left %d calls unanswered",
+	t.Logf("at most %d Confirm calls at once, %d claimed at once, %.0f bytes a message in Redis; Redis left %d calls "+
+		"unanswered",
 		b.pending.peak.Load(), b.leases, b.bytes, lost)
 	// On a busy machine such a load alone can keep Redis silent for longer than any timeout. Then the holder of a claim
 	// is unknown until the leases end, and a copy may follow. The broker may also answer after the timeout, which makes

@@ -95,7 +95,10 @@ func forgetfulProducer(looks bool) func(context.Context, *world, *rand.Rand) {
 		w.must(err)
 		way := wire.TCP(w.t, w.coordinators[0].grpc)
 		sdk, stop := serveMemory(w, listener, way.Addr, looks)
-		m := producer.Message{ID: "1", Exchange: exchange, RoutingKey: peerName, Headers: headersOf("1"), Body: []byte("paid")}
+		m := producer.Message{
+			ID: "1", Exchange: exchange, RoutingKey: peerName, Headers: headersOf("1"),
+			Body: []byte("paid"),
+		}
 		w.ledger.Sending(key("1"), NewContent(exchange, peerName, m.Headers, m.Body))
 		w.must(sdk.Send(ctx, m, func(context.Context) error {
 			w.ledger.Accepted(key("1"))
@@ -117,7 +120,9 @@ func forgetfulProducer(looks bool) func(context.Context, *world, *rand.Rand) {
 }
 
 // serveMemory runs a producer with the SDK and markers in memory until stop is called, which waits for nothing.
-func serveMemory(w *world, listener net.Listener, coordinator string, looks bool) (sdk *producer.Producer, stop func()) {
+func serveMemory(
+	w *world, listener net.Listener, coordinator string, looks bool,
+) (sdk *producer.Producer, stop func()) {
 	w.t.Helper()
 	config := producer.Config{
 		Name: peerName, Coordinator: coordinator, CallbackTarget: listener.Addr().String(), Markers: memory.New(),

@@ -115,7 +115,8 @@ func judgeLosses(t *testing.T, w *world, _ *load, _ End) {
 	}
 }
 
-// unansweredSends are users of the SDK who get no answer to their half messages, and how often they were asked meanwhile.
+// unansweredSends are users of the SDK who get no answer to their half messages, and how often they were asked
+// meanwhile.
 type unansweredSends struct {
 	services []*service
 	mu       sync.Mutex
@@ -256,7 +257,8 @@ func (w *world) goesOn(c *coordinator) {
 func judgeCutOff(t *testing.T, w *world, _ *load, _ End) {
 	t.Helper()
 	taken, longest := w.wiring.takeovers()
-	t.Logf("%d taken over, the last after %v; %d copies delivered meanwhile; %d words of the one cut off refused, %d not stored",
+	t.Logf("%d taken over, the last after %v; %d copies delivered meanwhile; %d words of the one cut off refused, %d not "+
+		"stored",
 		taken, longest, w.wiring.meanwhile, w.fates(w.coordinators[0], "lease_lost"), w.fates(w.coordinators[0], "unstored"))
 	if taken == 0 || longest > takeoverLimit {
 		t.Errorf("%d taken over, the last after %v; some must be, within %v", taken, longest, takeoverLimit)

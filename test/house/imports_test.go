@@ -9,7 +9,8 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb", "internal/address",
+		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb",
+		"internal/address",
 		"internal/escape", "internal/certs", "internal/versions", "internal/connlimit", "internal/lifecycle",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
@@ -32,7 +33,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/backoff", "internal/lifecycle", "internal/versions"},
 		nil,
-		"these are the lowest stones",
+		"these are the lowest rooms",
 	},
 	{
 		[]string{"internal/amqpconn"},
@@ -52,7 +53,7 @@ var rooms = []struct {
 	{
 		ground,
 		[]string{"internal/backoff", "internal/lifecycle"},
-		"the ground imports nothing of ours, so that everybody can stand on it",
+		"the ground imports nothing of ours, so that every room can import the ground",
 	},
 	{
 		[]string{"internal/delivery"},
@@ -62,7 +63,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/store/memory"},
 		[]string{"internal/halfmsg"},
-		"it keeps the store's promise without Redis, for tests of what stands on a store; nothing shipped imports it",
+		"it keeps the store's promise without Redis, for tests; nothing shipped imports it",
 	},
 	{
 		loops,
@@ -81,12 +82,13 @@ var rooms = []struct {
 	{
 		[]string{"envelope"},
 		nil,
-		"producers and consumers stand on it alike, and other people's programs import it alone",
+		"producers and consumers both use it, and other people's programs import it alone",
 	},
 	{
 		sdks,
 		[]string{
-			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn", "internal/certs",
+			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn",
+			"internal/certs",
 			"internal/lifecycle", "internal/publish",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
@@ -99,17 +101,20 @@ var rooms = []struct {
 	{
 		[]string{"internal/bench/..."},
 		[]string{"proto/...", "internal/batch", "internal/backoff", "producer", "producer/marker/..."},
-		"a load is made from outside, as producers make it: what it measures it must not share",
+		"a load is made from outside, as producers make it: it must share nothing with the measured code",
 	},
 	{
 		[]string{"internal/cli/..."},
-		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/...", "internal/demo/...", "internal/bench/..."}),
+		slices.Concat(ground, sdks, []string{
+			"internal/app/...", "internal/config/...", "internal/embedded/...",
+			"internal/demo/...", "internal/bench/...",
+		}),
 		"the command line starts an app or calls one; it knows no middle room, only app does",
 	},
 	{
 		[]string{"internal/demo/..."},
 		slices.Concat(sdks, []string{"proto/...", "internal/backoff"}),
-		"the demos show how the SDKs are used, with nothing up their sleeve",
+		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
 		[]string{"cmd/msghandler"},
@@ -155,7 +160,10 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 
 // sameRoom: rooms that consist of several packages, which may know each other.
 func sameRoom(a, b string) bool {
-	for _, room := range []string{"producer", "consumer", "internal/demo", "internal/embedded", "internal/app", "internal/cli", "internal/console", "internal/bench"} {
+	for _, room := range []string{
+		"producer", "consumer", "internal/demo", "internal/embedded", "internal/app",
+		"internal/cli", "internal/console", "internal/bench",
+	} {
 		if in(a, []string{room + "/..."}) && in(b, []string{room + "/..."}) {
 			return true
 		}
@@ -171,7 +179,10 @@ var libraries = []struct {
 }{
 	{
 		"github.com/redis/go-redis",
-		[]string{"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...", "internal/bench/..."},
+		[]string{
+			"internal/store/redis/...", "producer/marker/redis", "consumer/dedup/redis", "internal/embedded/...",
+			"internal/bench/...",
+		},
 		"loops and server see halfmsg's small interfaces, never Redis",
 	},
 	{"github.com/alicebob/miniredis", []string{"internal/embedded/..."}, "the embedded Redis has one room"},
@@ -185,14 +196,27 @@ var libraries = []struct {
 	{
 		"google.golang.org/grpc",
 		[]string{
-			"proto/...", "internal/certs", "internal/server", "internal/callback", "producer/...", "internal/app/...", "internal/cli/...",
+			"proto/...", "internal/certs", "internal/server", "internal/callback", "producer/...", "internal/app/...",
+			"internal/cli/...",
 			"internal/demo/...", "internal/bench/...",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
-	{"github.com/jackc/pgx", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
-	{"github.com/go-sql-driver/mysql", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
-	{"modernc.org/sqlite", []string{"internal/demo/database"}, "the driver is the user's: what speaks SQL imports database/sql"},
+	{
+		"github.com/jackc/pgx",
+		[]string{"internal/demo/database"},
+		"the driver is the user's: a room that speaks SQL imports database/sql",
+	},
+	{
+		"github.com/go-sql-driver/mysql",
+		[]string{"internal/demo/database"},
+		"the driver is the user's: a room that speaks SQL imports database/sql",
+	},
+	{
+		"modernc.org/sqlite",
+		[]string{"internal/demo/database"},
+		"the driver is the user's: a room that speaks SQL imports database/sql",
+	},
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
@@ -201,8 +225,16 @@ var libraries = []struct {
 	},
 	{"github.com/prometheus/procfs", []string{"internal/bench/usage"}, "what processes spend is asked in one place"},
 	{"github.com/HdrHistogram", []string{"internal/bench"}, "times are counted in one place"},
-	{"go.opentelemetry.io", []string{"internal/app/tracing"}, "spans are made where the parts are joined; no part knows of them"},
-	{"go.yaml.in/yaml", []string{"internal/config/...", "internal/cli"}, "the file is read in one place, and documents are printed in one"},
+	{
+		"go.opentelemetry.io",
+		[]string{"internal/app/tracing"},
+		"spans are made where the parts are joined; no part knows of them",
+	},
+	{
+		"go.yaml.in/yaml",
+		[]string{"internal/config/...", "internal/cli"},
+		"the file is read in one place, and documents are printed in one",
+	},
 }
 
 func TestForeignLibrariesStayInTheirRooms(t *testing.T) {
@@ -225,20 +257,20 @@ func TestForeignLibrariesStayInTheirRooms(t *testing.T) {
 var free = []struct {
 	room, prefix, why string
 }{
-	{"producer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with a marker store that needs it"},
+	{"producer", "github.com/redis/go-redis", "an importer of the SDK gets Redis only with a marker store that needs it"},
 	{"producer", "github.com/rabbitmq/amqp091-go", "a producer never talks to the broker"},
 	{"producer/marker/memory", "github.com/redis/go-redis", "a store in memory needs no server"},
-	{"producer", "database/sql", "whoever imports the SDK gets SQL only with the markers that are in it"},
+	{"producer", "database/sql", "an importer of the SDK gets SQL only with the markers that are in it"},
 	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
-	{"producer/outbox", "github.com/prometheus", "whoever relays gets Prometheus only with the metrics that need it"},
-	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "whoever relays to the coordinator gets no AMQP"},
-	{"consumer", "github.com/redis/go-redis", "whoever imports the SDK gets Redis only with the store that needs it"},
-	{"consumer", "database/sql", "whoever imports the SDK gets SQL only with the inbox that is in it"},
-	{"consumer", "github.com/prometheus", "whoever imports the SDK gets Prometheus only with the metrics that need it"},
+	{"producer/outbox", "github.com/prometheus", "a relay gets Prometheus only with the metrics that need it"},
+	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "a relay to the coordinator gets no AMQP"},
+	{"consumer", "github.com/redis/go-redis", "an importer of the SDK gets Redis only with the store that needs it"},
+	{"consumer", "database/sql", "an importer of the SDK gets SQL only with the inbox that is in it"},
+	{"consumer", "github.com/prometheus", "an importer of the SDK gets Prometheus only with the metrics that need it"},
 	{"consumer/inbox/sql", "github.com/jackc", "a database's driver is the user's"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
-	{"internal/address", "github.com", "whoever reads the address of a server needs no driver for it"},
+	{"internal/address", "github.com", "a reader of the address of a server needs no driver for it"},
 	{"internal/publish", "github.com", "the rules of publishing know no broker's library, and SDKs link them"},
 	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},
 	{"internal/halfmsg", "google.golang.org", "the domain is the standard library's and ours alone"},
@@ -273,7 +305,8 @@ func under(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// drivers are the SQL drivers. The service stores messages in Redis, and the SDKs take the driver that their user links.
+// drivers are the SQL drivers. The service stores messages in Redis, and the SDKs take the driver that their user
+// links.
 var drivers = []string{"github.com/jackc/pgx", "github.com/go-sql-driver/mysql", "modernc.org/sqlite"}
 
 func TestTheServiceLinksNoSQLDriver(t *testing.T) {
@@ -287,8 +320,11 @@ func TestTheServiceLinksNoSQLDriver(t *testing.T) {
 			return !slices.ContainsFunc(p.Deps, func(dep string) bool { return under(dep, driver) })
 		})
 		limits.hold(t, p.room(), float64(len(linked)), 0, "SQL drivers are linked into the service")
-		third := slices.DeleteFunc(slices.Clone(p.Deps), func(dep string) bool { return under(dep, module) || !thirdParty(dep) })
-		figure(t, "third-party packages linked into cmd/msghandler: %d; SQL drivers: %d (aim 0) %v", len(third), len(linked), linked)
+		third := slices.DeleteFunc(slices.Clone(p.Deps), func(dep string) bool {
+			return under(dep, module) || !thirdParty(dep)
+		})
+		figure(t, "third-party packages linked into cmd/msghandler: %d; SQL drivers: %d (aim 0) %v", len(third), len(linked),
+			linked)
 	}
 	limits.finish(t)
 }

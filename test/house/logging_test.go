@@ -60,10 +60,12 @@ func logAttributes(t *testing.T) (found []attribute) {
 	return found
 }
 
-// pairsFrom says from which argument on the functions of log/slog take keys and values; -1: the first is the key of one value.
+// pairsFrom says from which argument on the functions of log/slog take keys and values; -1: the first is the key of
+// one value.
 var pairsFrom = map[string]int{
 	"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2,
-	"Log": 3, "With": 0, "Any": -1, "String": -1, "Int": -1, "Int64": -1, "Uint64": -1, "Float64": -1, "Bool": -1, "Time": -1,
+	"Log": 3, "With": 0, "Any": -1, "String": -1, "Int": -1, "Int64": -1, "Uint64": -1, "Float64": -1, "Bool": -1,
+	"Time":     -1,
 	"Duration": -1,
 }
 

@@ -144,7 +144,8 @@ func TestNoTypeEmbedsItsOwner(t *testing.T) {
 		})
 	}
 	for room, n := range counts {
-		limits.hold(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: name the field")
+		limits.hold(t, room, float64(n), 0, "types embed a pointer to another type of the package, and so all it can do: "+
+			"name the field")
 	}
 	limits.finish(t)
 	figure(t, "types that embed their owner: %d (aim 0)", all)
@@ -169,7 +170,8 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 		})
 	}
 	for room, n := range counts {
-		limits.hold(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or lifecycle.Group, and wait for them on Close")
+		limits.hold(t, room, float64(n), 0, "go statements: start goroutines with Go of a sync.WaitGroup or "+
+			"lifecycle.Group, and wait for them on Close")
 	}
 	limits.finish(t)
 	figure(t, "go statements without an owner: %d (aim 0)", all)

@@ -161,7 +161,8 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 		t.Errorf("90 %% of the functions have up to %d lines; the limit is %d", usual, usualFunction)
 	}
 	figure(t, "lines of a function (of %d): median %d; 90 %%: %d (at most %d); longest: %d (at most %d)",
-		len(functionLines), percentile(functionLines, 50), usual, usualFunction, percentile(functionLines, 100), longestFunction)
+		len(functionLines), percentile(functionLines, 50), usual, usualFunction, percentile(functionLines, 100),
+		longestFunction)
 	figure(t, "lines of a file (of %d): median %d; 90 %%: %d; longest: %d (at most %d)",
 		len(fileLines), percentile(fileLines, 50), percentile(fileLines, 90), percentile(fileLines, 100), longestFile)
 }

@@ -42,7 +42,8 @@ func newTypeChecker(t *testing.T) *typeChecker {
 		}
 	}
 	exports := exportData(t, slices.Sorted(maps.Keys(foreign)))
-	c.compiled = importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	open := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	c.compiled = importer.ForCompiler(set, "gc", open)
 	return c
 }
 
@@ -56,7 +57,9 @@ func (c *typeChecker) Import(path string) (*types.Package, error) {
 		return c.checked[path], nil
 	}
 	info := &types.Info{
-		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		Types:      map[ast.Expr]types.TypeAndValue{},
+		Uses:       map[*ast.Ident]types.Object{},
+		Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
 	var trees []*ast.File
 	for _, f := range sources {

@@ -64,7 +64,8 @@ func (w *world) start(index int) *instance {
 	pipeline := &delivery.Pipeline{}
 	sending := sendloop.Config{
 		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
-		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease, Logger: quiet,
+		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
+		Logger: quiet,
 		Parallel: 4, Queue: 5000, Margin: lease / 3,
 	}
 	when := confirmloop.BeforePublish
@@ -75,7 +76,8 @@ func (w *world) start(index int) *instance {
 	n.confirmer = confirmloop.New(confirmloop.Config{
 		Store: n, Callbacks: n, Pipeline: pipeline, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
 		Lease: lease, SendLease: lease, Margin: lease / 3, DeleteWhen: when, DeleteTimeout: 3 * time.Second,
-		CallsPerProducer: 4, QueuePerProducer: 1, Logger: quiet,
+		CallsPerProducer: 4,
+		QueuePerProducer: 1, Logger:           quiet,
 	})
 	pipeline.Confirm, pipeline.Send = n.confirmer, n.sender
 	return n
@@ -134,18 +136,26 @@ func (n *instance) PendingProducers(ctx context.Context) ([]string, error) {
 }
 
 // ClaimPending implements halfmsg.ConfirmStore.
-func (n *instance) ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return n.claim(halfmsg.Pending, lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimPending(ctx, quota, lease) })
+func (n *instance) ClaimPending(
+	ctx context.Context, quota map[string]int, lease time.Duration,
+) ([]halfmsg.Claim, error) {
+	return n.claim(halfmsg.Pending, lease, func() ([]halfmsg.Claim, error) {
+		return n.store.ClaimPending(ctx, quota, lease)
+	})
 }
 
 // ClaimSendable implements halfmsg.SendStore.
 func (n *instance) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return n.claim(halfmsg.Sendable, lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimSendable(ctx, limit, lease) })
+	return n.claim(halfmsg.Sendable, lease, func() ([]halfmsg.Claim, error) {
+		return n.store.ClaimSendable(ctx, limit, lease)
+	})
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore.
 func (n *instance) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return n.claim(halfmsg.Acknowledged, lease, func() ([]halfmsg.Claim, error) { return n.store.ClaimAcknowledged(ctx, limit, lease) })
+	return n.claim(halfmsg.Acknowledged, lease, func() ([]halfmsg.Claim, error) {
+		return n.store.ClaimAcknowledged(ctx, limit, lease)
+	})
 }
 
 // claim asks the store for due messages. Where no message is in that state claim does not ask: compare has seen an

@@ -26,9 +26,11 @@ func TestMain(m *testing.M) {
 
 // usual are the owners' events that any number of sequences brings about; the others are seen less often than always.
 var usual = map[halfmsg.Event]bool{
-	halfmsg.EventSubmitTrusted: true, halfmsg.EventCommitted: true, halfmsg.EventRolledBack: true, halfmsg.EventUnknown: true,
+	halfmsg.EventSubmitTrusted: true, halfmsg.EventCommitted: true, halfmsg.EventRolledBack: true,
+	halfmsg.EventUnknown:     true,
 	halfmsg.EventUnreachable: true, halfmsg.EventGivenUp: true, halfmsg.EventAcked: true, halfmsg.EventRefused: true,
-	halfmsg.EventUnsure: true, halfmsg.EventAckedMarked: true, halfmsg.EventMarkerDeleted: true, halfmsg.EventMarkerKept: true,
+	halfmsg.EventUnsure: true, halfmsg.EventAckedMarked: true, halfmsg.EventMarkerDeleted: true,
+	halfmsg.EventMarkerKept: true,
 }
 
 func TestRandomSequencesLoseNothing(t *testing.T) {

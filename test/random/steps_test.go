@@ -169,7 +169,8 @@ func (w *world) message(name halfmsg.Name, c int, other bool) halfmsg.Message {
 		return it.content
 	}
 	m := halfmsg.Message{
-		Name: name, Exchange: "x", RoutingKey: "key", Headers: map[string]string{"a": "b"}, Body: []byte("body of " + name.ID),
+		Name: name, Exchange: "x", RoutingKey: "key", Headers: map[string]string{"a": "b"},
+		Body:           []byte("body of " + name.ID),
 		CallbackTarget: "127.0.0.1:1", ConfirmAfter: time.Duration(c%3) * time.Second,
 		Delay: time.Duration(c/4%2) * time.Duration(c/8) * time.Second,
 	}

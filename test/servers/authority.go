@@ -123,7 +123,8 @@ func (a *Authority) template(commonName string) *x509.Certificate {
 	a.check(err)
 	begin := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName}, NotBefore: begin, NotAfter: begin.AddDate(100, 0, 0),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName}, NotBefore: begin,
+		NotAfter: begin.AddDate(100, 0, 0),
 	}
 }
 

@@ -239,8 +239,8 @@ func stopShared() {
 	shared.dir, shared.node, shared.err = "", nil, nil
 }
 
-// Main is the TestMain of packages that use RabbitMQ or a database: it runs the tests, stops the servers of this process
-// and exits.
+// Main is the TestMain of packages that use RabbitMQ or a database: it runs the tests, stops the servers of this
+// process and exits.
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m *testing.M) {

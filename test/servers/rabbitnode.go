@@ -252,7 +252,8 @@ func (t *together) start() error {
 	return nil
 }
 
-// serves says whether clients are accepted and the management API has statistics: RabbitMQ 4.3 answers 500 without them.
+// serves says whether clients are accepted and the management API has statistics: RabbitMQ 4.3 answers 500 without
+// them.
 func (n *Node) serves() bool {
 	return listening(n.port) && call(n.ManagementURL(), http.MethodGet, "/api/overview", nil, nil) == nil
 }

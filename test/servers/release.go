@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// ReleaseVariable names the environment variable that chooses the release of the servers: oldest (the default), trixie or
-// newest.
+// ReleaseVariable names the environment variable that chooses the release of the servers: oldest (the default),
+// trixie or newest.
 const ReleaseVariable = "TEST_SERVERS"
 
-// DirectoryVariable names the environment variable with the directory of the newer releases; its default is .cache/servers
-// of the checkout. scripts/install-newer-servers.sh unpacks them there.
+// DirectoryVariable names the environment variable with the directory of the newer releases; its default is
+// .cache/servers of the checkout. scripts/install-newer-servers.sh unpacks them there.
 const DirectoryVariable = "TEST_SERVERS_DIR"
 
 // oldest is the system's installed release.
@@ -39,8 +39,8 @@ func Release() string {
 	return r.name
 }
 
-// ReleaseDirectory is where a newer release is unpacked, with a list of its packages in the file "versions". The oldest has
-// none: the test ends.
+// ReleaseDirectory is where a newer release is unpacked, with a list of its packages in the file "versions". The
+// oldest has none: the test ends.
 func ReleaseDirectory(t testing.TB) string {
 	t.Helper()
 	r, err := currentRelease()
@@ -74,7 +74,8 @@ func findRelease(name string) (release, error) {
 			err, name, ReleaseVariable, name)
 	}
 	if os.Geteuid() != 0 {
-		return r, fmt.Errorf("%s=%s: only root can start these servers, as they have a /usr of their own", ReleaseVariable, name)
+		return r, fmt.Errorf("%s=%s: only root can start these servers, as they have a /usr of their own", ReleaseVariable,
+			name)
 	}
 	return r, nil
 }

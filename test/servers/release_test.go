@@ -59,8 +59,8 @@ func mountNamespace(t *testing.T, pid int) string {
 	return name
 }
 
-// unpacked returns the versions of the servers that scripts/install-newer-servers.sh has unpacked for this release: none for
-// the system's own.
+// unpacked returns the versions of the servers that scripts/install-newer-servers.sh has unpacked for this release:
+// none for the system's own.
 func unpacked(t *testing.T) map[string]string {
 	t.Helper()
 	if servers.Release() == "oldest" {
@@ -71,7 +71,8 @@ func unpacked(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	found := make(map[string]string)
-	for _, match := range regexp.MustCompile(`(?m)^(\w+)-server (?:\d+:)?([\d.]+)`).FindAllStringSubmatch(string(text), -1) {
+	version := regexp.MustCompile(`(?m)^(\w+)-server (?:\d+:)?([\d.]+)`)
+	for _, match := range version.FindAllStringSubmatch(string(text), -1) {
 		found[match[1]] = match[2]
 	}
 	if len(found) != 2 {

@@ -18,7 +18,8 @@ const (
 
 // methods are the methods with names here.
 var methods = map[uint32]string{
-	10<<16 | 40: "connection.open", 10<<16 | 50: "connection.close", 20<<16 | 10: "channel.open", 20<<16 | 40: "channel.close",
+	10<<16 | 40: "connection.open", 10<<16 | 50: "connection.close", 20<<16 | 10: "channel.open",
+	20<<16 | 40: "channel.close",
 	60<<16 | 40: "basic.publish", 60<<16 | 50: "basic.return", 60<<16 | 60: "basic.deliver",
 	60<<16 | 80: "basic.ack", 60<<16 | 120: "basic.nack",
 }

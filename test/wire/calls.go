@@ -37,7 +37,10 @@ type Calls struct {
 func GRPC(t testing.TB, addr string) *Calls {
 	t.Helper()
 	// A server that comes back is found at once.
-	again := backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 200 * time.Millisecond}
+	again := backoff.Config{
+		BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: 200 * time.Millisecond,
+	}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItCame{}), grpc.MaxCallRecvMsgSize(maxMessage)))
@@ -121,7 +124,8 @@ func (c *Calls) decide(ctx context.Context, event Event) error {
 	}
 	switch hook(event) {
 	case Cut:
-		return status.Errorf(codes.Unavailable, "the %s of %s was lost", [...]string{"request", "reply"}[event.Phase], event.Name)
+		return status.Errorf(codes.Unavailable, "the %s of %s was lost", [...]string{"request", "reply"}[event.Phase],
+			event.Name)
 	case Silence:
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()

@@ -68,7 +68,8 @@ func TestCallsPassWithMetadataAndErrors(t *testing.T) {
 	p, c, client := calls(t)
 	var heard notes
 	p.On(heard.hear)
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), patience)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"),
+		patience)
 	defer cancel()
 	response, err := client.Submit(ctx, &pb.SubmitRequest{Producer: "orders", Id: "1"})
 	if err != nil || response.GetState() != pb.State_STATE_DONE || c.token.Load() != "Bearer x" {

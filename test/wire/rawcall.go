@@ -88,14 +88,18 @@ func (c *RawConn) Begin(method string, headers ...string) (stream uint32, err er
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	all := append([]string{
-		":method", "POST", ":scheme", "http", ":path", method, ":authority", "test", "content-type", "application/grpc", "te", "trailers",
+		":method", "POST", ":scheme", "http", ":path", method, ":authority", "test", "content-type", "application/grpc",
+		"te", "trailers",
 	}, headers...)
 	for i := 0; i < len(all); i += 2 {
 		if err := encoder.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}); err != nil {
 			return 0, err
 		}
 	}
-	return stream, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+	return stream, c.framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: stream, BlockFragment: block.Bytes(),
+		EndHeaders: true,
+	})
 }
 
 // Send sends a part of a call's request in frames of at most size bytes (0: as large as may be), and ends the request

@@ -79,7 +79,10 @@ func behind(t *testing.T) (*wire.Proxy, *redisstore.Store, *servers.RedisServer)
 }
 
 func half(id string) halfmsg.Message {
-	return halfmsg.Message{Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders", Body: []byte("body\r\nof " + id)}
+	return halfmsg.Message{
+		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders",
+		Body: []byte("body\r\nof " + id),
+	}
 }
 
 // The scripts, the messages and the events are reported as they pass; the messages of a claim come from its reply.
@@ -90,7 +93,8 @@ func TestTapReportsScripts(t *testing.T) {
 	p.On(heard.hear)
 	two := []halfmsg.Message{half("1"), half("2")}
 	store.Create(t.Context(), two)
-	want(t, "create", heard.of("create"), "create before [{orders/1 } {orders/2 }]", "create after [{orders/1 } {orders/2 }]")
+	want(t, "create", heard.of("create"), "create before [{orders/1 } {orders/2 }]",
+		"create after [{orders/1 } {orders/2 }]")
 
 	submitted := store.Submit(t.Context(), []halfmsg.Name{two[0].Name}, time.Minute)
 	want(t, "submit", heard.of("submit"), "submit before [{orders/1 }]", "submit after [{orders/1 }]")
@@ -109,7 +113,8 @@ func TestTapReportsScripts(t *testing.T) {
 	want(t, "trust", heard.of("trust"), "trust before [{orders/3 }]", "trust after [{orders/3 }]")
 	server.CLI("SCRIPT", "FLUSH")
 	store.Rollback(t.Context(), []halfmsg.Name{two[1].Name})
-	want(t, "a forgotten script is sent again", heard.of("move"), "move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]",
+	want(t, "a forgotten script is sent again", heard.of("move"), "move before [{orders/2 rollback}]",
+		"move after [{orders/2 rollback}]",
 		"move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]")
 }
 
@@ -209,12 +214,14 @@ func TestTapReportsPublishesAndAnswers(t *testing.T) {
 			t.Fatalf("acked %v, %v", acked, err)
 		}
 	}
-	want(t, "publish", heard.of("basic.publish", "basic.ack"), "basic.publish before [{orders/1 }]", "basic.ack after [{orders/1 }]",
+	want(t, "publish", heard.of("basic.publish", "basic.ack"), "basic.publish before [{orders/1 }]",
+		"basic.ack after [{orders/1 }]",
 		"basic.publish before [{orders/2 }]", "basic.ack after [{orders/2 }]")
 	if acked, err := publish(t, ch, "nobody", "3"); !acked || err != nil {
 		t.Fatalf("acked %v, %v", acked, err)
 	}
-	want(t, "unroutable", heard.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]", "basic.ack after [{orders/3 }]")
+	want(t, "unroutable", heard.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]",
+		"basic.ack after [{orders/3 }]")
 }
 
 // A publish that is cut never reached the broker; when the ack is cut, the publish did.

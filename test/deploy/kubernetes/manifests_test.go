@@ -145,7 +145,8 @@ func TestPodSpecKeepsThePromises(t *testing.T) {
 		c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || pod.SecurityContext.RunAsUser == nil {
 		t.Error("it may do more than it needs to")
 	}
-	if *all.deployment.Spec.Replicas < 2 || all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {
+	if *all.deployment.Spec.Replicas < 2 ||
+		all.disruption.Spec.MaxUnavailable.IntValue() >= int(*all.deployment.Spec.Replicas) {
 		t.Error("all of them may be away at once")
 	}
 	if container.Image == "msghandler" || !strings.Contains(container.Image, ":") {
