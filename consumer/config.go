@@ -21,35 +21,36 @@ type Config struct {
 	TLS *tls.Config
 	// Name is the consumer's, in log lines. Default: the queue's.
 	Name string
-	// Queue is the queue's name. Run waits for one that does not exist, unless Declare makes it.
+	// Queue is the queue's name. Run waits until the queue exists, unless Declare creates the queue.
 	Queue string
-	// Declare makes the queue and what belongs to it at each connect. Nil: it is somebody else's to make.
+	// Declare creates the queue, its bindings and its dead-letter queue at each connect. Nil: the queue is declared
+	// elsewhere.
 	Declare *Declare
-	// Prefetch is how many messages the broker hands out before the first is acknowledged, those that wait for a retry
-	// included. Default: 20.
+	// Prefetch is how many messages the broker hands out before the first is acknowledged, with messages that wait for
+	// a retry in this process. Default: 20.
 	Prefetch int
 	// Concurrency is how many handlers run at once, at most Prefetch. With 1, the default, messages are handled in the
 	// queue's order, as long as none fails.
 	Concurrency int
 	// Dedup remembers which messages were handled and drops their copies. Nil: the handler sees every copy.
 	Dedup dedup.Store
-	// Retry is how long a message whose handler failed waits in this process before it goes back to the queue, where it does
-	// not wait on the broker (Declare.Delays): the first entry after its first failure, and so on; the last repeats, and all
-	// have jitter. Only a quorum queue counts; elsewhere the second entry is the last. A message that is busy, or that the
-	// broker has no place for, waits as long and is handled again without going back. While it waits it takes up one of
-	// Prefetch. Default: 1s, 5s, 30s.
+	// Retry lists the pauses in this process before a failed message goes back to the queue, without Declare.Delays:
+	// the first entry after the first failure, and so on; the last entry repeats, and all have jitter. Only a quorum
+	// queue counts failures; elsewhere the second entry is the last. A busy message, or a message that the broker
+	// cannot take into a delay queue, waits as long and is handled again without going back. During the pause the
+	// message takes up one of Prefetch. Default: 1s, 5s, 30s.
 	Retry []time.Duration
-	// StopTimeout is how long the messages in hand may take after Run's context has ended, before their own context
-	// ends. Default: 20 s.
+	// StopTimeout is how long running handlers may take after Run's context has ended, before their own context ends.
+	// Default: 20 s.
 	StopTimeout time.Duration
-	// Consuming is called each time that consuming begins: at first, and after each reconnect. It must not block. Nil:
-	// nobody is told.
+	// Consuming is called each time that consuming begins: at first, and after each reconnect. Consuming must not
+	// block. Nil: no call.
 	Consuming func()
-	// Observer is told of every delivery and how deep the queue is, for metrics. Nil: nobody is.
+	// Observer receives the result of every delivery and the depth of the queue, for metrics. Nil: none.
 	Observer Observer
-	// DepthInterval is how often Observer is told how deep the queue is. Default: 15 s.
+	// DepthInterval is how often the depth of the queue is reported to Observer. Default: 15 s.
 	DepthInterval time.Duration
-	// Logger gets what happens to the connection and which messages failed. Default: slog.Default().
+	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -89,7 +90,7 @@ func (c Config) check() error {
 		errs = append(errs, fmt.Errorf("consumer.Config: "+format, args...))
 	}
 	for i, url := range c.urls() {
-		// What the library says of a URL may quote the password.
+		// The library's own error may quote the password.
 		if _, err := address.ParseAMQP(url); err != nil {
 			wrong("URL number %d %w", i+1, err)
 		}
@@ -105,7 +106,7 @@ func (c Config) check() error {
 	}
 	for _, d := range c.Retry {
 		if d <= 0 {
-			wrong("Retry holds %v; a message that failed must not come again at once", d)
+			wrong("Retry holds %v; a failed message must not be handled again at once", d)
 		}
 	}
 	if c.StopTimeout < 0 {
@@ -128,15 +129,15 @@ func (c Config) urls() []string {
 	return urls
 }
 
-// Observer is told what a consumer does. Its methods are called concurrently and must not block.
+// Observer receives the activity of a consumer. Its methods are called concurrently and must not block.
 type Observer interface {
 	// Begun: a message of the queue was handed to the handler.
 	Begun(queue string)
-	// Ended: the broker was told what became of it. The handler took that long.
+	// Ended: the broker has the result of a message. took is the handler's time.
 	Ended(queue string, result Result, took time.Duration)
-	// Depth: so many messages wait in the queue; those that a consumer has in hand are not among them.
+	// Depth: the number of messages that wait in the queue, without the messages that a consumer holds.
 	Depth(queue string, messages int)
-	// DeadLetters: so many are among the queue's dead letters, where Declare says which those are.
+	// DeadLetters: the number of the queue's dead letters, if Declare names a dead-letter exchange.
 	DeadLetters(queue string, messages int)
 }
 

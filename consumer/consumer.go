@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,20 +12,22 @@ import (
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// Reconnecting: quick at first, as most breaks are short, and never so slow that a recovered broker waits long.
+// The delays before a reconnect: short at first, as most breaks are short, and capped, so that a recovered broker is
+// used soon.
 var reconnect = backoff.Exponential(200*time.Millisecond, 15*time.Second)
 
-// lastWord is how long handlers get to notice that their context has ended.
-const lastWord = 2 * time.Second
+// cancelGrace is how long handlers get to return after their context has ended.
+const cancelGrace = 2 * time.Second
 
 // Consumer receives the messages of one queue.
 type Consumer struct {
 	config Config
 }
 
-// New checks the configuration. It connects to nothing.
+// New checks the configuration. New makes no connection.
 func New(config Config) (*Consumer, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -35,10 +36,11 @@ func New(config Config) (*Consumer, error) {
 	return &Consumer{config: config}, nil
 }
 
-// Run hands the queue's messages to h until ctx ends, and connects again whenever the connection breaks. Then it takes
-// no further message, lets the handlers finish, acknowledges, and returns nil; messages that were received but not
-// begun stay in the queue. It returns an error when handlers outlast Config.StopTimeout, and when Config.Declare
-// contradicts what is on the broker. It may be called several times, also at once: each call is a consumer of its own.
+// Run hands the queue's messages to h until ctx ends, and reconnects whenever the connection breaks. After the end of
+// ctx, Run takes no further message, lets the handlers finish, acknowledges, and returns nil; messages that were
+// received but not begun stay in the queue. Run returns an error when handlers outlast Config.StopTimeout, and when
+// Config.Declare contradicts a queue or exchange on the broker. Run may be called several times, also at once: each
+// call is a consumer.
 func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	around := []Middleware{Recover()}
 	if c.config.Dedup != nil {
@@ -58,7 +60,7 @@ func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	return errors.Join(err, r.finish())
 }
 
-// run is one call of Run.
+// run is the state of a call of Run.
 type run struct {
 	Config
 	handler Handler
@@ -67,18 +69,18 @@ type run struct {
 	stopping   context.Context
 	work       context.Context
 	cancelWork context.CancelFunc
-	// slots bounds the handlers over all connections: those of a lost one go on.
-	slots  chan struct{}
-	inHand sync.WaitGroup
-	poster poster
-	// deliveryLimit is that of the queue, as far as the broker tells it.
+	// slots bounds the handlers over all connections: handlers of a lost connection go on.
+	slots    chan struct{}
+	handlers lifecycle.Group
+	poster   poster
+	// deliveryLimit is the queue's delivery limit, as far as the broker reports a limit.
 	deliveryLimit atomic.Int64
 	// unfinished remembers the outcome of finish.
 	unfinished error
 	finished   bool
 }
 
-// serve runs one session after the other until the run stops, or can never work.
+// serve runs sessions in turn until the run stops, or can never work.
 func (r *run) serve() error {
 	urls := r.urls()
 	for node, failures := 0, 0; !r.stopped(); node++ {
@@ -103,41 +105,33 @@ func (r *run) serve() error {
 
 func (r *run) stopped() bool { return r.stopping.Err() != nil }
 
-// contradicts: what exists on the broker was declared otherwise, before consuming began. Waiting does not change that.
+// contradicts reports a queue or exchange that exists with other properties, found before consuming began. Waiting
+// does not change this.
 func contradicts(err error) bool {
 	var refused *amqp.Error
 	return errors.As(err, &refused) && refused.Code == amqp.PreconditionFailed
 }
 
-// finish waits until nothing is in hand. Handlers that are not done after StopTimeout lose their context. It may be
-// called again, and then tells the same.
+// finish waits until no handler runs. After StopTimeout the handlers' context ends. A second call of finish returns
+// the same error.
 func (r *run) finish() error {
 	if r.finished {
 		return r.unfinished
 	}
 	r.finished = true
-	done := make(chan struct{})
-	go func() {
-		r.inHand.Wait()
-		close(done)
-	}()
-	if within(done, r.StopTimeout) {
+	if endsWithin(&r.handlers, r.StopTimeout) {
 		return nil
 	}
 	r.cancelWork()
-	r.unfinished = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages come again", r.StopTimeout)
-	within(done, lastWord)
+	r.unfinished = fmt.Errorf(
+		"handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
+	endsWithin(&r.handlers, cancelGrace)
 	return r.unfinished
 }
 
-// within waits for done, and says whether it came in time.
-func within(done <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+// endsWithin waits for the group's goroutines, and reports whether they ended in time.
+func endsWithin(g *lifecycle.Group, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return g.Wait(ctx) == nil
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
 const patience = time.Minute
 
-// bench is one virtual host with a raw connection to publish and look.
+// bench is a virtual host with a raw connection for publishing and inspection.
 type bench struct {
 	*testing.T
 	vhost *servers.Vhost
@@ -82,7 +82,7 @@ func (b *bench) depth(queue string) int {
 	return q.Messages
 }
 
-// start runs a consumer and returns once its queue exists; stop ends it and gives what Run returned.
+// start runs a consumer and returns once its queue exists; stop ends the consumer and returns the result of Run.
 func (b *bench) start(config consumer.Config, h consumer.HandlerFunc) (stop func() error) {
 	b.Helper()
 	c, err := consumer.New(config)
@@ -136,7 +136,7 @@ func take[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-func TestEachMessageIsHandledOnceAndForgotten(t *testing.T) {
+func TestEachMessageIsHandledOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -164,7 +164,7 @@ func TestEachMessageIsHandledOnceAndForgotten(t *testing.T) {
 	}
 }
 
-func TestItComesBackAfterItsConnectionBrokeAndHandlesNothingTwice(t *testing.T) {
+func TestReconnectHandlesNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -179,10 +179,10 @@ func TestItComesBackAfterItsConnectionBrokeAndHandlesNothingTwice(t *testing.T) 
 		return nil
 	})
 	b.publish(1, 1)
-	take(t, begun, "the first message in hand")
+	take(t, begun, "the first message begun")
 	b.vhost.CloseConnections(2)
 	b.waitForQueue("payments")
-	// Its acknowledgement goes nowhere; the copy that the broker delivers again finds it busy, then done.
+	// The acknowledgement is lost; the redelivered copy is busy at first, then done.
 	close(goOn)
 	again := newBenchOn(t, b)
 	again.publish(2, 2)
@@ -210,7 +210,7 @@ func newBenchOn(t *testing.T, b *bench) *bench {
 	return &bench{t, b.vhost, ch}
 }
 
-// unsettled counts what is ready or in somebody's hands, as the management API knows it.
+// unsettled counts ready and unsettled messages, in the numbers of the management API.
 func (b *bench) unsettled(queue string) int {
 	b.Helper()
 	var q struct {
@@ -225,7 +225,7 @@ func (b *bench) unsettled(queue string) int {
 	return *q.Messages
 }
 
-func TestARejectedMessageIsADeadLetter(t *testing.T) {
+func TestRejectedMessageIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var calls atomic.Int32
@@ -240,7 +240,7 @@ func TestARejectedMessageIsADeadLetter(t *testing.T) {
 	}
 }
 
-func TestAFailedMessageComesAgainAfterAPause(t *testing.T) {
+func TestFailedMessageIsRedeliveredAfterAPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -297,7 +297,7 @@ func TestPrefetchAndConcurrencyAreBounds(t *testing.T) {
 	b.publish(1, 20)
 	take(t, begun, "the first")
 	take(t, begun, "the second")
-	// It holds four; all others are for anybody else.
+	// The consumer holds four messages; all others are free for other consumers.
 	deliveries, err := b.ch.Consume("payments", "other", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestPrefetchAndConcurrencyAreBounds(t *testing.T) {
 	}
 }
 
-func TestTwentyMessagesAreInHandByDefault(t *testing.T) {
+func TestDefaultPrefetchIsTwenty(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, goOn := make(chan struct{}, 100), make(chan struct{})
@@ -327,8 +327,8 @@ func TestTwentyMessagesAreInHandByDefault(t *testing.T) {
 	})
 	b.publish(1, 25)
 	take(t, begun, "the first")
-	// Not earlier: a broker that is still handing them out gives the other its part of the 20.
-	servers.Eventually(t, patience, "20 of 25 are in hand", func() bool { return b.depth("payments") == 5 })
+	// Only now: while the broker hands messages out, the other consumer would get part of the 20.
+	servers.Eventually(t, patience, "20 of 25 are delivered", func() bool { return b.depth("payments") == 5 })
 	deliveries, err := b.ch.Consume("payments", "other", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -343,11 +343,11 @@ func TestTwentyMessagesAreInHandByDefault(t *testing.T) {
 	close(goOn)
 }
 
-func TestAStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
+func TestStopFinishesRunningHandlersOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
-	// A quorum queue counts a cancelled consumer for as long as it has something in hand.
+	// A quorum queue counts a cancelled consumer until its last delivery is settled.
 	config.Declare.QueueType = "classic"
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
 	stop := b.start(config, func(ctx context.Context, _ *consumer.Message) error {
@@ -356,7 +356,7 @@ func TestAStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 		return ctx.Err()
 	})
 	b.publish(1, 5)
-	take(t, begun, "the first in hand")
+	take(t, begun, "the first message begun")
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	servers.Eventually(t, patience, "the consumer is cancelled", func() bool {
@@ -378,7 +378,7 @@ func TestAStopFinishesWhatIsInHandAndLeavesTheRest(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatOutlastsTheStopLosesItsContext(t *testing.T) {
+func TestSlowHandlerLosesItsContextAtStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -390,14 +390,14 @@ func TestAHandlerThatOutlastsTheStopLosesItsContext(t *testing.T) {
 		return ctx.Err()
 	})
 	b.publish(1, 1)
-	take(t, begun, "the message in hand")
+	take(t, begun, "the message begun")
 	if err := stop(); err == nil {
 		t.Error("Run returned nil")
 	}
 	servers.Eventually(t, patience, "the message is back", func() bool { return b.depth("payments") == 1 })
 }
 
-func TestItWaitsForAQueueThatDoesNotExistYet(t *testing.T) {
+func TestConsumerWaitsForAMissingQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -420,7 +420,7 @@ func TestItWaitsForAQueueThatDoesNotExistYet(t *testing.T) {
 	if _, err := b.ch.QueueDeclare("payments", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	err := b.ch.PublishWithContext(t.Context(), "", "payments", true, false, amqp.Publishing{MessageId: "1"})
+	err = b.ch.PublishWithContext(t.Context(), "", "payments", true, false, amqp.Publishing{MessageId: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +431,7 @@ func TestItWaitsForAQueueThatDoesNotExistYet(t *testing.T) {
 	}
 }
 
-// countLines is a slog.Handler that tells of each warning.
+// countLines is a slog.Handler that signals each warning.
 type countLines struct{ to chan<- struct{} }
 
 func (c countLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
@@ -443,7 +443,7 @@ func (c countLines) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-func TestAQueueThatWasDeclaredOtherwiseIsAnError(t *testing.T) {
+func TestDifferentlyDeclaredQueueIsAnError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare("payments", true, false, false, false, nil); err != nil {

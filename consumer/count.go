@@ -23,7 +23,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 	return count, err
 }
 
-// depth is how many letters nobody has taken.
+// depth is the number of letters that no client holds.
 func (d *DeadLetters) depth(ctx context.Context) (int, error) {
 	conn, err := d.config.dialAny(ctx, "dead letters")
 	if err != nil {
@@ -38,9 +38,8 @@ func (d *DeadLetters) depth(ctx context.Context) (int, error) {
 	return depth(ch, d.config.Queue)
 }
 
-// ReplayOldest is Replay for at most limit letters, the oldest first, whether their replay succeeds or not. A program
-// that has asked an operator about the letters of a Count leaves alone those that have come since. It is an error if
-// limit is below 0.
+// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
+// result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
 func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
 	if limit <= 0 {
 		return 0, belowZero("replay", limit)
@@ -48,7 +47,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 	return d.replay(ctx, limit, keys)
 }
 
-// DiscardOldest is Discard for at most limit letters, the oldest first. It is an error if limit is below 0.
+// DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
 		return 0, belowZero("discard", limit)

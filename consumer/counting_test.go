@@ -16,8 +16,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A message that did not fail is given back any number of times, whatever the broker counts.
-func TestABusyMessageMeetsNoDeliveryLimit(t *testing.T) {
+// A message that did not fail is returned any number of times, whether or not the broker counts returns.
+func TestBusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -41,7 +41,7 @@ func TestABusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 	}
 }
 
-// A log must not promise a redelivery that the delivery limit rules out.
+// The log must not promise a redelivery when the delivery limit rules the redelivery out.
 func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
 	t.Parallel()
 	b, log := newBench(t), &lines{}
@@ -62,12 +62,12 @@ func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
 		}
 	}
 	if redelivered != 2 || dropped != 1 {
-		t.Errorf("%d lines promise a redelivery and %d tell of the limit; want 2 and 1", redelivered, dropped)
+		t.Errorf("%d lines promise a redelivery and %d name the limit; want 2 and 1", redelivered, dropped)
 	}
 }
 
-// Somebody deletes the dead letters' queue: the broker must not meet its own limit meanwhile, and drop the message.
-func TestADeliveryLimitLosesNothingWhileTheDeadLettersHaveNoPlace(t *testing.T) {
+// The dead-letter queue is deleted: meanwhile the broker must not reach its own limit and drop the message.
+func TestDeliveryLimitLosesNothingWithoutDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -92,8 +92,8 @@ func TestADeliveryLimitLosesNothingWhileTheDeadLettersHaveNoPlace(t *testing.T) 
 	}
 }
 
-// A stop gives back what was not begun. RabbitMQ 4.3 lets a client say that this is no failure.
-func TestAStopIsNoFailedDelivery(t *testing.T) {
+// A stop returns messages that were not begun. Since RabbitMQ 4.3 such a return is no failure.
+func TestStopIsNoFailedDelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()
@@ -106,7 +106,7 @@ func TestAStopIsNoFailedDelivery(t *testing.T) {
 	})
 	b.publish(1, 5)
 	take(t, begun, "the first message")
-	servers.Eventually(t, patience, "all are in hand", func() bool { return b.depth("payments") == 0 })
+	servers.Eventually(t, patience, "all are delivered", func() bool { return b.depth("payments") == 0 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	servers.Eventually(t, patience, "what was not begun is back", func() bool { return b.depth("payments") == 4 })
@@ -123,8 +123,8 @@ func TestAStopIsNoFailedDelivery(t *testing.T) {
 	servers.Eventually(t, patience, "an empty queue", func() bool { return b.unsettled("payments") == 0 })
 }
 
-// A consumer meets the dead-letter queue that another version declared, and uses it.
-func TestADeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
+// A consumer uses an existing dead-letter queue of another version.
+func TestDeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
 		"none":                   {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
@@ -144,7 +144,7 @@ func TestADeadLetterQueueWithAnotherLimitIsUsed(t *testing.T) {
 	}
 }
 
-func TestADeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
+func TestDeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.deadLetterQueue(amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(7)})
@@ -153,7 +153,7 @@ func TestADeadLetterQueueWithOtherArgumentsIsAMismatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mismatch *consumer.MismatchError
-	err := c.Run(t.Context(), consumer.HandlerFunc(nil))
+	err = c.Run(t.Context(), consumer.HandlerFunc(nil))
 	if !errors.As(err, &mismatch) || mismatch.Argument != "x-max-length" {
 		t.Errorf("Run: %v", err)
 	}

@@ -13,39 +13,40 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// ErrNoLetter says that no dead letter has that key.
+// ErrNoLetter: the queue holds no dead letter with this key.
 var ErrNoLetter = errors.New("no such dead letter")
 
 // Letter is a dead letter.
 type Letter struct {
-	// Message is what was published, with Exchange and RoutingKey as it was published with them at first.
-	*Message
-	// Queue is where it was consumed.
+	// Message is the published message, with its first Exchange and RoutingKey.
+	Message
+	// Queue is the queue from which the message was consumed.
 	Queue string
-	// Reason is why it is dead: its last failure, or the broker's reason, such as delivery_limit.
+	// Reason is the last failure of the message, or the broker's reason, such as delivery_limit.
 	Reason string
-	// FirstFailedAt is when it failed first, as RFC 3339 has it; empty when it was the broker that gave it up.
+	// FirstFailedAt is the time of the first failure (RFC 3339); empty when the broker dead-lettered the message.
 	FirstFailedAt string
 }
 
-// name is what a letter is asked for by: its Message.Key, or PRODUCER/ where the message has no id, as for all such
-// letters of that producer.
+// name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of
+// this producer.
 func (l *Letter) name() string { return l.Producer + "/" + l.ID }
 
-// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect, take
-// the letters one by one and give back what they do not remove; while one method runs, others see fewer letters.
+// DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect,
+// take the letters in turn and return the letters that are not removed; while a method runs, others see fewer
+// letters.
 //
 // Looking loses no letter. RabbitMQ before 4.3 counts each return of a letter to a quorum queue, and drops a letter
-// that comes back more often than the queue's delivery limit allows. A limit that a policy sets cannot be seen.
-// Therefore, before 4.3, a letter that has come back once is replaced by a copy of itself, at the queue's end. The user
-// then needs write permission on the default exchange; without it each look is refused before it takes a letter. Every
-// version counts a client that is killed while it looks. Declare makes queues without a limit. Give no dead-letter
-// queue a policy with a delivery limit below 2.
+// at the queue's delivery limit. A client cannot see the limit of a policy. Therefore, before 4.3, a letter that has
+// been returned once is replaced by a copy of itself, at the queue's end. The user then needs write permission on the
+// default exchange; without this permission each look is refused before taking a letter. Every version counts a
+// client that is killed during a look. Declare creates queues without a limit. Give no dead-letter queue a policy
+// with a delivery limit below 2.
 type DeadLetters struct {
 	config Config
 }
 
-// NewDeadLetters describes a dead-letter queue. It connects to nothing. URL and TLS are as in Config.
+// NewDeadLetters describes a dead-letter queue. The first method call connects. URL and TLS are as in Config.
 func NewDeadLetters(url string, tls *tls.Config, queue string) (*DeadLetters, error) {
 	config, err := Config{URL: url, TLS: tls, Queue: queue}.withDefaults()
 	if err != nil {
@@ -85,15 +86,15 @@ func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 	return *found, nil
 }
 
-// Replay publishes letters once more, with the exchange and key that they had at first, as if they had never failed;
-// all of them when no keys are given. A letter goes when the broker has acknowledged its copy and routed it. A replay
-// that dies in between, or is repeated, makes copies of what may have had its effect, which the inbox drops: they have
-// a msghandler-attempt above 1. It returns how many were replayed; those that could not be are in the error, and stay.
+// Replay publishes letters again, with their first exchange and routing key, as if they had never failed; all letters
+// when no keys are given. A letter is removed when the broker has acknowledged and routed its copy. An interrupted or
+// repeated replay may publish further copies of a handled message, with a msghandler-attempt above 1; the inbox drops
+// such copies. Replay returns the number of replayed letters; the others stay, and the error names them.
 func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
 	return d.replay(ctx, math.MaxInt, keys)
 }
 
-// replay is Replay for at most limit letters that have one of the keys, or of all where there are no keys.
+// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
 func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
 	to := poster{connect: func(ctx context.Context) (*amqpconn.Conn, error) { return d.config.dialAny(ctx, "replays") }}
 	defer to.close()
@@ -131,7 +132,7 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 }
 
 func newLetter(d *amqp.Delivery) Letter {
-	l := Letter{Message: newMessage(d)}
+	l := Letter{Message: *newMessage(d)}
 	text := func(name string) string {
 		value, _ := d.Headers[name].(string)
 		return value
@@ -145,7 +146,7 @@ func newLetter(d *amqp.Delivery) Letter {
 	if len(deaths) == 0 {
 		return l
 	}
-	// The broker gave it up. It notes the latest first.
+	// The broker dead-lettered the message. Its latest note comes first.
 	if latest, ok := deaths[0].(amqp.Table); ok {
 		l.Reason = or(l.Reason, fmt.Sprint(latest["reason"]))
 	}
@@ -159,7 +160,7 @@ func newLetter(d *amqp.Delivery) Letter {
 	return l
 }
 
-// replay is a letter as it is published once more: flagged as a copy, and with all its retries before it.
+// replay returns the publishing of a letter: marked as a copy, without the headers of its failures.
 func replay(l Letter, d *amqp.Delivery) amqp.Publishing {
 	p := republishing(d)
 	for _, name := range []string{

@@ -84,8 +84,8 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 	}
 }
 
-// An inbox rejects a message without an id, so somebody must be able to look at it and to throw it away.
-func TestALetterWithoutAnIDIsFoundByItsProducer(t *testing.T) {
+// An inbox rejects a message without an id, so an operator must be able to see and discard the message.
+func TestLetterWithoutIDIsFoundByProducer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.start(b.config(), func(context.Context, *consumer.Message) error { return consumer.Reject(errors.New("no id")) })
@@ -108,8 +108,8 @@ func TestALetterWithoutAnIDIsFoundByItsProducer(t *testing.T) {
 	servers.Eventually(t, patience, "the other stays", func() bool { return b.depth("payments.dead") == 1 })
 }
 
-// What the broker gave up has its origin in the broker's own words; what cannot be routed stays.
-func TestWhatTheBrokerGaveUpIsReplayedToo(t *testing.T) {
+// A letter of the broker has its origin in the broker's own headers; an unroutable letter stays.
+func TestBrokersDeadLettersAreReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.config()

@@ -12,32 +12,33 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// Declare says what to make on the broker before consuming, all of it durable. What exists already with the same
-// properties is left as it is; where the properties differ, Run fails with a MismatchError.
+// Declare lists the durable queues, exchanges and bindings to create before consuming. Existing ones with the same
+// properties are kept; for other properties Run fails with a MismatchError.
 type Declare struct {
-	// Exchange is the exchange that the queue is bound to, by each of BindingKeys. Empty: nothing is bound.
+	// Exchange is the exchange to bind the queue to, by each of BindingKeys. Empty: no binding.
 	Exchange string
 	// ExchangeType is topic, direct, fanout or headers. Default: topic.
 	ExchangeType string
-	// BindingKeys default to one that is "#", everything on a topic exchange.
+	// BindingKeys default to "#", every message of a topic exchange.
 	BindingKeys []string
-	// QueueType is quorum or classic, of all queues that are made. Default: quorum, which counts deliveries.
+	// QueueType is quorum or classic, for all declared queues. Default: quorum, which counts deliveries.
 	QueueType string
 	// DeadLetterExchange is the direct exchange to which rejected messages go. Empty: they are dropped.
 	DeadLetterExchange string
-	// DeadLetterQueue is declared without a delivery limit and bound to DeadLetterExchange. One that exists with another
-	// limit is used as it is, with a warning in the log. Default: the queue's name and ".dead".
+	// DeadLetterQueue is declared without a delivery limit and bound to DeadLetterExchange. An existing queue with
+	// another limit is used, with a warning in the log. Default: the queue's name and ".dead".
 	DeadLetterQueue string
-	// DeliveryLimit is how often a quorum queue delivers a message again before it goes to DeadLetterExchange: after a
-	// failure without Delays, or when a process ends that has the message in hand. A stop counts too before RabbitMQ 4.3. 0:
-	// the broker's default, which is none before RabbitMQ 4.0 and 20 since; without a DeadLetterExchange the broker drops
-	// the message then.
+	// DeliveryLimit is how often a quorum queue redelivers a message before the message goes to DeadLetterExchange:
+	// after a failure without Delays, or when a process ends during the handling of the message. Before RabbitMQ 4.3 a
+	// stop counts too. 0: the broker's default, which is none before RabbitMQ 4.0 and 20 since. Without a
+	// DeadLetterExchange the broker drops the message at the limit.
 	DeliveryLimit int
-	// Delays are the retry steps: a message whose handler failed waits in a queue QUEUE.retry.DELAY of the broker, the
-	// first delay after its first failure and so on, and comes back. Nobody's prefetch holds it meanwhile, and it survives
-	// restarts. None: it waits in this process, for Config.Retry, without a limit. They need DeadLetterExchange.
+	// Delays are the retry steps: a failed message waits in a queue QUEUE.retry.DELAY of the broker, the first delay
+	// after its first failure and so on, and then returns to the queue. A waiting message takes up no prefetch and
+	// survives restarts. Delays require DeadLetterExchange. None: the message waits in this process, for Config.Retry,
+	// without a limit.
 	Delays []time.Duration
-	// RetryLimit is how often a message is retried by Delays, the last of which repeats, before it is a dead letter.
+	// RetryLimit is how often a message is retried by Delays, whose last entry repeats, before it is a dead letter.
 	// Default: once for each of Delays.
 	RetryLimit int
 }
@@ -75,15 +76,15 @@ func (d *Declare) retryLimit() int {
 	return len(d.Delays)
 }
 
-// delayQueue is where a message waits that was retried so often before.
+// delayQueue is the delay queue for a message after this many retries.
 func (d *Declare) delayQueue(queue string, retries int) string {
 	return delayQueue(queue, d.Delays[min(retries, len(d.Delays)-1)])
 }
 
 func delayQueue(queue string, delay time.Duration) string { return queue + ".retry." + delay.String() }
 
-// on makes it all, for that queue.
-func (d *Declare) on(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
+// apply declares all parts for the queue.
+func (d *Declare) apply(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
 	args := amqp.Table{}
 	if d.DeadLetterExchange != "" {
 		if err := d.deadLetters(conn, ch, queue, logger); err != nil {
@@ -99,7 +100,7 @@ func (d *Declare) on(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger
 		return err
 	}
 	for _, delay := range d.Delays {
-		if err := waitingRoom(ch, delayQueue(queue, delay), d.queueType(), queue, delay); err != nil {
+		if err := declareDelayQueue(ch, delayQueue(queue, delay), d.queueType(), queue, delay); err != nil {
 			return err
 		}
 	}
@@ -108,14 +109,14 @@ func (d *Declare) on(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger
 
 func (d *Declare) queueType() string { return or(d.QueueType, amqp.QueueTypeQuorum) }
 
-// waitingRoom makes a queue whose messages go to another after a delay. By the default exchange they come to that queue
-// alone, whoever else gets what its exchange takes.
-func waitingRoom(ch *amqp.Channel, name, kind, then string, delay time.Duration) error {
+// declareDelayQueue declares a queue whose messages go to the queue target after a delay. Through the default
+// exchange the messages reach the target alone.
+func declareDelayQueue(ch *amqp.Channel, name, kind, target string, delay time.Duration) error {
 	args := amqp.Table{
-		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": then,
+		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": target,
 	}
 	if kind == amqp.QueueTypeQuorum {
-		// A message that has waited is forgotten here once it is there.
+		// A message leaves the delay queue only when the target has the message.
 		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
 	}
 	return makeQueue(ch, name, kind, args)
@@ -148,8 +149,8 @@ func (d *Declare) bindings(ch *amqp.Channel, queue string) error {
 	return nil
 }
 
-// deadLetters declares exchange and queue for dead letters. The queue is bound by the consumed queue's name, so that several
-// queues may share the exchange.
+// deadLetters declares exchange and queue for dead letters. The queue is bound by the consumed queue's name, so that
+// several queues may share the exchange.
 func (d *Declare) deadLetters(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
 	dead := d.deadLetterQueue(queue)
 	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
@@ -164,9 +165,9 @@ func (d *Declare) deadLetters(conn *amqpconn.Conn, ch *amqp.Channel, queue strin
 	return nil
 }
 
-// makeDeadLetterQueue declares a queue without a delivery limit: each look at a dead letter may count as a delivery. A queue
-// that exists with another limit is used as it is, because no client can change the limit; an earlier version declared such
-// queues, and so does a client of RabbitMQ 3 whose broker is upgraded later.
+// makeDeadLetterQueue declares a queue without a delivery limit: each look at a dead letter may count as a delivery.
+// An existing queue with another limit is used, because no client can change the limit. Earlier versions declared
+// such queues, and so does a client of RabbitMQ 3 whose broker is upgraded later.
 func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Logger) error {
 	variants := []amqp.Table{{}}
 	if kind == amqp.QueueTypeQuorum && conn.LimitsByDefault() {
@@ -177,9 +178,9 @@ func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Lo
 		err := declareAlone(conn, name, kind, args)
 		if !errors.As(err, &existing) || existing.Argument != amqpconn.LimitArgument {
 			if err == nil && i > 0 {
-				logger.Warn("dead-letter queue has a delivery limit; RabbitMQ may drop letters that come back too often; set the "+
-					"policy",
-					slog.String("dead_letter_queue", name), slog.String("policy", amqpconn.UnlimitedPolicy(conn.Config.Vhost, name)))
+				logger.Warn("dead-letter queue has a delivery limit; RabbitMQ may drop letters that come back too often; "+
+					"set the policy", slog.String("dead_letter_queue", name),
+					slog.String("policy", amqpconn.UnlimitedPolicy(conn.Config.Vhost, name)))
 			}
 			return err
 		}
@@ -190,7 +191,8 @@ func makeDeadLetterQueue(conn *amqpconn.Conn, name, kind string, logger *slog.Lo
 	return nil
 }
 
-// declareAlone declares a queue on a channel of its own: the broker closes the channel where the queue exists otherwise.
+// declareAlone declares a queue on a channel of its own: for a queue with other arguments the broker closes the
+// channel.
 func declareAlone(conn *amqpconn.Conn, name, kind string, args amqp.Table) error {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -211,14 +213,14 @@ func exchange(ch *amqp.Channel, name, kind string) error {
 	return nil
 }
 
-// MismatchError says that something exists on the broker with other properties than Declare gives it. Nothing was
-// changed; delete it, or describe what is there.
+// MismatchError: a queue or exchange exists on the broker with other properties than in Declare. The broker's state
+// is unchanged; delete the existing queue or exchange, or change Declare.
 type MismatchError struct {
-	// Kind is "queue" or "exchange", and Name which one.
+	// Kind is "queue" or "exchange", and Name its name.
 	Kind, Name string
-	// Argument is what differs, such as type, durable or x-queue-type: the first one that the broker found.
+	// Argument is the first argument that differs for the broker, such as type, durable or x-queue-type.
 	Argument string
-	// Declared and Existing are its values, as the broker words them.
+	// Declared and Existing are its values, in the broker's words.
 	Declared, Existing string
 	cause              error
 }
@@ -232,9 +234,10 @@ func (e *MismatchError) Error() string {
 // Unwrap gives the broker's own error.
 func (e *MismatchError) Unwrap() error { return e.cause }
 
-var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for (\w+) '(.+)' in vhost '.*': received (.+) but current is (.+)$`)
+var inequivalent = regexp.MustCompile(
+	`inequivalent arg '(.+?)' for (\w+) '(.+)' in vhost '.*': received (.+) but current is (.+)$`)
 
-// mismatch reads a broker's error that says what differs; others it leaves as they are.
+// mismatch turns the broker's error about differing arguments into a MismatchError; other errors stay unchanged.
 func mismatch(err error) error {
 	var refused *amqp.Error
 	if !errors.As(err, &refused) {

@@ -11,21 +11,21 @@ import (
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
-// watchDepth tells the observer at intervals how many messages wait, until the context or the connection ends. It asks on
-// a channel of its own: the broker closes the channel of who asks about a queue that is gone.
+// watchDepth reports the number of waiting messages to the observer at intervals, until the context or the connection
+// ends. A channel of its own is needed: the broker closes the channel when the queue does not exist.
 func (r *run) watchDepth(ctx context.Context, conn *amqpconn.Conn) {
 	if r.Observer == (unobserved{}) {
 		return
 	}
 	for ctx.Err() == nil && !conn.IsClosed() {
-		if err := r.tellDepth(conn); err != nil && ctx.Err() == nil && !conn.IsClosed() {
+		if err := r.reportDepth(conn); err != nil && ctx.Err() == nil && !conn.IsClosed() {
 			r.Logger.LogAttrs(ctx, slog.LevelWarn, "the queue's depth is not known", slog.Any("error", err))
 		}
 		_ = backoff.Sleep(ctx, r.DepthInterval)
 	}
 }
 
-func (r *run) tellDepth(conn *amqpconn.Conn) error {
+func (r *run) reportDepth(conn *amqpconn.Conn) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)

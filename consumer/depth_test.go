@@ -11,11 +11,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// depths notes how deep queues were said to be.
+// depths records the reported depths of queues.
 type depths struct {
 	mu            sync.Mutex
 	waiting, dead map[string]int
-	told          int
+	reports       int
 }
 
 func (d *depths) Begun(string)                                 {}
@@ -30,7 +30,7 @@ func (d *depths) note(at *map[string]int, queue string, n int) {
 		*at = map[string]int{}
 	}
 	(*at)[queue] = n
-	d.told++
+	d.reports++
 }
 
 func (d *depths) are(waiting, dead int) bool {
@@ -44,14 +44,14 @@ func (d *depths) are(waiting, dead int) bool {
 func (d *depths) times() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.told
+	return d.reports
 }
 
-func TestTheDepthOfTheQueueAndOfItsDeadLettersIsTold(t *testing.T) {
+func TestQueueDepthsAreReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, told := b.config(), &depths{}
-	config.Observer, config.DepthInterval, config.Prefetch = told, 20*time.Millisecond, 1
+	config, observed := b.config(), &depths{}
+	config.Observer, config.DepthInterval, config.Prefetch = observed, 20*time.Millisecond, 1
 	release := make(chan struct{})
 	b.start(config, func(_ context.Context, m *consumer.Message) error {
 		if m.ID == "1" || m.ID == "2" {
@@ -61,18 +61,18 @@ func TestTheDepthOfTheQueueAndOfItsDeadLettersIsTold(t *testing.T) {
 		return nil
 	})
 	b.publish(1, 7)
-	// 1 and 2 are dead, 3 is in hand, the others wait.
-	servers.Eventually(t, patience, "4 wait and 2 are dead", func() bool { return told.are(4, 2) })
+	// 1 and 2 are dead, 3 is being handled, the others wait.
+	servers.Eventually(t, patience, "4 wait and 2 are dead", func() bool { return observed.are(4, 2) })
 	close(release)
-	servers.Eventually(t, patience, "none waits", func() bool { return told.are(0, 2) })
+	servers.Eventually(t, patience, "none waits", func() bool { return observed.are(0, 2) })
 }
 
-// Asking about a queue that is gone closes a channel, which must not be the one that consumes.
-func TestAMissingDeadLetterQueueDisturbsNoConsuming(t *testing.T) {
+// A passive declare of a missing queue closes its channel, which must not be the consuming channel.
+func TestMissingDeadLetterQueueStopsNoConsuming(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	config, told := b.config(), &depths{}
-	config.Observer, config.DepthInterval = told, 20*time.Millisecond
+	config, observed := b.config(), &depths{}
+	config.Observer, config.DepthInterval = observed, 20*time.Millisecond
 	sessions, handled := make(chan struct{}, 10), make(chan string, 10)
 	config.Consuming = func() { sessions <- struct{}{} }
 	b.start(config, func(_ context.Context, m *consumer.Message) error {
@@ -83,8 +83,8 @@ func TestAMissingDeadLetterQueueDisturbsNoConsuming(t *testing.T) {
 	if _, err := b.ch.QueueDelete("payments.dead", false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	asked := told.times()
-	servers.Eventually(t, patience, "it asks again", func() bool { return told.times() > asked+5 })
+	asked := observed.times()
+	servers.Eventually(t, patience, "further reports", func() bool { return observed.times() > asked+5 })
 	b.publish(1, 1)
 	take(t, handled, "a message that is handled")
 	if len(sessions) != 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
 )
 
-// A payment service that takes each order's money once.
+// A payment service that charges each order once.
 func Example() {
 	c, err := consumer.New(consumer.Config{
 		URL:   "amqp://guest:guest@127.0.0.1:5672/",
@@ -30,15 +30,15 @@ func Example() {
 	}
 	handler := consumer.Chain(consumer.HandlerFunc(takePayment), consumer.Logging(slog.Default()))
 
-	// In a service this context ends on SIGTERM; here it has ended before it began, so Run returns at once.
+	// In a service this context ends on SIGTERM; here the context has already ended, so Run returns at once.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	fmt.Println(c.Run(ctx, handler))
 	// Output: <nil>
 }
 
-// An order that is not paid in 15 minutes is cancelled: the trigger comes when its time is up, and the handler looks again in
-// the statement that acts.
+// An order that is not paid within 15 minutes is cancelled: the trigger arrives after this time, and the handler's
+// statement checks the order again.
 func ExampleTrigger() {
 	trigger, err := consumer.NewTrigger("amqp://guest:guest@127.0.0.1:5672/", nil, "timeouts", 15*time.Minute)
 	if err != nil {
@@ -51,7 +51,7 @@ func ExampleTrigger() {
 	}
 	timeUp := func(db *sql.DB) consumer.HandlerFunc {
 		return func(ctx context.Context, m *consumer.Message) error {
-			// One row: it is cancelled. No row: it was paid meanwhile, or this is a copy, and nothing is to be done.
+			// One row: the order is cancelled. No row: the order was paid meanwhile, or the message is a copy.
 			_, err := db.ExecContext(ctx, `UPDATE orders SET state = 'cancelled' WHERE id = ? AND state = 'unpaid'`,
 				string(m.Body))
 			return err
@@ -63,8 +63,8 @@ func ExampleTrigger() {
 func takePayment(_ context.Context, m *consumer.Message) error {
 	var order struct{ AmountCents int64 }
 	if err := json.Unmarshal(m.Body, &order); err != nil {
-		return consumer.Reject(err) // It will never be readable: a dead letter.
+		return consumer.Reject(err) // a body that stays unreadable: a dead letter
 	}
 	_, err := fmt.Fprintln(os.Stderr, m.Key(), order.AmountCents)
-	return err // When it is not nil the message comes again.
+	return err // a failure: the message is redelivered
 }

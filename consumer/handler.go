@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// Handler acts on one message. It may be called concurrently, at most Config.Concurrency times at once. The package
-// comment says what its answer means. Its context ends only when a stop takes longer than Config.StopTimeout.
+// Handler acts on one message. Handle may be called concurrently, at most Config.Concurrency times at once. The
+// package comment explains its answers. The context of Handle ends only when a stop takes longer than
+// Config.StopTimeout.
 type Handler interface {
 	Handle(ctx context.Context, m *Message) error
 }
@@ -30,9 +32,9 @@ func Chain(h Handler, around ...Middleware) Handler {
 	return h
 }
 
-// RejectError says that a message can never be handled.
+// RejectError marks a message that can never be handled.
 type RejectError struct {
-	// Cause is why.
+	// Cause is the reason.
 	Cause error
 }
 
@@ -42,8 +44,9 @@ func (e *RejectError) Error() string { return fmt.Sprintf("rejected: %v", e.Caus
 // Unwrap gives the cause.
 func (e *RejectError) Unwrap() error { return e.Cause }
 
-// Reject wraps the error of a handler that will never succeed with this message, such as a body that cannot be read. The
-// message goes to the queue's dead-letter exchange at once; a queue without one drops it. Reject(nil) is nil.
+// Reject wraps the error of a handler that will never succeed with this message, such as an unreadable body. The
+// message goes to the queue's dead-letter exchange at once; a queue without a dead-letter exchange drops the message.
+// Reject(nil) is nil.
 func Reject(cause error) error {
 	if cause == nil {
 		return nil
@@ -60,50 +63,46 @@ type PanicError struct {
 // Error names the panic, without its stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap gives the error that was panicked with, if it was one.
+// Unwrap returns the panic's value if the value is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// Recover turns a panic of the handler into a PanicError, and likewise an error that panics when it is asked for its text
-// or its kind, such as a nil pointer of an error's type. Run puts it around every handler.
+// Recover turns a panic of the handler into a PanicError, and likewise an error whose methods panic, such as a nil
+// pointer of an error's type. Run puts Recover around every handler.
 func Recover() Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) (err error) {
-			returned := false
-			defer func() {
-				// The value of a panic may be nil, where the program says GODEBUG=panicnil=1.
-				if value := recover(); value != nil || !returned {
-					err = newPanicError(value)
-				}
-			}()
-			err = next.Handle(ctx, m)
-			returned = true
+			if panicked := lifecycle.Recovered(func() { err = next.Handle(ctx, m) }); panicked != nil {
+				return newPanicError(panicked)
+			}
 			return sound(err)
 		})
 	}
 }
 
-func newPanicError(value any) *PanicError {
+func newPanicError(panicked *lifecycle.PanicError) *PanicError {
+	value := panicked.Value
 	if err, is := value.(error); is {
 		value = sound(err)
 	}
-	return &PanicError{Value: value, Stack: debug.Stack()}
+	return &PanicError{Value: value, Stack: panicked.Stack}
 }
 
-// sound gives back an error that can be asked what settle asks, where nobody recovers. For another it gives a PanicError
-// that names its type.
-func sound(err error) (asked error) {
+// sound returns err if its methods do not panic, because settle calls them without a recover. Otherwise sound returns
+// a PanicError that names the type of err.
+func sound(err error) error {
 	if err == nil {
 		return nil
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			asked = newPanicError(fmt.Sprintf("an error of type %T: %v", err, value))
-		}
-	}()
-	_, _, _, _ = err.Error(), isReject(err), errors.Is(err, ErrDuplicate), errors.Is(err, ErrBusy)
+	panicked := lifecycle.Recovered(func() {
+		_, _, _, _ = err.Error(), isReject(err), errors.Is(err, ErrDuplicate), errors.Is(err, ErrBusy)
+	})
+	if panicked != nil {
+		text := fmt.Sprintf("an error of type %T: %v", err, panicked.Value)
+		return &PanicError{Value: text, Stack: panicked.Stack}
+	}
 	return err
 }
 

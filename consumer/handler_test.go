@@ -75,7 +75,7 @@ func TestLoggingNamesTheMessageAndNeverItsBody(t *testing.T) {
 	}
 }
 
-func TestDeduplicateDropsOnlyWhatWasHandledToItsEnd(t *testing.T) {
+func TestDeduplicateDropsOnlyHandledMessages(t *testing.T) {
 	t.Parallel()
 	fail, calls := errors.New("not now"), 0
 	results := []error{fail, consumer.Reject(fail), nil, nil}
@@ -91,7 +91,7 @@ func TestDeduplicateDropsOnlyWhatWasHandledToItsEnd(t *testing.T) {
 	if calls != 3 {
 		t.Errorf("handled %d times, want twice in vain and once to the end", calls)
 	}
-	// The same id of another producer is another message, and one without an id is always new.
+	// The same id of another producer is another message, and a message without an id is always new.
 	for _, other := range []*consumer.Message{{ID: "1001", Producer: "refunds"}, {}, {}} {
 		results = append(results, nil)
 		before := calls
@@ -121,7 +121,7 @@ func TestDeduplicateLetsOneOfTwoCopiesIn(t *testing.T) {
 	}
 }
 
-func TestDeduplicateReleasesAfterAPanicAndAnEndedContext(t *testing.T) {
+func TestDeduplicateReleasesAfterPanicAndCancel(t *testing.T) {
 	t.Parallel()
 	store := memory.New(10)
 	h := consumer.Chain(consumer.HandlerFunc(func(context.Context, *consumer.Message) error { panic("fault") }),
@@ -142,7 +142,7 @@ func TestDeduplicateReleasesAfterAPanicAndAnEndedContext(t *testing.T) {
 	}
 }
 
-// away is a dedup.Store that cannot be asked; with begins set it fails only afterwards.
+// away is a dedup.Store that is unreachable; with begins set, only after Begin.
 type away struct{ begins bool }
 
 var errAway = errors.New("away")
@@ -156,7 +156,7 @@ func (a away) Begin(context.Context, string) (dedup.Status, error) {
 func (away) Done(context.Context, string) error    { return errAway }
 func (away) Release(context.Context, string) error { return errAway }
 
-func TestDeduplicateWithItsStoreAway(t *testing.T) {
+func TestDeduplicateWithUnreachableStore(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	count := consumer.HandlerFunc(func(context.Context, *consumer.Message) error {
@@ -190,8 +190,12 @@ func TestConfigIsChecked(t *testing.T) {
 			c.URL = "amqp://guest:hunter2@127.0.0.1:99999/"
 		},
 		"URL number 1 is not a URL of the scheme amqp or amqps": func(c *consumer.Config) { c.URL = "redis://:hunter2@host" },
-		"URL number 2 has an @ behind its host or a #; write":   func(c *consumer.Config) { c.URL += ",amqp://guest:hun/hunter2@host" },
-		"URL number 1 cannot be read as a URL; write amqp://":   func(c *consumer.Config) { c.URL = "amqp://guest:hunter2%zz@host" },
+		"URL number 2 has an @ behind its host or a #; write": func(c *consumer.Config) {
+			c.URL += ",amqp://guest:hun/hunter2@host"
+		},
+		"URL number 1 cannot be read as a URL; write amqp://": func(c *consumer.Config) {
+			c.URL = "amqp://guest:hunter2%zz@host"
+		},
 		"Queue is":                    func(c *consumer.Config) { c.Queue = "" },
 		"Prefetch is":                 func(c *consumer.Config) { c.Prefetch = -1 },
 		"Concurrency is":              func(c *consumer.Config) { c.Concurrency = 21 },

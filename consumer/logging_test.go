@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// lines is a log that may be read while it is written.
+// lines is a log for concurrent reading and writing.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -27,7 +27,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// about gives the lines that name a message.
+// about returns the lines with a message's id.
 func (l *lines) about(t *testing.T, id string) (found []map[string]any) {
 	t.Helper()
 	l.mu.Lock()
@@ -47,7 +47,7 @@ func (l *lines) about(t *testing.T, id string) (found []map[string]any) {
 	return found
 }
 
-func TestLinesAboutAMessageSayWhichItIsAndWhoHasIt(t *testing.T) {
+func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	t.Parallel()
 	b, log := newBench(t), &lines{}
 	config := b.config()
@@ -65,7 +65,7 @@ func TestLinesAboutAMessageSayWhichItIsAndWhoHasIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One of the middleware, and one of the consumer itself.
+	// A line of the middleware, and a line of the consumer itself.
 	servers.Eventually(t, patience, "two lines", func() bool { return len(log.about(t, "1001")) == 2 })
 	for _, line := range log.about(t, "1001") {
 		for key, want := range map[string]string{

@@ -19,18 +19,18 @@ import (
 // looks is more than the delivery limit that RabbitMQ 4 gives to a quorum queue by default, for each letter.
 const looks = 50
 
-// deadLetterQueues are those that a client may meet, by what declared them.
+// deadLetterQueues lists dead-letter queues that a client may find, by their creator.
 var deadLetterQueues = map[string]amqp.Table{
 	"this version":     nil,
 	"an older version": {amqp.QueueTypeArg: amqp.QueueTypeQuorum},
-	"somebody, with a limit of 5": {
+	"another program, with a limit of 5": {
 		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-delivery-limit": int64(5),
 	},
-	"somebody, with a limit of 1 among other arguments": {
+	"another program, with a limit of 1 and other arguments": {
 		amqp.QueueTypeArg: amqp.QueueTypeQuorum, "x-max-length": int64(100), "x-overflow": "reject-publish",
 		"x-delivery-limit": int64(1),
 	},
-	"somebody, as a classic queue": {amqp.QueueTypeArg: amqp.QueueTypeClassic},
+	"another program, as a classic queue": {amqp.QueueTypeArg: amqp.QueueTypeClassic},
 }
 
 func TestLookingLosesNoLetter(t *testing.T) {
@@ -73,7 +73,7 @@ func (b *bench) deadLetterQueue(arguments amqp.Table) {
 	}
 }
 
-// putLetters publishes a letter of a consumer, two of other programs, and one that the broker gave up.
+// putLetters publishes a letter of a consumer, two letters of other programs, and a letter of the broker.
 func (b *bench) putLetters() {
 	b.Helper()
 	death := amqp.Table{
@@ -101,7 +101,7 @@ func (b *bench) putLetters() {
 	servers.Eventually(b, patience, "four letters", func() bool { return b.depth("payments.dead") == 4 })
 }
 
-// letters are all that is known of the dead letters, in an order of its own.
+// letters returns all known fields of the dead letters, sorted.
 func (b *bench) letters(dead *consumer.DeadLetters) []string {
 	b.Helper()
 	found, err := dead.List(b.Context(), 100)
@@ -131,14 +131,14 @@ func TestALookIsNoFailedDelivery(t *testing.T) {
 	}
 	for range 4 {
 		d := b.get("payments.dead")
-		// Where a look counts, each second one replaces the letter by a copy.
+		// If a look counts, each second look replaces the letter by a copy.
 		if count, _ := d.Headers["x-delivery-count"].(int64); !d.Redelivered || count != times%2*b.nackCounts() {
 			t.Errorf("letter %s: redelivered %v, headers %v", d.MessageId, d.Redelivered, d.Headers)
 		}
 	}
 }
 
-// A policy sets a delivery limit that no client can see.
+// A policy sets a delivery limit, which no client can see.
 func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 3, 7} {
@@ -166,12 +166,12 @@ func TestLookingLosesNoLetterUnderAPolicy(t *testing.T) {
 	}
 }
 
-// A user who may only read cannot replace a letter by a copy. Where looks count, each is refused before it takes a
-// letter.
+// A user with read permission only cannot replace a letter by a copy. If looks count, each look is refused before
+// taking a letter.
 func TestLookingWithoutWritePermissionIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.deadLetterQueue(deadLetterQueues["somebody, with a limit of 5"])
+	b.deadLetterQueue(deadLetterQueues["another program, with a limit of 5"])
 	b.putLetters()
 	want := b.letters(b.deadLetters())
 	reader, err := consumer.NewDeadLetters(b.reader(), nil, "payments.dead")

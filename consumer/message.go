@@ -9,46 +9,47 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Message is one delivery. A handler may keep it, but must not change it while other middleware uses it.
+// Message is one delivery. A handler may keep the message, but must not change its fields while other middleware uses
+// them.
 type Message struct {
-	// ID is the producer's business number, unique for that producer; empty when it was not the coordinator that
-	// published the message and the publisher gave none.
+	// ID is the producer's business number, unique for that producer; empty when the message came from another
+	// publisher, without an id.
 	ID string
-	// Producer is who sent it.
+	// Producer is the name of the producer.
 	Producer string
-	// Attempt is 1 for the first copy that the coordinator published. More than 1 says that an earlier copy may be out.
+	// Attempt is 1 for the first copy that the coordinator published. Above 1, an earlier copy may have been delivered.
 	Attempt int
 	// Redelivered is set when the broker delivered this copy before, to this consumer or another.
 	Redelivered bool
-	// Deliveries is how often a quorum queue delivered this copy before, for whatever reason it came back; 0 for other queues.
+	// Deliveries is how often a quorum queue delivered this copy before, for any reason; 0 for other queues.
 	Deliveries int
-	// returns is how many of those deliveries count against the queue's delivery limit. RabbitMQ before 4.3 counts all.
+	// returns is how many of these deliveries count against the queue's delivery limit. RabbitMQ before 4.3 counts all.
 	returns int
-	// Retries is how often it waited in a delay queue, and FirstCause why it failed first.
+	// Retries is how often the message waited in a delay queue, and FirstCause the text of its first failure.
 	Retries    int
 	FirstCause string
-	// Queue is where it was consumed, and Consumer who did: Config.Name.
+	// Queue is the queue of this delivery, and Consumer the Config.Name of its consumer.
 	Queue, Consumer string
-	// Exchange and RoutingKey are those it was published with, also after it waited in a delay queue.
+	// Exchange and RoutingKey are those of the first publishing, also after a wait in a delay queue.
 	Exchange, RoutingKey string
-	// ContentType is the body's media type, as the producer gave it.
+	// ContentType is the body's media type, as given by the producer.
 	ContentType string
-	// Headers are the producer's own and the trace context. Those of the broker (x-) and the coordinator (msghandler-),
-	// lists and tables are left out; other values that are not text are in Go's notation.
+	// Headers are the producer's own and the trace context. Headers of the broker (x-) and the coordinator
+	// (msghandler-), lists and tables are left out; other values that are not text are in Go's notation.
 	Headers map[string]string
 	// Body is the content.
 	Body []byte
-	// Timestamp is when the coordinator knew that the message was committed and due; seconds are as fine as it gets.
+	// Timestamp is when the coordinator had the message as committed and due, in whole seconds.
 	Timestamp time.Time
 }
 
-// Headers of a quorum queue: how often it took the message back, and since RabbitMQ 4.3 how often a client had it.
+// Headers of a quorum queue: the number of returns to the queue, and since RabbitMQ 4.3 the number of deliveries.
 const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 )
 
-// Key names the message among those of all producers: PRODUCER/ID. It is empty when the message has no ID.
+// Key identifies the message among all producers: PRODUCER/ID. Key is empty for a message without an ID.
 func (m *Message) Key() string {
 	if m.ID == "" {
 		return ""
@@ -56,7 +57,7 @@ func (m *Message) Key() string {
 	return m.Producer + "/" + m.ID
 }
 
-// TraceID is that of the trace context that came with the message; empty when none did.
+// TraceID is the trace id of the message's trace context; empty without a trace context.
 func (m *Message) TraceID() string {
 	// VERSION-TRACE-SPAN-FLAGS
 	if parts := strings.Split(m.Headers["traceparent"], "-"); len(parts) >= 4 {
@@ -96,8 +97,8 @@ func newMessage(d *amqp.Delivery) *Message {
 	return m
 }
 
-// number reads a header that counts something, in whichever width it was sent; anything else is 0, and so is less than
-// nothing, which anybody may send.
+// number reads a header that counts something, of any integer type. Anything else is 0, and so is a negative number,
+// which any publisher may send.
 func number(header any) int {
 	switch header.(type) {
 	case int8, int16, int32, int64, uint8, uint16, uint32, int, string:

@@ -10,21 +10,23 @@ import (
 	"github.com/msghandler/msghandler/consumer/dedup"
 )
 
-// ErrBusy says that another copy of the message is being handled right now. The message comes again, and is then
-// dropped if that copy was handled to its end.
+// ErrBusy: another copy of the message is being handled right now. The message is handled again later, and is then
+// dropped if that copy succeeded.
 var ErrBusy = errors.New("another copy of the message is being handled")
 
-// ErrDuplicate says that a copy of the message was handled to its end before. The message is acknowledged and dropped.
+// ErrDuplicate: a copy of the message was handled before. The message is acknowledged and dropped.
 var ErrDuplicate = errors.New("a copy of the message was handled before")
 
-// markTimeout bounds the note that a message was handled; it is taken even when the handler's own context has ended.
+// markTimeout bounds the call that marks a message as handled, even after the end of the handler's context.
 const markTimeout = 5 * time.Second
 
-// Deduplicate answers ErrDuplicate for messages that were handled to their end before, as store remembers them by Message.Key. Config.Dedup
-// puts it around the handler given to Run. Messages without an id cannot be told apart and always pass.
+// Deduplicate returns ErrDuplicate for messages that were handled before, which store remembers by Message.Key.
+// Config.Dedup puts Deduplicate around the handler given to Run. Messages without an id cannot be identified and
+// always pass.
 //
-// When the store cannot be asked the handler does not run, and the message comes again. When the note that it was
-// handled cannot be taken, logger says so: only a further copy of the message would then be handled twice.
+// If the store is unreachable before the handler, the handler does not run, and the message is redelivered. If the
+// store is unreachable after the handler, logger gets a warning: a further copy of the message would be handled
+// twice.
 func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
@@ -45,7 +47,7 @@ func Deduplicate(store dedup.Store, logger *slog.Logger) Middleware {
 	}
 }
 
-// handleOnce handles a message that Begin gave to us, and ends what Begin began.
+// handleOnce handles a message after Begin, and calls Done or Release.
 func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store, logger *slog.Logger) (err error) {
 	handled := false
 	defer func() { // Also when the handler panics.
@@ -65,8 +67,8 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 	return err
 }
 
-// Logging writes one line for each message that was handled, with how long it took: at level Info, or Warn when it
-// failed. Never a body or a header.
+// Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A line
+// never holds a body or a header.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
@@ -84,7 +86,7 @@ func Logging(logger *slog.Logger) Middleware {
 	}
 }
 
-// name is what a log line says of a message.
+// name returns the log attributes of a message.
 func name(m *Message) []slog.Attr {
 	line := []slog.Attr{
 		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),

@@ -18,7 +18,7 @@ func (b *bench) behindSilence() (urls string) {
 	return first.URL(b.vhost.URL) + ", " + b.vhost.URL
 }
 
-func TestASilentNodeKeepsNoMessageFromBeingPutAway(t *testing.T) {
+func TestSilentNodeBlocksNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.delayed(time.Millisecond)
@@ -30,7 +30,7 @@ func TestASilentNodeKeepsNoMessageFromBeingPutAway(t *testing.T) {
 	}
 }
 
-func TestASilentNodeKeepsNoTrigger(t *testing.T) {
+func TestSilentNodeBlocksNoTrigger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare("payments", true, false, false, false, nil); err != nil {
@@ -41,7 +41,7 @@ func TestASilentNodeKeepsNoTrigger(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(trigger.Close)
-	// On a busy machine the time may not suffice for all that is to be said.
+	// On a busy machine the remaining time may be too short for all calls.
 	servers.Eventually(t, patience, "the trigger is sent", func() bool {
 		return trigger.Send(t.Context(), &consumer.Message{ID: "1", Producer: "orders"}) == nil
 	})

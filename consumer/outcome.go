@@ -13,16 +13,17 @@ import (
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
-// Headers that a consumer gives to the copies that it puts into a delay queue or among the dead letters.
+// Headers of the copies that a consumer puts into a delay queue or among the dead letters.
 const (
 	// HeaderRetries is how often the message was retried.
 	HeaderRetries = "msghandler-retries"
-	// HeaderFirstCause is why it failed first, up to 1,000 characters, and HeaderFirstFailedAt when, as RFC 3339 has it.
+	// HeaderFirstCause is the text of the first failure, up to 1,000 characters, and HeaderFirstFailedAt its time (RFC
+	// 3339).
 	HeaderFirstCause    = "msghandler-first-cause"
 	HeaderFirstFailedAt = "msghandler-first-failed-at"
-	// HeaderDeadReason is why it is a dead letter: what its last failure was.
+	// HeaderDeadReason is the text of the last failure.
 	HeaderDeadReason = "msghandler-dead-reason"
-	// HeaderQueue, HeaderExchange and HeaderRoutingKey are where it was consumed, and what it was published with.
+	// HeaderQueue, HeaderExchange and HeaderRoutingKey are the consumed queue, and the first exchange and routing key.
 	HeaderQueue      = "msghandler-origin-queue"
 	HeaderExchange   = "msghandler-origin-exchange"
 	HeaderRoutingKey = "msghandler-origin-routing-key"
@@ -31,23 +32,23 @@ const (
 // maxCause is how many characters of an error are kept in a header.
 const maxCause = 1000
 
-// Result is what became of a delivery.
+// Result is the result of a delivery.
 type Result string
 
 // The results.
 const (
-	// Effect: it was handled to its end, and acknowledged.
+	// Effect: the handler succeeded, and the message was acknowledged.
 	Effect Result = "effect"
-	// Duplicate: a copy of it was handled before, and it was dropped.
+	// Duplicate: a copy was handled before, and the message was dropped.
 	Duplicate Result = "duplicate"
-	// Retried: it failed and comes again, at once or after a delay.
+	// Retried: the handler failed, and the message is redelivered, at once or after a delay.
 	Retried Result = "retried"
-	// Dead: it went to the dead letters, or was dropped where the queue has none.
+	// Dead: the message went to the dead letters, or was dropped because the queue has none.
 	Dead Result = "dead"
 )
 
-// settle tells the broker what is to become of a message that was handled with err, or keeps the message. A message is
-// never acknowledged before its copy is safe.
+// settle gives the broker the result of a message that was handled with err, or keeps the message. A message is never
+// acknowledged before its copy is safe.
 func (r *run) settle(t *task, m *Message, err error) Result {
 	switch {
 	case err == nil:
@@ -58,25 +59,25 @@ func (r *run) settle(t *task, m *Message, err error) Result {
 		r.answer(m, t.Ack(false))
 		return Duplicate
 	case isReject(err):
-		return r.bury(t, m, err)
+		return r.deadLetter(t, m, err)
 	case r.work.Err() != nil:
 		return r.giveBack(t, m, err)
 	case errors.Is(err, ErrBusy):
 		return r.keep(t, m, err)
 	case !r.parks():
-		return r.comeAgain(t, m, err)
+		return r.requeue(t, m, err)
 	case m.Retries >= r.Declare.retryLimit():
-		return r.bury(t, m, err)
+		return r.deadLetter(t, m, err)
 	}
 	return r.park(t, m, err)
 }
 
-// parks: a message that failed waits on the broker.
+// parks reports whether a failed message waits on the broker.
 func (r *run) parks() bool { return r.Declare != nil && len(r.Declare.Delays) > 0 }
 
-// comeAgain gives a message that failed back to the queue after a pause. Every RabbitMQ counts basic.reject as a
-// delivery, so a delivery limit ends a poison message.
-func (r *run) comeAgain(t *task, m *Message, err error) Result {
+// requeue returns a failed message to the queue after a pause. Every RabbitMQ counts basic.reject as a delivery, so a
+// delivery limit ends a poison message.
+func (r *run) requeue(t *task, m *Message, err error) Result {
 	if limit := r.deliveryLimit.Load(); limit != amqpconn.Unlimited && int64(m.returns) >= limit {
 		r.logLimit(m, err, limit)
 		r.answer(m, t.Reject(true))
@@ -90,15 +91,15 @@ func (r *run) comeAgain(t *task, m *Message, err error) Result {
 	return Retried
 }
 
-// giveBack gives back a message whose handling was broken off. RabbitMQ 4.3 does not count basic.nack as a delivery.
+// giveBack returns a message whose handling was interrupted. RabbitMQ 4.3 does not count basic.nack as a delivery.
 func (r *run) giveBack(t *task, m *Message, err error) Result {
 	r.logFailure(m, err, 0)
 	r.answer(m, t.Nack(false, true))
 	return Retried
 }
 
-// keep has a message handled again after a pause without giving it back: the message did not fail, and RabbitMQ before
-// 4.3 counts whatever is given back against the delivery limit.
+// keep has a message handled again after a pause without a return to the queue: the message did not fail, and
+// RabbitMQ before 4.3 counts each return against the delivery limit.
 func (r *run) keep(t *task, m *Message, err error) Result {
 	delay := r.retry.Delay(t.kept)
 	r.logFailure(m, err, delay)
@@ -123,8 +124,8 @@ func (r *run) park(t *task, m *Message, err error) Result {
 	return Retried
 }
 
-// bury puts a message among the dead letters, with its cause where Declare says where they are.
-func (r *run) bury(t *task, m *Message, err error) Result {
+// deadLetter puts a message among the dead letters, with its cause if Declare names the exchange.
+func (r *run) deadLetter(t *task, m *Message, err error) Result {
 	if r.Declare == nil || r.Declare.DeadLetterExchange == "" {
 		r.logDead(m, err)
 		r.answer(m, t.Reject(false))
@@ -140,7 +141,7 @@ func (r *run) bury(t *task, m *Message, err error) Result {
 	return Dead
 }
 
-// again is a delivered message to be published once more, with what is known of its failures.
+// again is the next publishing of a delivered message, with its failures in headers.
 func (r *run) again(d *amqp.Delivery, m *Message, err error) amqp.Publishing {
 	p := republishing(d)
 	if m.FirstCause == "" {
@@ -152,7 +153,7 @@ func (r *run) again(d *amqp.Delivery, m *Message, err error) amqp.Publishing {
 	return p
 }
 
-// republishing is a delivered message as it is published once more, without what only holds for one publishing: an
+// republishing is the next publishing of a delivered message, without the properties of a single publishing: an
 // expiry, a user, further recipients, and the broker's own notes.
 func republishing(d *amqp.Delivery) amqp.Publishing {
 	headers := amqp.Table{}
@@ -169,7 +170,7 @@ func republishing(d *amqp.Delivery) amqp.Publishing {
 	}
 }
 
-// shortened cuts an error to what a header holds.
+// shortened cuts an error to maxCause characters.
 func shortened(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	if runes := []rune(text); len(runes) > maxCause {
@@ -189,19 +190,18 @@ func failuresBefore(m *Message) int {
 func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
 	if errors.Is(err, ErrBusy) {
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is in hand", line...)
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
 		return
 	}
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered", withStack(line, err)...)
 }
 
-// logLimit logs a message that RabbitMQ does not deliver again. A policy may have set a lower limit, which cannot be
-// seen.
+// logLimit logs a message that RabbitMQ does not redeliver. A policy may have set a lower limit, which a client
+// cannot see.
 func (r *run) logLimit(m *Message, err error, limit int64) {
 	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: RabbitMQ moves "+
-		"it to the "+
-		"queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: "+
+		"RabbitMQ moves it to the queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
 }
 
 func (r *run) logDead(m *Message, err error) {
@@ -217,11 +217,10 @@ func withStack(line []slog.Attr, err error) []slog.Attr {
 	return line
 }
 
-// answer logs an answer that did not reach the broker: the connection is gone, and the message will be redelivered.
+// answer logs a failed answer to the broker: the connection is lost, and the message will be redelivered.
 func (r *run) answer(m *Message, err error) {
 	if err != nil {
-		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; the "+
-			"message will be redelivered",
-			append(name(m), slog.Any("error", err))...)
+		r.Logger.LogAttrs(r.work, slog.LevelWarn, "broker not reached: the outcome of a message is not settled; "+
+			"the message will be redelivered", append(name(m), slog.Any("error", err))...)
 	}
 }

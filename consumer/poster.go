@@ -13,11 +13,13 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// postTimeout bounds one publishing with its turn and its confirmation; past it the outcome is unknown.
+// postTimeout bounds one publishing with its wait for others and for the confirmation; after that the outcome is
+// unknown.
 const postTimeout = 10 * time.Second
 
-// poster publishes one message after the other and waits for the broker's word on each. Its connection is its own: a
-// broker under an alarm stops reading from those that publish, and acknowledgements must still get through.
+// poster publishes messages in turn and waits for the broker's confirmation of each. The connection is not shared
+// with the deliveries: a broker under an alarm stops reading from publishers, and acknowledgements must still get
+// through.
 type poster struct {
 	// connect opens a connection to any node, and leaves some of the context's time for the rest.
 	connect func(ctx context.Context) (*amqpconn.Conn, error)
@@ -37,7 +39,8 @@ func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishi
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil {
-		// Those before it had no answer: a broker under an alarm holds up nobody for the sum of all waits.
+		// Earlier messages got no answer: under an alarm each caller waits for postTimeout at most, not for the sum of
+		// all waits.
 		return fmt.Errorf("publish to exchange %q by %q: waited for others: %w", exchange, key, ctx.Err())
 	}
 	err := p.open(ctx)
@@ -45,7 +48,7 @@ func (p *poster) post(ctx context.Context, exchange, key string, m amqp.Publishi
 		err = p.publish(ctx, exchange, key, m)
 	}
 	if err != nil {
-		// What is late on the old channel is nobody's any more.
+		// A late answer on the old channel belongs to no message any more.
 		p.shut()
 		return fmt.Errorf("publish to exchange %q by %q: %w", exchange, key, err)
 	}
@@ -80,7 +83,7 @@ func (p *poster) publish(ctx context.Context, exchange, key string, m amqp.Publi
 	if err != nil {
 		return fmt.Errorf("no answer of the broker: %w", err)
 	}
-	// The broker returns a message before it acknowledges it, so what was returned is here by now.
+	// The broker sends a return before the acknowledgement, so a return has arrived by now.
 	select {
 	case r, open := <-p.returns:
 		if open {
@@ -106,11 +109,11 @@ func (p *poster) refusal() error {
 	return errors.New("the broker did not take it")
 }
 
-// errReturned says that the broker has routed a message to no queue.
+// errReturned: the broker has routed a message to no queue.
 var errReturned = errors.New("returned")
 
-// mayPost returns nil when the broker lets this user publish to the exchange. It publishes a message that no queue can
-// get.
+// mayPost returns nil when the broker lets this user publish to the exchange. The message for this check cannot reach
+// any queue.
 func (p *poster) mayPost(ctx context.Context, exchange string) error {
 	err := p.post(ctx, exchange, "msghandler.permission."+rand.Text(), amqp.Publishing{})
 	if errors.Is(err, errReturned) {
@@ -119,7 +122,7 @@ func (p *poster) mayPost(ctx context.Context, exchange string) error {
 	return err
 }
 
-// close ends the connection, if there is one.
+// close ends the connection, if any.
 func (p *poster) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

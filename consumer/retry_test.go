@@ -21,7 +21,7 @@ func (b *bench) delayed(delays ...time.Duration) consumer.Config {
 	return config
 }
 
-// get takes the one message of a queue.
+// get takes the only message of a queue.
 func (b *bench) get(queue string) amqp.Delivery {
 	b.Helper()
 	var d amqp.Delivery
@@ -36,13 +36,13 @@ func (b *bench) get(queue string) amqp.Delivery {
 	return d
 }
 
-// arrival is a message with the time at which a handler got it.
+// arrival is a message with its arrival time at a handler.
 type arrival struct {
 	*consumer.Message
 	at time.Time
 }
 
-func TestAFailedMessageWaitsOnTheBrokerAndIsADeadLetterInTheEnd(t *testing.T) {
+func TestFailedMessageIsDelayedThenDeadLettered(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"quorum", "classic"} {
 		t.Run(kind, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestTheLastDelayRepeatsUpToTheLimit(t *testing.T) {
 	}
 }
 
-func TestAnUnrecoverableMessageIsADeadLetterAtOnceWithItsCause(t *testing.T) {
+func TestRejectedMessageIsDeadLetteredWithCause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	calls := make(chan string, 10)
@@ -135,8 +135,8 @@ func TestAnUnrecoverableMessageIsADeadLetterAtOnceWithItsCause(t *testing.T) {
 	}
 }
 
-// Somebody deletes the delay queue and the dead letters' place: what cannot be put away goes back to the queue.
-func TestWhatCannotBePutAwayIsNotLost(t *testing.T) {
+// The delay queue and the dead-letter exchange are deleted: a message that cannot be moved returns to the queue.
+func TestUnmovableMessageIsNotLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	calls := make(chan string, 1000)
@@ -154,11 +154,11 @@ func TestWhatCannotBePutAwayIsNotLost(t *testing.T) {
 	}
 	b.publish(1, 2)
 	for seen := map[string]int{}; seen["1"] < 2 || seen["2"] < 2; {
-		seen[take(t, calls, "both come again")]++
+		seen[take(t, calls, "both are redelivered")]++
 	}
 }
 
-func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
+func TestDelayedMessagesSurviveABrokerRestart(t *testing.T) {
 	t.Parallel()
 	node := servers.PrivateRabbitMQ(t)
 	b := newBenchAt(t, node.Vhost())
@@ -185,7 +185,7 @@ func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
 	if err := send("trigger-1"); err != nil {
 		t.Fatal(err)
 	}
-	// A quorum queue that was declared a moment before a kill may be lost with it; a clean stop writes it down.
+	// A kill may lose a quorum queue that was declared a moment before; a clean stop persists the queue.
 	node.Stop()
 	node.Start()
 	b.waitForQueue("payments")
@@ -197,7 +197,7 @@ func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
 	node.Kill()
 	node.Start()
 	m := take(t, got, "the retry")
-	for m.Retries == 0 { // its acknowledgement may be lost with the broker: then the first one comes again as well
+	for m.Retries == 0 { // the acknowledgement may be lost with the broker: then the first copy is redelivered as well
 		m = take(t, got, "the retry")
 	}
 	if m.Retries != 1 || m.FirstCause != "not now" {
@@ -208,8 +208,8 @@ func TestWhatWaitsForItsTimeSurvivesARestartOfTheBroker(t *testing.T) {
 	}
 }
 
-// typeOfDefaultQueue is how the broker names the type of a queue that was declared without one: before RabbitMQ 4.0 it says
-// that there is none.
+// typeOfDefaultQueue is the broker's name for the type of a queue that was declared without a type: before RabbitMQ
+// 4.0 there is none.
 func typeOfDefaultQueue(t *testing.T) string {
 	t.Helper()
 	conn, err := amqp.Dial(servers.RabbitMQ(t).URL)

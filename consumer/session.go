@@ -7,41 +7,42 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 const (
 	// dialTimeout bounds connecting and the handshake.
 	dialTimeout = 10 * time.Second
-	// setUpTimeout bounds what is to be said before a consumer consumes: a queue may have to find a leader first.
+	// setUpTimeout bounds the set-up before consuming: a queue may have to find a leader first.
 	setUpTimeout = 30 * time.Second
 	// heartbeat: a half-open connection is noticed after about twice this.
 	heartbeat = 5 * time.Second
-	// closeTimeout bounds the farewell to a broker that may not listen any more.
+	// closeTimeout bounds closing a connection whose broker may not answer any more.
 	closeTimeout = 3 * time.Second
 )
 
 // errCancelled: the broker ended the consumer, because the queue was deleted or has moved.
 var errCancelled = errors.New("the broker cancelled the consumer: was the queue deleted?")
 
-// session consumes over one connection until that breaks or the run stops; then it waits for what is in hand. served
-// says whether it got as far as consuming.
+// session consumes over one connection until the connection breaks or the run stops, and then waits for running
+// handlers. served reports whether consuming began.
 func (r *run) session(url string) (served bool, err error) {
 	conn, err := r.dial(r.stopping, url, "consumer", dialTimeout)
 	if err != nil {
 		return false, err
 	}
 	watch, endWatch := context.WithCancel(r.stopping)
-	var watching sync.WaitGroup
+	var watching, returning lifecycle.Group
 	defer func() {
 		endWatch()
 		conn.CloseWithin(closeTimeout)
-		watching.Wait()
+		_ = watching.Wait(context.Background())
+		_ = returning.Wait(context.Background())
 	}()
 	setUp := conn.Guard(setUpTimeout)
 	defer setUp()
@@ -51,7 +52,7 @@ func (r *run) session(url string) (served bool, err error) {
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if r.Declare != nil {
-		if err := r.Declare.on(conn, ch, r.Queue, r.Logger); err != nil {
+		if err := r.Declare.apply(conn, ch, r.Queue, r.Logger); err != nil {
 			return false, err
 		}
 	}
@@ -71,13 +72,9 @@ func (r *run) session(url string) (served bool, err error) {
 	watching.Go(func() { r.watchDepth(watch, conn) })
 
 	if in := newIntake(deliveries); r.receive(in) {
-		returned := make(chan struct{})
-		watching.Go(func() {
-			defer close(returned)
-			giveBackRest(ch, tag, deliveries)
-		})
+		returning.Go(func() { giveBackRest(ch, tag, deliveries) })
 		err := r.finish()
-		within(returned, closeTimeout)
+		endsWithin(&returning, closeTimeout)
 		return true, err
 	}
 	select {
@@ -91,8 +88,8 @@ func (r *run) session(url string) (served bool, err error) {
 	}
 }
 
-// learnLimit finds the delivery limit of the queue, which exists because it is consumed. Only a message that is given
-// back to the queue after a failure meets the limit.
+// learnLimit finds the delivery limit of the queue, which exists because it is consumed. Only a message that is
+// returned to the queue after a failure meets the limit.
 func (r *run) learnLimit(conn *amqpconn.Conn) {
 	if r.parks() {
 		return
@@ -105,7 +102,7 @@ func (r *run) learnLimit(conn *amqpconn.Conn) {
 	r.deliveryLimit.Store(int64(limit.Returns))
 }
 
-// dial connects to one node. The connection's name says what it is for.
+// dial connects to one node. The connection's name holds its purpose.
 func (c Config) dial(ctx context.Context, url, purpose string, within time.Duration) (*amqpconn.Conn, error) {
 	host, _ := os.Hostname()
 	conn, err := amqpconn.Dial(ctx, url, amqpconn.Config{
@@ -118,8 +115,8 @@ func (c Config) dial(ctx context.Context, url, purpose string, within time.Durat
 	return conn, nil
 }
 
-// dialAny connects to the first node that answers, in dialTimeout or until the context ends. A node that says nothing
-// leaves time for those behind it, and for what is to be said once there is a connection.
+// dialAny connects to the first node that answers, within dialTimeout or until the context ends. A silent node leaves
+// time for the next nodes, and for the first calls on the connection.
 func (c Config) dialAny(ctx context.Context, purpose string) (*amqpconn.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -136,14 +133,14 @@ func (c Config) dialAny(ctx context.Context, purpose string) (*amqpconn.Conn, er
 	return nil, errors.Join(errs...)
 }
 
-// dialShare is how much of the time that is left the next of so many nodes gets: as much as each of those behind it,
-// and as is kept for what follows.
+// dialShare is the share of the remaining time for the next of the nodes: as much as each later node gets, and as
+// much as is kept for the calls after the connect.
 func dialShare(left time.Duration, nodes int) time.Duration {
 	return left / time.Duration(nodes+1)
 }
 
-// receive begins each delivery as soon as a handler is free. It returns true when the run stops, and false when the
-// deliveries end by themselves.
+// receive begins each delivery as soon as a handler is free. receive returns true when the run stops, and false when
+// the deliveries end by themselves.
 func (r *run) receive(in *intake) (stopped bool) {
 	defer close(in.over)
 	for {
@@ -157,18 +154,18 @@ func (r *run) receive(in *intake) (stopped bool) {
 			<-r.slots
 			return true
 		case t := <-in.again:
-			r.inHand.Go(func() { r.handle(in, t) })
+			r.handlers.Go(func() { r.handle(in, t) })
 		case d, ok := <-in.deliveries:
 			if !ok {
 				<-r.slots
 				return r.stopped()
 			}
-			r.inHand.Go(func() { r.handle(in, &task{Delivery: d}) })
+			r.handlers.Go(func() { r.handle(in, &task{Delivery: d}) })
 		}
 	}
 }
 
-// handle has a message handled, and tells the broker what became of it.
+// handle calls the handler, and gives the broker the result.
 func (r *run) handle(in *intake, t *task) {
 	m := newMessage(&t.Delivery)
 	m.Queue, m.Consumer = r.Queue, r.Name

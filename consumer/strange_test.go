@@ -13,13 +13,13 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 )
 
-// brittle is an error of which a nil pointer panics, whatever it is asked.
+// brittle is an error whose methods panic on a nil pointer.
 type brittle struct{ why error }
 
 func (b *brittle) Error() string { return b.why.Error() }
 func (b *brittle) Unwrap() error { return b.why }
 
-// strangeErrors are what handlers return, or panic with where they do. In settle nobody recovers.
+// strangeErrors are errors that handlers return, or panic with. settle calls their methods without a recover.
 func strangeErrors() map[string]func() error {
 	var nothing *brittle
 	var rejectsNothing *consumer.RejectError
@@ -37,7 +37,7 @@ func strangeErrors() map[string]func() error {
 	}
 }
 
-func TestNoErrorOfAHandlerEndsItsProcess(t *testing.T) {
+func TestHandlerErrorNeverEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	strange := strangeErrors()
@@ -54,7 +54,7 @@ func TestNoErrorOfAHandlerEndsItsProcess(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatCannotBeAskedIsNamedByItsType(t *testing.T) {
+func TestPanickingErrorIsNamedByItsType(t *testing.T) {
 	t.Parallel()
 	var nothing *brittle
 	for name, h := range map[string]consumer.HandlerFunc{
@@ -69,7 +69,7 @@ func TestAnErrorThatCannotBeAskedIsNamedByItsType(t *testing.T) {
 	}
 }
 
-// publishAs publishes an order with that id, and with headers of its own.
+// publishAs publishes an order with an id and headers.
 func (b *bench) publishAs(id string, headers amqp.Table) {
 	b.Helper()
 	err := b.ch.PublishWithContext(b.Context(), "orders", "order.paid", true, false, amqp.Publishing{
@@ -81,11 +81,11 @@ func (b *bench) publishAs(id string, headers amqp.Table) {
 }
 
 // Anybody may publish to an exchange.
-func TestNoNumberInAHeaderEndsTheProcess(t *testing.T) {
+func TestHeaderNumberNeverEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	config := b.delayed(10*time.Millisecond, 20*time.Millisecond)
-	config.Declare.QueueType = amqp.QueueTypeClassic // it leaves x-delivery-count to others
+	config.Declare.QueueType = amqp.QueueTypeClassic // a classic queue sets no x-delivery-count
 	config.Dedup = nil
 	b.start(config, func(_ context.Context, m *consumer.Message) error {
 		if m.Retries < 0 || m.Deliveries < 0 || m.Attempt < 1 {

@@ -8,11 +8,11 @@ import (
 	"github.com/msghandler/msghandler/internal/backoff"
 )
 
-// maxKept is how long a message is kept after it was handled first. RabbitMQ closes the channel of a client that does not
-// settle a delivery within 30 minutes by default, and then every message of the channel comes back.
+// maxKept is how long a message is kept after its first handling. By default RabbitMQ closes the channel of a client
+// that leaves a delivery unsettled for 30 minutes, and then redelivers every message of the channel.
 const maxKept = 10 * time.Minute
 
-// task is a delivery in hand.
+// task is a delivery that is being handled or kept.
 type task struct {
 	amqp.Delivery
 	// kept is how often the message was kept to be handled again, since is the first time, and due the next.
@@ -21,12 +21,12 @@ type task struct {
 	due   time.Time
 }
 
-// intake is where the deliveries of one connection come from.
+// intake holds the deliveries of one connection.
 type intake struct {
 	deliveries <-chan amqp.Delivery
-	// again takes messages that were kept and are due.
+	// again takes kept messages that are due.
 	again chan *task
-	// over is closed when nothing is taken any more.
+	// over is closed when no more deliveries are taken.
 	over chan struct{}
 }
 
@@ -34,26 +34,27 @@ func newIntake(deliveries <-chan amqp.Delivery) *intake {
 	return &intake{deliveries: deliveries, again: make(chan *task), over: make(chan struct{})}
 }
 
-// wait holds a kept message until it is due and the intake takes it. A stop, or keeping it for too long, gives it back.
+// wait holds a kept message until it is due and the intake takes it. At a stop, or after maxKept, the message is
+// returned to the queue.
 func (r *run) wait(in *intake, t *task) {
 	_ = backoff.Sleep(r.stopping, time.Until(t.due))
 	if time.Since(t.since) < maxKept && !r.stopped() {
 		select {
 		case in.again <- t:
 			return
-		case <-in.over: // a broken connection gave it back already
+		case <-in.over: // the broken connection has returned the message already
 		}
 	}
 	r.answer(newMessage(&t.Delivery), t.Nack(false, true))
 }
 
-// giveBackRest stops consuming, and gives back what was received and not begun. Closing the channel gives it back too, and
-// every RabbitMQ counts that as a delivery.
+// giveBackRest stops consuming, and returns deliveries that were not begun. Closing the channel would return them
+// too, but every RabbitMQ counts that as a delivery.
 func giveBackRest(ch *amqp.Channel, tag string, deliveries <-chan amqp.Delivery) {
 	if ch.Cancel(tag, false) != nil {
 		return // the connection is lost
 	}
 	for d := range deliveries {
-		_ = d.Nack(false, true) // a lost connection gives it back
+		_ = d.Nack(false, true) // a lost connection returns the message
 	}
 }

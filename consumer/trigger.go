@@ -11,17 +11,17 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// Trigger sends messages that come to a queue after a delay, such as "look whether order 1001 is paid by now". They wait in
-// a queue QUEUE.after.DELAY of the broker and survive its restarts. A trigger of the coordinator (its delay) is sent if, and
-// only if, a transaction commits; this one is sent at once, whatever becomes of one. In both cases the handler looks
-// again before it acts. It is safe for concurrent use.
+// Trigger sends messages that arrive at a queue after a delay, such as "check whether order 1001 is paid". They wait
+// in a queue QUEUE.after.DELAY of the broker and survive its restarts. A delayed message of the coordinator is sent
+// if, and only if, a transaction commits; a Trigger sends at once, whether a transaction commits or not. In both
+// cases the handler checks the data again before acting. A Trigger is safe for concurrent use.
 type Trigger struct {
 	waiting string
 	poster  poster
 }
 
-// NewTrigger describes a trigger. It connects to nothing until the first Send. The queue must be there when the delay is
-// over: otherwise RabbitMQ keeps the message and looks again only after minutes. URL and TLS are as in Config.
+// NewTrigger describes a trigger. The first Send connects. The queue must exist when the delay ends: otherwise
+// RabbitMQ keeps the message and retries only after minutes. URL and TLS are as in Config.
 func NewTrigger(url string, tls *tls.Config, queue string, delay time.Duration) (*Trigger, error) {
 	config, err := Config{URL: url, TLS: tls, Queue: queue}.withDefaults()
 	if err != nil {
@@ -32,7 +32,7 @@ func NewTrigger(url string, tls *tls.Config, queue string, delay time.Duration) 
 	}
 	t := &Trigger{waiting: queue + ".after." + delay.String()}
 	t.poster.connect = func(ctx context.Context) (*amqpconn.Conn, error) {
-		// Once it is there the connection is everybody's, and no caller's context ends it.
+		// All callers share the established connection, and no caller's context ends the connection.
 		conn, err := config.dialAny(ctx, "triggers")
 		if err != nil {
 			return nil, err
@@ -52,14 +52,14 @@ func (t *Trigger) declare(conn *amqpconn.Conn, queue string, delay time.Duration
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	if err := waitingRoom(ch, t.waiting, amqp.QueueTypeQuorum, queue, delay); err != nil {
+	if err := declareDelayQueue(ch, t.waiting, amqp.QueueTypeQuorum, queue, delay); err != nil {
 		return err
 	}
 	return ch.Close()
 }
 
-// Send sends a message and returns nil once the broker has it. Its ID, Producer, ContentType, Headers and Body arrive. After
-// an error the broker may have it all the same: send it again with the same ID.
+// Send sends a message and returns nil once the broker has acknowledged the message. Its ID, Producer, ContentType,
+// Headers and Body arrive. After an error the broker may have the message: send the message again with the same ID.
 func (t *Trigger) Send(ctx context.Context, m *Message) error {
 	headers := amqp.Table{}
 	for name, value := range m.Headers {
@@ -71,5 +71,5 @@ func (t *Trigger) Send(ctx context.Context, m *Message) error {
 	})
 }
 
-// Close ends the connection, if there is one.
+// Close ends the connection, if any.
 func (t *Trigger) Close() { t.poster.close() }

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestATriggerComesAfterItsDelay(t *testing.T) {
+func TestTriggerArrivesAfterItsDelay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const delay = 500 * time.Millisecond

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// returnTimeout bounds waiting for the queue to have its letters again, and returnPoll is how often it is asked.
+	// returnTimeout bounds the wait until the queue has its letters again, and returnPoll is the interval of the
+	// checks.
 	returnTimeout = time.Second
 	returnPoll    = 10 * time.Millisecond
 )
 
-// maxReturns is how often a letter comes back before it is replaced by a copy, where each return counts against a
-// delivery limit. A policy may have set a limit that cannot be seen, so one return is the most that loses nothing at
-// any limit above 0.
+// maxReturns is how often a letter is returned before a copy replaces it, if returns count against a delivery limit.
+// A client cannot see the limit of a policy, so a single return is the most that loses nothing at any limit above 0.
 const maxReturns = 1
 
-// walked says what to do with a letter that was visited, and whether it was the last one.
+// walked says whether to remove a visited letter, and whether the walk ends there.
 type walked struct{ remove, last bool }
 
-// walk is one pass over a dead-letter queue.
+// walk is a pass over a dead-letter queue.
 type walk struct {
 	config Config
 	conn   *amqpconn.Conn
 	ch     *amqp.Channel
-	// limit is the queue's delivery limit, and counted says that the broker counts what the walk gives back.
+	// limit is the queue's delivery limit; counted is set if the broker counts returns of letters.
 	limit   amqpconn.Limit
 	counted bool
-	// copies publishes what replaces letters that came back too often.
+	// copies publishes the copies of letters that were returned too often.
 	copies poster
-	// letters is how many there were, held how many are taken and not settled, and removed how many are gone for good.
+	// letters is the number of letters at the start, held the taken and unsettled ones, and removed the removed ones.
 	letters, held, removed int
 }
 
-// walk visits the letters that are there now, the oldest first, and gives back what it does not remove. It ends with
-// the context, and then still gives back: the broker counts a letter whose connection is lost.
+// walk visits the present letters, the oldest first, and returns the letters that are not removed. At the end of the
+// context, walk still returns them: the broker counts a letter whose connection is lost.
 func (d *DeadLetters) walk(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) error {
 	conn, err := d.config.dialAny(ctx, "dead letters")
 	if err != nil {
@@ -82,15 +82,15 @@ func (w *walk) open(ctx context.Context) (err error) {
 		return nil
 	}
 	if err := w.copies.mayPost(ctx, ""); err != nil {
-		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, and the "+
-			"letters cannot "+
-			"be replaced by copies: nothing was changed; grant the user write permission on the default exchange "+
+		return fmt.Errorf("look at queue %q: RabbitMQ before 4.3 counts each look against a delivery limit, "+
+			"and the letters cannot be replaced by copies: nothing was changed; "+
+			"grant the user write permission on the default exchange "+
 			"(rabbitmqctl set_permissions, \"amq.default\"): %w", w.config.Queue, err)
 	}
 	return nil
 }
 
-// next visits one letter.
+// next visits the next letter.
 func (w *walk) next(ctx context.Context, visit func(Letter, *amqp.Delivery) (walked, error)) (last bool, err error) {
 	delivery, found, err := w.ch.Get(w.config.Queue, false)
 	if err != nil {
@@ -122,8 +122,8 @@ func (w *walk) remove(delivery *amqp.Delivery) error {
 	return delivery.Ack(false)
 }
 
-// wornOut says whether a letter that came back so often must not come back once more. Where the limit is known, one
-// return is kept for a client that is killed while it looks.
+// wornOut reports whether a letter must not be returned again. With a known limit, one return is kept in reserve for
+// a client that is killed during a look.
 func (w *walk) wornOut(returns int) bool {
 	switch {
 	case !w.counted:
@@ -144,8 +144,8 @@ func (w *walk) renew(ctx context.Context, letter Letter, delivery *amqp.Delivery
 	return w.remove(delivery)
 }
 
-// renewed is a letter as it is published in place of itself. It has all headers that make it the same letter; those
-// that name further queues would bring it there once more.
+// renewed is the publishing that replaces a letter. All headers are kept, except headers that name further queues:
+// through these headers further copies would arrive there.
 func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 	p := republishing(d)
 	p.Expiration = d.Expiration
@@ -162,14 +162,14 @@ func renewed(letter Letter, d *amqp.Delivery) amqp.Publishing {
 	return p
 }
 
-// giveBack returns what is held, and waits until the queue has all letters again, so that the next look finds them. The
-// broker counts no basic.nack since RabbitMQ 4.3, and each other way.
+// giveBack returns the held letters, and waits until the queue has all letters again, so that the next look finds
+// them. Since RabbitMQ 4.3 the broker does not count basic.nack, but counts every other return.
 func (w *walk) giveBack() {
 	defer w.conn.Guard(closeTimeout)()
 	if w.held > 0 {
-		_ = w.ch.Nack(0, true, true) // where it does not arrive the connection is lost, and the letters come back
+		_ = w.ch.Nack(0, true, true) // on a failure the connection is lost, and the letters are returned
 	}
-	if w.ch.Close() != nil { // the broker has the answer when it has closed the channel
+	if w.ch.Close() != nil { // the broker has the nack when the channel is closed
 		return
 	}
 	for waited := time.Duration(0); waited < returnTimeout && w.missing(); waited += returnPoll {
@@ -177,7 +177,7 @@ func (w *walk) giveBack() {
 	}
 }
 
-// missing says whether fewer letters are there than the walk left. Where others take letters too, nobody knows.
+// missing reports whether the queue has fewer letters than the walk left. Other clients may take letters too.
 func (w *walk) missing() bool {
 	ch, err := w.conn.Channel()
 	if err != nil {

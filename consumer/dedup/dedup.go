@@ -1,18 +1,19 @@
-// Package dedup says how a consumer remembers which messages were handled; its subpackages do it.
+// Package dedup is the contract of stores that remember handled messages for a consumer; its subpackages are stores.
 package dedup
 
 import "context"
 
-// Status is what a store knows of a message.
+// Status is the state of a message in a store.
 type Status uint8
 
 // The statuses.
 const (
-	// New: the store has not seen it, and the caller has it now. It must call Done or Release.
+	// New: the store has not seen the message, and the caller holds the message now. The caller must call Done or
+	// Release.
 	New Status = iota + 1
-	// Busy: somebody else has it now.
+	// Busy: another caller holds the message now.
 	Busy
-	// Done: it was handled to its end.
+	// Done: the message was handled.
 	Done
 )
 
@@ -29,20 +30,19 @@ func (s Status) String() string {
 	return "unknown"
 }
 
-// Store remembers messages by a key of 1 to 1,000 bytes, compared byte by byte. Its methods may be called concurrently
-// and return with an error when their context ends or the store cannot be asked. How long it remembers is the
-// implementation's to document: a copy that comes later is handled again.
+// Store remembers messages by a key of 1 to 1,000 bytes, compared byte by byte. Its methods may be called
+// concurrently and return an error when their context ends or the store is unreachable. Each implementation documents
+// how long a message is remembered: a later copy is handled again.
 //
-// A process that dies between Begin and Done leaves the message Busy. The store ends that by itself after a time that it
-// documents, so that the message can be handled again: at least once is kept, at the price that the effect may have
-// happened already.
+// A process that dies between Begin and Done leaves the message Busy. Each store ends this state after a documented
+// time, so that the message can be handled again: delivery stays at least once, but the effect may have happened
+// already.
 type Store interface {
-	// Begin asks whether the message is to be handled, and if it is New, takes it. Of several who ask at once, exactly
-	// one gets New.
+	// Begin takes the message if its status is New. Of several concurrent calls, exactly one gets New.
 	Begin(ctx context.Context, key string) (Status, error)
-	// Done notes that the message was handled. It holds whoever has taken it meanwhile.
+	// Done marks the message as handled, even if another caller holds the message meanwhile.
 	Done(ctx context.Context, key string) error
-	// Release gives back a message that this store took and that was not handled. It does nothing when it was not taken,
-	// when another instance has it, or when it is Done.
+	// Release gives back a message that this store holds and that was not handled. Release does nothing for a message
+	// that is not held, is held by another instance, or is Done.
 	Release(ctx context.Context, key string) error
 }

@@ -1,10 +1,10 @@
-// Package metrics tells Prometheus what consumers do.
+// Package metrics exports what consumers do to Prometheus.
 //
 //	watched, err := metrics.New(prometheus.DefaultRegisterer)
 //	c, err := consumer.New(consumer.Config{Observer: watched, ...})
 //
-// One serves all consumers of a process. Labels are queues and results, never ids. Every process that consumes a queue
-// tells how deep it is, so take the maximum over instances, never the sum.
+// An Observer serves all consumers of a process. Labels are queues and results, never ids. Every process that consumes a
+// queue reports the depth of the queue, so take the maximum over instances, never the sum.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 )
 
-// Observer is a consumer.Observer that counts.
+// Observer is a consumer.Observer that counts for Prometheus.
 type Observer struct {
 	deliveries *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
@@ -26,7 +26,7 @@ type Observer struct {
 
 var _ consumer.Observer = (*Observer)(nil)
 
-// New registers the metrics. It fails when they are registered already.
+// New registers the metrics. New fails if the metrics are registered already.
 func New(to prometheus.Registerer) (*Observer, error) {
 	o := &Observer{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -39,11 +39,11 @@ func New(to prometheus.Registerer) (*Observer, error) {
 		}, []string{"queue"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "msghandler_consumer_in_flight",
-			Help: "Deliveries in this process that the broker was not told about, those that wait in it for a retry included.",
+			Help: "Deliveries in this process without a result for the broker, with those that wait here for a retry.",
 		}, []string{"queue"}),
 		depth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "msghandler_consumer_queue_messages",
-			Help: "Messages that wait in the queue, without those that a consumer has in hand.",
+			Help: "Messages that wait in the queue, without those that a consumer holds.",
 		}, []string{"queue"}),
 		dead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "msghandler_consumer_dead_letters", Help: "Messages in the dead-letter queue of the queue.",

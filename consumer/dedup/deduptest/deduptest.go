@@ -1,5 +1,5 @@
-// Package deduptest holds the promise of a dedup.Store as a test suite, for the stores that come with the SDK and for
-// those that users write themselves.
+// Package deduptest holds the contract of a dedup.Store as a test suite, for the stores of the SDK and for stores of
+// your own.
 package deduptest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/consumer/dedup"
 )
 
-// Run tests a store. newStore returns an empty one for each subtest; it may register cleanups on its t.
+// Run tests a store. newStore returns an empty store for each subtest, and may register cleanups on its t.
 func Run(t *testing.T, newStore func(t *testing.T) dedup.Store) {
 	t.Helper()
 	subtests := []struct {
@@ -24,7 +24,7 @@ func Run(t *testing.T, newStore func(t *testing.T) dedup.Store) {
 		{"what is done is not released", doneIsNotReleased},
 		{"done needs no begin", doneWithoutBegin},
 		{"of many who begin one gets it", race},
-		{"keys are told apart byte by byte", keys},
+		{"keys differ byte by byte", keys},
 		{"an ended context is an error", endedContext},
 	}
 	for _, sub := range subtests {

@@ -1,5 +1,5 @@
-// Package memory remembers handled messages in this process: for trying things out, and for consumers that can accept
-// that a restart forgets and that other processes do not know.
+// Package memory remembers handled messages in this process: for trials, and for consumers that can accept a loss at
+// a restart and copies in other processes.
 package memory
 
 import (
@@ -10,21 +10,21 @@ import (
 	"github.com/msghandler/msghandler/consumer/dedup"
 )
 
-// Store is a dedup.Store that keeps the last messages handled. A message stays Busy until Done or Release.
+// Store is a dedup.Store that keeps the last handled messages. A message stays Busy until Done or Release.
 type Store struct {
 	capacity int
 
 	mu   sync.Mutex
 	busy map[string]struct{}
 	done map[string]*list.Element
-	// order holds the keys of done, the one that was asked for or handled last in front.
+	// order holds the keys of done, the most recently used key in front.
 	order *list.List
 }
 
 var _ dedup.Store = (*Store)(nil)
 
-// New returns a store that remembers the last capacity messages handled or asked for, at least one. 100,000 of them with
-// keys of 20 bytes take about 20 MB.
+// New returns a store that remembers the last capacity messages handled or asked for, but at least one message.
+// 100,000 messages with keys of 20 bytes take about 20 MB.
 func New(capacity int) *Store {
 	return &Store{
 		capacity: max(1, capacity), busy: map[string]struct{}{}, done: map[string]*list.Element{}, order: list.New(),

@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 	deduptest.Run(t, func(*testing.T) dedup.Store { return memory.New(100) })
 }
 
-func TestItForgetsWhatWasUsedLeastRecently(t *testing.T) {
+func TestLeastRecentlyUsedKeysAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := memory.New(3)
 	for i := range 3 {

@@ -1,8 +1,8 @@
-// Package redis remembers handled messages in a Redis of the consumer's own, for all instances of the consumer and over
-// restarts.
+// Package redis remembers handled messages in a Redis of the consumer's own, for all instances of the consumer and
+// over restarts.
 //
-// The note is taken after the handler's effect, not together with it: a process that dies between the two leaves the
-// message Busy, and when the lease is over it is handled again.
+// A message is marked after the handler's effect, not together with the effect: a process that dies between the two
+// leaves the message Busy, and after the lease the message is handled again.
 package redis
 
 import (
@@ -24,24 +24,24 @@ const (
 	DefaultLease     = time.Minute
 )
 
-// Config says where handled messages are remembered. The key of one is PREFIX:CONSUMER:PRODUCER/ID, its value "done", or
-// "busy INSTANCE" while it is in hand.
+// Config says where handled messages are remembered. The key of a message is PREFIX:CONSUMER:PRODUCER/ID, the value
+// "done", or "busy INSTANCE" during the handling.
 type Config struct {
-	// Client is a connected client of a single Redis, Sentinel or Cluster; it stays the caller's to close. Set
-	// ContextTimeoutEnabled in its options, or deadlines are ignored, and MaxRetries to -1, as with retries a Begin whose
+	// Client is a connected client of a single Redis, Sentinel or Cluster; the caller closes the client. Set
+	// ContextTimeoutEnabled in its options, or deadlines are ignored, and MaxRetries to -1: with retries, a Begin whose
 	// answer was lost finds its own message Busy for a lease.
 	Client redis.UniversalClient
-	// Consumer is the consumer's name, the same for all its instances: two services that both get a message both have to
-	// handle it.
+	// Consumer is the consumer's name, the same for all its instances: two services that get the same message must both
+	// handle the message.
 	Consumer string
 	// Prefix begins every key. Default: DefaultPrefix.
 	Prefix string
-	// Retention is how long a handled message is remembered. It must be longer than a copy may be on its way, and than
-	// anybody repeats a Send: after the coordinator's done.retention that is a new message to it. Default:
-	// DefaultRetention.
+	// Retention is how long a handled message is remembered. Retention must be longer than a copy may be on its way,
+	// and longer than the last repeat of a Send: after done.retention the coordinator takes a repeat for a new message.
+	// Default: DefaultRetention.
 	Retention time.Duration
-	// Lease is how long a message is Busy when its process died. It must be longer than a handler takes: past it another
-	// copy would be handled at the same time. Default: DefaultLease.
+	// Lease is how long a message is Busy after its process died. Lease must be longer than any handler takes: after
+	// the lease another copy is handled at the same time. Default: DefaultLease.
 	Lease time.Duration
 }
 
@@ -54,8 +54,8 @@ type Store struct {
 
 var _ dedup.Store = (*Store)(nil)
 
-// New returns a store. It does not touch Redis, so it works while Redis is away. It fails when Client or Consumer is
-// missing, or a duration is under a second.
+// New returns a store. New makes no call to Redis, and so succeeds while Redis is unreachable. New fails when Client
+// or Consumer is missing, or a duration is under a second.
 func New(config Config) (*Store, error) {
 	if config.Client == nil {
 		return nil, errors.New("redis dedup: Client is missing; give a go-redis client")
@@ -84,7 +84,8 @@ func New(config Config) (*Store, error) {
 
 const done = "done"
 
-// Begin implements dedup.Store. It asks twice when the message is not New, so that it needs no newer Redis.
+// Begin implements dedup.Store. A message that is not New takes a second call, so that older versions of Redis
+// suffice.
 func (s *Store) Begin(ctx context.Context, key string) (dedup.Status, error) {
 	err := s.client.SetArgs(ctx, s.prefix+key, s.mine, redis.SetArgs{Mode: "NX", TTL: s.lease}).Err()
 	if err == nil {
@@ -99,7 +100,7 @@ func (s *Store) Begin(ctx context.Context, key string) (dedup.Status, error) {
 	case was == done:
 		return dedup.Done, nil
 	}
-	// Also when the lease ended between the two questions: the next delivery finds it New.
+	// Also when the lease ended between the two calls: the next delivery gets New.
 	return dedup.Busy, nil
 }
 
@@ -111,8 +112,9 @@ func (s *Store) Done(ctx context.Context, key string) error {
 	return nil
 }
 
-// release deletes KEYS[1] if it holds ARGV[1], the mark of the instance that took it.
-var release = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+// release deletes KEYS[1] if its value is ARGV[1], the mark of the holding instance.
+var release = redis.NewScript(
+	`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 // Release implements dedup.Store.
 func (s *Store) Release(ctx context.Context, key string) error {

@@ -56,7 +56,7 @@ func TestLeaseAndRetentionEnd(t *testing.T) {
 	server.FastForward(2 * time.Second)
 	expect(two, dedup.New)
 
-	// The first one comes late: it must not give back what the second has.
+	// The late Release of the first instance must not release the message of the second.
 	if err := one.Release(t.Context(), "orders/1"); err != nil {
 		t.Fatal(err)
 	}

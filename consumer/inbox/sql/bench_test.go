@@ -17,8 +17,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What the inbox costs next to transactions with the effect alone, and how fast it drops copies. Each figure is of 2,000
-// messages, 8 at a time.
+// The cost of the inbox next to transactions with the effect alone, and the speed of dropping copies. Each figure is
+// of 2,000 messages, 8 at a time.
 func BenchmarkEffects(b *testing.B) {
 	for dialect, open := range map[sqlinbox.Dialect]func() (driver, dsn string){
 		sqlinbox.PostgreSQL: func() (string, string) { d := servers.PostgreSQL(b); return d.Driver, d.DSN },

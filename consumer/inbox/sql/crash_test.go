@@ -28,8 +28,8 @@ import (
 // kills is how often a consumer is killed on each database: at a step, and as often again at any moment.
 var kills = flag.Int("kills", 6, "how often a consumer is killed on each database, at its steps and at any moment each")
 
-// child, in the environment, makes this test binary a consumer's process: DIALECT DRIVER URL STEP DSN. STEP is one of the
-// steps and, after a dot, the number of the order at which it waits for its end.
+// child, in the environment, makes this test binary a consumer's process: DIALECT DRIVER URL STEP DSN. STEP is one of
+// the steps and, after a dot, the number of the order at which the process waits for the kill.
 const child = "TEST_SQL_INBOX_CHILD"
 
 func TestMain(m *testing.M) {
@@ -42,18 +42,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
-// The steps at which a consumer is killed. At each it says so, and does not answer the broker.
+// The steps at which a consumer is killed. At each the child prints a line, and does not answer the broker.
 const (
 	stepTaken     = "taken"
 	stepEffect    = "effect"
 	stepCommitted = "committed"
-	// stepNone: it handles what comes.
+	// stepNone: the child handles every message.
 	stepNone = "none"
 )
 
 const queue = "payments"
 
-// consume is a consumer's process: it says "STEP ID" at the step at which it waits for its end, and "done ID" and
+// consume is a consumer's process. It prints "STEP ID" at the step at which it waits for the kill, and "done ID" or
 // "duplicate ID" otherwise.
 func consume(args []string) error {
 	number, err := strconv.Atoi(args[0])
@@ -126,7 +126,7 @@ func startProcess(t *testing.T, d database, url, step string) *process {
 	return p
 }
 
-// line waits for the next thing it says.
+// line waits for the next line of the process.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	if !p.said.Scan() {
@@ -178,7 +178,7 @@ func broker(t *testing.T) (vhost *servers.Vhost, publish func(ids ...string)) {
 	}
 }
 
-func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
+func TestConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -190,9 +190,9 @@ func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
 			step, id := steps[n%len(steps)], strconv.Itoa(n)
 			publish(id)
 			p := startProcess(t, d, vhost.URL, step+"."+id)
-			// Before it comes to its own order it may get those that the ones before it died with.
+			// Before its own order the process may get the orders of the killed processes before.
 			for said := p.line(t); said != step+" "+id; said = p.line(t) {
-				heard(t, paid, said)
+				record(t, paid, said)
 			}
 			p.kill()
 			paid[id] = step == stepCommitted
@@ -201,7 +201,7 @@ func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
 		var hearing sync.WaitGroup
 		hearing.Go(func() {
 			for last.said.Scan() {
-				heard(t, paid, last.said.Text())
+				record(t, paid, last.said.Text())
 			}
 		})
 		servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
@@ -212,8 +212,8 @@ func TestAConsumerKilledAnywhereLeavesOneEffect(t *testing.T) {
 	})
 }
 
-// heard takes what a consumer says of an order: it is done if nobody paid it before, and a duplicate otherwise.
-func heard(t *testing.T, paid map[string]bool, said string) {
+// record takes a line of a consumer: "done" for an order that was not paid before, and "duplicate" otherwise.
+func record(t *testing.T, paid map[string]bool, said string) {
 	t.Helper()
 	what, id, _ := strings.Cut(said, " ")
 	was, known := paid[id]
@@ -223,7 +223,7 @@ func heard(t *testing.T, paid map[string]bool, said string) {
 	paid[id] = true
 }
 
-// onceEach demands one effect for each order.
+// onceEach requires one effect for each order.
 func onceEach(t *testing.T, db *sql.DB, orders int) {
 	t.Helper()
 	var distinct int
@@ -236,7 +236,7 @@ func onceEach(t *testing.T, db *sql.DB, orders int) {
 }
 
 // A consumer is killed again and again at any moment while orders flow.
-func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
+func TestRandomlyKilledConsumerLeavesOneEffectEach(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -254,9 +254,9 @@ func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
 			p.kill()
 		}
 		last := startProcess(t, d, vhost.URL, stepNone)
-		heard := make(chan struct{})
-		go func() { // it never waits for us
-			defer close(heard)
+		drained := make(chan struct{})
+		go func() { // drains the output
+			defer close(drained)
 			for last.said.Scan() {
 				continue
 			}
@@ -264,7 +264,7 @@ func TestAConsumerKilledAtAnyMomentLeavesOneEffectForEach(t *testing.T) {
 		servers.Eventually(t, time.Minute, "all orders paid", func() bool { return payments(t, db) >= orders })
 		servers.Eventually(t, time.Minute, "an empty queue", func() bool { return left(t, vhost) == 0 })
 		last.kill()
-		<-heard
+		<-drained
 		onceEach(t, db, orders)
 		t.Logf("killed %d times at any moment while %d orders flowed", *kills, orders)
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// consumePoison runs a consumer with dead letters of its own until the test ends, and returns when it consumes.
+// consumePoison runs a consumer with its own dead letters until the test ends, and returns when consuming begins.
 func consumePoison(t *testing.T, url string, h consumer.Handler) {
 	t.Helper()
 	consuming := make(chan struct{})
@@ -39,9 +39,9 @@ func consumePoison(t *testing.T, url string, h consumer.Handler) {
 	<-consuming
 }
 
-// What fails to the end has left nothing in the database, and a replay after the fix has its effect. An order of which there
-// are two letters, as after a replay that died before it could remove the first, has one all the same.
-func TestPoisonHasOneEffectWhenItIsReplayedAfterTheFix(t *testing.T) {
+// A message that fails up to the limit leaves nothing in the database, and its replay after the fix has its effect.
+// Two letters of an order, as after an interrupted replay, have one effect.
+func TestReplayedPoisonHasOneEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)

@@ -21,13 +21,13 @@ const (
 // maxKey is how long a Message.Key may be, in bytes: AMQP has no longer producers and ids.
 const maxKey = 255 + 1 + 255
 
-// ErrNoID says that a message has no id. It cannot be told from its copies, so it is rejected.
+// ErrNoID: a message has no id. Copies of such a message cannot be recognized, so the message is rejected.
 var ErrNoID = errors.New("the message has no id that fits the inbox")
 
 //go:embed ddl
 var ddl embed.FS
 
-// Dialect is the database that an inbox speaks to.
+// Dialect is the kind of database of an inbox.
 type Dialect = sqldb.Dialect
 
 // The dialects.
@@ -42,29 +42,29 @@ const (
 
 // Config says where the inbox is. DB, Dialect and Consumer must be given.
 type Config struct {
-	// DB is the database of the effect; it stays the caller's to close.
+	// DB is the database of the effect; the caller closes DB.
 	DB *sql.DB
-	// Dialect is what DB speaks.
+	// Dialect is the kind of database of DB.
 	Dialect Dialect
-	// Consumer is the consumer's name, the same for all its instances: two services that both get a message both have to
-	// handle it, also when they share a database.
+	// Consumer is the consumer's name, the same for all its instances: two services that get the same message must both
+	// handle the message, also with a shared database.
 	Consumer string
-	// Table is the table's name, with its schema where it has one, which SQLite's must not. Default: DefaultTable.
+	// Table is the table's name, optionally with a schema, except on SQLite. Default: DefaultTable.
 	Table string
 	// Retention is how long a message is remembered. Default: DefaultRetention.
 	Retention time.Duration
-	// TxOptions are those of the transactions that Handler begins. Nil: the driver's own.
+	// TxOptions are the options of the transactions that Handler begins. Nil: the driver's own.
 	TxOptions *sql.TxOptions
 }
 
-// Inbox remembers in a database which messages had their effect. It is safe for concurrent use.
+// Inbox remembers in a database which messages had their effect. An Inbox is safe for concurrent use.
 type Inbox struct {
 	config Config
 	table  *sqldb.Table
 }
 
-// New returns an inbox. It does not touch the database, so it works while that is away. It fails for a configuration
-// that cannot work.
+// New returns an inbox, or an error for a configuration that cannot work. New makes no call to the database, and so
+// succeeds while the database is unreachable.
 func New(config Config) (*Inbox, error) {
 	if config.Table == "" {
 		config.Table = DefaultTable
@@ -90,28 +90,28 @@ func New(config Config) (*Inbox, error) {
 	return &Inbox{config: config, table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl)}, nil
 }
 
-// DDL is what Migrate runs on a database that has nothing of it yet, for those who create tables themselves: the
-// statements that make the table, and the note of its version.
+// DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
+// the statements for the table, and the record of its version.
 func (i *Inbox) DDL() ([]string, error) { return i.table.DDL() }
 
-// Migrate creates the table, or upgrades it to what this version of the SDK needs. It may be called at every start, by
-// several processes at once, and changes nothing where nothing is to be done. It fails for a table that is newer than
-// the SDK.
+// Migrate creates the table, or upgrades the table to this version of the SDK. Call Migrate at every start, also from
+// several processes at once; an up-to-date table is not changed. Migrate fails for a table that is newer than the
+// SDK.
 func (i *Inbox) Migrate(ctx context.Context) error { return i.table.Migrate(ctx) }
 
-// Effect is what a message does. Everything goes through tx, which it neither commits nor rolls back.
+// Effect is the effect of a message. All its statements go through tx; Effect neither commits nor rolls tx back.
 type Effect func(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 
-// Handler makes of an effect what [consumer.Consumer.Run] takes. A message that had its effect before is
-// [consumer.ErrDuplicate], and one without an id is rejected. An answer to COMMIT that was lost is an error like any
-// other: the message comes again, and the inbox knows.
+// Handler turns an effect into the handler for [consumer.Consumer.Run]. A message that had its effect before is
+// [consumer.ErrDuplicate], and a message without an id is rejected. A lost answer to COMMIT is an ordinary error: the
+// message is redelivered, and the inbox finds the row.
 func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 		tx, err := i.config.DB.BeginTx(ctx, i.config.TxOptions)
 		if err != nil {
 			return fmt.Errorf("begin the transaction: %w", err)
 		}
-		defer func() { _ = tx.Rollback() }() // deferred, for an effect that panics; after a commit it does nothing
+		defer func() { _ = tx.Rollback() }() // deferred, for an effect that panics; does nothing after a commit
 		if err := i.Take(ctx, tx, m); err != nil {
 			return err
 		}
@@ -125,9 +125,10 @@ func (i *Inbox) Handler(effect Effect) consumer.Handler {
 	})
 }
 
-// Take leaves the row of a message in a transaction. Call it before anything else that the transaction writes; after an
-// error the transaction is to be rolled back, and the error is the handler's to return. It is [consumer.ErrDuplicate] when
-// the message had its effect before. It waits for a transaction that has the row of another copy.
+// Take leaves the row of a message in a transaction. Call Take before anything else that the transaction writes;
+// after an error roll the transaction back and return the error from the handler. The error is
+// [consumer.ErrDuplicate] if the message had its effect before. Take waits for a transaction that holds the row of
+// another copy.
 func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 	key := m.Key()
 	if key == "" || len(key) > maxKey {
@@ -144,8 +145,8 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	return nil
 }
 
-// Purge removes rows older than Retention, in slices with a transaction each, and returns how many it removed. Call it
-// now and then, such as every hour.
+// Purge removes rows older than Retention, in slices with a transaction each, and returns the number of removed rows.
+// Call Purge regularly, such as every hour.
 func (i *Inbox) Purge(ctx context.Context) (removed int64, err error) {
 	removed, err = i.table.Purge(ctx, "consumer = ? AND created_at < {now} - ?",
 		i.config.Consumer, i.config.Retention.Milliseconds())

@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// database is one of those that the tests run on.
+// database is a database under test.
 type database struct {
 	dialect sqlinbox.Dialect
 	driver  string
@@ -116,7 +116,7 @@ func TestAMessageHasOneEffect(t *testing.T) {
 	})
 }
 
-func TestIDsThatLookAlikeAreToldApart(t *testing.T) {
+func TestSimilarIDsStaySeparate(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -137,7 +137,7 @@ func TestIDsThatLookAlikeAreToldApart(t *testing.T) {
 	})
 }
 
-func TestWhatFailsLeavesNothingAndMayComeAgain(t *testing.T) {
+func TestFailedEffectLeavesNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -163,7 +163,7 @@ func TestWhatFailsLeavesNothingAndMayComeAgain(t *testing.T) {
 }
 
 // Each message comes eight times at once.
-func TestOfManyCopiesAtOnceOneHasItsEffect(t *testing.T) {
+func TestConcurrentCopiesHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -180,7 +180,7 @@ func TestOfManyCopiesAtOnceOneHasItsEffect(t *testing.T) {
 					case errors.Is(err, consumer.ErrDuplicate):
 						duplicates.Add(1)
 					default:
-						t.Log(err) // it would come again
+						t.Log(err) // would be redelivered
 					}
 				})
 			}
@@ -193,7 +193,7 @@ func TestOfManyCopiesAtOnceOneHasItsEffect(t *testing.T) {
 	})
 }
 
-// A copy that comes while the first is in hand waits for what becomes of it.
+// A copy that arrives during the first transaction waits for the end of this transaction.
 func TestACopyWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
@@ -232,7 +232,7 @@ func TestACopyWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-func TestThePurgeTakesWhatIsOld(t *testing.T) {
+func TestPurgeRemovesOldRows(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
@@ -265,7 +265,7 @@ func TestThePurgeTakesWhatIsOld(t *testing.T) {
 	})
 }
 
-func TestTheDDLMakesWhatMigrateFinds(t *testing.T) {
+func TestDDLCreatesMigratesTable(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t)
