@@ -13,7 +13,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// admin is the admin API for somebody at the console, or nil while it is not open.
+// admin is the admin API for a user of the console, or nil while the API is not open.
 func (a *App) admin(by string) pages.Admin {
 	if server := a.server.Load(); server != nil {
 		return visitor{server.Operators(), by}
@@ -21,7 +21,7 @@ func (a *App) admin(by string) pages.Admin {
 	return nil
 }
 
-// visitor calls the admin API on behalf of somebody at the console, so that the log names him and not us.
+// visitor calls the admin API on behalf of a user of the console, so that the log names the user.
 type visitor struct {
 	admin msghandlerv1.AdminServiceServer
 	by    string
@@ -61,7 +61,7 @@ func (v visitor) DiscardMessages(
 	return ask(ctx, v, v.admin.DiscardMessages, r)
 }
 
-// ask makes one call. What the API says of an error is fit for a reader, without gRPC's words around it.
+// ask makes a call. The API's error text is for readers, so gRPC's words around the text are removed.
 func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q) (A, error), r Q) (A, error) {
 	answer, err := call(peer.NewContext(ctx, &peer.Peer{Addr: v}), r)
 	switch {
@@ -73,7 +73,7 @@ func ask[Q, A any](ctx context.Context, v visitor, call func(context.Context, Q)
 	return answer, pages.RefusedError{Status: httpStatus(status.Code(err)), Text: status.Convert(err).Message()}
 }
 
-// httpStatus is what HTTP calls a code of the API: whose fault it is, and whether it is worth coming again.
+// httpStatus translates a code of the API: it tells the caller's fault from ours, and whether a retry may help.
 func httpStatus(code codes.Code) int {
 	switch code {
 	case codes.InvalidArgument:

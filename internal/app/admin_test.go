@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// ask asks the console, with a form where there is one, and gives the status and the page.
+// ask sends a request, or a form, to the console and returns the status and the page.
 func (r *running) ask(t *testing.T, path string, form url.Values) (status int, page string) {
 	t.Helper()
 	method := http.MethodGet
@@ -53,7 +53,7 @@ func hidden(t *testing.T, page, field string) string {
 	return strings.NewReplacer("&amp;", "&", "&#43;", "+", "&#34;", `"`).Replace(value)
 }
 
-// The status says whose fault it is: whoever asks for the impossible may stop, and while Redis is away may come again.
+// The status tells a request that can never succeed from a request to retry while Redis is unavailable.
 func TestTheConsoleSaysWhoseFaultItIs(t *testing.T) {
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
@@ -93,18 +93,28 @@ func TestTheConsoleSaysWhoseFaultItIs(t *testing.T) {
 	}
 
 	_, page := r.ask(t, "/change?action=discard&state=pending&all=1&producer=orders", nil)
-	form := url.Values{"selection": {hidden(t, page, "selection")}, "seal": {hidden(t, page, "seal")}, "reason": {"a test"}}
+	form := url.Values{
+		"selection": {hidden(t, page, "selection")},
+		"seal":      {hidden(t, page, "seal")},
+		"reason":    {"a test"},
+	}
 	redis.SetError("LOADING Redis is loading the dataset in memory")
 	for path, form := range pages {
-		servers.Eventually(t, 20*time.Second, path+" says that Redis is away", func() bool { // what is counted is kept for a while
-			status, page := r.ask(t, path, form)
-			if status != http.StatusOK && status != http.StatusServiceUnavailable {
-				t.Fatalf("%s: got %d:\n%s", path, status, page)
-			}
-			return status == http.StatusServiceUnavailable
-		})
+		servers.Eventually(
+			t,
+			20*time.Second,
+			path+" says that Redis is away",
+			func() bool { // the counts are cached for a while
+				status, page := r.ask(t, path, form)
+				if status != http.StatusOK && status != http.StatusServiceUnavailable {
+					t.Fatalf("%s: got %d:\n%s", path, status, page)
+				}
+				return status == http.StatusServiceUnavailable
+			},
+		)
 	}
-	if status, page := r.ask(t, "/change/do", form); status != http.StatusServiceUnavailable || !strings.Contains(page, "the store is out of reach") {
+	if status, page := r.ask(t, "/change/do", form); status != http.StatusServiceUnavailable ||
+		!strings.Contains(page, "the store is out of reach") {
 		t.Errorf("a discard: got %d:\n%s", status, page)
 	}
 }

@@ -48,7 +48,8 @@ func TestAMessageGoesThroughTheWholeHouse(t *testing.T) {
 	}
 	select {
 	case d := <-deliveries:
-		if string(d.Body) != "order 1" || d.MessageId != "1" || d.AppId != "orders" || d.Headers["msghandler-attempt"] != int64(1) {
+		if string(d.Body) != "order 1" || d.MessageId != "1" || d.AppId != "orders" ||
+			d.Headers["msghandler-attempt"] != int64(1) {
 			t.Errorf("got %+v", d)
 		}
 	case <-time.After(time.Minute):
@@ -167,12 +168,13 @@ func TestATargetThatIsNotAllowedIsToldAtOnce(t *testing.T) {
 		c.Producers["stock"] = config.Producer{Target: "10.0.0.1:9000"}
 	}), app.Deps{})
 	var wrong app.SettingsError
-	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "stock") || !strings.Contains(err.Error(), "callbacks.allow") {
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "stock") ||
+		!strings.Contains(err.Error(), "callbacks.allow") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A late Submit after a rollback is to be seen, also by those who submit many at once, as the SDK does.
+// The caller must see that a late Submit after a rollback is refused, also in a batch, as the SDK sends.
 func TestEachMessageOfABatchIsCounted(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
@@ -260,7 +262,7 @@ func TestItWaitsForRedisAndSaysSo(t *testing.T) {
 		t.Errorf("readyz says %s", body)
 	}
 	client := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr()))
-	// The deadline is what a door that nobody opens would run into.
+	// The deadline is for a listener that never serves.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err = client.GetStats(ctx, &msghandlerv1.GetStatsRequest{})
@@ -280,7 +282,7 @@ func TestItWaitsForRedisAndSaysSo(t *testing.T) {
 	})
 }
 
-// A connection may be cut at any moment of the start, and that after Redis was reached is no reason to give up either.
+// A connection may be cut at any moment of the start. The coordinator must retry even after Redis was reached.
 func TestAConnectionThatIsCutWhileSettingsAreReadIsNoReasonToStop(t *testing.T) {
 	redis := servers.Redis(t)
 	proxy := wire.Redis(t, redis.Addr)
@@ -313,7 +315,7 @@ func TestAnUnsafeRedisIsRefused(t *testing.T) {
 	if !strings.Contains(allowed.log.String(), "noeviction") {
 		t.Errorf("the finding is not logged:\n%s", allowed.log)
 	}
-	// Nobody is woken by what was allowed on purpose.
+	// Findings allowed by redis.allow_unsafe raise no alert.
 	allowed.holds(t, `msghandler_store_findings{severity="refuse"} 0`)
 	if strings.Contains(allowed.get(t, "/metrics"), "\nmsghandler_store_findings{severity=\"allowed\"} 0\n") {
 		t.Error("what was allowed is not counted")
@@ -354,13 +356,13 @@ func TestReadinessFollowsRedis(t *testing.T) {
 	r.awaitReady(t)
 }
 
-// A coordinator whose Redis does not answer says so, for those who watch its health and can go elsewhere.
+// A coordinator without Redis is NOT_SERVING, so that clients choose another coordinator.
 func TestHealthFollowsRedis(t *testing.T) {
 	server := servers.Redis(t)
 	between := wire.TCP(t, server.Addr)
 	r := start(t, settings(func(c *config.Config) {
 		c.Redis.URL = between.URL(server.URL())
-		c.Shutdown.Grace = 20 * time.Second // a pass may wait for an answer that never comes, until its call is given up
+		c.Shutdown.Grace = 20 * time.Second // a pass may wait for an answer until its call times out
 	}))
 	r.awaitReady(t)
 	health := healthv1.NewHealthClient(dial(t, r.GRPCAddr()))

@@ -29,7 +29,7 @@ func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
 	return publisher, nil
 }
 
-// amqpURLs is where the broker is; an embedded one is started first.
+// amqpURLs returns the URLs of the broker. An embedded broker is started first.
 func (a *App) amqpURLs() ([]string, error) {
 	addr, is := config.Embedded(a.settings.AMQP.URLs[0])
 	if !is {

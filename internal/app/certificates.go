@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/server"
 )
 
-// newCredentials are those of the door for producers and operators, nil where it has no certificate.
+// newCredentials returns the credentials of the gRPC API, or nil without a certificate.
 func (a *App) newCredentials() (credentials.TransportCredentials, error) {
 	files := a.settings.GRPC.Certificates
 	if files.Cert == "" {
@@ -23,14 +23,14 @@ func (a *App) newCredentials() (credentials.TransportCredentials, error) {
 	return source.Server(), nil
 }
 
-// expires has the metrics tell when a certificate ends, if there is one.
+// expires exports the end of a certificate as a metric, if there is a certificate.
 func (a *App) expires(key string, source *certs.Source) {
 	if source != nil && !source.Expires().IsZero() {
 		a.metrics.Certificate(key, source.Expires)
 	}
 }
 
-// permissions are nil where nobody is named, so that no call pays for them.
+// permissions are empty without configured names, so that no call pays for a check.
 func (a *App) permissions() server.Permissions {
 	permissions := server.Permissions{Admins: a.settings.GRPC.Admins}
 	if a.settings.NamesCallers() {

@@ -13,7 +13,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// openEvents starts what tells people of events.
+// openEvents starts the notifier of events.
 func (a *App) openEvents() {
 	settings := a.settings.Events
 	a.events = events.New(events.Config{
@@ -24,7 +24,7 @@ func (a *App) openEvents() {
 	a.closeWith(closer{name: "events", close: a.events.Close})
 }
 
-// Moved implements halfmsg.Watcher: operators get an event for each message that waits for them now.
+// Moved implements halfmsg.Watcher: operators get an event for each message that now waits for a decision.
 func (a *App) Moved(moves []halfmsg.Moved) {
 	for _, move := range moves {
 		switch move.State {
@@ -37,7 +37,7 @@ func (a *App) Moved(moves []halfmsg.Moved) {
 	}
 }
 
-// heard are the metrics of the confirm side, of which people are told what they should know.
+// breakerEvents are the metrics of the confirm stage. They also note an event when a circuit breaker opens or closes.
 type heard struct {
 	*console.Metrics
 	events *events.Teller
@@ -53,7 +53,7 @@ func (h heard) Paused(producer string, paused bool) {
 	}
 }
 
-// noteStore tells when Redis goes away and comes back. It is called by one loop only.
+// noteStore notes when Redis becomes unavailable and available. Only the health loop calls noteStore.
 func (a *App) noteStore(up bool) {
 	switch away := !up; {
 	case away == a.storeAway:
@@ -68,7 +68,7 @@ func (a *App) noteStore(up bool) {
 	a.storeAway = !up
 }
 
-// noteUnsafe tells when settings of Redis begin to break the promises. It is called by one loop only.
+// noteUnsafe notes when settings of Redis begin to break the promises. Only the settings loop calls noteUnsafe.
 func (a *App) noteUnsafe(findings []redisstore.Finding) {
 	worst := a.refused(findings)
 	if len(worst) > 0 && !a.storeUnsafe {
@@ -79,10 +79,10 @@ func (a *App) noteUnsafe(findings []redisstore.Finding) {
 	a.storeUnsafe = len(worst) > 0
 }
 
-// backlogSchedule is when is counted what waits.
+// backlogSchedule is the schedule of the loop that counts the backlog.
 const backlogSchedule = "@every 10s"
 
-// watchBacklog starts the loop that compares what waits with the thresholds.
+// watchBacklog starts the loop that compares the backlog with the thresholds.
 func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	settings := a.settings.Events
 	thresholds := &events.Thresholds{Teller: a.events, Logger: a.logger}
@@ -96,7 +96,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 		}
 		found, brokerErr := a.depths(ctx, urls)
 		a.tellMissing(a.queues.Load().all(), found, brokerErr)
-		// None while the broker cannot be asked: what was known is not what is.
+		// No depths are known while the broker does not answer: old depths may be wrong.
 		a.queues.Store(&queueDepths{found, brokerErr == nil})
 		a.lookAtQueues(thresholds, found)
 		return false, errors.Join(err, brokerErr)
@@ -108,7 +108,7 @@ func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	return nil
 }
 
-// depths counts what waits in the queues that are watched.
+// depths counts the messages in the watched queues.
 func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error) {
 	watched := slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues)
 	if len(watched) == 0 {
@@ -119,7 +119,7 @@ func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error)
 	return rabbitmq.Depths(ctx, rabbitmq.Config{URLs: urls}, watched...)
 }
 
-// tellMissing names the queues that are watched and are not there, when it is found out.
+// tellMissing logs each watched queue that turns out to be missing.
 func (a *App) tellMissing(before, now map[string]int, err error) {
 	for _, queue := range slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues) {
 		_, was := before[queue]

@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// told is a webhook that keeps what it is told.
+// webhook keeps the events posted to it.
 type told struct {
 	mu  sync.Mutex
 	all []events.Event
@@ -46,7 +46,7 @@ func (h *told) of(kind events.Kind, subject string) (n int) {
 	return n
 }
 
-// People are told of each trouble that a coordinator has, and of its end where it ends.
+// Operators get an event for each trouble of a coordinator, and for its end.
 func TestPeopleAreToldOfTrouble(t *testing.T) {
 	h := &told{}
 	webhook := httptest.NewServer(h)
@@ -74,7 +74,12 @@ func TestPeopleAreToldOfTrouble(t *testing.T) {
 	}
 	hears := func(kind events.Kind, subject string) {
 		t.Helper()
-		servers.Eventually(t, time.Minute, string(kind)+" of "+subject+" is told", func() bool { return h.of(kind, subject) > 0 })
+		servers.Eventually(
+			t,
+			time.Minute,
+			string(kind)+" of "+subject+" is told",
+			func() bool { return h.of(kind, subject) > 0 },
+		)
 	}
 
 	r.declare(t, "failed")
@@ -100,7 +105,7 @@ func TestPeopleAreToldOfTrouble(t *testing.T) {
 	hears(events.StoreBack, "")
 }
 
-// declare makes a queue that nobody reads.
+// declare makes a queue without a consumer.
 func (r *running) declare(t *testing.T, name string) {
 	t.Helper()
 	conn, err := amqp.Dial(r.brokerURL(t))

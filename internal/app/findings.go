@@ -21,7 +21,7 @@ const (
 const (
 	// refusedLately is for how long a refusal is told: longer than most producers are silent by day.
 	refusedLately = 10 * time.Minute
-	// maxRefused is how many producers that are refused are told of: strangers may come under many names.
+	// maxRefused bounds the refused producers among the findings: strangers may use many names.
 	maxRefused = 10
 	// crashLoop is how many ends in endsLately are no accident any more.
 	crashLoop = 3
@@ -30,14 +30,14 @@ const (
 const endsRemedy = "look at the end of their logs, at the kernel's log for the OOM killer, " +
 	"and at journalctl or kubectl describe pod"
 
-// findings collects what somebody should act on.
+// findings collects problems for operators.
 type findings []*msghandlerv1.Finding
 
 func (f *findings) add(severity msghandlerv1.Severity, name, what, why, remedy string) {
 	*f = append(*f, &msghandlerv1.Finding{Name: name, Severity: severity, What: what, Why: why, Remedy: remedy})
 }
 
-// findings are what this coordinator sees that an operator should act on, the worst first, except its checks.
+// findings are the problems of this coordinator that need an operator, the worst first, except its checks.
 func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	var f findings
 	f.refusals(a.allRefusals(), now)
@@ -49,8 +49,7 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 	return f
 }
 
-// allFindings are the findings with the checks that fail and leave the coordinator ready: who asks for them through the
-// API does not see /readyz.
+// allFindings adds the failing checks that leave the coordinator ready: callers of the API do not see /readyz.
 func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 	var f findings
 	for _, name := range degrading {
@@ -81,7 +80,7 @@ func (f *findings) refusals(all []seen.Refusal, now time.Time) {
 	}
 }
 
-// refusalSeverity tells a producer that cannot do anything from one that makes mistakes.
+// refusalSeverity tells a producer without any success from a producer with mistakes.
 func refusalSeverity(r seen.Refusal) msghandlerv1.Severity {
 	if r.Reason == "INVALID_ARGUMENT" {
 		return warning
@@ -89,7 +88,7 @@ func refusalSeverity(r seen.Refusal) msghandlerv1.Severity {
 	return trouble
 }
 
-// ends tells of coordinators that ended without a clean stop, the latest first.
+// ends reports coordinators that ended without a clean stop, the latest first.
 func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
 	if len(all) == 0 {
 		return
@@ -106,16 +105,17 @@ func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
 	}
 	f.add(severity, "coordinators-unclean-end",
 		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, "+
-			"%d in the last ten minutes; the last was %s, last seen at %s", len(all), lately, all[0].Instance, clock(all[0].LastSeenAt)),
+			"%d in the last ten minutes; the last was %s, last seen at %s", len(all), lately, all[0].Instance,
+			clock(all[0].LastSeenAt)),
 		"they were killed, crashed or hang; what they had in hand waits until their leases end, "+
 			"and consumers may get flagged copies",
 		endsRemedy)
 }
 
-// queues tells of queues that are watched and hold more than they should, or are not there.
+// queues reports watched queues that are above their threshold or missing.
 func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	if queues == nil || !queues.known {
-		return // that the broker cannot be asked is told elsewhere
+		return // another finding reports an unavailable broker
 	}
 	for _, queue := range settings.DeadLetterQueues {
 		if n := queues.depths[queue]; n > 0 {
@@ -141,5 +141,5 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	}
 }
 
-// clock writes when something was, by day: what is told is never old.
+// clock writes a time of day without the date: reported times are never old.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }

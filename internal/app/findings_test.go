@@ -17,10 +17,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// found is what the coordinator says that somebody should act on, by name.
+// found returns the coordinator's findings by name.
 func (r *running) found(t *testing.T) map[string]string {
 	t.Helper()
-	stats, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
+	stats, err := msghandlerv1.NewAdminServiceClient(dial(t, r.GRPCAddr())).
+		GetStats(t.Context(), &msghandlerv1.GetStatsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func (r *running) found(t *testing.T) map[string]string {
 	return all
 }
 
-// A producer whose half messages are all refused must be seen by those who run the coordinator.
+// Operators must see a producer whose half messages are all refused.
 func TestARefusedProducerIsSeen(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
@@ -57,7 +58,10 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 		t.Errorf("found is %q", what)
 	}
 	page := r.get(t, "/")
-	for _, want := range []string{"Something is wrong", `class="bad"><a href="#findings">refused calls of producer orders: 12`, "allow its target in callbacks.allow"} {
+	for _, want := range []string{
+		"Something is wrong",
+		`class="bad"><a href="#findings">refused calls of producer orders: 12`, "allow its target in callbacks.allow",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
@@ -71,14 +75,17 @@ func TestARefusedProducerIsSeen(t *testing.T) {
 	if len(lines) != 1 {
 		t.Fatalf("%d lines tell of it:\n%s", len(lines), lines)
 	}
-	for _, want := range []string{"level=WARN", "producer=orders", "reason=CALLBACK_FORBIDDEN", "stock.svc:9000", "remedy=\"allow its target"} {
+	for _, want := range []string{
+		"level=WARN", "producer=orders", "reason=CALLBACK_FORBIDDEN", "stock.svc:9000",
+		"remedy=\"allow its target",
+	} {
 		if !strings.Contains(lines[0], want) {
 			t.Errorf("the log lacks %q: %s", want, lines[0])
 		}
 	}
 }
 
-// Behind a load balancer one coordinator refuses, and an operator asks another.
+// Behind a load balancer a coordinator refuses, and an operator asks another coordinator.
 func TestRefusalsAreSeenAtEachCoordinator(t *testing.T) {
 	url := "redis://" + servers.Redis(t).Addr + "/0"
 	onRedis := func(c *config.Config) { c.Redis.URL = url }
@@ -103,12 +110,21 @@ func TestRefusalsAreSeenAtEachCoordinator(t *testing.T) {
 
 func TestDeadLettersAreSeen(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
-		c.Events.DeadLetterQueues, c.Events.Queues, c.Events.QueueMessages = []string{"payments.dead"}, []string{"payments", "misspelt"}, 3
+		c.Events.DeadLetterQueues, c.Events.Queues, c.Events.QueueMessages = []string{
+			"payments.dead",
+		}, []string{
+			"payments",
+			"misspelt",
+		}, 3
 	}))
 	r.awaitReady(t)
 	r.fill(t, "payments.dead", 17)
 	r.fill(t, "payments", 2)
-	r.holds(t, `msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`, `msghandler_watched_queue_messages{queue="payments"} 2`)
+	r.holds(
+		t,
+		`msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`,
+		`msghandler_watched_queue_messages{queue="payments"} 2`,
+	)
 	found := r.found(t)
 	if what := found["queue-dead-letters"]; what != "dead letters in queue payments.dead: 17\n" {
 		t.Errorf("found is %q", what)
@@ -120,7 +136,10 @@ func TestDeadLettersAreSeen(t *testing.T) {
 		t.Errorf("below the threshold it says %q", what)
 	}
 	page := r.get(t, "/")
-	for _, want := range []string{"Worth a look", "dead letters in queue payments.dead: 17", "msghandler dlq list --queue payments.dead"} {
+	for _, want := range []string{
+		"Worth a look", "dead letters in queue payments.dead: 17",
+		"msghandler dlq list --queue payments.dead",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
@@ -129,7 +148,7 @@ func TestDeadLettersAreSeen(t *testing.T) {
 	servers.Eventually(t, time.Minute, "the queue is long", func() bool { return r.found(t)["queue-long"] != "" })
 }
 
-// fill puts messages into a queue that nobody reads.
+// fill puts messages into a queue without a consumer.
 func (r *running) fill(t *testing.T, queue string, messages int) {
 	t.Helper()
 	r.declare(t, queue)
@@ -149,7 +168,7 @@ func (r *running) fill(t *testing.T, queue string, messages int) {
 	}
 }
 
-// A part that fails leaves half messages accepted, and so is told of where /readyz does not.
+// A failed part leaves /readyz at OK while half messages are still accepted, so the findings must name the part.
 func TestADegradedCoordinatorSaysSo(t *testing.T) {
 	nobody := nobodyAt(t)
 	r := start(t, settings(func(c *config.Config) { c.AMQP.URLs = []string{"amqp://guest:guest@" + nobody + "/"} }))
@@ -157,13 +176,13 @@ func TestADegradedCoordinatorSaysSo(t *testing.T) {
 		ok, body := r.ready()
 		return ok && strings.Contains(body, `"degraded": true`)
 	})
-	if what := r.found(t)["coordinator-degraded"]; !strings.Contains(what, `"rabbitmq"`) || !strings.Contains(what, r.Instance()) {
+	if what := r.found(t)["coordinator-degraded"]; !strings.Contains(what, `"rabbitmq"`) ||
+		!strings.Contains(what, r.Instance()) {
 		t.Errorf("found is %q", what)
 	}
 }
 
-// A coordinator that stops as it should leaves no trace of its run, and one that did not is told of by the next at
-// once.
+// A clean stop leaves no finding. The next coordinator reports a run without a clean stop at once.
 func TestOnlyAStopThatWasNoneIsToldByTheNext(t *testing.T) {
 	redis := servers.Redis(t)
 	on := func(c *config.Config) { c.Redis.URL = redis.URL() }
@@ -180,20 +199,30 @@ func TestOnlyAStopThatWasNoneIsToldByTheNext(t *testing.T) {
 		t.Errorf("after the stop there is %q", left)
 	}
 	redis.CLI("HSET", "msghandler:{00}:runs", "killed-1/0a", "1", "killed-2/0b", "1")
-	for name, ago := range map[string]time.Duration{"killed-3/0c": time.Minute, "killed-4/0d": 2 * time.Minute, "killed-5/0e": 3 * time.Minute} {
+	for name, ago := range map[string]time.Duration{
+		"killed-3/0c": time.Minute, "killed-4/0d": 2 * time.Minute,
+		"killed-5/0e": 3 * time.Minute,
+	} {
 		redis.CLI("HSET", "msghandler:{00}:runs", name, strconv.FormatInt(time.Now().Add(-ago).UnixMilli(), 10))
 	}
 	next := start(t, settings(on))
 	next.awaitReady(t)
 	next.holds(t, "msghandler_unclean_ends 3")
-	if log := next.log.String(); !strings.Contains(log, `"coordinators ended without a clean stop; others go on with their messages when their leases end" instance=`+
-		next.Instance()+" coordinators=3 last=killed-3 ") {
+	if log := next.log.String(); !strings.Contains(
+		log,
+		`"coordinators ended without a clean stop; others go on with their messages when their leases end" instance=`+
+			next.Instance()+" coordinators=3 last=killed-3 ",
+	) {
 		t.Errorf("the log is\n%s", log)
 	}
-	if what := next.found(t)["coordinators-unclean-end"]; !strings.Contains(what, "3 within the last hour, 3 in the last ten minutes; the last was killed-3") {
+	if what := next.found(t)["coordinators-unclean-end"]; !strings.Contains(
+		what,
+		"3 within the last hour, 3 in the last ten minutes; the last was killed-3",
+	) {
 		t.Errorf("found is %q", what)
 	}
-	if page := next.get(t, "/"); !strings.Contains(page, "Something is wrong") || !strings.Contains(page, "ended without a clean stop: 3") {
+	if page := next.get(t, "/"); !strings.Contains(page, "Something is wrong") ||
+		!strings.Contains(page, "ended without a clean stop: 3") {
 		t.Errorf("the page is\n%s", page)
 	}
 }

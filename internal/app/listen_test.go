@@ -16,12 +16,13 @@ func TestAnAddressThatCannotBeListenedOnIsSaidHowToMend(t *testing.T) {
 	defer taken.Close()
 	for addr, want := range map[string]string{
 		taken.Addr().String(): "stop what listens there",
-		"192.0.2.1:9090":      "set an address that this machine has", // one that RFC 5737 gives to nobody
+		"192.0.2.1:9090":      "set an address that this machine has", // reserved by RFC 5737
 	} {
 		s := settings()
 		s.HTTP.Addr = addr
 		_, err := app.New(t.Context(), s, app.Deps{})
-		if err == nil || !strings.Contains(err.Error(), "http.addr: cannot listen on "+addr) || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), "http.addr: cannot listen on "+addr) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want the remedy %q", addr, err, want)
 		}
 	}

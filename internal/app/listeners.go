@@ -31,10 +31,10 @@ var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
 // degrading are the other checks.
 var degrading = []string{checkRabbitMQ, checkConfirm, checkSend}
 
-// errNotOpen is what a check says of a part that is not there yet.
+// errNotOpen is the result of a check of a part that is not open yet.
 var errNotOpen = errors.New("not open yet")
 
-// checks holds the checks of the parts that are open.
+// checks holds the checks of the open parts.
 type checks struct {
 	mu  sync.Mutex
 	run map[string]func(ctx context.Context) error
@@ -50,7 +50,7 @@ func (c *checks) set(name string, run func(ctx context.Context) error) {
 	c.run[name] = run
 }
 
-// named is the check of a part that may not be open yet.
+// named returns the check of a part, which may not be open yet.
 func (c *checks) named(name string) console.Check {
 	return console.Check{Name: name, Run: func(ctx context.Context) error {
 		c.mu.Lock()
@@ -63,7 +63,7 @@ func (c *checks) named(name string) console.Check {
 	}}
 }
 
-// openConsole builds the console. It is the first to be opened and the last to be closed.
+// openConsole builds the console, the first part to open and the last to close.
 func (a *App) openConsole() {
 	a.metrics.Build(a.version, a.instance)
 	var all []console.Check
@@ -104,7 +104,7 @@ func (a *App) openConsole() {
 }
 
 // rejectUntilReady accepts connections and closes them at once, until stop is called. So a client learns at once that
-// the coordinator is not available; connections that nothing accepts would wait.
+// the coordinator is unavailable. Without accept, clients would wait.
 func rejectUntilReady(door net.Listener) (stop func()) {
 	tcp, is := door.(*net.TCPListener)
 	if !is {
@@ -122,7 +122,7 @@ func rejectUntilReady(door net.Listener) (stop func()) {
 		}
 	}()
 	return func() {
-		// A deadline in the past wakes Accept; the listener itself stays as it is.
+		// A deadline in the past wakes Accept and leaves the listener open.
 		_ = tcp.SetDeadline(time.Now())
 		<-ended
 		_ = tcp.SetDeadline(time.Time{})

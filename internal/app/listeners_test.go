@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// The console answers by the names of http.hosts and by no other that somebody may have given it.
+// The console answers under the names of http.hosts only.
 func TestTheConsoleAnswersByTheNamesOfTheConfiguration(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) { c.HTTP.Hosts = []string{"console.example.com", "shop_1"} }))
 	for name, want := range map[string]int{

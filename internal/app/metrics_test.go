@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// holds waits until the metrics hold all of these lines, or lines that begin so.
+// holds waits until the metrics have a line with each of these beginnings.
 func (r *running) holds(t *testing.T, lines ...string) {
 	t.Helper()
 	for _, want := range lines {
@@ -29,7 +29,7 @@ func (r *running) holds(t *testing.T, lines ...string) {
 	}
 }
 
-// Each group of metrics follows what really happens.
+// Each group of metrics follows the real events.
 func TestMetricsFollowWhatHappens(t *testing.T) {
 	r := start(t, settings(func(c *config.Config) {
 		c.Send.Backoff = []time.Duration{time.Millisecond}
@@ -72,10 +72,13 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 			`msghandler_moves_total{event="exhausted",fate="stored"} 1`, `msghandler_messages{state="dead"} 1`)
 	})
 	t.Run("callbacks", func(t *testing.T) {
-		r.holds(t,
+		r.holds(
+			t,
 			`msghandler_confirms_total{producer="orders",result="committed"} 2`,
 			`msghandler_confirm_calls_total{producer="orders",result="answered"} 2`,
-			`msghandler_callback_seconds_count{method="DeleteBusiness"} 2`, `msghandler_marker_deletions_total{result="deleted"} 2`)
+			`msghandler_callback_seconds_count{method="DeleteBusiness"} 2`,
+			`msghandler_marker_deletions_total{result="deleted"} 2`,
+		)
 		away := half(p, "3")
 		away.Producer, away.CallbackTarget = "away", nobodyAt(t)
 		submit(t, away, msghandlerv1.Wait_WAIT_UNSPECIFIED)
@@ -84,9 +87,15 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 			`msghandler_callback_targets_paused{producer="away"} 1`, `msghandler_callback_targets_paused{producer="orders"} 0`)
 	})
 	t.Run("store", func(t *testing.T) {
-		r.holds(t,
-			`msghandler_store_up 1`, `msghandler_script_seconds_count{script="create"} 3`, `msghandler_store_regressions_total 0`,
-			`msghandler_sweep_messages_total `, `msghandler_sweep_repairs_total 0`, `msghandler_store_findings{severity="refuse"} 0`)
+		r.holds(
+			t,
+			`msghandler_store_up 1`,
+			`msghandler_script_seconds_count{script="create"} 3`,
+			`msghandler_store_regressions_total 0`,
+			`msghandler_sweep_messages_total `,
+			`msghandler_sweep_repairs_total 0`,
+			`msghandler_store_findings{severity="refuse"} 0`,
+		)
 		servers.Eventually(t, 10*time.Second, "the sweep has seen messages", func() bool {
 			return !strings.Contains(r.get(t, "/metrics"), "\nmsghandler_sweep_messages_total 0\n")
 		})
@@ -101,8 +110,8 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 	})
 }
 
-// A message that is old because it may be is no trouble; one that should have been decided is, however often it is
-// asked about.
+// A message with a long confirm_after may be old. A message whose verdict is overdue is trouble, however often its
+// producer was asked.
 func TestTheMetricsTellOfAVerdictThatIsOverdue(t *testing.T) {
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
@@ -121,7 +130,7 @@ func TestTheMetricsTellOfAVerdictThatIsOverdue(t *testing.T) {
 	}
 	send("patient", 20*time.Hour, 24*time.Hour)
 	send("overdue", 4*time.Hour, time.Hour)
-	redis.SetTime(time.Time{}) // from now on it is ours
+	redis.SetTime(time.Time{}) // from now on the listener is ours
 	servers.Eventually(t, time.Minute, "three hours are told, or a little more", func() bool {
 		return strings.Contains(r.get(t, "/metrics"), "\nmsghandler_undecided_seconds 108")
 	})
@@ -140,7 +149,7 @@ func nobodyAt(t *testing.T) string {
 
 var many = flag.Int("messages", 10_000, "how many messages the number of series is shown with")
 
-// However many messages there were, the number of series stays what the first of each producer made it.
+// The number of series depends on the producers, not on their messages.
 func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
@@ -160,12 +169,15 @@ func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 		}
 	}
 	settled := func(messages int) {
-		r.holds(t, fmt.Sprintf("msghandler_publishes_total{exchange=\"(default)\",outcome=\"acked\"} %v\n", float64(messages)))
+		r.holds(
+			t,
+			fmt.Sprintf("msghandler_publishes_total{exchange=\"(default)\",outcome=\"acked\"} %v\n", float64(messages)),
+		)
 	}
 	send(0)
 	send(1)
 	settled(2 * 5 * batch)
-	// What comes with time has come when each of the slower loops has made a pass.
+	// All series exist after a pass of each of the slower loops.
 	r.holds(t, `msghandler_script_seconds_count{script="mend"} `, `msghandler_script_seconds_count{script="backlog"} `,
 		`msghandler_script_seconds_count{script="list"} `)
 	before := r.series(t)
@@ -182,7 +194,7 @@ func TestNoSeriesIsMadeOfIDs(t *testing.T) {
 	}
 }
 
-// series are those of the coordinator, as /metrics names them.
+// series are the coordinator's own series of /metrics.
 func (r *running) series(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -197,12 +209,12 @@ func (r *running) series(t *testing.T) map[string]bool {
 // labelled finds the labels of a series, but for the bounds of buckets, which a histogram has from the beginning.
 var labelled = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 
-// ownLabels are those whose values are words of the coordinator that it may have had no reason for before: on a busy
-// machine a call waits for so long that its messages are looked at (script="show"), or a message is claimed or
-// published once more.
+// ownLabels have words of the coordinator as values, which may appear late: on a busy machine a call may wait so long
+// that its messages are read (script="show"), or a message is claimed or published again.
 var ownLabels = []string{"script", "step", "event", "fate"}
 
-// ownWord is such a word. What the test sends has none: ids are numbers, and producers have one in their names.
+// ownWord matches such a word. The values of the test contain a digit: ids are numbers, and producers have a number in
+// their names.
 var ownWord = regexp.MustCompile(`^[a-z_]+$`)
 
 // ofOwnWords says whether nothing but words of the coordinator tells a series from others of its name.

@@ -13,8 +13,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The answers about an id that stands in a batch often are those of calls one after the other, on a real Redis too,
-// which gets them in scripts of a few hundred.
+// An id that occurs several times in a batch gets the answers of sequential calls, on a real Redis too, whose scripts
+// handle a few hundred ids each.
 func TestAnIDThatStandsInABatchOften(t *testing.T) {
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))

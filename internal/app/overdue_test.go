@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// aged are messages by age and confirm_after, the oldest first, of which each page has one.
+// aged are messages by age and confirm_after, the oldest first, with a message on each page.
 type aged struct {
 	all   [][2]time.Duration
 	reads int
@@ -37,8 +37,8 @@ func (a *aged) list(_ context.Context, q halfmsg.Query) (page halfmsg.Page, err 
 	return page, nil
 }
 
-// A message may be old because its producer asked for a long confirm_after; another that is younger should have had its
-// verdict long ago.
+// A message may be old because its producer set a long confirm_after, while the verdict of a younger message is long
+// overdue.
 func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 	t.Parallel()
 	const h = time.Hour
@@ -50,7 +50,7 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 		"none":                   {nil, 0, 1},
 		"not yet to be asked":    {[][2]time.Duration{{23 * h, 24 * h}, {3 * h, 4 * h}}, 0, 2},
 		"behind one that may be": {[][2]time.Duration{{23 * h, 24 * h}, {3 * h, h}, {h, 0}}, 2 * h, 3},
-		// Those that come after the second are younger than that.
+		// All messages after the second are younger.
 		"enough": {[][2]time.Duration{{23 * h, 20 * h}, {8 * h, h}, {6 * h, 0}, {5 * h, 0}, {4 * h, 0}}, 7 * h, 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,16 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 			for range 2 { // the second walk begins anew
 				a.reads = 0
 				if longest, whole, err := u.pass(t.Context()); err != nil || !whole || longest != c.want || a.reads != c.reads {
-					t.Errorf("%s: %s, whole %t, after %d pages, %v; want %s after %d", name, longest, whole, a.reads, err, c.want, c.reads)
+					t.Errorf(
+						"%s: %s, whole %t, after %d pages, %v; want %s after %d",
+						name,
+						longest,
+						whole,
+						a.reads,
+						err,
+						c.want,
+						c.reads,
+					)
 				}
 			}
 		})
@@ -81,7 +90,8 @@ func TestTheLookForTheUndecidedGoesOnWhereItStopped(t *testing.T) {
 			t.Errorf("without Redis: whole %t, %v", whole, err)
 		}
 		a.err = nil
-		if longest, whole, err := u.pass(t.Context()); !whole || err != nil || a.reads != 3 || longest.Round(time.Second) != time.Hour {
+		if longest, whole, err := u.pass(t.Context()); !whole || err != nil || a.reads != 3 ||
+			longest.Round(time.Second) != time.Hour {
 			t.Errorf("after %d pages: %s, whole %t, %v", a.reads, longest, whole, err)
 		}
 	})

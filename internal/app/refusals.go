@@ -12,7 +12,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// refusalRemedies say what to do about a producer that is refused, by reason.
+// refusalRemedies are the actions for a refused producer, by reason.
 var refusalRemedies = map[string]string{
 	"CALLBACK_FORBIDDEN": "allow its target in callbacks.allow and its network in callbacks.networks, " +
 		"or correct the target that the producer sends, or that producers.NAME.target names",
@@ -22,8 +22,8 @@ var refusalRemedies = map[string]string{
 		"for callback_target have the producer send one, or set producers.NAME.target",
 }
 
-// noteRefused counts a call of a producer that is refused for good, and tells of it once a minute for each producer and
-// reason: only the caller has heard of it otherwise.
+// noteRefused counts a call that is refused for good, and logs a line once a minute for each producer and reason:
+// otherwise only the caller would know.
 func (a *App) noteRefused(producer, reason, cause string) {
 	unlogged, due := a.metrics.Refused(producer, reason, cause)
 	if !due {
@@ -37,11 +37,11 @@ func (a *App) noteRefused(producer, reason, cause string) {
 const (
 	// refusalsSchedule is how often refusals are shared with the other coordinators.
 	refusalsSchedule = "@every 2s"
-	// maxShared and maxSharedCause bound what one coordinator shares: refusals, and bytes of the cause of each.
+	// maxShared and maxSharedCause bound the data that a coordinator shares: refusals, and bytes of the cause of each.
 	maxShared, maxSharedCause = 20, 300
 )
 
-// sharedRefusal is a refusal as other coordinators read it. Times are ages, because clocks differ.
+// sharedRefusal is a refusal in the form for other coordinators. Times are ages, because clocks differ.
 type sharedRefusal struct {
 	Producer string        `json:"producer"`
 	Reason   string        `json:"reason"`
@@ -51,8 +51,8 @@ type sharedRefusal struct {
 	LastAgo  time.Duration `json:"last_ago"`
 }
 
-// watchRefusals shares the refusals of this coordinator through Redis, and reads those of the others: behind a load
-// balancer each coordinator refuses a part of a producer's calls, and an operator may ask any of them.
+// watchRefusals shares this coordinator's refusals through Redis and reads the refusals of the others. Behind a load
+// balancer each coordinator refuses a part of a producer's calls, and an operator may ask any coordinator.
 func (a *App) watchRefusals(store *redisstore.Store) error {
 	watch, err := a.newLoop("refusals", refusalsSchedule, func(ctx context.Context) (bool, error) {
 		return false, a.shareRefusals(ctx, store)
@@ -78,7 +78,7 @@ func (a *App) shareRefusals(ctx context.Context, store *redisstore.Store) error 
 	return nil
 }
 
-// lately keeps the refusals that are recent enough to be shown, the latest first.
+// lately returns the recent refusals, the latest first.
 func lately(all []seen.Refusal, now time.Time) []seen.Refusal {
 	all = slices.DeleteFunc(all, func(r seen.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
 	slices.SortStableFunc(all, func(a, b seen.Refusal) int { return b.LastAt.Compare(a.LastAt) })
@@ -100,7 +100,7 @@ func toShare(refusals []seen.Refusal, now time.Time) string {
 	return string(text)
 }
 
-// fromShared reads the text of another coordinator. A text of a later version that cannot be read is left out.
+// fromShared reads the text of another coordinator. An unreadable text of a later version is skipped.
 func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []seen.Refusal) {
 	var shared []sharedRefusal
 	if json.Unmarshal([]byte(of.Text), &shared) != nil {

@@ -80,7 +80,7 @@ func (l *logbook) String() string {
 	return l.lines.String()
 }
 
-// ready asks /readyz and returns the checks that do not hold.
+// ready asks /readyz and returns the failing checks.
 func (r *running) ready() (ok bool, failing string) {
 	answer, err := http.Get("http://" + r.HTTPAddr() + "/readyz")
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *orders) DeleteBusiness(
 	return &msghandlerv1.DeleteBusinessResponse{}, nil
 }
 
-// trace is what the last Confirm brought.
+// trace is the trace context of the last Confirm.
 func (p *orders) trace() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *orders) counts(id string) (asked, deleted int) {
 	return p.asked[id], p.deleted[id]
 }
 
-// brokerURL finds the embedded broker in the log, which is where a person finds it too.
+// brokerURL finds the URL of the embedded broker in the log, as a user would.
 func (r *running) brokerURL(t *testing.T) string {
 	t.Helper()
 	_, rest, found := strings.Cut(r.log.String(), "url=amqp://")
@@ -192,7 +192,7 @@ func (r *running) brokerURL(t *testing.T) string {
 	return "amqp://" + strings.TrimSpace(strings.SplitN(url, "\n", 2)[0])
 }
 
-// queue declares a queue and returns what comes out of it.
+// queue declares a queue and returns its deliveries.
 func (r *running) queue(t *testing.T, name string) <-chan amqp.Delivery {
 	t.Helper()
 	conn, err := amqp.Dial(r.brokerURL(t))

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// runsSchedule is how often is looked for coordinators that ended without a clean stop.
+	// runsSchedule is the schedule of the search for coordinators that ended without a clean stop.
 	runsSchedule = "@every 5s"
 	// endsLately is how long ago an end counts for the metric, and for a crash loop.
 	endsLately = 10 * time.Minute
-	// noteTimeout bounds what a stop waits for a Redis that does not answer.
+	// noteTimeout bounds the wait of a stop for an unavailable Redis.
 	noteTimeout = time.Second
 )
 
@@ -24,10 +24,10 @@ const (
 type runs struct {
 	mu   sync.Mutex
 	ends []redisstore.UncleanEnd
-	// failedAt is when this coordinator could last not count in Redis, in Unix nanoseconds, and at first when it started:
-	// until then Redis may have been away, so that others could not count either.
+	// failedAt is the time of the last failed count in Redis, in Unix nanoseconds, and at first the start. Redis may have
+	// been unavailable until then, so other coordinators could not count either.
 	failedAt atomic.Int64
-	// broken says that a part of this coordinator has failed, so that its own stop is none of the clean ones.
+	// broken says that a part of this coordinator has failed, so the stop that follows is not clean.
 	broken atomic.Bool
 }
 
@@ -38,12 +38,12 @@ func (r *runs) counted(err error) {
 	}
 }
 
-// judges says whether who is silent has ended: not while the silence may be that of Redis.
+// judges says whether silence proves the end of a coordinator: not while Redis may be the silent side.
 func (r *runs) judges(now time.Time) bool {
 	return now.Sub(time.Unix(0, r.failedAt.Load())) > redisstore.RunSilence
 }
 
-// set keeps the ends, and returns those that this coordinator is to report.
+// set keeps the ends and returns the ends that this coordinator must report.
 func (r *runs) set(ends []redisstore.UncleanEnd) (unreported []redisstore.UncleanEnd) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,11 +68,11 @@ func (r *runs) since(then time.Time) (ends []redisstore.UncleanEnd) {
 	return ends
 }
 
-// watchRuns notes that this coordinator runs, and looks for others that ended without a clean stop.
+// watchRuns records the run of this coordinator and looks for others that ended without a clean stop.
 func (a *App) watchRuns(ctx context.Context, store *redisstore.Store) error {
 	a.runs.failedAt.Store(time.Now().UnixNano())
 	a.metrics.UncleanEnds(func() int { return len(a.runs.since(time.Now().Add(-endsLately))) })
-	_ = a.noteRun(ctx, store) // the loop tries again, and tells why it could not
+	_ = a.noteRun(ctx, store) // the loop retries, and logs the error
 	watch, err := a.newLoop("runs", runsSchedule, func(ctx context.Context) (bool, error) {
 		return false, a.noteRun(ctx, store)
 	})
@@ -103,7 +103,7 @@ func (a *App) noteRun(ctx context.Context, store *redisstore.Store) error {
 	return nil
 }
 
-// noteCleanStop says in Redis that this coordinator stops as it should.
+// noteCleanStop records a clean stop in Redis.
 func (a *App) noteCleanStop(ctx context.Context, store *redisstore.Store) {
 	if a.runs.broken.Load() {
 		return

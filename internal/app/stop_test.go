@@ -72,7 +72,7 @@ func TestAPartThatHangsLeavesTimeToTheOthers(t *testing.T) {
 	})
 }
 
-// A stop ends within its grace, whatever a part does that should have returned when it was closed.
+// A stop ends within its grace even if a part does not return when closed.
 func TestAPartThatDoesNotReturnHoldsNoStop(t *testing.T) {
 	t.Parallel()
 	a := newIdle(t)

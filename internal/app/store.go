@@ -13,13 +13,13 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// notDurable is what is said of embedded parts, loudly.
+// notDurable is the warning about embedded servers.
 const notDurable = "NOT DURABLE: everything in it is gone when this process ends; for trying things out only"
 
 // redisPauses are the waits between attempts to open Redis.
 var redisPauses = backoff.Exponential(250*time.Millisecond, 5*time.Second)
 
-// openStore opens Redis, and waits for it while it is away. Clients are turned away meanwhile.
+// openStore opens the store and waits while Redis is unavailable. Meanwhile clients are rejected.
 func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	url, err := a.redisURL()
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	return store, errors.Join(a.watchRuns(ctx, store), a.watchRefusals(store))
 }
 
-// redisURL is where Redis is; an embedded one is started first.
+// redisURL returns the URL of Redis. An embedded Redis is started first.
 func (a *App) redisURL() (string, error) {
 	addr, is := config.Embedded(a.settings.Redis.URL)
 	if !is {
@@ -69,8 +69,8 @@ func anyPort(addr string) string {
 	return addr
 }
 
-// reachStore opens the store, trying again while Redis cannot be reached. What waiting cannot mend, such as another
-// number of shards or settings that break the promises, is an error at once.
+// reachStore opens the store, trying again while Redis cannot be reached. Problems that time does not fix, such as a
+// wrong number of shards or unsafe settings, are errors at once.
 func (a *App) reachStore(ctx context.Context, url string) (*redisstore.Store, error) {
 	for failures := 0; ; failures++ {
 		store, err := a.tryStore(ctx, url)
@@ -110,13 +110,13 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	if err := a.judgeSettings(ctx, store); err != nil {
-		_ = store.Close() // why it is of no use is told
+		_ = store.Close() // the cause is returned
 		return nil, err
 	}
 	return store, nil
 }
 
-// UnsafeError says that Redis is set up in a way that breaks the promises.
+// UnsafeError says that settings of Redis break the promises.
 type UnsafeError struct {
 	Findings []redisstore.Finding
 }
@@ -130,7 +130,7 @@ func (e *UnsafeError) Error() string {
 	return text + " (redis.allow_unsafe: true starts all the same)"
 }
 
-// judgeSettings logs what Redis' settings endanger, and refuses the start when they break the promises.
+// judgeSettings logs findings about Redis' settings, and refuses the start when a setting breaks the promises.
 func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error {
 	findings, err := store.Check(ctx)
 	if err != nil {
@@ -146,8 +146,8 @@ func (a *App) judgeSettings(ctx context.Context, store *redisstore.Store) error 
 	return nil
 }
 
-// refused are the findings with which a coordinator does not start: what breaks the promises and was not allowed on
-// purpose.
+// refused are the findings with which a coordinator does not start: settings that break the promises, without
+// redis.allow_unsafe.
 func (a *App) refused(findings []redisstore.Finding) []redisstore.Finding {
 	if a.settings.Redis.AllowUnsafe {
 		return nil
@@ -165,13 +165,13 @@ func breaking(findings []redisstore.Finding) []redisstore.Finding {
 	return worst
 }
 
-// countFindings makes the metrics follow what was last found.
+// countFindings sets the metrics to the latest findings.
 func (a *App) countFindings(findings []redisstore.Finding) {
 	worst, refused := len(breaking(findings)), len(a.refused(findings))
 	a.metrics.Found(len(findings)-worst, refused, worst-refused)
 }
 
-// noteSettings makes the readiness follow what was last found. At the start the findings were judged already.
+// noteSettings sets the readiness check to the latest findings.
 func (a *App) noteSettings(findings []redisstore.Finding) {
 	worst := a.refused(findings)
 	a.checks.set(checkSettings, func(context.Context) error {

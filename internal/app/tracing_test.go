@@ -20,14 +20,14 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// gathered keeps the spans that are exported to it over HTTP.
+// gathered keeps the spans exported over HTTP.
 type gathered struct {
 	mu     sync.Mutex
 	byName map[string]*spans.Span
 }
 
 func (g *gathered) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // what is cut short cannot be read below
+	body, _ := io.ReadAll(r.Body) // a truncated body fails below
 	var request collector.ExportTraceServiceRequest
 	if proto.Unmarshal(body, &request) != nil {
 		return
@@ -54,15 +54,15 @@ func (g *gathered) span(t *testing.T, name string) (span *spans.Span) {
 	return span
 }
 
-// The trace that a producer brings.
+// The trace context of a producer.
 const (
 	broughtTrace = "0af7651916cd43dd8448eb211c80319c"
 	broughtSpan  = "b7ad6b7169203331"
 	brought      = "00-" + broughtTrace + "-" + broughtSpan + "-01"
 )
 
-// One trace leads from the producer through SendHalfMessage and the publishing to the consumer; Confirm is linked to
-// it.
+// A trace leads from the producer through SendHalfMessage and the publish to the consumer; Confirm is linked to the
+// trace.
 func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 	g := &gathered{byName: map[string]*spans.Span{}}
 	otlp := httptest.NewServer(g)
@@ -80,7 +80,7 @@ func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 	if _, err := client.SendHalfMessage(ctx, half(p, "1")); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever submits may bring no trace, or another.
+	// A Submit may have no trace context, or a different trace.
 	submit := &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1", Wait: msghandlerv1.Wait_WAIT_DONE}
 	if _, err := client.Submit(t.Context(), submit); err != nil {
 		t.Fatal(err)
@@ -88,10 +88,12 @@ func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 	consumed, _ := (<-deliveries).Headers["traceparent"].(string)
 
 	sent, published, confirmed := g.span(t, "SendHalfMessage"), g.span(t, "publish"), g.span(t, "Confirm")
-	if id := hex.EncodeToString(sent.GetTraceId()); id != broughtTrace || hex.EncodeToString(sent.GetParentSpanId()) != broughtSpan {
+	if id := hex.EncodeToString(sent.GetTraceId()); id != broughtTrace ||
+		hex.EncodeToString(sent.GetParentSpanId()) != broughtSpan {
 		t.Errorf("SendHalfMessage belongs to trace %s", id)
 	}
-	if hex.EncodeToString(published.GetTraceId()) != broughtTrace || string(published.GetParentSpanId()) != string(sent.GetSpanId()) {
+	if hex.EncodeToString(published.GetTraceId()) != broughtTrace ||
+		string(published.GetParentSpanId()) != string(sent.GetSpanId()) {
 		t.Error("the publishing does not follow from SendHalfMessage")
 	}
 	if want := "00-" + broughtTrace + "-" + hex.EncodeToString(published.GetSpanId()) + "-01"; consumed != want {
@@ -121,7 +123,7 @@ func TestOneTraceLeadsFromProducerToConsumer(t *testing.T) {
 		published.GetSpanId(), consumed, confirmed.GetSpanId())
 }
 
-// Without a collector the trace that a producer brings goes to the consumer as it came.
+// Without a collector the producer's trace context reaches the consumer unchanged.
 func TestATraceIsPassedOnWithoutACollector(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
@@ -150,7 +152,7 @@ func TestATraceIsPassedOnWithoutACollector(t *testing.T) {
 	}
 }
 
-// A collector that is away holds up neither messages nor a stop.
+// An unavailable collector delays neither messages nor a stop.
 func TestACollectorThatIsAwayIsNotWaitedFor(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+nobodyAt(t))
 	r := start(t, settings())

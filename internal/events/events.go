@@ -1,7 +1,7 @@
-// Package events tells people what they should know: it gathers events, and posts them to a webhook.
+// Package events notifies operators: events are gathered and posted to a webhook.
 //
-// Nothing waits for it. Events that are alike are counted as one while they wait, so what waits is bounded however long
-// the webhook is away, and a thousand dead messages of one producer are one event.
+// No caller waits for the webhook. Waiting events of the same kind and subject are merged, so the memory is bounded
+// while the webhook is unavailable, and a thousand dead messages of a producer are a single event.
 package events
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// Kind is what has happened.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds. Those in pairs are the beginning and the end of a trouble.
+// The kinds. A pair is the beginning and the end of a trouble.
 const (
 	// Abandoned and Dead: messages have become so; the subject is their producer.
 	Abandoned Kind = "abandoned"
@@ -31,9 +31,9 @@ const (
 	// StoreAway and StoreBack: Redis does not answer, or does again.
 	StoreAway Kind = "store_away"
 	StoreBack Kind = "store_back"
-	// StoreUnsafe: Redis is set up in a way that breaks the promises.
+	// StoreUnsafe: settings of Redis break the promises.
 	StoreUnsafe Kind = "store_unsafe"
-	// StoreRegressed: Redis has forgotten what it had acknowledged.
+	// StoreRegressed: Redis has lost acknowledged writes.
 	StoreRegressed Kind = "store_regressed"
 	// Backlog and BacklogOver: more than a threshold waits, or no longer; the subject is "sendable" or a queue.
 	Backlog     Kind = "backlog"
@@ -44,15 +44,15 @@ const (
 	UncleanEnd Kind = "unclean_end"
 )
 
-// Event is one or several events that are alike.
+// Event is an event, or several merged events.
 type Event struct {
 	Kind    Kind   `json:"kind"`
 	Subject string `json:"subject,omitempty"`
 	// Count is how many events were alike.
 	Count int `json:"count"`
-	// Messages are some of the messages that it happened to.
+	// Messages are some of the messages of the event.
 	Messages []string `json:"messages,omitempty"`
-	// Detail is what the latest of them says for people.
+	// Detail is the latest text for operators.
 	Detail  string    `json:"detail,omitempty"`
 	FirstAt time.Time `json:"first_at"`
 	LastAt  time.Time `json:"last_at"`
@@ -62,46 +62,46 @@ type Event struct {
 type Config struct {
 	// URL is where they are posted; empty: nowhere, they are only counted.
 	URL string
-	// Token is sent as a bearer's, where it is set.
+	// Token is the bearer token; empty: none.
 	Token string
 	// Instance names this coordinator.
 	Instance string
 	// Gather is how long events are gathered before they are posted. Required.
 	Gather time.Duration
-	// Logger hears of a webhook that does not take events. Default slog.Default().
+	// Logger gets a line when the webhook does not accept events. Default slog.Default().
 	Logger *slog.Logger
 	// Metrics counts events and posts. Required.
 	Metrics Metrics
 
-	// timeout bounds one post. Tests choose a longer one.
+	// timeout bounds a post. Tests choose a longer timeout.
 	timeout time.Duration
 }
 
-// postTimeout bounds one post.
+// postTimeout bounds a post.
 const postTimeout = 5 * time.Second
 
-// Metrics hears what a Teller does. Its methods must not block.
+// Metrics counts events and posts. Its methods must not block.
 type Metrics interface {
-	// Noted tells of events of a kind.
+	// Noted counts events of a kind.
 	Noted(kind string, events int)
-	// Posted tells of one post: ok, failed (tried again), or given_up.
+	// Posted counts a post: ok, failed (retried), or given_up.
 	Posted(result string)
 }
 
 const (
-	// maxWaiting is how many events that are not alike may wait; of more only their number is told.
+	// maxWaiting bounds the distinct events that wait; of further events only the number is posted.
 	maxWaiting = 1000
 	// maxMessages is how many messages an event names.
 	maxMessages = 10
 )
 
-// Teller gathers events and posts them. Its methods may be called concurrently.
+// Notifier gathers events and posts them. Its methods may be called concurrently.
 type Teller struct {
 	config Config
 	client *http.Client
-	// bell rings when something waits.
+	// wake has a value when events wait.
 	bell chan struct{}
-	// retries is the context of posts that are tried again; stop ends it.
+	// retries is the context of retried posts; stop ends the context.
 	retries context.Context
 	stop    context.CancelFunc
 	running lifecycle.Group
@@ -111,13 +111,13 @@ type Teller struct {
 	dropped int
 }
 
-// likeness is what events that are counted as one have in common.
+// likeness is the key by which events are merged.
 type likeness struct {
 	kind    Kind
 	subject string
 }
 
-// New returns a Teller at work. It must be closed.
+// New starts a Notifier, which must be closed.
 func New(config Config) *Teller {
 	if config.Gather <= 0 {
 		panic("events: Config.Gather is not set") // a mistake of the program: internal/config has the default
@@ -136,7 +136,7 @@ func New(config Config) *Teller {
 	return t
 }
 
-// Note takes an event, with the messages that it happened to, if any. It never blocks.
+// Note adds an event, with its messages if any. Note never blocks.
 func (t *Teller) Note(kind Kind, subject, detail string, messages ...string) {
 	count := max(1, len(messages))
 	t.config.Metrics.Noted(string(kind), count)
@@ -152,7 +152,7 @@ func (t *Teller) Note(kind Kind, subject, detail string, messages ...string) {
 	}
 }
 
-// add counts an event to those that are like it. t.mu is held.
+// add merges an event into the waiting event of the same kind and subject. n.mu is held.
 func (t *Teller) add(e Event, now time.Time) {
 	like := likeness{e.Kind, e.Subject}
 	known := t.waiting[like]
@@ -170,15 +170,15 @@ func (t *Teller) add(e Event, now time.Time) {
 	known.Messages = append(known.Messages, e.Messages[:room]...)
 }
 
-// Waiting is how many events wait that are not alike.
+// Waiting is the number of distinct waiting events.
 func (t *Teller) Waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.waiting)
 }
 
-// take takes all that waits, in the order in which it happened last: whoever goes through it ends with what is. Nil
-// when nothing waits.
+// take removes all waiting events and returns them ordered by their last occurrence, so that the last event shows the
+// current state. The result is nil if nothing waits.
 func (t *Teller) take() (taken []Event, dropped int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// webhook is a server that answers as the test says.
+// webhook is a server with scripted answers.
 type webhook struct {
 	*httptest.Server
 	answer func(w http.ResponseWriter, r *http.Request)
@@ -123,7 +123,7 @@ func TestEventsThatAreAlikeArriveAsOne(t *testing.T) {
 	}
 }
 
-// Whoever goes through the events in their order ends with what is.
+// The order of the events ends with the current state.
 func TestWhatHappenedLastComesLast(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, c := start(t, events.Config{URL: h.URL, Gather: 300 * time.Millisecond})
@@ -197,7 +197,7 @@ func TestAWebhookThatRefusesIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// However long the webhook hangs, whoever notes an event goes on at once, and what waits is bounded.
+// While the webhook hangs, Note returns at once and the number of waiting events is bounded.
 func TestNobodyWaitsForAWebhookThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	h := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) {

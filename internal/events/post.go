@@ -21,12 +21,12 @@ var pauses = backoff.Exponential(time.Second, time.Minute)
 // farewell is for how long the last post may take when the process ends.
 const farewell = 2 * time.Second
 
-// maxAnswer is how much is read of an answer, so that its connection can be used again.
+// maxAnswer bounds the part of an answer that is read, so that the connection can be reused.
 const maxAnswer = 64 << 10
 
-// Post is the body of one post.
+// Post is the body of a post.
 type Post struct {
-	// ID names the post. One that is tried again has the same.
+	// ID names the post. A retried post has the same id.
 	ID       string    `json:"id"`
 	Instance string    `json:"instance"`
 	SentAt   time.Time `json:"sent_at"`
@@ -35,21 +35,26 @@ type Post struct {
 	Dropped int `json:"dropped,omitempty"`
 }
 
-// refusedError says that the webhook will not take a post however often it is tried.
+// refusedError says that the webhook refuses a post for good.
 type refusedError struct{ status string }
 
 func (e *refusedError) Error() string { return "it answered " + e.status }
 
-// newClient returns a client that follows no redirect: what an operator did not name gets no events, and no token.
+// newClient returns a client that follows no redirect: a server that the operator did not name gets no events and no
+// token.
 func newClient(timeout time.Duration) *http.Client {
 	return &http.Client{
-		Timeout:       timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		Timeout: timeout,
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			MaxIdleConnsPerHost: 1,
+			IdleConnTimeout:     time.Minute,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// run posts what waits until the teller is closed, and then once more.
+// run posts waiting events until the notifier is closed, and then once more.
 func (t *Teller) run(ctx context.Context) {
 	defer t.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -60,11 +65,11 @@ func (t *Teller) run(ctx context.Context) {
 		}
 		t.deliver(ctx)
 	}
-	t.deliver(ctx) // what came while the last post was tried
+	t.deliver(ctx) // events noted during the last post
 }
 
-// deliver posts what waits until the webhook has it, refuses it for good, or the teller is closed; then it tries once
-// more.
+// deliver posts the waiting events until the webhook accepts or refuses them for good, or the notifier is closed; after
+// a close there is a last try.
 func (t *Teller) deliver(ctx context.Context) {
 	taken, dropped := t.take()
 	if len(taken) == 0 {
@@ -88,7 +93,7 @@ func (t *Teller) deliver(ctx context.Context) {
 	}
 }
 
-// settled counts a post, and says whether there is nothing more to be done about it.
+// settled counts a post and says whether the post needs no retry.
 func (t *Teller) settled(p Post, err error) bool {
 	if err == nil {
 		t.config.Metrics.Posted("ok")
@@ -127,7 +132,7 @@ func (t *Teller) post(ctx context.Context, p Post) error {
 	return judge(answer)
 }
 
-// judge says what an answer means. What the webhook could take another time is tried again.
+// judge classifies an answer. A post that may succeed later is retried.
 func judge(answer *http.Response) error {
 	switch code := answer.StatusCode; {
 	case code/100 == 2:
@@ -139,7 +144,7 @@ func judge(answer *http.Response) error {
 	}
 }
 
-// withoutURL takes the URL out of an error: it may hold a secret.
+// withoutURL removes the URL from an error, because the URL may hold a secret.
 func withoutURL(err error) error {
 	if in := new(url.Error); errors.As(err, &in) {
 		return in.Err
@@ -147,7 +152,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// Close tries what waits once more and ends the teller. It takes no longer than a few seconds, nor than ctx.
+// Close posts the waiting events once more and ends the notifier, within a few seconds and within ctx.
 func (t *Teller) Close(ctx context.Context) error {
 	t.stop()
 	if err := t.running.Wait(ctx); err != nil {

@@ -5,7 +5,8 @@ import (
 	"log/slog"
 )
 
-// Thresholds tells when as much waits somewhere as should not, and when no longer. It is not safe for concurrent use.
+// Thresholds notes an event when a backlog reaches its threshold, and when the backlog has shrunk again. Thresholds is
+// not safe for concurrent use.
 type Thresholds struct {
 	// Teller gets the events, Logger a line for each. Both are required.
 	Teller *Teller
@@ -14,7 +15,7 @@ type Thresholds struct {
 	over map[string]bool
 }
 
-// Look compares what waits under a subject with the number from which on it is a backlog.
+// Compare compares a subject's backlog with its threshold.
 func (t *Thresholds) Look(subject string, waiting, threshold int) {
 	if t.over == nil {
 		t.over = map[string]bool{}

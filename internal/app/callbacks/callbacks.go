@@ -1,4 +1,5 @@
-// Package callbacks says how a coordinator of given settings calls producers, to the coordinator and to those who examine it.
+// Package callbacks builds the client configuration with which a coordinator calls producers, for the coordinator and
+// for doctor.
 package callbacks
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// addTokens opens the files of the tokens that producers are shown, each once.
+// addTokens opens each token file once.
 func addTokens(c *callback.Config, settings *config.Config, logger *slog.Logger) error {
 	keys := map[string]string{} // by the file
 	if settings.Callbacks.TokenFile != "" {
@@ -41,8 +42,8 @@ func addTokens(c *callback.Config, settings *config.Config, logger *slog.Logger)
 	return nil
 }
 
-// Config gives the configuration of the client that calls producers, and where it takes its certificates from: nil where no
-// producer is called with TLS. It fails when certificates or tokens cannot be read.
+// Config returns the configuration of the client that calls producers, and the source of its certificates, which is nil
+// if no producer is called with TLS. Config fails when certificates or tokens cannot be read.
 func Config(settings *config.Config, logger *slog.Logger) (callback.Config, *certs.Source, error) {
 	c := callback.Config{
 		Allow:    settings.Callbacks.Allow,

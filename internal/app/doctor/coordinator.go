@@ -19,14 +19,23 @@ import (
 
 const areaCoordinator = "coordinator"
 
-// longWaiting is how long a message may be due for publishing before it looks stuck.
+// longWaiting is for how long a message may be due for publishing before the doctor reports the message as stuck.
 const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaCoordinator}
-	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())), grpc.WithNoProxy())
+	conn, err := grpc.NewClient(
+		e.Server,
+		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())),
+		grpc.WithNoProxy(),
+	)
 	if err != nil {
-		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it", "write host:port")
+		r.trouble(
+			"coordinator-address",
+			fmt.Sprintf("%q is no address: %v", e.Server, err),
+			"producers cannot reach it",
+			"write host:port",
+		)
 		return r.all
 	}
 	defer conn.Close()
@@ -52,7 +61,8 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	return r.orWell("serves at " + e.Server + ", and nothing waits for somebody to act")
 }
 
-// away tells why no coordinator answers: one that hangs is mended in another way than one that does not run.
+// away says why no coordinator answers: the remedy for a hanging coordinator differs from the remedy for a missing
+// process.
 func (r *report) away(server string, err error) {
 	st := status.Convert(err)
 	what := "none answers at " + server + ": " + st.Message()
@@ -68,7 +78,7 @@ func (r *report) away(server string, err error) {
 	r.warn("coordinator-away", what, "if it should run, producers get no answer either", remedy)
 }
 
-// waiting finds messages that wait for a person, or for longer than they should.
+// waiting finds messages that wait for an operator, or for too long.
 func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 	for _, s := range states {
 		n, due := s.GetCount(), s.GetFirstDueTime()
@@ -77,17 +87,29 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 		}
 		switch halfmsg.State(s.GetState()) {
 		case halfmsg.Dead:
-			r.warn("messages-dead", fmt.Sprintf("%d messages are dead", n), "the broker refused them to the last, and nobody delivers them",
-				"msghandler list --state dead shows why; mend it, then msghandler retry --state dead")
+			r.warn(
+				"messages-dead",
+				fmt.Sprintf("%d messages are dead", n),
+				"the broker refused them to the last, and nobody delivers them",
+				"msghandler list --state dead shows why; mend it, then msghandler retry --state dead",
+			)
 		case halfmsg.Abandoned:
-			r.warn("messages-abandoned", fmt.Sprintf("%d messages are abandoned", n), "their producers never said whether they committed",
-				"msghandler list --state abandoned; ask the producer's team, then retry or discard them")
+			r.warn(
+				"messages-abandoned",
+				fmt.Sprintf("%d messages are abandoned", n),
+				"their producers never said whether they committed",
+				"msghandler list --state abandoned; ask the producer's team, then retry or discard them",
+			)
 		case halfmsg.Sendable:
 			// A coordinator of an earlier version does not tell.
 			if late := now.Sub(due.AsTime()); due != nil && late > longWaiting {
-				r.warn("messages-stuck", fmt.Sprintf("of %d sendable messages the first has been due for %v", n, late.Round(time.Second)),
-					"it should have been published by now", "look at what is found about rabbitmq; msghandler list --state sendable "+
-						"shows the last errors")
+				r.warn(
+					"messages-stuck",
+					fmt.Sprintf("of %d sendable messages the first has been due for %v", n, late.Round(time.Second)),
+					"it should have been published by now",
+					"look at what is found about rabbitmq; msghandler list --state sendable "+
+						"shows the last errors",
+				)
 			}
 		}
 	}

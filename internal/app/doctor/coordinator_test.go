@@ -29,7 +29,7 @@ func TestWhatWaitsForSomebodyIsFound(t *testing.T) {
 		{pb.State_STATE_DEAD, 0, 0, ""},
 	} {
 		stat := &pb.StateStats{State: c.state, Count: c.count, FirstDueTime: timestamppb.New(now.Add(-c.late))}
-		if c.state == pb.State_STATE_SENDABLE { // however old it is: it may have a delay
+		if c.state == pb.State_STATE_SENDABLE { // at any age: the message may have a delay
 			stat.OldestCreateTime = timestamppb.New(now.Add(-time.Hour))
 		}
 		var r report

@@ -12,8 +12,8 @@ import (
 
 const areaDeadLetters = "dead letters"
 
-// examineDeadLetters looks for dead-letter queues that lose letters. It knows those of events.dead_letter_queues, and
-// those that the examination names. It takes no letter.
+// examineDeadLetters looks for dead-letter queues that lose letters, among the queues of events.dead_letter_queues and
+// of the examination. No letter is consumed.
 func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaDeadLetters}
 	queues := slices.Concat(e.Settings.Events.DeadLetterQueues, e.DeadLetterQueues)
@@ -22,7 +22,9 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	if _, is := config.Embedded(e.Settings.AMQP.URLs[0]); is || len(queues) == 0 {
 		return nil
 	}
-	limited, missing, err := rabbitmq.LimitedQueues(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
+	limited, missing, err := rabbitmq.LimitedQueues(
+		ctx,
+		rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
 		queues...)
 	if err != nil {
 		return nil // examineBroker says why
@@ -33,19 +35,26 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 	for _, queue := range missing {
 		r.warn("dead-letters-missing", fmt.Sprintf("dead-letter queue %s does not exist", queue),
 			"RabbitMQ drops a letter that no queue takes, and msghandler dlq finds none", "correct the name in "+
-				"events.dead_letter_queues or --dead-letters, or the virtual host in amqp.url; or start the consumer that declares it")
+				"events.dead_letter_queues or --dead-letters, or the virtual host in amqp.url; or start the consumer that "+
+				"declares it")
 	}
 	return r.orWell(fmt.Sprintf("no delivery limit on %d dead-letter queues", len(queues)))
 }
 
 func (r *report) limited(queue rabbitmq.LimitedQueue) {
 	what := fmt.Sprintf("dead-letter queue %s has a delivery limit of %d", queue.Name, queue.Limit)
-	remedy := "no policy lifts a limit that a queue was declared with: replay its letters, delete the queue, and let the consumer " +
+	remedy := "no policy lifts a limit that a queue was declared with: replay its letters, delete the queue, and let " +
+		"the consumer " +
 		"declare it again"
 	if queue.Policy != "" {
 		what += ", unless a policy lifts it: policies cannot be seen over AMQP"
 		remedy = "where rabbitmqctl list_policies does not show it: " + queue.Policy
 	}
-	r.warn("dead-letters-limited", what, "RabbitMQ drops a letter that comes back more often, because a client or the management "+
-		"interface looks at it, or ends while it looks; msghandler dlq replaces such letters by copies at the queue's end", remedy)
+	r.warn(
+		"dead-letters-limited",
+		what,
+		"RabbitMQ drops a letter that comes back more often, because a client or the management "+
+			"interface looks at it, or ends while it looks; msghandler dlq replaces such letters by copies at the queue's end",
+		remedy,
+	)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// A queue that is named and does not exist is a mistake, and nothing that is well.
+// A named queue that does not exist is a mistake, not a healthy part.
 func TestUnknownDeadLetterQueueIsNotWell(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)

@@ -7,25 +7,26 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// The sections of the configuration that name servers and producers. Their defaults are guesses: no coordinator need use them.
+// The sections of the configuration that name servers and producers. Their defaults are guesses: no coordinator need
+// use them.
 const (
 	sectionCallbacks = "callbacks"
 	sectionRedis     = "redis"
 	sectionBroker    = "amqp"
 )
 
-// Sections are those that may be among Examination.Defaults.
+// Sections are the possible values of Examination.Defaults.
 func Sections() []string { return []string{sectionCallbacks, sectionRedis, sectionBroker} }
 
-// guesses are the keys that stand for the sections, and the areas whose findings follow from the keys.
+// guesses are the main keys of the sections, and the areas whose findings depend on the keys.
 var guesses = map[string]struct{ key, area string }{
 	sectionCallbacks: {"callbacks.allow", areaSettings},
 	sectionRedis:     {"redis.url", areaRedis},
 	sectionBroker:    {"amqp.url", areaBroker},
 }
 
-// ofDefaults says which of the sections are defaults, and makes warnings of the troubles that follow from them: the trouble is
-// that of a configuration that perhaps no coordinator has.
+// ofDefaults notes which sections are defaults, and turns troubles that depend on the sections into warnings: perhaps
+// no coordinator has this configuration.
 func (e *Examination) ofDefaults(sections []string, found []Finding) []Finding {
 	var keys []string
 	for _, section := range sections {
@@ -45,14 +46,16 @@ func (e *Examination) ofDefaults(sections []string, found []Finding) []Finding {
 		return found
 	}
 	r := report{area: areaSettings}
-	r.warn("configuration-defaults", "no configuration was given: the defaults of "+strings.Join(keys, ", ")+" are examined",
+	r.warn(
+		"configuration-defaults",
+		"no configuration was given: the defaults of "+strings.Join(keys, ", ")+" are examined",
 		"a coordinator with a configuration of its own may be well, or in trouble, where this says otherwise",
-		"give the configuration of the coordinator: --config FILE, its environment, or flags such as --redis.url")
+		"give the configuration of the coordinator: --config FILE, its environment, or flags such as --redis.url",
+	)
 	return append(r.all, found...)
 }
 
-// open lets every target be called where nobody has said which may be. The operator has typed the target, or has it in no
-// configuration that forbids it.
+// open allows every target if callbacks.allow is not configured: the operator typed the target.
 func (e *Examination) open(settings config.Config) config.Config {
 	if slices.Contains(e.Defaults, sectionCallbacks) {
 		settings.Callbacks.Allow = []string{"*:*"}

@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// examineDefaults examines servers that are away and a closed callbacks.allow, of sections that nobody has given.
+// examineDefaults examines unavailable servers and an empty callbacks.allow, of sections without any given key.
 func examineDefaults(t *testing.T, defaults ...string) []doctor.Finding {
 	t.Helper()
 	away := servers.Addresses(t, 3)
@@ -36,18 +36,27 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
 		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
 	}
-	if first := found[0].What; !strings.HasSuffix(first, "the defaults of callbacks.allow, redis.url, amqp.url are examined") {
+	if first := found[0].What; !strings.HasSuffix(
+		first,
+		"the defaults of callbacks.allow, redis.url, amqp.url are examined",
+	) {
 		t.Errorf("it begins with %q", first)
 	}
 	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
 		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
 	}
-	if got, want := troubles(examineDefaults(t)), []string{"callbacks-closed", "rabbitmq-away", "redis-away"}; !slices.Equal(got, want) {
+	if got, want := troubles(examineDefaults(t)), []string{
+		"callbacks-closed", "rabbitmq-away",
+		"redis-away",
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("of a configuration that was given it finds as trouble %q", got)
 	}
 }
 
-// Nobody has forbidden the target, by a name or an address, that somebody has typed.
+// A target typed by the operator is not forbidden, neither by name nor by address.
 func TestAProducerIsVerifiedWithoutAConfiguration(t *testing.T) {
 	t.Parallel()
 	target := serveSDK(t, memory.New())
@@ -70,7 +79,8 @@ func TestVerifyNamesTheProducerThatAnswers(t *testing.T) {
 	if names := complaints(t, found); !slices.Equal(names, []string{"producer-another"}) {
 		t.Fatalf("found %q", names)
 	}
-	if f := found[0]; !strings.Contains(f.What, `this is the producer "orders", not "stock"`) || strings.Contains(f.Remedy, "log") {
+	if f := found[0]; !strings.Contains(f.What, `this is the producer "orders", not "stock"`) ||
+		strings.Contains(f.Remedy, "log") {
 		t.Errorf("it says %+v", f)
 	}
 }

@@ -1,7 +1,7 @@
-// Package doctor looks at everything a coordinator needs, and says what is wrong, why it matters and what to do.
+// Package doctor examines everything a coordinator needs and reports problems: what, why, and what to do.
 //
-// It changes nothing: Redis is only read, the one message that it publishes can reach no queue, and producers are asked
-// about an id that cannot exist.
+// The doctor changes nothing: Redis is only read, the test message can reach no queue, and producers are asked about an
+// id that cannot exist.
 package doctor
 
 import (
@@ -21,13 +21,13 @@ type Severity uint8
 
 // The severities, from good to bad.
 const (
-	// OK is a part that was looked at and is well.
+	// OK is a healthy part.
 	OK Severity = iota
-	// Note is something to know that may be well.
+	// Note is something to know, and perhaps intended.
 	Note
 	// Warning weakens a promise in some faults, or waits for somebody to act.
 	Warning
-	// Trouble means that messages are not taken, not delivered, or can be lost without any fault.
+	// Trouble means: messages are not accepted, not delivered, or may be lost without any fault.
 	Trouble
 )
 
@@ -36,41 +36,42 @@ var severityNames = [...]string{"ok", "note", "warning", "trouble"}
 // String is ok, note, warning or trouble.
 func (s Severity) String() string { return severityNames[s] }
 
-// Finding is one thing that the doctor saw.
+// Finding is a result of the examination.
 type Finding struct {
-	// Area is the part that was looked at, such as redis.
+	// Area is the examined part, such as redis.
 	Area string
-	// Name is the finding's own, such as redis-evicts; it stays the same, for scripts and runbooks. What is well has none.
+	// Name identifies the kind of finding, such as redis-evicts, and is stable, for scripts and runbooks. A healthy part
+	// has no name.
 	Name     string
 	Severity Severity
-	// What was seen, why it matters and what to do. Of something that is well there is only the first.
+	// The observation, its consequence and the action. A healthy part has only the observation.
 	What, Why, Remedy string
 }
 
-// Examination says what to look at.
+// Examination says which parts to examine.
 type Examination struct {
 	Settings config.Config
 	// Server is the address of a running coordinator.
 	Server string
-	// Credentials are those that it is talked to with. Default: none, nothing is encrypted.
+	// Credentials are for the connection to the coordinator. Default: no encryption.
 	Credentials credentials.TransportCredentials
-	// Producers are callback targets by producer, beside those of the settings.
+	// Producers are callback targets by producer, beside the targets of the settings.
 	Producers map[string]string
-	// Defaults are those of Sections of which nobody has given a key. What is wrong with them is a warning only.
+	// Defaults are the Sections without any given key. Troubles of these sections are warnings only.
 	Defaults []string
-	// DeadLetterQueues are looked at beside those of the settings.
+	// DeadLetterQueues are examined beside the queues of the settings.
 	DeadLetterQueues []string
-	// Descriptors is how many files a coordinator that is started here may open; 0 is not known.
+	// Descriptors is the limit of open files for a coordinator started here; 0 means unknown.
 	Descriptors int
 	// Timeout bounds each part. Default 10s.
 	Timeout time.Duration
 }
 
-// part looks at one part of the whole.
+// part examines a part.
 type part func(ctx context.Context, e Examination) []Finding
 
-// Examine looks at all parts at once and returns what it found, in the order in which they are needed; each part says at
-// least that it is well.
+// Examine examines all parts in parallel and returns the findings in the order in which a coordinator needs the parts.
+// Each part has at least a finding OK.
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
 	parts := []part{examineSettings, examineRedis, examineBroker, examineDeadLetters, examineCoordinator, examineProducers}
@@ -87,7 +88,7 @@ func Examine(ctx context.Context, e Examination) []Finding {
 	return e.ofDefaults(Sections(), slices.Concat(found...))
 }
 
-// report collects what is found in one area.
+// report collects the findings of an area.
 type report struct {
 	area string
 	all  []Finding
@@ -105,7 +106,7 @@ func (r *report) trouble(name, what, why, remedy string) {
 	r.all = append(r.all, Finding{r.area, name, Trouble, what, why, remedy})
 }
 
-// orWell returns what was found, and where that is nothing but notes, what is well before them.
+// orWell returns the findings. If there are only notes, a finding OK precedes them.
 func (r *report) orWell(what string) []Finding {
 	if Worst(r.all) <= Note {
 		return slices.Concat([]Finding{{Area: r.area, What: what}}, r.all)

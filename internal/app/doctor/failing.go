@@ -8,9 +8,9 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// failing finds messages that have somebody to act for, though they still go on by themselves: those that the broker refuses, and
-// those whose producer does not answer. Where nothing else is wrong, nothing else would tell of them before they are DEAD, or for
-// hours. A coordinator that cannot list them has been told of already, or is of an earlier version.
+// failing finds messages that fail and are still retried: the broker refuses them, or their producer does not answer.
+// Without this finding an operator would learn of them only when they are DEAD, or after hours. A coordinator that
+// cannot list them is reported already, or is of an earlier version.
 func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, states []*pb.StateStats) {
 	for _, s := range states {
 		if s.GetCount() == 0 {
@@ -18,7 +18,9 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 		}
 		switch halfmsg.State(s.GetState()) { //nolint:exhaustive // the others do not go on by themselves
 		case halfmsg.Sendable:
-			r.refused(look(ctx, admin, s.GetState(), anyError, func(m *pb.MessageRecord) bool { return m.GetPublishAttempts() > 0 }))
+			r.refused(
+				look(ctx, admin, s.GetState(), anyError, func(m *pb.MessageRecord) bool { return m.GetPublishAttempts() > 0 }),
+			)
 		case halfmsg.Pending:
 			r.unanswered(look(ctx, admin, s.GetState(), callbackError, func(*pb.MessageRecord) bool { return true }))
 		}
@@ -28,7 +30,7 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 const (
 	// anyError is in whatever a broker or a coordinator says of a failure.
 	anyError = " "
-	// callbackError begins what is noted of a Confirm that had no answer; UNKNOWN is an answer.
+	// callbackError is the prefix of the error of a Confirm call without an answer. UNKNOWN is an answer.
 	callbackError = "Confirm of producer "
 )
 
@@ -47,10 +49,16 @@ func (f failures) String() string {
 	if f.more {
 		number = "at least " + number
 	}
-	return fmt.Sprintf("%s, such as %s/%s: %s", number, f.first.GetProducer(), f.first.GetMessage().GetId(), f.first.GetLastError())
+	return fmt.Sprintf(
+		"%s, such as %s/%s: %s",
+		number,
+		f.first.GetProducer(),
+		f.first.GetMessage().GetId(),
+		f.first.GetLastError(),
+	)
 }
 
-// look reads one page of the messages of a state whose last error holds a text, and which are meant.
+// look reads a page of the messages in a state whose last error contains a text.
 func look(
 	ctx context.Context, admin pb.AdminServiceClient, state pb.State, text string, meant func(*pb.MessageRecord) bool,
 ) (f failures) {
@@ -72,21 +80,29 @@ func look(
 	return f
 }
 
-// failingPage is how many messages are counted: enough to tell one from many.
+// failingPage bounds the counted messages: enough to tell a single message from many.
 const failingPage = 100
 
 func (r *report) refused(f failures) {
 	if f.found > 0 {
-		r.warn("messages-refused", "sendable messages are refused by the broker and tried again: "+f.String(),
-			"after their last try they are DEAD", fmt.Sprintf("mend what the broker says of exchange %q: bind the queue, declare the exchange, "+
-				"or permit it; see MsghandlerRefused in docs/operations.md", f.first.GetMessage().GetExchange()))
+		r.warn(
+			"messages-refused",
+			"sendable messages are refused by the broker and tried again: "+f.String(),
+			"after their last try they are DEAD",
+			fmt.Sprintf("mend what the broker says of exchange %q: bind the queue, declare the exchange, "+
+				"or permit it; see MsghandlerRefused in docs/operations.md", f.first.GetMessage().GetExchange()),
+		)
 	}
 }
 
 func (r *report) unanswered(f failures) {
 	if f.found > 0 {
-		r.warn("messages-unanswered", "pending messages wait for their producer's answer: "+f.String(),
-			"they wait for as long as it does not answer", fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there; "+
-				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()))
+		r.warn(
+			"messages-unanswered",
+			"pending messages wait for their producer's answer: "+f.String(),
+			"they wait for as long as it does not answer",
+			fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there; "+
+				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()),
+		)
 	}
 }

@@ -2,8 +2,8 @@ package doctor
 
 import pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 
-// findings passes on what the coordinator sees itself: no count of messages shows producers that are refused, dead
-// letters, or neighbours that were killed. A coordinator of an earlier version tells of nothing.
+// findings adds the coordinator's own findings: no count of messages shows refused producers, dead letters or killed
+// neighbours. A coordinator of an earlier version has no findings.
 func (r *report) findings(all []*pb.Finding) {
 	for _, f := range all {
 		tell := r.warn

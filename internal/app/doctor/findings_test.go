@@ -49,7 +49,7 @@ func (s *site) watch(change func(c *config.Config)) {
 	s.awaitFinding()
 }
 
-// fill puts messages into a queue that nobody reads.
+// fill puts messages into a queue without a consumer.
 func (s *site) fill(queue string, messages int) {
 	s.t.Helper()
 	conn, err := amqp.Dial(s.e.Settings.AMQP.URLs[0])
@@ -71,7 +71,7 @@ func (s *site) fill(queue string, messages int) {
 	}
 }
 
-// plantRefusedProducer has a producer name a target that may not be called.
+// plantRefusedProducer has a producer name a forbidden callback target.
 func plantRefusedProducer(s *site) {
 	_, err := pb.NewMessageHandlerServiceClient(s.dial()).SendHalfMessage(s.t.Context(), &pb.SendHalfMessageRequest{
 		Producer: "stock", CallbackTarget: "stock.svc:9000", Message: &pb.Message{Id: "1", RoutingKey: "paid"},
@@ -91,7 +91,7 @@ func plantLongQueue(s *site) {
 	s.watch(func(c *config.Config) { c.Events.Queues, c.Events.QueueMessages = []string{"payments.long"}, 5 })
 }
 
-// A producer that is refused hears why; its operators have to hear it too, and what to change.
+// The operators of a refused producer must learn the cause and the remedy, as the producer does.
 func TestARefusalIsExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
@@ -100,7 +100,8 @@ func TestARefusalIsExplained(t *testing.T) {
 		if f.Name != "producer-refused" {
 			continue
 		}
-		if f.Severity != doctor.Trouble || !strings.Contains(f.What, "producer stock") || !strings.Contains(f.What, "stock.svc:9000") ||
+		if f.Severity != doctor.Trouble || !strings.Contains(f.What, "producer stock") ||
+			!strings.Contains(f.What, "stock.svc:9000") ||
 			!strings.Contains(f.Remedy, "callbacks.allow") {
 			t.Errorf("it says %+v", f)
 		}

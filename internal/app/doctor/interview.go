@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// fullBatch is how many ids the contract allows in one question.
+	// fullBatch is the contract's bound of ids in a Confirm call.
 	fullBatch = 500
-	// longestID is how long it allows an id to be.
+	// longestID is the contract's bound of an id's length.
 	longestID = 128
 )
 
-// interview asks one producer.
+// interview examines a producer.
 type interview struct {
 	api     pb.ProducerServiceClient
 	name    string
@@ -28,8 +28,12 @@ type interview struct {
 	timeout time.Duration
 }
 
-// ask asks one question and returns what was said of each id, and how long that took.
-func (i *interview) ask(ctx context.Context, final bool, ids ...string) (map[string][]pb.Verdict, time.Duration, error) {
+// ask makes a Confirm call and returns the verdicts and the duration.
+func (i *interview) ask(
+	ctx context.Context,
+	final bool,
+	ids ...string,
+) (map[string][]pb.Verdict, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
 	asked := time.Now()
@@ -41,7 +45,7 @@ func (i *interview) ask(ctx context.Context, final bool, ids ...string) (map[str
 	return said, time.Since(asked), err
 }
 
-// verdict asks about one id; no answer, and anything but one verdict of the contract, is UNKNOWN.
+// verdict asks about an id. A missing or invalid answer counts as UNKNOWN.
 func (i *interview) verdict(ctx context.Context, final bool, id string) (pb.Verdict, error) {
 	said, _, err := i.ask(ctx, final, id)
 	if err != nil || len(said[id]) != 1 {
@@ -57,10 +61,14 @@ func (i *interview) drop(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// fails tells of a question that got an error for an answer.
+// fails reports a Confirm call that failed.
 func (r *report) fails(question string, err error) {
-	r.trouble("producer-fails", question+": "+said(err), "no answer is no verdict: its messages wait, and are asked about again",
-		"answer every question of the contract; an id that is not known is UNKNOWN, not an error")
+	r.trouble(
+		"producer-fails",
+		question+": "+said(err),
+		"no answer is no verdict: its messages wait, and are asked about again",
+		"answer every question of the contract; an id that is not known is UNKNOWN, not an error",
+	)
 }
 
 func said(err error) string {
@@ -84,7 +92,7 @@ func (i *interview) batch(ctx context.Context, r *report) string {
 	return fmt.Sprintf("answers about %d ids in %v", fullBatch, took.Round(time.Millisecond))
 }
 
-// complete demands one verdict for each id that cannot exist, which is UNKNOWN, and none for others.
+// complete demands exactly the verdicts UNKNOWN for ids that cannot exist.
 func (r *report) complete(ids []string, said map[string][]pb.Verdict) {
 	left, twice := 0, 0
 	for _, id := range ids {
@@ -104,12 +112,20 @@ func (r *report) complete(ids []string, said map[string][]pb.Verdict) {
 			"they count as UNKNOWN, and are asked about again", "give one verdict for each id of the question")
 	}
 	if twice > 0 || len(said) > 0 {
-		r.warn("producer-confuses", fmt.Sprintf("gives several verdicts for %d ids, and verdicts for %d that it was not asked about",
-			twice, len(said)), "verdicts that contradict each other count as UNKNOWN", "give one verdict for each id of the question")
+		r.warn(
+			"producer-confuses",
+			fmt.Sprintf(
+				"gives several verdicts for %d ids, and verdicts for %d that it was not asked about",
+				twice,
+				len(said),
+			),
+			"verdicts that contradict each other count as UNKNOWN",
+			"give one verdict for each id of the question",
+		)
 	}
 }
 
-// invented judges a verdict about an id that cannot exist, and tells of each kind once.
+// invented judges a verdict about an id that cannot exist, and reports each kind once.
 func (r *report) invented(verdict pb.Verdict, id string) {
 	if len(r.all) > 0 {
 		return
@@ -128,7 +144,7 @@ func (r *report) invented(verdict pb.Verdict, id string) {
 	}
 }
 
-// odd asks what is allowed and rarely thought of: the same id twice, the longest id, nothing at all.
+// odd tries valid but unusual requests: the same id twice, the longest id, no id.
 func (i *interview) odd(ctx context.Context, r *report) string {
 	twice, longest := unknowable(), unknowable()
 	longest += strings.Repeat("a.B_1:~-", longestID/8)[:longestID-len(longest)]
@@ -149,10 +165,10 @@ func (i *interview) odd(ctx context.Context, r *report) string {
 	return "takes the longest id, one id twice, and an empty question"
 }
 
-// harmless says whether an empty request was answered, or refused for what it is.
+// harmless says whether an empty request was answered, or refused as invalid.
 func harmless(err error) bool { return err == nil || status.Code(err) == codes.InvalidArgument }
 
-// known asks twice about ids that are known to have committed.
+// known asks twice about committed ids.
 func (i *interview) known(committed []string) func(context.Context, *report) string {
 	return func(ctx context.Context, r *report) string {
 		for _, id := range append(committed, committed...) {
@@ -160,8 +176,12 @@ func (i *interview) known(committed []string) func(context.Context, *report) str
 			case err != nil:
 				r.fails("a question about "+id, err)
 			case verdict != pb.Verdict_VERDICT_COMMITTED:
-				r.trouble("producer-denies", fmt.Sprintf("says %s of %s, which has committed", plain(verdict), id),
-					"its message is not published", "leave the marker in the business's own transaction, and keep it until DeleteBusiness")
+				r.trouble(
+					"producer-denies",
+					fmt.Sprintf("says %s of %s, which has committed", plain(verdict), id),
+					"its message is not published",
+					"leave the marker in the business's own transaction, and keep it until DeleteBusiness",
+				)
 			}
 		}
 		if len(committed) == 0 {
@@ -193,16 +213,19 @@ func (i *interview) final(ctx context.Context, r *report) string {
 	}
 	for _, final := range []bool{false, true, false} {
 		if again, err := i.verdict(ctx, final, id); err != nil || again != pb.Verdict_VERDICT_ROLLED_BACK {
-			r.trouble("producer-wavers", fmt.Sprintf("says ROLLED_BACK to a final question, and %s when it is asked again", plain(again)),
+			r.trouble(
+				"producer-wavers",
+				fmt.Sprintf("says ROLLED_BACK to a final question, and %s when it is asked again", plain(again)),
 				"nothing keeps a business that is still running from committing after its message was removed",
-				"plant a tombstone under the id's unique key before answering ROLLED_BACK to a final question")
+				"plant a tombstone under the id's unique key before answering ROLLED_BACK to a final question",
+			)
 			break
 		}
 	}
 	return "answers ROLLED_BACK to a final question about an id that it does not know, and stands by it"
 }
 
-// deletions has markers deleted that are not there: many, the same again, and none.
+// deletions calls DeleteBusiness for missing markers: many, the same again, and none.
 func (i *interview) deletions(ctx context.Context, r *report) string {
 	ids := make([]string, fullBatch)
 	for n := range ids {

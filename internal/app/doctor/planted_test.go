@@ -48,7 +48,7 @@ func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
 	}
 }
 
-// TestAUserOfFewRightsIsEnough has the rights that docs/redis.md and the finding redis-permission name.
+// TestAUserOfFewRightsIsEnough has the permissions of docs/redis.md and of the finding redis-permission.
 func TestAUserOfFewRightsIsEnough(t *testing.T) {
 	t.Parallel()
 	redis := servers.Redis(t, "--appendfsync", "always")
@@ -60,11 +60,11 @@ func TestAUserOfFewRightsIsEnough(t *testing.T) {
 	plantDead(s) // which takes a message most of the way
 }
 
-// planted is what is made wrong in a good set-up, by the name of the finding that must come of it.
+// planted are the mistakes planted in a healthy set-up, by the name of the finding that must follow.
 var planted = []struct {
 	name  string
 	plant func(s *site)
-	// also holds what must follow beside it.
+	// also holds the further findings that must follow.
 	also []string
 }{
 	{name: "redis-evicts", plant: redisSetting("maxmemory-policy", "allkeys-lru")},
@@ -80,7 +80,10 @@ var planted = []struct {
 		s.redis.CLI("ACL", "SETUSER", "weak", "on", ">pw", "~other:*", "+@all")
 		s.e.Settings.Redis.URL = "redis://weak:pw@" + s.redis.Addr + "/0"
 	}},
-	{name: "redis-away", plant: func(s *site) { s.e.Settings.Redis.URL = "redis://" + servers.Addresses(s.t, 1)[0] + "/0" }},
+	{
+		name:  "redis-away",
+		plant: func(s *site) { s.e.Settings.Redis.URL = "redis://" + servers.Addresses(s.t, 1)[0] + "/0" },
+	},
 	{name: "redis-shards", plant: func(s *site) { s.e.Settings.Redis.Shards = 8 }},
 	{name: "redis-layout", plant: func(s *site) { s.redis.CLI("HSET", "msghandler:meta", "layout", "99") }},
 	{name: "redis-went-back", plant: func(s *site) { s.redis.CLI("SET", "msghandler:{00}:suspect", "1700000000000") }},
@@ -93,14 +96,18 @@ var planted = []struct {
 	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "wrong"), "") }},
 	{name: "rabbitmq-login", plant: func(s *site) { plantLogin(s, url.UserPassword("guest", "guest"), "/nowhere") }},
 	{name: "dead-letter-exchange", plant: func(s *site) { s.e.Settings.Send.DeadLetterExchange = "nowhere" }},
-	{name: "callbacks-closed", plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil }, also: []string{"producer-forbidden"}},
+	{
+		name:  "callbacks-closed",
+		plant: func(s *site) { s.e.Settings.Callbacks.Allow = nil },
+		also:  []string{"producer-forbidden"},
+	},
 	{name: "callbacks-open", plant: func(s *site) { s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "*:9000"} }},
 	{name: "callbacks-token-plain", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, goodToken) }},
 	{
 		name: "callbacks-credentials", plant: func(s *site) { s.e.Settings.Callbacks.TokenFile = s.t.TempDir() },
 		also: []string{"callbacks-token-plain"},
 	},
-	{name: "producer-refuses", plant: func(s *site) { // with a token that is not its own
+	{name: "producer-refuses", plant: func(s *site) { // with the token of another producer
 		s.e.Settings.Callbacks.TokenFile = tokenFile(s.t, "an0ther-0123456789abcdef")
 		s.e.Producers["stock"] = guarded(s.t, goodToken)
 	}, also: []string{"callbacks-token-plain"}},
@@ -123,13 +130,16 @@ var planted = []struct {
 		s.awaitFinding()
 	}},
 	{name: "producer-forbidden", plant: func(s *site) { s.e.Producers["stock"] = "stock.svc:9000" }},
-	{name: "producer-forbidden", plant: func(s *site) { // its name may be called, and what it resolves to may not
+	{name: "producer-forbidden", plant: func(s *site) { // its name is allowed, but its address is not
 		s.e.Settings.Callbacks.Allow = []string{"127.0.0.1:*", "localhost:*"}
 		_, port, _ := strings.Cut(other{}.serve(s.t), ":")
 		s.e.Producers["stock"] = "localhost:" + port
 	}},
 	{name: "descriptors-low", plant: func(s *site) { s.e.Descriptors = 256 }},
-	{name: "descriptors-overcommitted", plant: func(s *site) { s.e.Descriptors, s.e.Settings.Limits.Connections = 4096, 4000 }},
+	{
+		name:  "descriptors-overcommitted",
+		plant: func(s *site) { s.e.Descriptors, s.e.Settings.Limits.Connections = 4096, 4000 },
+	},
 	{name: "producer-away", plant: func(s *site) { s.e.Producers["stock"] = servers.Addresses(s.t, 1)[0] }},
 	{name: "producer-away", plant: plantHanging},
 	{name: "producer-away", plant: func(s *site) { // gRPC gives up before the call does
@@ -141,21 +151,27 @@ var planted = []struct {
 	{name: "producer-no-service", plant: func(s *site) {
 		s.e.Producers["stock"] = serveProducer(s.t, func(grpc.ServiceRegistrar) {})
 	}},
-	{name: "producer-certificate", plant: func(s *site) { // it is to be called with TLS, and serves without
+	{name: "producer-certificate", plant: func(s *site) { // called with TLS, but serves without
 		s.e.Settings.Producers["stock"] = config.Producer{TLS: new(true)}
 		s.e.Producers["stock"] = other{}.serve(s.t)
 	}},
-	{name: "producer-mute", plant: confirming(func(ctx context.Context, _ *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})},
-	{name: "producer-slow", plant: confirming(func(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
-		select {
-		case <-time.After(1700 * time.Millisecond): // as long as this fault is
-		case <-ctx.Done():
-		}
-		return say(pb.Verdict_VERDICT_UNKNOWN)(ctx, r)
-	})},
+	{
+		name: "producer-mute",
+		plant: confirming(func(ctx context.Context, _ *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}),
+	},
+	{
+		name: "producer-slow",
+		plant: confirming(func(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
+			select {
+			case <-time.After(1700 * time.Millisecond): // as long as this fault is
+			case <-ctx.Done():
+			}
+			return say(pb.Verdict_VERDICT_UNKNOWN)(ctx, r)
+		}),
+	},
 	{name: "producer-fails", plant: confirming(func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 		return nil, status.Error(codes.NotFound, "no such order")
 	})},
@@ -182,7 +198,7 @@ func tokenFile(t *testing.T, token string) string {
 	return file
 }
 
-// guarded serves a producer, stock, that lets in callers with a token.
+// guarded serves a producer, stock, that demands a token.
 func guarded(t *testing.T, token string) string {
 	t.Helper()
 	p, err := producer.New(producer.Config{
@@ -245,8 +261,8 @@ func confirming(answer func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmRes
 	return func(s *site) { s.e.Producers["stock"] = other{confirm: answer}.serve(s.t) }
 }
 
-// fillMemory has Redis use this many percent of what it may. It holds enough that a connection more or less, or a
-// message, changes nothing about that.
+// fillMemory makes Redis use a percentage of its memory limit. The data are large enough that connections and messages
+// do not change the percentage.
 func fillMemory(percent float64) func(*site) {
 	return func(s *site) {
 		s.redis.CLI("SETRANGE", "filler", strconv.Itoa(64<<20), "x")
@@ -259,7 +275,7 @@ func fillMemory(percent float64) func(*site) {
 	}
 }
 
-// plantFullDisk has a Redis find that it cannot write. One that syncs always would end.
+// plantFullDisk makes Redis fail to write. With appendfsync always Redis would exit.
 func plantFullDisk(s *site) {
 	full := servers.Redis(s.t, "--appendfsync", "everysec")
 	full.FillDisk()
@@ -310,7 +326,7 @@ func plantDead(s *site) {
 	}
 }
 
-// plantRefused has a message refused by a coordinator that tries it again much later.
+// plantRefused has the broker refuse a message whose next try is much later.
 func plantRefused(s *site) {
 	patient := s.e.Settings
 	patient.Redis.Prefix, patient.Send.Backoff = "patient", []time.Duration{time.Hour}
@@ -319,10 +335,10 @@ func plantRefused(s *site) {
 	s.send(other{confirm: say(pb.Verdict_VERDICT_COMMITTED)}.serve(s.t), pb.State_STATE_SENDABLE)
 }
 
-// plantUnanswered has a producer go away that has a message to answer for.
+// plantUnanswered stops a producer that has a message to confirm.
 func plantUnanswered(s *site) { s.send(servers.Addresses(s.t, 1)[0], pb.State_STATE_PENDING) }
 
-// send stores and submits a message of a producer that is called back there, and waits until it has failed.
+// send stores and submits a message for a callback target, and waits until the message has failed.
 func (s *site) send(target string, state pb.State) {
 	conn, err := grpc.NewClient(s.app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -344,7 +360,7 @@ func (s *site) send(target string, state pb.State) {
 	})
 }
 
-// plantHanging has somebody listen who never says a word, as a network that swallows everything looks too.
+// plantHanging listens and never answers, like a network that drops packets.
 func plantHanging(s *site) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -354,7 +370,7 @@ func plantHanging(s *site) {
 	s.e.Producers["stock"] = mute.Addr().String()
 }
 
-// TestWhatIsAwayIsNamed: whoever is woken has to know where to look.
+// TestWhatIsAwayIsNamed: the operator on call must learn where to look.
 func TestWhatIsAwayIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
@@ -364,9 +380,15 @@ func TestWhatIsAwayIsNamed(t *testing.T) {
 		plant func(e *doctor.Examination)
 		want  string
 	}{
-		"redis-away":          {func(e *doctor.Examination) { e.Settings.Redis.URL = "redis://user:secret@" + nobody + "/0" }, "at " + nobody + ": "},
-		"coordinator-away":    {func(e *doctor.Examination) { e.Server = nobody }, "connection refused"},
-		"coordinator-away, 2": {func(e *doctor.Examination) { e.Server = s.e.Settings.Targets()["orders"] }, "is no coordinator"},
+		"redis-away": {
+			func(e *doctor.Examination) { e.Settings.Redis.URL = "redis://user:secret@" + nobody + "/0" },
+			"at " + nobody + ": ",
+		},
+		"coordinator-away": {func(e *doctor.Examination) { e.Server = nobody }, "connection refused"},
+		"coordinator-away, 2": {
+			func(e *doctor.Examination) { e.Server = s.e.Settings.Targets()["orders"] },
+			"is no coordinator",
+		},
 		"coordinator-away, 3": {func(e *doctor.Examination) {
 			e.Server, e.Timeout = e.Producers["stock"], time.Second
 		}, "though something may listen there"},

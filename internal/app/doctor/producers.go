@@ -20,10 +20,10 @@ import (
 
 const areaProducers = "producers"
 
-// unknowable makes an id that no producer can have heard of.
+// unknowable makes an id that no producer can know.
 func unknowable() string { return "msghandler-doctor-" + rand.Text() }
 
-// examineProducers asks every producer whose target is known about an id that it has never heard of.
+// examineProducers asks every producer with a known target about an id that the producer cannot know.
 func examineProducers(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaProducers}
 	targets := e.Settings.Targets()
@@ -43,8 +43,8 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 	return found
 }
 
-// callbacks is the client with which a coordinator of these settings calls producers; nil where there is none, and that is
-// a finding.
+// callbacks returns the client with which a coordinator of these settings calls producers. On failure the result is
+// nil, and there is a finding.
 func (r *report) callbacks(e *Examination) *callback.Client {
 	const why = "the coordinator does not start"
 	settings := e.open(e.Settings)
@@ -89,30 +89,36 @@ func (r *report) find(client *callback.Client, name, address string) (to halfmsg
 		return to, false
 	}
 	if err != nil {
-		r.trouble("producer-forbidden", err.Error(), "its half messages are refused", "write host:port, and allow it in callbacks.allow")
+		r.trouble(
+			"producer-forbidden",
+			err.Error(),
+			"its half messages are refused",
+			"write host:port, and allow it in callbacks.allow",
+		)
 	}
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
 
-// anotherName is what a producer with the SDK says where it is asked under a name that is not its own.
+// anotherName is the SDK's answer to a call for another producer.
 const anotherName = "this is the producer "
 
-// What gRPC says where it gets no further than a connection: there is no other way to tell these apart.
+// The texts of gRPC's errors about connections: only the text tells these errors apart.
 const (
 	outsideNetworks = "outside callbacks.networks"
 	noHTTP2         = "error reading server preface"
 	noGRPC          = "unexpected HTTP status code"
 	noTrust         = "authentication handshake failed"
-	// Nothing was heard: until the call was over, or until gRPC gave up and closed the connection that it was reading.
+	// No answer came before the call ended, or before gRPC closed the connection.
 	noConnection = "waiting for connections to become ready"
 	gaveUp       = "use of closed network connection"
 )
 
 // addNetwork is the remedy where an address lies outside callbacks.networks.
-const addNetwork = "add the network of that address to callbacks.networks, which leaves out loopback and link-local by default, or " +
+const addNetwork = "add the network of that address to callbacks.networks, which leaves out loopback and link-local " +
+	"by default, or " +
 	"have callbacks.allow and the target name the address itself"
 
-// unreachable tells why a producer gave no answer, as far as that decides what to do.
+// unreachable reports why a producer gave no answer, as far as the cause decides the remedy.
 func (r *report) unreachable(err error) {
 	const why = "its messages wait for as long as nobody answers"
 	var away *callback.UnreachableError
@@ -122,55 +128,104 @@ func (r *report) unreachable(err error) {
 	case saying(outsideNetworks):
 		r.trouble("producer-forbidden", err.Error(), why, addNetwork)
 	case away != nil && away.Refused() && !saying(noGRPC):
-		r.trouble("producer-refuses", err.Error(), why, "set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
-			"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the names there")
+		r.trouble(
+			"producer-refuses",
+			err.Error(),
+			why,
+			"set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
+				"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the "+
+				"names there",
+		)
 	case away != nil && away.Code() == codes.FailedPrecondition && saying(anotherName):
-		r.trouble("producer-another", err.Error(), why, "name the producer as it is called there, or correct its callback target: "+
-			"a producer with another name listens at this one")
+		r.trouble(
+			"producer-another",
+			err.Error(),
+			why,
+			"name the producer as it is called there, or correct its callback target: "+
+				"a producer with another name listens at this one",
+		)
 	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
 	case saying(noConnection), saying(gaveUp):
-		r.trouble("producer-away", err.Error(), why, "something swallows what is sent there: let the coordinator through to it, or look "+
-			"whether what listens there hangs")
+		r.trouble(
+			"producer-away",
+			err.Error(),
+			why,
+			"something swallows what is sent there: let the coordinator through to it, or look "+
+				"whether what listens there hangs",
+		)
 	case saying(noTrust):
-		r.trouble("producer-certificate", err.Error(), why, "give it a certificate for the host of its callback target, of an authority in "+
-			"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, set producers.NAME.tls to false")
+		r.trouble(
+			"producer-certificate",
+			err.Error(),
+			why,
+			"give it a certificate for the host of its callback target, of an authority in "+
+				"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, "+
+				"set producers.NAME.tls to false",
+		)
 	case saying(noHTTP2), saying(noGRPC):
-		r.trouble("producer-no-service", err.Error(), why,
-			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that set producers.NAME.tls")
+		r.trouble(
+			"producer-no-service",
+			err.Error(),
+			why,
+			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that "+
+				"set producers.NAME.tls",
+		)
 	case away != nil && away.Unresolved():
-		r.trouble("producer-away", err.Error(), why, "look whether the name in its callback target resolves from here; correct it, or the DNS")
+		r.trouble(
+			"producer-away",
+			err.Error(),
+			why,
+			"look whether the name in its callback target resolves from here; correct it, or the DNS",
+		)
 	case away == nil || away.Code() == codes.Unavailable:
 		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
 	case away.Code() == codes.DeadlineExceeded:
 		r.trouble("producer-mute", err.Error(), why, "find what holds up its Confirm, or raise confirm.timeout")
 	default:
-		r.trouble("producer-fails", err.Error(), why, "look into its log: an id that it does not know is UNKNOWN, not an error")
+		r.trouble(
+			"producer-fails",
+			err.Error(),
+			why,
+			"look into its log: an id that it does not know is UNKNOWN, not an error",
+		)
 	}
 }
 
-// took judges how long an answer took. What takes half of the time when all is quiet takes more than the whole of it under
+// took judges the duration of an answer. A producer that needs half of the timeout when idle exceeds the timeout under
 // load.
 func (r *report) took(took, timeout time.Duration) {
 	if took > timeout/2 {
-		r.warn("producer-slow", fmt.Sprintf("took %v to answer; confirm.timeout is %v", took.Round(time.Millisecond), timeout),
-			"under load its answers will come too late, and its messages wait", "speed up its Confirm, or raise confirm.timeout")
+		r.warn(
+			"producer-slow",
+			fmt.Sprintf("took %v to answer; confirm.timeout is %v", took.Round(time.Millisecond), timeout),
+			"under load its answers will come too late, and its messages wait",
+			"speed up its Confirm, or raise confirm.timeout",
+		)
 	}
 }
 
-// verdict judges what a producer says of an id that cannot exist, in a question that was not final.
+// verdict judges the answer about an id that cannot exist, to a question that is not final.
 func (r *report) verdict(verdict halfmsg.Verdict, id string) {
 	switch verdict {
 	case halfmsg.VerdictCommitted:
 		r.trouble("producer-commits-unknown", "says COMMITTED of an id that cannot exist ("+id+")",
 			"it would have messages published whose business never happened", "answer COMMITTED only when the marker is there")
 	case halfmsg.VerdictRolledBack:
-		r.trouble("producer-hasty", "says ROLLED_BACK of an id that it does not know, though the question was not final",
-			"a business that is still running would lose its message", "answer UNKNOWN, and ROLLED_BACK only when it can never commit")
+		r.trouble(
+			"producer-hasty",
+			"says ROLLED_BACK of an id that it does not know, though the question was not final",
+			"a business that is still running would lose its message",
+			"answer UNKNOWN, and ROLLED_BACK only when it can never commit",
+		)
 	case halfmsg.VerdictUnavailable:
-		r.trouble("producer-fails", "says UNAVAILABLE: it cannot find out what became of its messages",
-			"they wait, and are asked about again", "look at the producer's log, and at the database that holds its business data")
+		r.trouble(
+			"producer-fails",
+			"says UNAVAILABLE: it cannot find out what became of its messages",
+			"they wait, and are asked about again",
+			"look at the producer's log, and at the database that holds its business data",
+		)
 	}
 }
 

@@ -32,8 +32,12 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		MinReplicas: e.Settings.Redis.MinReplicas,
 	})
 	if err != nil {
-		r.trouble("redis-away", "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(), "producers get UNAVAILABLE, and nothing is delivered",
-			"start Redis, or set redis.url to where it is")
+		r.trouble(
+			"redis-away",
+			"at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(),
+			"producers get UNAVAILABLE, and nothing is delivered",
+			"start Redis, or set redis.url to where it is",
+		)
 		return r.all
 	}
 	for _, s := range seen {
@@ -52,7 +56,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 
 // redisHosts says where Redis is, without users and passwords.
 func redisHosts(url string) string {
-	where, _ := address.ParseRedis(url) // it was checked
+	where, _ := address.ParseRedis(url) // checked by config
 	return strings.Join(where.Hosts, ",")
 }
 
@@ -68,7 +72,9 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 	if name := e.Settings.Send.DeadLetterExchange; name != "" {
 		exchanges = append(exchanges, name)
 	}
-	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
+	health, err := rabbitmq.Examine(
+		ctx,
+		rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
 		exchanges...)
 	switch {
 	case errors.Is(err, rabbitmq.ErrAccessRefused):
@@ -76,7 +82,12 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 			"set user, password and vhost in amqp.url: rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
 		return r.all
 	case err != nil:
-		r.trouble("rabbitmq-away", "cannot be reached: "+err.Error(), brokerMatters, "start RabbitMQ, or set amqp.url to where it is")
+		r.trouble(
+			"rabbitmq-away",
+			"cannot be reached: "+err.Error(),
+			brokerMatters,
+			"start RabbitMQ, or set amqp.url to where it is",
+		)
 		return r.all
 	}
 	r.broker(health)
@@ -88,7 +99,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 	return r.orWell(health.Server + " at " + health.Host + " takes messages")
 }
 
-// broker tells why a broker that can be reached takes no messages.
+// broker reports why a reachable broker accepts no messages.
 func (r *report) broker(health rabbitmq.Health) {
 	what := fmt.Sprintf("%s at %s: %v", health.Server, health.Host, health.Trouble)
 	switch {
@@ -97,22 +108,35 @@ func (r *report) broker(health rabbitmq.Health) {
 		r.warn("rabbitmq-permission", what, "messages to it end DEAD; those to exchanges that the user may write to do not",
 			"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
 	case errors.Is(health.Trouble, rabbitmq.ErrBlocked):
-		r.trouble("rabbitmq-alarm", what, brokerMatters, "look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
+		r.trouble(
+			"rabbitmq-alarm",
+			what,
+			brokerMatters,
+			"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk",
+		)
 	default:
 		r.trouble("rabbitmq-refuses", what, brokerMatters, "look into RabbitMQ's log")
 	}
 }
 
-// brokerVersion tells of a version that is not supported.
+// brokerVersion reports an unsupported version.
 func (r *report) brokerVersion(health rabbitmq.Health) {
 	what := health.Server + " at " + health.Host
 	switch health.Age {
 	case rabbitmq.TooOld:
-		r.warn("rabbitmq-old", fmt.Sprintf("%s is older than %v", what, versions.RabbitMQ.Oldest), "msghandler is not tested with it",
-			fmt.Sprintf("upgrade to RabbitMQ %v or later", versions.RabbitMQ.Oldest))
+		r.warn(
+			"rabbitmq-old",
+			fmt.Sprintf("%s is older than %v", what, versions.RabbitMQ.Oldest),
+			"msghandler is not tested with it",
+			fmt.Sprintf("upgrade to RabbitMQ %v or later", versions.RabbitMQ.Oldest),
+		)
 	case rabbitmq.Untested:
-		r.note("rabbitmq-new", fmt.Sprintf("%s is newer than %v", what, versions.RabbitMQ.Newest), "msghandler is not tested with it",
-			"try it with queues of the same kind before producers depend on it")
+		r.note(
+			"rabbitmq-new",
+			fmt.Sprintf("%s is newer than %v", what, versions.RabbitMQ.Newest),
+			"msghandler is not tested with it",
+			"try it with queues of the same kind before producers depend on it",
+		)
 	default:
 	}
 }

@@ -15,7 +15,7 @@ const areaSettings = "configuration"
 // shortRetention is a time within which clients may still repeat a call whose answer they never saw.
 const shortRetention = time.Minute
 
-// examineSettings looks for what is allowed and rarely meant. What is wrong keeps the configuration from being read.
+// examineSettings looks for settings that are valid and rarely intended. An invalid setting already fails the load.
 func examineSettings(_ context.Context, e Examination) []Finding {
 	r := report{area: areaSettings}
 	r.callbackSettings(e.Settings.Callbacks)
@@ -29,8 +29,12 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")
 	}
 	if e.Settings.Redis.AllowUnsafe {
-		r.warn("redis-unsafe-allowed", "redis.allow_unsafe is true", "the coordinator starts on a Redis that throws messages away",
-			"mend what is found about Redis, and set it back")
+		r.warn(
+			"redis-unsafe-allowed",
+			"redis.allow_unsafe is true",
+			"the coordinator starts on a Redis that throws messages away",
+			"mend what is found about Redis, and set it back",
+		)
 	}
 	if kept := e.Settings.Done.Retention; kept < shortRetention {
 		r.warn("retention-short", fmt.Sprintf("done.retention is %v", kept),
@@ -41,24 +45,41 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 	return r.orWell("nothing that endangers messages")
 }
 
-// descriptors looks at how many files a process started here may open: a coordinator started in another way may have more.
+// descriptors looks at how many files a process started here may open: a coordinator started in another way may have
+// more.
 func (r *report) descriptors(limit, connections int) {
 	const remedy = "raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd"
 	switch {
 	case connlimit.Exceeds(limit, connections):
-		r.warn("descriptors-overcommitted", fmt.Sprintf("limits.connections is %d, and a process started here may open %d files", connections, limit),
-			"clients may leave no descriptors for Redis and RabbitMQ", remedy+"; or lower limits.connections")
+		r.warn(
+			"descriptors-overcommitted",
+			fmt.Sprintf("limits.connections is %d, and a process started here may open %d files", connections, limit),
+			"clients may leave no descriptors for Redis and RabbitMQ",
+			remedy+"; or lower limits.connections",
+		)
 	case connlimit.Divide(limit, connections, 0).Low:
 		share := connlimit.Divide(limit, connections, 0)
-		r.warn("descriptors-low", fmt.Sprintf("a process started here may open %d files", limit),
-			fmt.Sprintf("a coordinator takes %d connections at grpc.addr and %d at http.addr, and closes more at once", share.API, share.Console), remedy)
+		r.warn(
+			"descriptors-low",
+			fmt.Sprintf("a process started here may open %d files", limit),
+			fmt.Sprintf(
+				"a coordinator takes %d connections at grpc.addr and %d at http.addr, and closes more at once",
+				share.API,
+				share.Console,
+			),
+			remedy,
+		)
 	}
 }
 
 func (r *report) callbackSettings(settings config.Callbacks) {
 	if len(settings.Allow) == 0 {
-		r.trouble("callbacks-closed", "callbacks.allow is empty", "no callback target is allowed, so no half message is accepted",
-			"set it to where your producers serve, such as *.orders.svc:9000")
+		r.trouble(
+			"callbacks-closed",
+			"callbacks.allow is empty",
+			"no callback target is allowed, so no half message is accepted",
+			"set it to where your producers serve, such as *.orders.svc:9000",
+		)
 	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// site is a good set-up on private servers: a Redis as the promises need it, RabbitMQ, a coordinator and a producer with
-// the SDK.
+// site is a healthy set-up on private servers: a durable Redis, RabbitMQ, a coordinator and a producer with the SDK.
 type site struct {
 	t     *testing.T
 	redis *servers.RedisServer
@@ -39,7 +38,7 @@ func newSite(t *testing.T, broker string) *site {
 	return newSiteOn(t, broker, redis, redis.URL())
 }
 
-// newSiteOn is a site on a Redis that is used by the given URL.
+// newSiteOn is a site whose coordinator connects to Redis with the given URL.
 func newSiteOn(t *testing.T, broker string, redis *servers.RedisServer, redisURL string) *site {
 	t.Helper()
 	s := &site{t: t, redis: redis}
@@ -81,7 +80,7 @@ func (s *site) startCoordinator(c config.Config) {
 	s.app = a
 }
 
-// sdk is a producer as the SDK makes it.
+// sdk is a producer of the SDK.
 func sdk(t *testing.T, coordinator string) *producer.Producer {
 	t.Helper()
 	p, err := producer.New(producer.Config{Name: "orders", Coordinator: coordinator, Markers: memory.New()})
@@ -92,7 +91,7 @@ func sdk(t *testing.T, coordinator string) *producer.Producer {
 	return p
 }
 
-// serveProducer serves what is registered and returns where.
+// serveProducer serves the registered services and returns the address.
 func serveProducer(t *testing.T, register func(grpc.ServiceRegistrar)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +112,7 @@ func serveProducer(t *testing.T, register func(grpc.ServiceRegistrar)) string {
 	return listener.Addr().String()
 }
 
-// other is a producer that answers as it is told; without words it does as the contract says.
+// other is a producer with scripted answers. Without a script it keeps the contract.
 type other struct {
 	pb.UnimplementedProducerServiceServer
 	confirm func(ctx context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error)
@@ -152,7 +151,8 @@ func say(v pb.Verdict) func(context.Context, *pb.ConfirmRequest) (*pb.ConfirmRes
 	}
 }
 
-// complaints are the names of what is not well, once each, in order. Notes are none: they depend on the servers' versions.
+// complaints are the names of the findings that are not OK, once each, in order. Notes are left out: they depend on the
+// servers' versions.
 func complaints(t *testing.T, found []doctor.Finding) []string {
 	t.Helper()
 	var names []string

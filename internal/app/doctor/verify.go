@@ -12,9 +12,9 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Verify examines how one producer keeps the contract of ProducerService: what Examine asks it, and more that leaves a
-// trace there, as a final question about an id that cannot exist does. committed are ids that are known to have
-// committed and whose markers have not been deleted. Each part says at least that it is well.
+// Verify examines how a producer keeps the contract of ProducerService. Beside the questions of Examine there are calls
+// that leave traces in the producer's database, such as a final question about an id that cannot exist. committed are
+// committed ids whose markers still exist. Each part has at least a finding OK.
 func Verify(ctx context.Context, e Examination, name, address string, committed ...string) []Finding {
 	return e.ofDefaults([]string{sectionCallbacks}, e.verify(ctx, name, address, committed))
 }
@@ -49,8 +49,8 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	return found
 }
 
-// stranger asks the producer without the credentials that the settings have for it: whoever relies on them wants others
-// to be refused. Where the settings have none, nobody is asked.
+// stranger calls the producer without its credentials from the settings: a producer with credentials must refuse
+// strangers. Without credentials in the settings there is no call.
 func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report) string {
 	return func(ctx context.Context, r *report) string {
 		shown := &e.Settings.Callbacks.Certificates
@@ -79,9 +79,13 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 				"find what holds up its Confirm, then verify the producer again")
 			return ""
 		case err == nil:
-			r.warn("producer-unguarded", "answers a caller that shows neither a token nor a certificate",
-				"anyone who reaches the producer can have its transactions rolled back", "set Coordinators in its producer.Config, to what "+
-					"callbacks.token_file or callbacks.tls_cert holds")
+			r.warn(
+				"producer-unguarded",
+				"answers a caller that shows neither a token nor a certificate",
+				"anyone who reaches the producer can have its transactions rolled back",
+				"set Coordinators in its producer.Config, to what "+
+					"callbacks.token_file or callbacks.tls_cert holds",
+			)
 		}
 		return "refuses a caller without credentials"
 	}

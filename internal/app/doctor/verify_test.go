@@ -26,7 +26,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// verify examines a producer as a coordinator with the default configuration sees it.
+// verify examines a producer with the default configuration.
 func verify(t *testing.T, target string, committed ...string) []doctor.Finding {
 	t.Helper()
 	c := config.Default()
@@ -34,7 +34,7 @@ func verify(t *testing.T, target string, committed ...string) []doctor.Finding {
 	return doctor.Verify(t.Context(), doctor.Examination{Settings: c}, "orders", target, committed...)
 }
 
-// serveSDK serves a producer with the SDK that has committed one message, 1001.
+// serveSDK serves a producer of the SDK with a committed message, 1001.
 func serveSDK(t *testing.T, markers marker.Store) string {
 	t.Helper()
 	p, err := producer.New(producer.Config{Name: "orders", Coordinator: "127.0.0.1:1", Markers: markers})
@@ -66,13 +66,16 @@ func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
 	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
 		t.Errorf("of a good producer it says %+v", found)
 	}
-	// Memory cannot decide: that is what the page says of it, and all there is to say.
-	if names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001")); !slices.Equal(names, []string{"producer-undecided"}) {
+	// Markers in memory cannot decide, as the page says, so this is the only finding.
+	if names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001")); !slices.Equal(
+		names,
+		[]string{"producer-undecided"},
+	) {
 		t.Errorf("of a producer with markers in memory it finds %q", names)
 	}
 }
 
-// book is a producer that decides, written by hand; each breach of the contract changes one of its words.
+// book is a hand-written producer that decides. Each breach of the contract changes a single answer.
 type book struct {
 	pb.UnimplementedProducerServiceServer
 	breach string
@@ -107,10 +110,12 @@ func (b *book) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResp
 	return answer, nil
 }
 
-// of is the verdict about one id, planted where the question is final.
+// of is the verdict about an id, with a breach if the question is final.
 func (b *book) of(i int, id string, final bool, say func(string, pb.Verdict)) (string, pb.Verdict) {
 	switch {
-	case id == "1001" && b.breach != "denies", b.breach == "commits finally" && final, b.breach == "commits the last" && i == 499:
+	case id == "1001" && b.breach != "denies",
+		b.breach == "commits finally" && final,
+		b.breach == "commits the last" && i == 499:
 		return id, pb.Verdict_VERDICT_COMMITTED
 	case b.breach == "invents a verdict" && i > 0:
 		return id, 9
@@ -133,7 +138,7 @@ func (b *book) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*
 	return &pb.DeleteBusinessResponse{}, nil
 }
 
-// breaches are what a producer may do wrong, with what must be found.
+// breaches are possible mistakes of a producer, with the findings that must follow.
 var breaches = map[string]string{
 	"fails a full batch": "producer-fails",
 	"fails on nothing":   "producer-fails",
@@ -176,7 +181,7 @@ func TestAProducerThatCannotBeAskedIsNotVerified(t *testing.T) {
 	}
 }
 
-// Verify shows the token of the settings, and asks once without it.
+// Verify calls with the token of the settings, and once without the token.
 func TestVerifyShowsTheTokenAndAsksWithout(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
@@ -208,7 +213,7 @@ func TestVerifyShowsTheTokenAndAsksWithout(t *testing.T) {
 	}
 }
 
-// No answer is no refusal: the producer may answer strangers when it is less busy.
+// A missing answer is no refusal: the producer may answer strangers when less busy.
 func TestASilentGuardIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	c := config.Default()

@@ -14,13 +14,13 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// padded writes a version at the length of another one, as a proxy keeps lengths.
+// padded writes a version at the length of another version, because the proxy keeps lengths.
 func padded(major, minor, patch int, like string) string {
 	start := fmt.Sprintf("%d.%d.", major, minor)
 	return start + fmt.Sprintf("%0*d", len(like)-len(start), patch)
 }
 
-// ofArea are the names of what is found in one area, and of how bad it is.
+// ofArea are the names and severities of the findings of an area.
 func ofArea(found []doctor.Finding, area string) (names []string) {
 	for _, f := range found {
 		if f.Area == area && f.Severity != doctor.OK {
@@ -42,7 +42,10 @@ func TestVersionsOfRedisAreJudged(t *testing.T) {
 	}
 	if strings.Contains(s.redis.CLI("INFO", "server"), "valkey_version") {
 		key, cases = "valkey_version:", map[version][]string{
-			{7, 2, 9}: {hole, old}, {8, 0, 5}: {hole}, {8, 0, 6}: nil, {8, 1, 3}: {hole}, {8, 1, 4}: nil, {9, 0, 0}: nil, {9, 2, 0}: {untested},
+			{7, 2, 9}: {
+				hole,
+				old,
+			}, {8, 0, 5}: {hole}, {8, 0, 6}: nil, {8, 1, 3}: {hole}, {8, 1, 4}: nil, {9, 0, 0}: nil, {9, 2, 0}: {untested},
 		}
 	}
 	now := regexp.MustCompile(key + `([\d.]+)`).FindStringSubmatch(s.redis.CLI("INFO", "server"))
@@ -74,7 +77,8 @@ func TestVersionsOfRabbitMQAreJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for minor, want := range map[[2]int][]string{
-		{3, 9}: {"warning rabbitmq-old"}, {4, 0}: nil, {4, 3}: nil, {4, 4}: {"note rabbitmq-new"}, {5, 0}: {"note rabbitmq-new"},
+		{3, 9}: {"warning rabbitmq-old"}, {4, 0}: nil, {4, 3}: nil, {4, 4}: {"note rabbitmq-new"},
+		{5, 0}: {"note rabbitmq-new"},
 	} {
 		e := s.e
 		proxy := wire.Rewrite(t, wire.Host(t, vhost.URL), overview.Version, padded(minor[0], minor[1], 1, overview.Version))

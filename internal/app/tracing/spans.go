@@ -15,8 +15,8 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Serve is a server interceptor: a span for each call, which belongs to the trace that the call brings. What comes after
-// it sees the span's own traceparent, so that this is what is kept with a message.
+// Serve is a server interceptor that makes a span for each call, in the trace of the caller. Later interceptors and
+// handlers see the span's traceparent, which is stored with the message.
 func (t *Tracer) Serve(
 	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
@@ -36,7 +36,7 @@ func (t *Tracer) Serve(
 	return response, err
 }
 
-// about says of which message a call is, where it is of one.
+// about names the message of a call about a single message.
 func about(request any) (attributes []attribute.KeyValue) {
 	attributes = append(attributes, attribute.String("rpc.system", "grpc"))
 	if r, ok := request.(interface{ GetProducer() string }); ok {
@@ -51,8 +51,8 @@ func about(request any) (attributes []attribute.KeyValue) {
 	return attributes
 }
 
-// Confirm begins a span for one Confirm call, which may be about messages of many traces, hours later than they began: it
-// is linked to them. The producer is told of it. Where none of the traces is sampled there is no span.
+// Confirm begins a span for a Confirm call. The call may concern messages of many traces that began hours ago, so the
+// span is linked to them. The producer gets the span's traceparent. Without a sampled trace there is no span.
 func (t *Tracer) Confirm(
 	ctx context.Context, producer string, traces []string,
 ) (context.Context, func(err error)) {
@@ -79,7 +79,7 @@ func (t *Tracer) Confirm(
 }
 
 // Publisher returns a publisher that makes a span for each message of a sampled trace. The consumer gets the span's
-// traceparent, so that what it does belongs to the producer's trace.
+// traceparent, so the consumer's spans belong to the producer's trace.
 func (t *Tracer) Publisher(inner halfmsg.Publisher) halfmsg.Publisher { return &publisher{inner, t} }
 
 type publisher struct {
@@ -105,7 +105,7 @@ func (p *publisher) Publish(
 	})
 }
 
-// end ends the span of a message, if it has one.
+// end ends the span of a message, if any.
 func end(span trace.Span, outcome halfmsg.Outcome) {
 	if span == nil {
 		return

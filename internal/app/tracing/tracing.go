@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracer makes spans. It is safe for concurrent use.
+// Tracer makes spans. A Tracer is safe for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	exporter *otlptrace.Exporter
@@ -39,14 +39,14 @@ func Wanted() bool {
 		os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// Open returns a Tracer that exports as the environment says. It waits for nobody: spans that cannot be exported are
-// dropped. It must be closed.
+// Open returns a Tracer that exports as the environment says. Spans that cannot be exported are dropped, so nothing
+// waits for the exporter. The Tracer must be closed.
 func Open(ctx context.Context, version, instance string, logger *slog.Logger) (*Tracer, error) {
 	exporter, err := newExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err)
 	}
-	// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say wins.
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
 	about, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "msghandler"), attribute.String("service.version", version),
 		attribute.String("service.instance.id", instance),
@@ -56,7 +56,12 @@ func Open(ctx context.Context, version, instance string, logger *slog.Logger) (*
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Debug("spans were not exported", "error", err) }))
-	return &Tracer{provider: provider, exporter: exporter, logger: logger, tracer: provider.Tracer("github.com/msghandler/msghandler")}, nil
+	return &Tracer{
+		provider: provider,
+		exporter: exporter,
+		logger:   logger,
+		tracer:   provider.Tracer("github.com/msghandler/msghandler"),
+	}, nil
 }
 
 func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
@@ -73,16 +78,16 @@ func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 	return nil, fmt.Errorf("protocol %q is none of grpc, http/protobuf", protocol)
 }
 
-// farewell is for how long the last spans may be exported: a stop must not wait for a collector that is away.
+// lastExport bounds the export of the last spans: a stop must not wait for an unavailable collector.
 const farewell = 2 * time.Second
 
-// Close exports what waits.
+// Close exports the waiting spans.
 func (t *Tracer) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.logger.Warn("the last spans were not exported", "error", err)
-		// The provider leaves the export that it waited for under way; this breaks it off.
+		// The provider leaves its last export under way; the cancel aborts the export.
 		_ = t.exporter.Shutdown(ctx)
 	}
 	return nil
@@ -91,7 +96,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 // form is how a trace is passed on: W3C Trace Context.
 var form propagation.TraceContext
 
-// read reads a traceparent; what is none gives a context that is not valid.
+// read parses a traceparent. An invalid text gives an invalid context.
 func read(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}
