@@ -95,7 +95,7 @@ func TestTheConsoleSaysWhoseFaultItIs(t *testing.T) {
 	_, page := r.ask(t, "/change?action=discard&state=pending&all=1&producer=orders", nil)
 	form := url.Values{
 		"selection": {hidden(t, page, "selection")},
-		"seal":      {hidden(t, page, "seal")},
+		"token":     {hidden(t, page, "token")},
 		"reason":    {"a test"},
 	}
 	redis.SetError("LOADING Redis is loading the dataset in memory")

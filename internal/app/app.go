@@ -25,7 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/connlimit"
 	"github.com/msghandler/msghandler/internal/console"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -54,7 +54,7 @@ type App struct {
 	callbacks *callback.Client
 	// credentials are those of the door for producers and operators; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
-	events      *events.Teller
+	events      *events.Notifier
 	tracer      *tracing.Tracer // nil: no spans are wanted
 	checks      checks
 	// storeAway and storeUnsafe say what people were told of Redis last.
@@ -69,7 +69,7 @@ type App struct {
 	// queues is what was last counted in the queues that are watched.
 	queues atomic.Pointer[queueDepths]
 	// otherRefusals are those of the other coordinators, as they last shared them.
-	otherRefusals atomic.Pointer[[]seen.Refusal]
+	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
 	// life ends when the coordinator is to stop; end ends it.

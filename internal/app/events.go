@@ -38,13 +38,13 @@ func (a *App) Moved(moves []halfmsg.Moved) {
 }
 
 // breakerEvents are the metrics of the confirm stage. They also note an event when a circuit breaker opens or closes.
-type heard struct {
+type breakerEvents struct {
 	*console.Metrics
-	events *events.Teller
+	events *events.Notifier
 }
 
 // Paused implements confirmloop.Metrics.
-func (h heard) Paused(producer string, paused bool) {
+func (h breakerEvents) Paused(producer string, paused bool) {
 	h.Metrics.Paused(producer, paused)
 	if paused {
 		h.events.Note(events.BreakerOpen, producer, "a callback target cannot be reached and is left alone for a while")
@@ -85,20 +85,20 @@ const backlogSchedule = "@every 10s"
 // watchBacklog starts the loop that compares the backlog with the thresholds.
 func (a *App) watchBacklog(store *redisstore.Store, urls []string) error {
 	settings := a.settings.Events
-	thresholds := &events.Thresholds{Teller: a.events, Logger: a.logger}
+	thresholds := &events.Thresholds{Notifier: a.events, Logger: a.logger}
 	a.metrics.Watched(func() map[string]int { return a.queues.Load().all() })
 	a.metrics.DeadLetters(func() map[string]int { return a.queues.Load().of(settings.DeadLetterQueues) })
 	watch, err := a.newLoop("backlog", backlogSchedule, func(ctx context.Context) (bool, error) {
 		waiting, err := store.Backlog(ctx, settings.SendableAge)
 		if err == nil {
 			a.metrics.Waiting(waiting)
-			thresholds.Look("sendable", int(waiting), settings.Sendable)
+			thresholds.Compare("sendable", int(waiting), settings.Sendable)
 		}
 		found, brokerErr := a.depths(ctx, urls)
-		a.tellMissing(a.queues.Load().all(), found, brokerErr)
+		a.logMissing(a.queues.Load().all(), found, brokerErr)
 		// No depths are known while the broker does not answer: old depths may be wrong.
 		a.queues.Store(&queueDepths{found, brokerErr == nil})
-		a.lookAtQueues(thresholds, found)
+		a.compareQueues(thresholds, found)
 		return false, errors.Join(err, brokerErr)
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *App) depths(ctx context.Context, urls []string) (map[string]int, error)
 }
 
 // tellMissing logs each watched queue that turns out to be missing.
-func (a *App) tellMissing(before, now map[string]int, err error) {
+func (a *App) logMissing(before, now map[string]int, err error) {
 	for _, queue := range slices.Concat(a.settings.Events.Queues, a.settings.Events.DeadLetterQueues) {
 		_, was := before[queue]
 		_, is := now[queue]
@@ -130,15 +130,15 @@ func (a *App) tellMissing(before, now map[string]int, err error) {
 	}
 }
 
-func (a *App) lookAtQueues(thresholds *events.Thresholds, depths map[string]int) {
+func (a *App) compareQueues(thresholds *events.Thresholds, depths map[string]int) {
 	for _, queue := range a.settings.Events.Queues {
 		if depth, known := depths[queue]; known {
-			thresholds.Look("queue "+queue, depth, a.settings.Events.QueueMessages)
+			thresholds.Compare("queue "+queue, depth, a.settings.Events.QueueMessages)
 		}
 	}
 	for _, queue := range a.settings.Events.DeadLetterQueues {
 		if depth, known := depths[queue]; known {
-			thresholds.Look("dead-letter queue "+queue, depth, 1)
+			thresholds.Compare("dead-letter queue "+queue, depth, 1)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -63,9 +63,9 @@ func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 }
 
 // refusals tells of producers whose calls were refused lately.
-func (f *findings) refusals(all []seen.Refusal, now time.Time) {
+func (f *findings) refusals(all []peerstats.Refusal, now time.Time) {
 	all = lately(all, now)
-	slices.SortStableFunc(all, func(a, b seen.Refusal) int { return cmp.Compare(refusalSeverity(b), refusalSeverity(a)) })
+	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int { return cmp.Compare(refusalSeverity(b), refusalSeverity(a)) })
 	for i, r := range all {
 		if i == maxRefused {
 			f.add(warning, "producer-refused", fmt.Sprintf("calls of %d further producers are refused", len(all)-i),
@@ -81,7 +81,7 @@ func (f *findings) refusals(all []seen.Refusal, now time.Time) {
 }
 
 // refusalSeverity tells a producer without any success from a producer with mistakes.
-func refusalSeverity(r seen.Refusal) msghandlerv1.Severity {
+func refusalSeverity(r peerstats.Refusal) msghandlerv1.Severity {
 	if r.Reason == "INVALID_ARGUMENT" {
 		return warning
 	}

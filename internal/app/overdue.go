@@ -31,7 +31,7 @@ func (a *App) watchUndecided(store *redisstore.Store) error {
 	watch, err := a.newLoop("undecided", backlogSchedule, func(ctx context.Context) (bool, error) {
 		longest, whole, err := u.pass(ctx)
 		if whole {
-			a.metrics.Undecided(longest)
+			a.metrics.Overdue(longest)
 		}
 		return false, err
 	})

@@ -149,7 +149,7 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 		QueuePerProducer: a.settings.Callbacks.Queue,
 		DeleteTimeout:    settings.Timeout,
 		Logger:           a.logger,
-		Metrics:          heard{a.metrics, a.events},
+		Metrics:          breakerEvents{a.metrics, a.events},
 	}
 	if a.tracer != nil {
 		c.Trace = a.tracer.Confirm

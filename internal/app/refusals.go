@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
@@ -70,7 +70,7 @@ func (a *App) shareRefusals(ctx context.Context, store *redisstore.Store) error 
 	if err != nil {
 		return err
 	}
-	var others []seen.Refusal
+	var others []peerstats.Refusal
 	for _, of := range shared {
 		others = append(others, fromShared(of, now)...)
 	}
@@ -79,14 +79,14 @@ func (a *App) shareRefusals(ctx context.Context, store *redisstore.Store) error 
 }
 
 // lately returns the recent refusals, the latest first.
-func lately(all []seen.Refusal, now time.Time) []seen.Refusal {
-	all = slices.DeleteFunc(all, func(r seen.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
-	slices.SortStableFunc(all, func(a, b seen.Refusal) int { return b.LastAt.Compare(a.LastAt) })
+func lately(all []peerstats.Refusal, now time.Time) []peerstats.Refusal {
+	all = slices.DeleteFunc(all, func(r peerstats.Refusal) bool { return now.Sub(r.LastAt) > refusedLately })
+	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int { return b.LastAt.Compare(a.LastAt) })
 	return all
 }
 
 // toShare is the text for other coordinators, empty where nothing was refused.
-func toShare(refusals []seen.Refusal, now time.Time) string {
+func toShare(refusals []peerstats.Refusal, now time.Time) string {
 	if len(refusals) == 0 {
 		return ""
 	}
@@ -101,13 +101,13 @@ func toShare(refusals []seen.Refusal, now time.Time) string {
 }
 
 // fromShared reads the text of another coordinator. An unreadable text of a later version is skipped.
-func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []seen.Refusal) {
+func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []peerstats.Refusal) {
 	var shared []sharedRefusal
 	if json.Unmarshal([]byte(of.Text), &shared) != nil {
 		return nil
 	}
 	for _, r := range shared {
-		refusals = append(refusals, seen.Refusal{
+		refusals = append(refusals, peerstats.Refusal{
 			Producer: r.Producer, Reason: r.Reason, Cause: r.Cause, Count: r.Count,
 			FirstAt: now.Add(-of.Ago - r.FirstAgo), LastAt: now.Add(-of.Ago - r.LastAgo),
 		})
@@ -116,14 +116,14 @@ func fromShared(of redisstore.SharedRefusals, now time.Time) (refusals []seen.Re
 }
 
 // allRefusals merges the refusals of all coordinators, by producer and reason.
-func (a *App) allRefusals() []seen.Refusal {
+func (a *App) allRefusals() []peerstats.Refusal {
 	all := a.metrics.Refusals()
 	if others := a.otherRefusals.Load(); others != nil {
 		all = append(all, *others...)
 	}
-	var merged []seen.Refusal
+	var merged []peerstats.Refusal
 	for _, r := range all {
-		i := slices.IndexFunc(merged, func(m seen.Refusal) bool { return m.Producer == r.Producer && m.Reason == r.Reason })
+		i := slices.IndexFunc(merged, func(m peerstats.Refusal) bool { return m.Producer == r.Producer && m.Reason == r.Reason })
 		if i < 0 {
 			merged = append(merged, r)
 			continue

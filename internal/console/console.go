@@ -19,48 +19,48 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Config says what the console shows.
+// Config configures a Console.
 type Config struct {
-	// Instance names this coordinator among those that share its Redis.
+	// Instance names this coordinator among the coordinators of its Redis.
 	Instance string
-	// Version is what was built.
+	// Version is the version of the build.
 	Version string
-	// Checks are what /readyz and the pages tell of. They may be called concurrently.
+	// Checks are the checks of /readyz and the pages. They may run concurrently.
 	Checks []Check
-	// Stats counts the messages. It is asked at most once each statsInterval. Required.
+	// Stats counts the messages, called at most once each statsInterval. Required.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
-	// Owners tells who works on messages. It is asked as seldom as Stats. Default: nobody is known.
+	// Owners lists the lease holders, called as seldom as Stats. Default: none.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
-	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open. Default: it never is.
+	// Admin returns the admin API for a caller at an address, or nil while the API is not open. Default: always nil.
 	Admin func(by string) pages.Admin
-	// Findings tells what somebody should act on, the worst first, beside the checks. Default: nothing ever.
+	// Findings lists problems for operators beside the checks, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
 	// Hosts are names under which the pages are served, beside localhost and IP addresses.
 	Hosts []string
-	// ReadOnly leaves out of the pages whatever changes messages.
+	// ReadOnly removes all changes of messages from the pages.
 	ReadOnly bool
-	// Metrics is what /metrics serves. Default: NewMetrics().
+	// Metrics are the metrics of /metrics. Default: NewMetrics().
 	Metrics *Metrics
-	// Logger gets what goes wrong while serving. Default slog.Default().
+	// Logger gets the errors of serving. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Check is one condition that a coordinator in good order meets.
+// Check is a condition of a healthy coordinator.
 type Check struct {
 	Name string
-	// Required says that no half message can be accepted while the condition does not hold: /readyz then answers 503. Any
-	// other check that fails makes the coordinator degraded, and leaves it ready.
+	// Required says that no half message can be accepted while the check fails: /readyz then answers 503. With any other
+	// failing check the coordinator is degraded and still ready.
 	Required bool
-	// Run returns nil when the condition holds, and otherwise why not. Its context ends after a few seconds.
+	// Run returns nil when the condition holds, and otherwise the cause. Its context ends after a few seconds.
 	Run func(ctx context.Context) error
-	// Note returns what else an operator should know although the condition holds, or "". Nil: nothing ever.
+	// Note returns a further warning for operators, or "". May be nil.
 	Note func() string
 }
 
 // statsInterval is how old the counts may be. The more messages are stored, the more counting costs Redis.
 const statsInterval = 5 * time.Second
 
-// Timeouts of the HTTP server. The page and the metrics are small; a peer that takes longer is not a browser.
+// Timeouts of the HTTP server. Pages and metrics are small; a slower peer is not a browser.
 const (
 	headerTimeout = 5 * time.Second
 	answerTimeout = 30 * time.Second
@@ -68,7 +68,7 @@ const (
 	maxHeaders    = 16 << 10
 )
 
-// Console serves the pages. It is safe for concurrent use.
+// Console serves the pages. A Console is safe for concurrent use.
 type Console struct {
 	config   Config
 	stats    *stats
@@ -79,7 +79,7 @@ type Console struct {
 	stopping atomic.Bool
 }
 
-// New returns a console that does not serve yet.
+// New returns a console; Serve starts serving.
 func New(config Config) *Console {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	if config.Owners == nil {
@@ -93,16 +93,18 @@ func New(config Config) *Console {
 	}
 	c := &Console{config: config, stats: newStats(config.Stats, statsInterval), requests: newRequests()}
 	config.Metrics.registry.MustRegister(c.stats)
-	owners := &kept[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
+	owners := &cached[halfmsg.Owners]{read: config.Owners, interval: statsInterval}
 	c.pages = pages.New(pages.Config{
-		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly, Admin: config.Admin,
+		Instance: config.Instance, Version: config.Version, Hosts: config.Hosts, ReadOnly: config.ReadOnly,
+		Admin: config.Admin,
 		Check: func(ctx context.Context) []pages.Checked { return c.check(ctx).Checks },
-		Stats: c.stats.get, Owners: owners.get, Undecided: config.Metrics.overdue, Board: config.Metrics.board, Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
+		Stats: c.stats.get, Owners: owners.get, Overdue: config.Metrics.overdueFor, Peers: config.Metrics.peers,
+		Ring: &c.ring, Findings: config.Findings, Logger: config.Logger,
 	})
 	c.server = &http.Server{
-		Handler:           c.requests.whole(c.routes()),
+		Handler:           c.requests.afterBody(c.routes()),
 		ConnContext:       withConn,
-		ConnState:         c.requests.heed,
+		ConnState:         c.requests.trackState,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       answerTimeout,
 		WriteTimeout:      answerTimeout,
@@ -122,7 +124,7 @@ func (c *Console) routes() http.Handler {
 	return mux
 }
 
-// Serve answers requests until Stop. It returns nil after Stop.
+// Serve answers requests until Stop, and then returns nil.
 func (c *Console) Serve(listener net.Listener) error {
 	ctx, end := context.WithCancel(context.Background())
 	var sampling sync.WaitGroup
@@ -138,8 +140,8 @@ func (c *Console) Serve(listener net.Listener) error {
 // SetStopping makes /readyz say no from now on, whatever the checks say.
 func (c *Console) SetStopping() { c.stopping.Store(true) }
 
-// Stop lets requests end that are being answered, and closes the door and all other connections at once. When ctx ends first
-// it closes those as well.
+// Stop closes the listener and all idle connections, and waits for the requests being answered. When ctx ends first,
+// Stop closes their connections too.
 func (c *Console) Stop(ctx context.Context) error {
 	c.SetStopping()
 	c.requests.end()

@@ -20,13 +20,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a console that serves on the loopback, over a store and a check that the test sets.
+// rig is a console on the loopback, with a scripted store and scripted checks.
 type rig struct {
 	console *console.Console
 	metrics *console.Metrics
 	url     string
 	reads   atomic.Int64
-	// failing is what the required check says, degraded what the other one says.
+	// failing is the result of the required check, degraded the result of the other check.
 	failing, degraded atomic.Value
 }
 
@@ -109,7 +109,8 @@ func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
 
 	r.failing.Store(failure{})
 	r.console.SetStopping()
-	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "is stopping") {
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "is stopping") {
 		t.Errorf("got %d: %s", status, body)
 	}
 	if status, _ := r.get(t, "/healthz"); status != http.StatusOK {
@@ -117,7 +118,7 @@ func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
 	}
 }
 
-// A probe that took a coordinator out of service for each check would stop producers whose half messages it accepts.
+// If every failing check took the coordinator out of service, producers would stop although half messages are accepted.
 func TestADegradedCoordinatorStaysReady(t *testing.T) {
 	r := start(t)
 	if _, body := r.get(t, "/readyz"); !strings.Contains(body, `"degraded": false`) {
@@ -130,12 +131,13 @@ func TestADegradedCoordinatorStaysReady(t *testing.T) {
 			t.Errorf("got %d, want %s: %s", status, want, body)
 		}
 	}
-	if _, page := r.get(t, "/"); !strings.Contains(page, "Something is wrong") || !strings.Contains(page, "not connected") {
+	if _, page := r.get(t, "/"); !strings.Contains(page, "Something is wrong") ||
+		!strings.Contains(page, "not connected") {
 		t.Errorf("the page is\n%s", page)
 	}
 }
 
-// Probes and Prometheus ask by whatever name their network has for us; only the pages hold what a site could steal.
+// Probes and Prometheus use any host name of their network; only the pages hold data that a site could steal.
 func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
 	r := start(t)
 	for path, want := range map[string]int{
@@ -172,7 +174,8 @@ func TestACheckThatHangsIsCutOff(t *testing.T) {
 	go func() { _ = c.Serve(listener) }()
 	defer c.Stop(context.Background())
 	r := &rig{url: "http://" + listener.Addr().String()}
-	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "deadline") {
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "deadline") {
 		t.Errorf("got %d: %s", status, body)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -183,7 +186,13 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
 	r.metrics.Published("orders", halfmsg.Refused, 3)
-	r.metrics.Confirmed("orders", 2, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown}, time.Second, nil)
+	r.metrics.Confirmed(
+		"orders",
+		2,
+		map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown},
+		time.Second,
+		nil,
+	)
 	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))
 	r.metrics.Deleted("orders", 6, time.Second, nil)
 	r.metrics.MarkersLeft("orders", 7)
@@ -203,10 +212,13 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
 		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
-		`msghandler_publishes_total{exchange="orders",outcome="refused"} 3`, `msghandler_confirms_total{producer="orders",result="committed"} 1`,
-		`msghandler_confirms_total{producer="orders",result="unreachable"} 5`, `msghandler_marker_deletions_total{result="deleted"} 6`,
+		`msghandler_publishes_total{exchange="orders",outcome="refused"} 3`,
+		`msghandler_confirms_total{producer="orders",result="committed"} 1`,
+		`msghandler_confirms_total{producer="orders",result="unreachable"} 5`,
+		`msghandler_marker_deletions_total{result="deleted"} 6`,
 		`msghandler_marker_deletions_total{result="left"} 7`, `msghandler_callback_targets_paused{producer="orders"} 1`,
-		`msghandler_calls_total{code="OK",method="Submit"} 1`, `msghandler_outcomes_total{code="NotFound",method="SubmitAll"} 1`,
+		`msghandler_calls_total{code="OK",method="Submit"} 1`,
+		`msghandler_outcomes_total{code="NotFound",method="SubmitAll"} 1`,
 		`msghandler_loop_passes_total{loop="confirm"} 42`, `msghandler_loop_failures{loop="confirm"} 3`,
 		`version="v1.2.3"`, "go_goroutines", "process_resident_memory_bytes",
 	} {

@@ -10,14 +10,14 @@ import (
 	"github.com/msghandler/msghandler/internal/console/pages"
 )
 
-// checkTimeout bounds all checks of one request: a probe waits no longer either.
+// checkTimeout bounds all checks of a request: a probe waits no longer either.
 const checkTimeout = 2 * time.Second
 
 // readiness is the answer of /readyz.
 type readiness struct {
-	// Ready says that half messages can be accepted: every required check holds, and the coordinator is not stopping.
+	// Ready means: every required check holds and the coordinator is not stopping, so half messages are accepted.
 	Ready bool `json:"ready"`
-	// Degraded says that any check fails.
+	// Degraded means: a check fails.
 	Degraded bool            `json:"degraded"`
 	Checks   []pages.Checked `json:"checks"`
 }
@@ -35,7 +35,7 @@ func (c *Console) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, answer)
 }
 
-// check runs all checks at once, so that one that hangs delays no other's answer.
+// check runs all checks in parallel, so that a hanging check delays no other.
 func (c *Console) check(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -72,6 +72,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	// A peer that went away is the only way this fails, and nobody is left to be told.
+	// The write fails only if the peer is gone.
 	_ = encoder.Encode(v)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Metrics counts what this instance does. No label ever holds an id; producers and exchanges are named up to a bound
-// (package seen), so the number of series is bounded. It is safe for concurrent use. Its methods (heard.go) are the hooks of
-// the loops, of the store and of the server; none of them blocks.
+// Metrics counts the work of this instance. No label ever holds an id; producers and exchanges are named up to a bound
+// (package peerstats), so the number of series is bounded. Metrics is safe for concurrent use. Its methods (record.go)
+// are the hooks of the loops, the store and the server, and never block.
 type Metrics struct {
 	registry *prometheus.Registry
-	board    *seen.Board
-	refusals seen.Refusals
+	peers    *peerstats.Registry
+	refusals peerstats.Refusals
 
 	moves          *prometheus.CounterVec
 	sendableTime   prometheus.Observer
@@ -48,46 +48,55 @@ type Metrics struct {
 	confirmBatches prometheus.Observer
 	publishBatches prometheus.Observer
 	deleteBatches  prometheus.Observer
-	// turnedAway counts calls, and messages of batches, that something full kept out.
-	turnedAway atomic.Int64
-	// undecided is for how long the worst message is overdue for its verdict.
-	undecided atomic.Int64
+	// rejected counts calls, and messages of batches, with the answer RESOURCE_EXHAUSTED.
+	rejected atomic.Int64
+	// longestOverdue is for how long the worst message is overdue for its verdict, in nanoseconds.
+	longestOverdue atomic.Int64
 }
 
-// NewMetrics returns counters at zero in a registry of their own, with those of the process and of the Go runtime.
+// NewMetrics returns counters at zero in a separate registry, with the metrics of the process and of the Go runtime.
 func NewMetrics() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), board: seen.New()}
+	m := &Metrics{registry: prometheus.NewRegistry(), peers: peerstats.New()}
 	m.countMessages()
 	m.countCallbacks()
 	m.countStore()
 	m.countCalls()
 	m.countEvents()
 	m.beginAtZero()
-	m.registry.MustRegister(boarded{m.board}, refused{&m.refusals},
+	m.registry.MustRegister(peerCollector{m.peers}, refusalCollector{&m.refusals},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
 }
 
-// countMessages registers what becomes of messages, and how long it takes.
+// countMessages registers the metrics of outcomes and latencies of messages.
 func (m *Metrics) countMessages() {
 	m.moves = m.counters("msghandler_moves_total",
 		"Messages to which an event happened, and what became of that: stored, or why not.", "event", "fate")
 	m.sendableTime = m.seconds("msghandler_sendable_seconds",
 		"Time from SendHalfMessage, by Redis's clock, until the verdict COMMITTED was stored, by this instance's.")
-	m.ackedTime = m.seconds("msghandler_acked_seconds",
-		"Time from SendHalfMessage, by Redis's clock, until the broker's acknowledgement was stored; delayed messages left out.")
-	m.submittedTime = m.seconds("msghandler_submit_acked_seconds",
-		"Time from Submit until the broker's acknowledgement was stored, where one instance did all of it; delayed messages left out.")
-	attempts := m.counts("msghandler_attempts",
-		"Answers that messages needed until the verdict (side confirm), and copies until the acknowledgement (side publish).", "side")
+	m.ackedTime = m.seconds(
+		"msghandler_acked_seconds",
+		"Time from SendHalfMessage, by Redis's clock, until the broker's acknowledgement was stored; delayed messages left "+
+			"out.",
+	)
+	m.submittedTime = m.seconds(
+		"msghandler_submit_acked_seconds",
+		"Time from Submit until the broker's acknowledgement was stored, where one instance did all of it; delayed "+
+			"messages left out.",
+	)
+	attempts := m.counts(
+		"msghandler_attempts",
+		"Answers that messages needed until the verdict (side confirm), and copies until the acknowledgement (side publish).",
+		"side",
+	)
 	m.confirmTries, m.publishTries = attempts.WithLabelValues("confirm"), attempts.WithLabelValues("publish")
 	m.batches = m.counts("msghandler_batch_messages", "Messages in a batch, by what was done with it.", "step")
 	m.publishBatches = m.batches.WithLabelValues("publish")
 	m.publishTime = m.seconds("msghandler_publish_batch_seconds", "How long batches took until the broker had answered.")
 }
 
-// countCallbacks registers what is heard of producers.
+// countCallbacks registers the metrics of calls to producers.
 func (m *Metrics) countCallbacks() {
 	m.callbackTime = m.secondsBy("msghandler_callback_seconds",
 		"How long calls to producers took, failed ones included.", "method")
@@ -96,14 +105,18 @@ func (m *Metrics) countCallbacks() {
 	m.confirmBatches, m.deleteBatches = m.batches.WithLabelValues("confirm"), m.batches.WithLabelValues("delete")
 }
 
-// countStore registers what is seen of Redis.
+// countStore registers the metrics of Redis.
 func (m *Metrics) countStore() {
 	m.scriptTime = m.secondsBy("msghandler_script_seconds",
 		"How long one call of a script took for all shards that it went to, failed ones included.", "script")
 	m.regressions = m.counter("msghandler_store_regressions_total",
 		"Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.")
-	m.findings = m.gauges("msghandler_store_findings",
-		"Settings of Redis that endanger messages: a warning; refuse, with which a coordinator does not start; or allowed, by redis.allow_unsafe.", "severity")
+	m.findings = m.gauges(
+		"msghandler_store_findings",
+		"Settings of Redis that endanger messages: a warning; refuse, with which a coordinator does not start; or allowed, "+
+			"by redis.allow_unsafe.",
+		"severity",
+	)
 	m.sweeps = m.counter("msghandler_sweep_messages_total", "Messages whose records and indexes were compared.")
 	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
 	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -113,34 +126,47 @@ func (m *Metrics) countStore() {
 	m.register(m.backlog)
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msghandler_undecided_seconds",
-		Help: "For how long the PENDING message that is worst off should have had its verdict: since its confirm_after was over. " +
+		Help: "For how long the PENDING message that is worst off should have had its verdict: since its confirm_after was " +
+			"over. " +
 			"Those younger than ten minutes are not looked at; 0 when there is none.",
-	}, func() float64 { return m.overdue().Seconds() }))
+	}, func() float64 { return m.overdueFor().Seconds() }))
 	m.Found(0, 0, 0)
 }
 
-// countCalls registers what clients are answered.
+// countCalls registers the metrics of the API.
 func (m *Metrics) countCalls() {
 	m.calls = m.counters("msghandler_calls_total", "Calls of the API by method and gRPC code.", "method", "code")
 	m.outcomes = m.counters("msghandler_outcomes_total",
 		"Messages of calls that bring a whole batch, by method and gRPC code: the batch's own code says nothing of them.",
 		"method", "code")
-	m.requests = m.counters("msghandler_requests_refused_total",
-		"Requests of the API that were refused before they were read whole, which no call counts: they are compressed, or there is no "+
-			"room for their bytes, or too many calls have begun.", "reason")
-	m.connections = m.counters("msghandler_connections_refused_total",
-		"Connections of clients that were closed at once, as there were too many: in all (total), or from one address.", "listener", "reason")
-	m.callTime = m.secondsBy("msghandler_call_seconds", "How long calls of the API took, waits for a fate included.", "method")
+	m.requests = m.counters(
+		"msghandler_requests_refused_total",
+		"Requests of the API that were refused before they were read whole, which no call counts: they are compressed, or "+
+			"there is no "+
+			"room for their bytes, or too many calls have begun.",
+		"reason",
+	)
+	m.connections = m.counters(
+		"msghandler_connections_refused_total",
+		"Connections of clients that were closed at once, as there were too many: in all (total), or from one address.",
+		"listener",
+		"reason",
+	)
+	m.callTime = m.secondsBy(
+		"msghandler_call_seconds",
+		"How long calls of the API took, waits for a fate included.",
+		"method",
+	)
 }
 
-// countEvents registers what is told to people.
+// countEvents registers the metrics of events.
 func (m *Metrics) countEvents() {
 	m.events = m.counters("msghandler_events_total", "Events that people should know of, by kind.", "kind")
 	m.posts = m.counters("msghandler_webhook_posts_total",
 		"Posts to the webhook: ok, failed (tried again), or given_up.", "result")
 }
 
-// beginAtZero makes series that alerts wait for: Prometheus sees no increase in one that begins with its first event.
+// beginAtZero creates the series of alerts: Prometheus sees no increase in a series that begins with its first event.
 func (m *Metrics) beginAtZero() {
 	for _, event := range halfmsg.Events() {
 		if event.Owned() {
@@ -170,12 +196,12 @@ func (m *Metrics) beginAtZero() {
 	}
 }
 
-// handler serves OpenMetrics to those who ask for it: exemplars are part of that form only.
+// handler serves OpenMetrics on request, because only OpenMetrics has exemplars.
 func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 }
 
-// Build sets the constant metric that names the build and the instance.
+// Build sets the constant metric with the build and the instance.
 func (m *Metrics) Build(version, instance string) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "msghandler_build_info",
@@ -184,7 +210,7 @@ func (m *Metrics) Build(version, instance string) {
 	}, func() float64 { return 1 }))
 }
 
-// Loop shows how a loop fares: passes gives how many it made, failures how many of the last ones failed in a row.
+// Loop exports the state of a loop: passes is the number of passes, failures the number of consecutive failures.
 func (m *Metrics) Loop(name string, passes, failures func() float64) {
 	labels := prometheus.Labels{"loop": name}
 	m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -203,7 +229,7 @@ func (m *Metrics) Queue(name string, waiting func() int) {
 	}, func() float64 { return float64(waiting()) }))
 }
 
-// Connections shows how many connections of a listener are open, of how many that may be.
+// Connections exports the number of open connections of a listener, and the limit.
 func (m *Metrics) Connections(listener string, open func() int, most int) {
 	labels := prometheus.Labels{"listener": listener}
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -217,7 +243,8 @@ func (m *Metrics) Connections(listener string, open func() int, most int) {
 // Certificate tells when the certificate of a key of the configuration ends.
 func (m *Metrics) Certificate(key string, expires func() time.Time) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "msghandler_certificate_expires_timestamp_seconds", Help: "When the certificate of a key of the configuration ends.",
+		Name:        "msghandler_certificate_expires_timestamp_seconds",
+		Help:        "When the certificate of a key of the configuration ends.",
 		ConstLabels: prometheus.Labels{"key": key},
 	}, func() float64 { return float64(expires().Unix()) }))
 }
@@ -234,13 +261,13 @@ func (m *Metrics) Broker(ready func() error) {
 	}))
 }
 
-// Watched shows how many messages wait in the broker's queues that are watched.
+// Watched exports the number of messages in the watched queues of the broker.
 func (m *Metrics) Watched(depths func() map[string]int) {
-	m.registry.MustRegister(watched{watchedDesc, depths})
+	m.registry.MustRegister(queueCollector{watchedDesc, depths})
 }
 
-// watched is a prometheus.Collector of queues that the configuration names.
-type watched struct {
+// queueCollector is a prometheus.Collector of the watched queues.
+type queueCollector struct {
 	desc   *prometheus.Desc
 	depths func() map[string]int
 }
@@ -249,10 +276,10 @@ var watchedDesc = prometheus.NewDesc("msghandler_watched_queue_messages",
 	"Messages that wait in a queue of the broker that is watched.", []string{"queue"}, nil)
 
 // Describe implements prometheus.Collector.
-func (w watched) Describe(ch chan<- *prometheus.Desc) { ch <- w.desc }
+func (w queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- w.desc }
 
 // Collect implements prometheus.Collector.
-func (w watched) Collect(ch chan<- prometheus.Metric) {
+func (w queueCollector) Collect(ch chan<- prometheus.Metric) {
 	for queue, depth := range w.depths() {
 		ch <- prometheus.MustNewConstMetric(w.desc, prometheus.GaugeValue, float64(depth), queue)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -49,7 +49,7 @@ func TestTheTableOfMetricsIsFresh(t *testing.T) {
 	}
 }
 
-// table lists all that is registered when everything is there that an instance may have.
+// table lists all metrics of an instance with every part.
 func table(t *testing.T) string {
 	t.Helper()
 	m := NewMetrics()
@@ -65,7 +65,9 @@ func table(t *testing.T) string {
 
 	described := make(chan *prometheus.Desc)
 	go func() { m.registry.Describe(described); close(described) }()
-	form := regexp.MustCompile(`fqName: "(msghandler_\w+)", help: "(.*)", unit: "\w*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	form := regexp.MustCompile(
+		`fqName: "(msghandler_\w+)", help: "(.*)", unit: "\w*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`,
+	)
 	var lines []string
 	for desc := range described {
 		if found := form.FindStringSubmatch(desc.String()); found != nil {
@@ -81,7 +83,7 @@ func table(t *testing.T) string {
 	return "| metric | labels | meaning |\n|---|---|---|\n" + strings.Join(lines, "")
 }
 
-// Prometheus sees no increase in a series that begins with its first event, and an alert would miss it.
+// Prometheus sees no increase in a series that begins with its first event, so an alert would miss the event.
 func TestCountersThatAlertsWaitForBeginAtZero(t *testing.T) {
 	families, err := NewMetrics().registry.Gather()
 	if err != nil {
@@ -146,22 +148,23 @@ func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
 			m.Published(name, halfmsg.Acked, 1)
 		}
 	}
-	see(0, seen.Most+1)
+	see(0, peerstats.MaxNamed+1)
 	full := series()
-	see(0, 10*seen.Most)
+	see(0, 10*peerstats.MaxNamed)
 	if got := series(); got != full {
-		t.Errorf("%d series with %d names, %d with ten times as many", full, seen.Most+1, got)
+		t.Errorf("%d series with %d names, %d with ten times as many", full, peerstats.MaxNamed+1, got)
 	}
-	lines := map[string]seen.Exchange{}
-	for _, e := range m.board.Exchanges() {
+	lines := map[string]peerstats.Exchange{}
+	for _, e := range m.peers.Exchanges() {
 		lines[e.Name] = e
 	}
-	if own, others := lines["name-0"].Acked(), lines[seen.Other].Acked(); own != 2 || others != 9*seen.Most+1 {
+	if own, others := lines["name-0"].Acked(), lines[peerstats.Other].Acked(); own != 2 ||
+		others != 9*peerstats.MaxNamed+1 {
 		t.Errorf("counted %v of one, %v of others", own, others)
 	}
 }
 
-// Prometheus takes an empty label for none, and two series of one name for an error.
+// For Prometheus an empty label is no label, and two series with the same labels are an error.
 func TestTheDefaultExchangeHasALabel(t *testing.T) {
 	m := NewMetrics()
 	m.Published("", halfmsg.Acked, 2)
@@ -200,15 +203,15 @@ func TestASampleTellsOfWhatWasCounted(t *testing.T) {
 	if sample.In != 1 || sample.Out != 3 {
 		t.Errorf("in %v, out %v each second", sample.In, sample.Out)
 	}
-	if again := s.take(begun.Add(4 * time.Second)); sample.TurnedAway != 2 || again.TurnedAway != 0 {
-		t.Errorf("%d were turned away, and then %d", sample.TurnedAway, again.TurnedAway)
+	if again := s.take(begun.Add(4 * time.Second)); sample.Rejected != 2 || again.Rejected != 0 {
+		t.Errorf("%d were turned away, and then %d", sample.Rejected, again.Rejected)
 	}
 	if sample.P99 < 50*time.Second || sample.P99 > 70*time.Second {
 		t.Errorf("messages took %v, delayed ones left out", sample.P99)
 	}
 }
 
-// BenchmarkAMessage is what the metrics of one message cost that goes all the way in batches of 100.
+// BenchmarkAMessage measures the metrics of a message, from SendHalfMessage to its receipt, in batches of 100.
 func BenchmarkAMessage(b *testing.B) {
 	const batch = 100
 	m := NewMetrics()

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// maxBody is how much a request may bring. It holds the form of a selection of a thousand names.
+// maxBody bounds the body of a request. The form of a selection of a thousand names fits.
 const maxBody = 512 << 10
 
-// requests knows which connections have a request that came whole and is being answered: a stop waits for those alone. Who
-// sends half a request may never send the other.
+// requests knows which connections have a complete request that is being answered. A stop waits for these connections
+// only, because an incomplete request may never be completed.
 type requests struct {
 	mu        sync.Mutex
 	answering map[net.Conn]bool // every open connection
@@ -32,14 +32,14 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // heed is the ConnState of the server. A connection is idle again once its answer has been written.
-func (r *requests) heed(conn net.Conn, state http.ConnState) {
+func (r *requests) trackState(conn net.Conn, state http.ConnState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch state {
 	case http.StateNew, http.StateIdle:
 		r.answering[conn] = false
 		if r.ended {
-			_ = conn.Close() // who is on the other side learns that we are gone
+			_ = conn.Close() // the client learns of the close
 		}
 	case http.StateClosed, http.StateHijacked:
 		delete(r.answering, conn)
@@ -47,7 +47,7 @@ func (r *requests) heed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// begin says that a request is there whole, and returns false when it came too late.
+// begin records a complete request, and returns false if the console is already stopping.
 func (r *requests) begin(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *requests) begin(conn net.Conn) bool {
 	return true
 }
 
-// end closes all connections but those with a request that is being answered; these end with their answer.
+// end closes all connections except those with a request being answered, which end with their answer.
 func (r *requests) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *requests) end() {
 	}
 }
 
-// whole hands on a request when all of it is there.
-func (r *requests) whole(next http.Handler) http.Handler {
+// afterBody calls the next handler when the request is complete.
+func (r *requests) afterBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, request.Body, maxBody))
 		if large := new(http.MaxBytesError); errors.As(err, &large) {

@@ -48,7 +48,7 @@ func (p *pipes) say(t *testing.T, text string) net.Conn {
 	return here
 }
 
-// serveInBubble is a console with one check, which holds once asked until its channel is closed.
+// serveInBubble is a console with a check that blocks until its channel is closed.
 func serveInBubble(t *testing.T) (c *console.Console, p *pipes, asked, release chan struct{}) {
 	t.Helper()
 	asked, release = make(chan struct{}), make(chan struct{})
@@ -88,12 +88,13 @@ func TestAStopWaitsForNoHalfRequest(t *testing.T) {
 				client := p.say(t, "")
 				go func() { _, _ = io.WriteString(client, sent) }()
 				if strings.HasPrefix(sent, whole) {
-					if answer, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil || answer.StatusCode != http.StatusOK {
+					if answer, err := http.ReadResponse(bufio.NewReader(client), nil); err != nil ||
+						answer.StatusCode != http.StatusOK {
 						t.Errorf("got %v, %v", answer, err)
 					}
 				}
 				go func() { _, _ = io.Copy(io.Discard, client) }()
-				synctest.Wait() // all of it has been read
+				synctest.Wait() // the body is complete
 				began := time.Now()
 				if err := c.Stop(context.Background()); err != nil {
 					t.Error(err)
@@ -137,7 +138,12 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 func TestARequestThatBringsTooMuchIsToldSo(t *testing.T) {
 	r := start(t)
 	for size, want := range map[int]string{512 << 10: "What is to be changed?", 512<<10 + 1: "select fewer messages"} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/change", strings.NewReader("x="+strings.Repeat("y", size-2)))
+		request, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodPost,
+			r.url+"/change",
+			strings.NewReader("x="+strings.Repeat("y", size-2)),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

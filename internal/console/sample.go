@@ -5,20 +5,20 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// sampler turns what is counted since the start into what happened since the sample before.
+// sampler turns counts since the start into differences since the previous sample.
 type sampler struct {
 	metrics *Metrics
 	at      time.Time
 	in, out float64
 	away    int64
-	latency seen.Counted
+	latency peerstats.Counted
 }
 
-// sample keeps one sample after the other for the charts, until the context ends.
+// sample adds samples for the charts until the context ends.
 func (c *Console) sample(ctx context.Context) {
 	s := &sampler{metrics: c.config.Metrics}
 	s.take(time.Now())
@@ -41,12 +41,12 @@ func (c *Console) sample(ctx context.Context) {
 	}
 }
 
-// take makes a sample of what was counted since the last one.
+// take makes a sample of the counts since the previous sample.
 func (s *sampler) take(now time.Time) history.Sample {
-	in, out, away := s.metrics.taken(), float64(s.metrics.board.Acked()), s.metrics.turnedAway.Load()
-	latency := s.metrics.board.Latency.Counts()
+	in, out, away := s.metrics.stored(), float64(s.metrics.peers.Acked()), s.metrics.rejected.Load()
+	latency := s.metrics.peers.Latency.Counts()
 	since := latency.Since(s.latency)
-	sample := history.Sample{At: now, TurnedAway: away - s.away}
+	sample := history.Sample{At: now, Rejected: away - s.away}
 	if seconds := now.Sub(s.at).Seconds(); seconds > 0 {
 		sample.In, sample.Out = (in-s.in)/seconds, (out-s.out)/seconds
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// statsTimeout bounds one count.
+// statsTimeout bounds a count.
 const statsTimeout = 3 * time.Second
 
-// kept keeps what was read from the store for a time, so that many readers cost Redis no more than one.
-type kept[T any] struct {
+// cached caches a reading of the store for a time, so that many readers cost Redis no more than a single reader.
+type cached[T any] struct {
 	read     func(ctx context.Context) (T, error)
 	interval time.Duration
 
@@ -24,22 +24,22 @@ type kept[T any] struct {
 	err     error
 }
 
-// stats are the counts. It is a prometheus.Collector.
-type stats struct{ kept[[]halfmsg.Stat] }
+// stats are the counts of messages, and a prometheus.Collector.
+type stats struct{ cached[[]halfmsg.Stat] }
 
 func newStats(read func(ctx context.Context) ([]halfmsg.Stat, error), interval time.Duration) *stats {
-	return &stats{kept[[]halfmsg.Stat]{read: read, interval: interval}}
+	return &stats{cached[[]halfmsg.Stat]{read: read, interval: interval}}
 }
 
-// get returns what was read, anew when that is too old. Concurrent callers wait for one reading. An error is kept as long
-// as what was read: a Redis in trouble is not asked more often.
-func (s *kept[T]) get(ctx context.Context) (T, error) {
+// get returns the cached reading, or a new reading when the cached one is too old. Concurrent callers wait for the same
+// reading. An error is cached too, so that a Redis in trouble gets no additional calls.
+func (s *cached[T]) get(ctx context.Context) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.readAt.IsZero() && time.Since(s.readAt) < s.interval {
 		return s.current, s.err
 	}
-	// Others wait for this reading too: the caller that happened to come first must not end it for them.
+	// Other callers wait for this reading too, so the context of the first caller must not end the reading.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statsTimeout)
 	defer cancel()
 	s.current, s.err = s.read(ctx)

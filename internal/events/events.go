@@ -96,38 +96,38 @@ const (
 )
 
 // Notifier gathers events and posts them. Its methods may be called concurrently.
-type Teller struct {
+type Notifier struct {
 	config Config
 	client *http.Client
 	// wake has a value when events wait.
-	bell chan struct{}
+	wake chan struct{}
 	// retries is the context of retried posts; stop ends the context.
 	retries context.Context
 	stop    context.CancelFunc
 	running lifecycle.Group
 
 	mu      sync.Mutex
-	waiting map[likeness]*Event
+	waiting map[mergeKey]*Event
 	dropped int
 }
 
 // likeness is the key by which events are merged.
-type likeness struct {
+type mergeKey struct {
 	kind    Kind
 	subject string
 }
 
 // New starts a Notifier, which must be closed.
-func New(config Config) *Teller {
+func New(config Config) *Notifier {
 	if config.Gather <= 0 {
 		panic("events: Config.Gather is not set") // a mistake of the program: internal/config has the default
 	}
 	config.timeout = cmp.Or(config.timeout, postTimeout)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	t := &Teller{
+	t := &Notifier{
 		config: config, client: newClient(config.timeout),
-		bell:    make(chan struct{}, 1),
-		waiting: map[likeness]*Event{},
+		wake:    make(chan struct{}, 1),
+		waiting: map[mergeKey]*Event{},
 	}
 	t.retries, t.stop = context.WithCancel(context.Background())
 	if config.URL != "" {
@@ -137,7 +137,7 @@ func New(config Config) *Teller {
 }
 
 // Note adds an event, with its messages if any. Note never blocks.
-func (t *Teller) Note(kind Kind, subject, detail string, messages ...string) {
+func (t *Notifier) Note(kind Kind, subject, detail string, messages ...string) {
 	count := max(1, len(messages))
 	t.config.Metrics.Noted(string(kind), count)
 	if t.config.URL == "" {
@@ -147,14 +147,14 @@ func (t *Teller) Note(kind Kind, subject, detail string, messages ...string) {
 	t.add(Event{Kind: kind, Subject: subject, Count: count, Messages: messages, Detail: detail}, time.Now().UTC())
 	t.mu.Unlock()
 	select {
-	case t.bell <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
 // add merges an event into the waiting event of the same kind and subject. n.mu is held.
-func (t *Teller) add(e Event, now time.Time) {
-	like := likeness{e.Kind, e.Subject}
+func (t *Notifier) add(e Event, now time.Time) {
+	like := mergeKey{e.Kind, e.Subject}
 	known := t.waiting[like]
 	if known == nil {
 		if len(t.waiting) >= maxWaiting {
@@ -171,7 +171,7 @@ func (t *Teller) add(e Event, now time.Time) {
 }
 
 // Waiting is the number of distinct waiting events.
-func (t *Teller) Waiting() int {
+func (t *Notifier) Waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.waiting)
@@ -179,7 +179,7 @@ func (t *Teller) Waiting() int {
 
 // take removes all waiting events and returns them ordered by their last occurrence, so that the last event shows the
 // current state. The result is nil if nothing waits.
-func (t *Teller) take() (taken []Event, dropped int) {
+func (t *Notifier) take() (taken []Event, dropped int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range slices.SortedFunc(maps.Values(t.waiting), func(a, b *Event) int {

@@ -85,7 +85,7 @@ func (c *counts) of(what string) int {
 	return c.all[what]
 }
 
-func start(t *testing.T, config events.Config) (*events.Teller, *counts) {
+func start(t *testing.T, config events.Config) (*events.Notifier, *counts) {
 	t.Helper()
 	c := &counts{}
 	config.Metrics, config.Instance, config.Logger = c, "host-1", slog.New(slog.DiscardHandler)
@@ -260,11 +260,11 @@ func TestThresholdsTellTheBeginningAndTheEnd(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, c := start(t, events.Config{URL: h.URL, Gather: 100 * time.Millisecond})
 	var log strings.Builder
-	thresholds := events.Thresholds{Teller: teller, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	thresholds := events.Thresholds{Notifier: teller, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, waiting := range []int{0, 999, 1000, 5000, 1000, 999, 0} {
-		thresholds.Look("sendable", waiting, 1000)
+		thresholds.Compare("sendable", waiting, 1000)
 	}
-	thresholds.Look("queue failed", 0, 1)
+	thresholds.Compare("queue failed", 0, 1)
 	servers.Eventually(t, 10*time.Second, "both are posted", func() bool { return c.of("posted ok") > 0 })
 	all := h.got()[0].Events
 	if len(all) != 2 || all[0].Kind != events.Backlog || all[1].Kind != events.BacklogOver || all[0].Count != 1 {

@@ -19,7 +19,7 @@ import (
 var pauses = backoff.Exponential(time.Second, time.Minute)
 
 // farewell is for how long the last post may take when the process ends.
-const farewell = 2 * time.Second
+const lastPostTimeout = 2 * time.Second
 
 // maxAnswer bounds the part of an answer that is read, so that the connection can be reused.
 const maxAnswer = 64 << 10
@@ -55,11 +55,11 @@ func newClient(timeout time.Duration) *http.Client {
 }
 
 // run posts waiting events until the notifier is closed, and then once more.
-func (t *Teller) run(ctx context.Context) {
+func (t *Notifier) run(ctx context.Context) {
 	defer t.client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		select {
-		case <-t.bell:
+		case <-t.wake:
 			_ = backoff.Sleep(ctx, t.config.Gather) // its error is the context's, and the last post is made all the same
 		case <-ctx.Done():
 		}
@@ -70,7 +70,7 @@ func (t *Teller) run(ctx context.Context) {
 
 // deliver posts the waiting events until the webhook accepts or refuses them for good, or the notifier is closed; after
 // a close there is a last try.
-func (t *Teller) deliver(ctx context.Context) {
+func (t *Notifier) deliver(ctx context.Context) {
 	taken, dropped := t.take()
 	if len(taken) == 0 {
 		return
@@ -86,7 +86,7 @@ func (t *Teller) deliver(ctx context.Context) {
 		}
 		_ = backoff.Sleep(ctx, pauses.Delay(failures)) // its error is the context's, which the loop looks at
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPostTimeout)
 	defer cancel()
 	if err := t.post(last, p); !t.settled(p, err) {
 		t.config.Logger.Warn("the webhook did not take the last events", "events", len(p.Events), "error", err)
@@ -94,7 +94,7 @@ func (t *Teller) deliver(ctx context.Context) {
 }
 
 // settled counts a post and says whether the post needs no retry.
-func (t *Teller) settled(p Post, err error) bool {
+func (t *Notifier) settled(p Post, err error) bool {
 	if err == nil {
 		t.config.Metrics.Posted("ok")
 		return true
@@ -108,7 +108,7 @@ func (t *Teller) settled(p Post, err error) bool {
 	return false
 }
 
-func (t *Teller) post(ctx context.Context, p Post) error {
+func (t *Notifier) post(ctx context.Context, p Post) error {
 	p.SentAt = time.Now().UTC()
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -153,7 +153,7 @@ func withoutURL(err error) error {
 }
 
 // Close posts the waiting events once more and ends the notifier, within a few seconds and within ctx.
-func (t *Teller) Close(ctx context.Context) error {
+func (t *Notifier) Close(ctx context.Context) error {
 	t.stop()
 	if err := t.running.Wait(ctx); err != nil {
 		return fmt.Errorf("the last events are still being posted: %w", err)

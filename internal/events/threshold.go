@@ -9,14 +9,14 @@ import (
 // not safe for concurrent use.
 type Thresholds struct {
 	// Teller gets the events, Logger a line for each. Both are required.
-	Teller *Teller
+	Notifier *Notifier
 	Logger *slog.Logger
 
 	over map[string]bool
 }
 
 // Compare compares a subject's backlog with its threshold.
-func (t *Thresholds) Look(subject string, waiting, threshold int) {
+func (t *Thresholds) Compare(subject string, waiting, threshold int) {
 	if t.over == nil {
 		t.over = map[string]bool{}
 	}
@@ -27,9 +27,9 @@ func (t *Thresholds) Look(subject string, waiting, threshold int) {
 	t.over[subject] = over
 	if over {
 		t.Logger.Warn("a backlog is over its threshold", "of", subject, "waiting", waiting, "threshold", threshold)
-		t.Teller.Note(Backlog, subject, fmt.Sprintf("%d are waiting, and the threshold is %d", waiting, threshold))
+		t.Notifier.Note(Backlog, subject, fmt.Sprintf("%d are waiting, and the threshold is %d", waiting, threshold))
 		return
 	}
 	t.Logger.Info("a backlog is below its threshold again", "of", subject, "waiting", waiting, "threshold", threshold)
-	t.Teller.Note(BacklogOver, subject, fmt.Sprintf("%d are waiting", waiting))
+	t.Notifier.Note(BacklogOver, subject, fmt.Sprintf("%d are waiting", waiting))
 }

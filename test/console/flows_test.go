@@ -121,7 +121,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 	address := "http://" + r.HTTPAddr() + "/change/do"
 	form := url.Values{
-		"selection": {"action=discard&all=1&state=dead&count=3&until=99999999999"}, "seal": {strings.Repeat("0", 64)},
+		"selection": {"action=discard&all=1&state=dead&count=3&until=99999999999"}, "token": {strings.Repeat("0", 64)},
 		"reason": {"x"},
 	}
 	for _, origin := range []string{"", "http://evil.example"} {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/console/history"
 	"github.com/msghandler/msghandler/internal/console/pages"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -27,7 +27,7 @@ import (
 // scene is the content of a console without a coordinator: an invented hour, and messages that no API would have
 // taken.
 type scene struct {
-	board     *seen.Board
+	board     *peerstats.Registry
 	ring      history.Ring
 	stats     []halfmsg.Stat
 	checks    []pages.Checked
@@ -54,11 +54,11 @@ func serve(t *testing.T, handler http.Handler) (address string) {
 func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
-		Instance: "shop-coordinator-0", Version: "v1.0.0", Board: s.board, Ring: &s.ring,
+		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board, Ring: &s.ring,
 		Admin:     func(string) pages.Admin { return s },
 		Check:     func(context.Context) []pages.Checked { return s.checks },
 		Stats:     func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
-		Undecided: func() time.Duration { return s.undecided },
+		Overdue: func() time.Duration { return s.undecided },
 		Findings:  func() []*msghandlerv1.Finding { return s.findings },
 		Owners:    func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
@@ -110,7 +110,7 @@ const hostile = "</script><script>window.hacked=1</script>\"'><img src=x onerror
 
 func TestHostileContentIsEscaped(t *testing.T) {
 	now := timestamppb.Now()
-	s := &scene{board: seen.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
+	s := &scene{board: peerstats.New(), checks: []pages.Checked{{Name: hostile, Error: hostile, Note: hostile}}}
 	s.owners.All = []halfmsg.Owner{{Instance: hostile}}
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
@@ -176,7 +176,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 // busy is a shop on a bad day: a queue's exchange is gone, and one producer does not answer.
 func busy() *scene {
 	now := time.Now()
-	s := &scene{board: seen.New()}
+	s := &scene{board: peerstats.New()}
 	for i := range 350 {
 		x := float64(i) / 350
 		wave := 1 + .25*math.Sin(9*x) + .08*math.Sin(71*x)

@@ -58,7 +58,7 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r.findings(stats.GetFindings())
 	r.waiting(stats.GetStates(), time.Now())
 	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
-	return r.orWell("serves at " + e.Server + ", and nothing waits for somebody to act")
+	return r.orOK("serves at " + e.Server + ", and nothing waits for somebody to act")
 }
 
 // away says why no coordinator answers: the remedy for a hanging coordinator differs from the remedy for a missing

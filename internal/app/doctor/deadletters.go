@@ -38,7 +38,7 @@ func examineDeadLetters(ctx context.Context, e Examination) []Finding {
 				"events.dead_letter_queues or --dead-letters, or the virtual host in amqp.url; or start the consumer that "+
 				"declares it")
 	}
-	return r.orWell(fmt.Sprintf("no delivery limit on %d dead-letter queues", len(queues)))
+	return r.orOK(fmt.Sprintf("no delivery limit on %d dead-letter queues", len(queues)))
 }
 
 func (r *report) limited(queue rabbitmq.LimitedQueue) {

@@ -107,7 +107,7 @@ func (r *report) trouble(name, what, why, remedy string) {
 }
 
 // orWell returns the findings. If there are only notes, a finding OK precedes them.
-func (r *report) orWell(what string) []Finding {
+func (r *report) orOK(what string) []Finding {
 	if Worst(r.all) <= Note {
 		return slices.Concat([]Finding{{Area: r.area, What: what}}, r.all)
 	}

@@ -29,7 +29,7 @@ func examineProducers(ctx context.Context, e Examination) []Finding {
 	targets := e.Settings.Targets()
 	maps.Copy(targets, e.Producers)
 	if len(targets) == 0 {
-		return r.orWell("no callback target is known; name one with --producer NAME=HOST:PORT")
+		return r.orOK("no callback target is known; name one with --producer NAME=HOST:PORT")
 	}
 	client := r.callbacks(&e)
 	if client == nil {
@@ -78,7 +78,7 @@ func (e *Examination) examineProducer(ctx context.Context, client *callback.Clie
 	if err := client.DeleteBusiness(ctx, to, []string{id}); err != nil {
 		r.keepsMarkers(err)
 	}
-	return r.orWell(fmt.Sprintf("answers at %s, and UNKNOWN of an id that cannot exist", to.Address))
+	return r.orOK(fmt.Sprintf("answers at %s, and UNKNOWN of an id that cannot exist", to.Address))
 }
 
 // find looks where a producer is called back; nothing is dialled yet.

@@ -51,7 +51,7 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		}
 		tell(s.Name, s.What, s.Why, s.Remedy)
 	}
-	return r.orWell("reachable, and set up as the promises need it")
+	return r.orOK("reachable, and set up as the promises need it")
 }
 
 // redisHosts says where Redis is, without users and passwords.
@@ -96,7 +96,7 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 		r.warn("dead-letter-exchange", fmt.Sprintf("send.dead_letter_exchange %s: %v", name, health.Exchanges[name]),
 			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
 	}
-	return r.orWell(health.Server + " at " + health.Host + " takes messages")
+	return r.orOK(health.Server + " at " + health.Host + " takes messages")
 }
 
 // broker reports why a reachable broker accepts no messages.

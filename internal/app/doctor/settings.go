@@ -42,7 +42,7 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"set it to longer than any client repeats a call; the default is 10m")
 	}
 	r.descriptors(e.Descriptors, e.Settings.Limits.Connections)
-	return r.orWell("nothing that endangers messages")
+	return r.orOK("nothing that endangers messages")
 }
 
 // descriptors looks at how many files a process started here may open: a coordinator started in another way may have

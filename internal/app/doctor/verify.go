@@ -43,7 +43,7 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	} {
 		r := report{area: "producer " + name}
 		if well := part(ctx, &r); well != "" || len(r.all) > 0 {
-			found = append(found, r.orWell(well)...)
+			found = append(found, r.orOK(well)...)
 		}
 	}
 	return found

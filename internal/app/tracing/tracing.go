@@ -79,11 +79,11 @@ func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 }
 
 // lastExport bounds the export of the last spans: a stop must not wait for an unavailable collector.
-const farewell = 2 * time.Second
+const lastExportTimeout = 2 * time.Second
 
 // Close exports the waiting spans.
 func (t *Tracer) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, lastExportTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.logger.Warn("the last spans were not exported", "error", err)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// Interval is how long after one another samples are taken.
+	// Interval is the time between two samples.
 	Interval = 10 * time.Second
 	// Span is how far back they reach.
 	Span = time.Hour
@@ -27,8 +27,9 @@ type Sample struct {
 	Counts map[halfmsg.State]int64
 	// In and Out are messages a second since the sample before.
 	In, Out float64
-	// TurnedAway are calls, and messages of batches, since the sample before that got RESOURCE_EXHAUSTED.
-	TurnedAway int64
+	// Rejected is the number of calls, and messages of batches, with the answer RESOURCE_EXHAUSTED since the previous
+	// sample.
+	Rejected int64
 	// P50 and P99 are how long messages took from half message to acknowledgement; zero when none was acknowledged.
 	P50, P99 time.Duration
 }

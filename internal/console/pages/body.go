@@ -13,11 +13,12 @@ import (
 const (
 	// maxPreview is how much of a body a page shows.
 	maxPreview = 4 << 10
-	// maxIndented is how large a body may be to be indented: beyond it the work is not worth the first 4 KiB.
+	// maxIndented bounds the bodies that are indented: for larger bodies the work is not worth the 4 KiB that a page
+	// shows.
 	maxIndented = 1 << 20
 )
 
-// preview is a body as a page shows it.
+// preview is the part of a body that a page shows.
 type preview struct {
 	Size int64
 	As   string
@@ -25,7 +26,7 @@ type preview struct {
 	Cut  bool
 }
 
-// previewOf shows a body as asked for, or as what it looks like.
+// previewOf shows a body in the requested form, or in the form that fits the body.
 func previewOf(body []byte, as string) preview {
 	p := preview{Size: int64(len(body)), As: as}
 	isJSON := len(body) <= maxIndented && json.Valid(body)
@@ -53,8 +54,9 @@ func previewOf(body []byte, as string) preview {
 	return p
 }
 
-// indented lays valid JSON out as json.Indent does with two spaces, and stops behind what a page shows: the whole of a body
-// takes the square of its depth, which is gigabytes for some tens of kilobytes of brackets.
+// indented indents valid JSON like json.Indent with two spaces, and stops after the part that a page shows. The
+// indentation of a whole body grows with the square of its depth: some tens of kilobytes of brackets would need
+// gigabytes.
 func indented(body []byte) string {
 	var b strings.Builder
 	depth := 0
@@ -62,7 +64,7 @@ func indented(body []byte) string {
 		depth += by
 		b.WriteString("\n" + strings.Repeat("  ", depth))
 	}
-	var quoted, escaped, opened bool // opened: a bracket was opened, and nothing stands in it yet
+	var quoted, escaped, opened bool // opened: a bracket was opened and is still empty
 	for i := 0; i < len(body) && b.Len() <= maxPreview; i++ {
 		c := body[i]
 		switch {
@@ -103,7 +105,7 @@ func looksLikeText(body []byte) bool {
 	return utf8.Valid(head) && !bytes.ContainsRune(head, 0)
 }
 
-// cut shortens a text to what a page shows, between two characters.
+// cut shortens a text to the length of a preview, between two characters.
 func cut(text string) (string, bool) {
 	if len(text) <= maxPreview {
 		return text, false

@@ -19,14 +19,15 @@ func TestJSONIsLaidOutAsTheLibraryDoes(t *testing.T) {
 		if err := json.Indent(&want, []byte(body), "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		if got := indented([]byte(body)); got != want.String()[:min(len(got), want.Len())] || len(got) < min(want.Len(), maxPreview) {
+		if got := indented([]byte(body)); got != want.String()[:min(len(got), want.Len())] ||
+			len(got) < min(want.Len(), maxPreview) {
 			t.Errorf("%.60q is laid out as\n%.600s\nwant\n%.600s", body, got, &want)
 		}
 	}
 }
 
-// The indentation of a deep body grows with the square of its depth. This test is not parallel: it counts all that is
-// allocated meanwhile.
+// The indentation of a deep body grows with the square of its depth. This test is not parallel because it counts all
+// allocations.
 func TestADeepBodyCostsNoMoreThanWhatIsShown(t *testing.T) {
 	const depth = 9_999 // encoding/json takes no more than 10,000
 	body := []byte(strings.Repeat("[", depth) + strings.Repeat("0,", 5_000) + "0" + strings.Repeat("]", depth))
@@ -37,7 +38,7 @@ func TestADeepBodyCostsNoMoreThanWhatIsShown(t *testing.T) {
 	if got.As != "json" || !got.Cut || !strings.HasPrefix(got.Text, "[\n  [\n    [\n") {
 		t.Errorf("shown as %s, cut %t: %.40q", got.As, got.Cut, got.Text)
 	}
-	// Most of it is the check whether it is JSON, which remembers each bracket that is open.
+	// Most allocations are from the JSON check, which remembers each open bracket.
 	if spent := after.TotalAlloc - before.TotalAlloc; spent > 4<<20 {
 		t.Errorf("%d bytes of JSON cost %d of memory", len(body), spent)
 	}

@@ -8,25 +8,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/console/formtoken"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 const (
-	// countTime and changeTime are how long one request counts and changes; what is left is offered as the next step.
+	// countTime and changeTime bound the counting and changing of a request; the rest is offered as the next step.
 	countTime  = 2 * time.Second
 	changeTime = 10 * time.Second
 	// shownNames is how many single messages a page tells of.
 	shownNames = 50
 )
 
-// countData is the form that shows how many messages somebody is about to change, and asks why.
+// countData is the form that shows the number of messages before a change, and asks for a reason.
 type countData struct {
 	selection
-	Hidden, Seal, Reason, Problem, Back string
-	Refused                             []refusal
+	Hidden, Token, Reason, Problem, Back string
+	Refused                              []refusal
 }
 
-// changedData says what was done.
+// changedData is the result of a change.
 type changedData struct {
 	selection
 	Reason     string
@@ -42,7 +43,7 @@ type refusal struct {
 	Name, Why string
 }
 
-// count shows how many messages a retry or a discard would change. It changes nothing.
+// count shows how many messages a retry or a discard would change, and changes nothing.
 func (p *Pages) count(r *http.Request) answer {
 	if p.config.ReadOnly {
 		return readOnly()
@@ -62,7 +63,7 @@ func (p *Pages) count(r *http.Request) answer {
 	}
 	s.Counted = began
 	hidden := s.text()
-	return p.ask(countData{selection: s, Hidden: hidden, Seal: p.seals.seal(hidden), Refused: refused})
+	return p.ask(countData{selection: s, Hidden: hidden, Token: p.tokens.Token(hidden), Refused: refused})
 }
 
 // ask shows the form.
@@ -75,7 +76,7 @@ func (p *Pages) ask(data countData) answer {
 	return a
 }
 
-// counted counts what a selection holds.
+// counted counts the messages of a selection.
 func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refusal, error) {
 	if len(s.Names) == 0 && !s.Filter.Narrow() && s.After == "" {
 		return nil, p.countState(ctx, s)
@@ -97,7 +98,10 @@ func (p *Pages) counted(ctx context.Context, admin Admin, s *selection) ([]refus
 // countState counts a whole state, which the store knows without looking at its messages.
 func (p *Pages) countState(ctx context.Context, s *selection) error {
 	if !legal(s.Filter.State, s.event()) {
-		return RefusedError{http.StatusBadRequest, "messages that are " + s.Filter.State.String() + " cannot be changed that way"}
+		return RefusedError{
+			http.StatusBadRequest,
+			"messages that are " + s.Filter.State.String() + " cannot be changed that way",
+		}
 	}
 	stats, err := p.config.Stats(ctx)
 	for _, stat := range stats {
@@ -108,7 +112,8 @@ func (p *Pages) countState(ctx context.Context, s *selection) error {
 	return err
 }
 
-// send makes one call of the API. The answer to a retry is given as that to a discard, which has the same fields.
+// send makes a call of the API. The answer to a retry is converted to the answer to a discard, which has the same
+// fields.
 func (s selection) send(
 	ctx context.Context, admin Admin, r *msghandlerv1.DiscardMessagesRequest,
 ) (*msghandlerv1.DiscardMessagesResponse, error) {
@@ -121,11 +126,12 @@ func (s selection) send(
 		PageToken: r.GetPageToken(),
 	})
 	return &msghandlerv1.DiscardMessagesResponse{
-		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(), Outcomes: done.GetOutcomes(),
+		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(),
+		Outcomes: done.GetOutcomes(),
 	}, err
 }
 
-// refused lists those of the named messages that could not be changed.
+// refused lists the named messages that could not be changed.
 func (s selection) refused(outcomes []*msghandlerv1.Outcome) (all []refusal) {
 	for i, outcome := range outcomes {
 		if outcome.GetCode() != 0 && i < len(s.Names) && len(all) < shownNames {
@@ -140,25 +146,32 @@ func (p *Pages) change(r *http.Request) answer {
 	if p.config.ReadOnly {
 		return readOnly()
 	}
-	hidden, seal := r.PostFormValue("selection"), r.PostFormValue("seal")
+	hidden, token := r.PostFormValue("selection"), r.PostFormValue("token")
 	s, err := parseSelection(hidden)
-	until := s.Counted.Add(sealTime)
+	until := s.Counted.Add(formtoken.Lifetime)
 	if err == nil {
-		err = p.seals.check(hidden, seal, until, time.Now())
+		err = p.tokens.Check(hidden, token, until, time.Now())
 	}
 	if err != nil {
-		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
+		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
 	}
 	reason := strings.TrimSpace(r.PostFormValue("reason"))
 	if reason == "" {
-		return p.ask(countData{selection: s, Hidden: hidden, Seal: seal, Problem: "Say why: it goes into the log, beside each message's name."})
+		return p.ask(
+			countData{
+				selection: s,
+				Hidden:    hidden,
+				Token:     token,
+				Problem:   "Say why: it goes into the log, beside each message's name.",
+			},
+		)
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
 		return notOpen()
 	}
-	if !p.seals.use(seal, until, time.Now()) {
-		return trouble(http.StatusForbidden, "Nothing was changed", errSeal.Error())
+	if !p.tokens.Use(token, until, time.Now()) {
+		return trouble(http.StatusForbidden, "Nothing was changed", formtoken.ErrInvalid.Error())
 	}
 	data := p.do(r.Context(), admin, s, reason)
 	a := answer{page: "changed", title: "Done", data: data}

@@ -13,8 +13,8 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what it
-// was asked.
+// recorder is an API that discards three messages a call, always has more, fails from some call on, and remembers what
+// it was asked.
 type recorder struct {
 	Admin
 	fails int
@@ -36,7 +36,7 @@ func (a *recorder) DiscardMessages(
 func confirm(p *Pages, s selection, looked time.Duration) changedData {
 	s.Counted = time.Now().Add(-looked)
 	hidden := s.text()
-	form := url.Values{"selection": {hidden}, "seal": {p.seals.seal(hidden)}, "reason": {"test orders"}}
+	form := url.Values{"selection": {hidden}, "token": {p.tokens.Token(hidden)}, "reason": {"test orders"}}
 	r := httptest.NewRequest(http.MethodPost, "/change/do", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	data, _ := p.change(r).data.(changedData)
@@ -54,7 +54,8 @@ func TestOnlyWhatMatchedWhenCountedIsChanged(t *testing.T) {
 	}{
 		"all of a filter": {selection{Filter: dead}, 5 * time.Minute},
 		"all of an age":   {selection{Filter: older}, time.Hour + 5*time.Minute},
-		// What came between its two forms is as new to whoever agrees as what came between the first two.
+		// A message that arrived between the two forms is as new to the operator as a message that arrived between the first
+		// two.
 		"the rest":           {selection{Filter: dead, After: "before"}, 5 * time.Minute},
 		"the rest of an age": {selection{Filter: older, After: "before"}, time.Hour + 5*time.Minute},
 		"by name":            {selection{Filter: dead, Names: []halfmsg.Name{{Producer: "orders", ID: "1"}}}, 0},
@@ -64,7 +65,7 @@ func TestOnlyWhatMatchedWhenCountedIsChanged(t *testing.T) {
 		c.selection.Action, c.selection.Count = actDiscard, 9
 		began := time.Now()
 		data := confirm(p, c.selection, 5*time.Minute)
-		slack := time.Since(began) + time.Millisecond // the seal holds milliseconds
+		slack := time.Since(began) + time.Millisecond // the form holds milliseconds
 		if len(api.asked) != 3 || data.Done != 6 || data.Problem == "" {
 			t.Errorf("%s: asked %d times, did %+v", name, len(api.asked), data)
 		}
@@ -78,16 +79,17 @@ func TestOnlyWhatMatchedWhenCountedIsChanged(t *testing.T) {
 			continue
 		}
 		next, err := readSelection(httptest.NewRequest(http.MethodGet, data.More, nil))
-		// The rest is counted anew: whoever asks for it has not seen a number yet.
-		if err != nil || next.After != "behind" || next.request(true, 1, "").GetMinAge().AsDuration() != c.selection.Filter.age {
+		// The rest is counted again, because the operator has not seen its number yet.
+		if err != nil || next.After != "behind" ||
+			next.request(true, 1, "").GetMinAge().AsDuration() != c.selection.Filter.age {
 			t.Errorf("%s: goes on with %s: %v", name, data.More, err)
 		}
 	}
 }
 
-// The time is that before the count, to the millisecond: a whole second would leave out what was counted, and what comes while
-// it is counted may be in no number.
-func TestTheSealHoldsWhenItWasCounted(t *testing.T) {
+// The time is from before the count, in milliseconds: a whole second would exclude counted messages, and messages that
+// arrive during the count may be in no number.
+func TestTheFormHoldsTheTimeOfTheCount(t *testing.T) {
 	t.Parallel()
 	api := &recorder{}
 	p := New(Config{Admin: func(string) Admin { return api }})

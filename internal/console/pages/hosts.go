@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// atHome answers only where the console is asked for by a name that is known to be its own. A site can lend its name to our
-// address (DNS rebinding); the browser then takes our pages for that site's, and its scripts read them and send our forms.
-// No site can lend an IP address, nor localhost.
-func (p *Pages) atHome(next http.Handler) http.Handler {
+// knownHost answers only requests for a known host name. A site can point its name to our address (DNS rebinding); then
+// the browser takes our pages for the site's, and the site's scripts read the pages and send our forms. No site can do
+// so with an IP address, or with localhost.
+func (p *Pages) knownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := (&url.URL{Host: r.Host}).Hostname()
 		if !p.known(name) {

@@ -17,7 +17,8 @@ func TestThePagesAnswerOnlyByTheirOwnNames(t *testing.T) {
 		"CONSOLE.example.com:80": http.StatusOK, "shop_1:1": http.StatusOK,
 		"evil.example": http.StatusMisdirectedRequest, "evil.example:9091": http.StatusMisdirectedRequest,
 		"127.0.0.1.evil.example": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest,
-		"sub.console.example.com": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest, ":9091": http.StatusMisdirectedRequest,
+		"sub.console.example.com": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+		":9091": http.StatusMisdirectedRequest,
 	} {
 		r, w := httptest.NewRequest(http.MethodGet, "/static/console.js", nil), httptest.NewRecorder()
 		r.Host = host
@@ -25,7 +26,10 @@ func TestThePagesAnswerOnlyByTheirOwnNames(t *testing.T) {
 			t.Errorf("%q: got %d, want %d", host, w.Code, want)
 		}
 	}
-	for _, request := range []string{"GET /", "GET /messages", "GET /message", "GET /find", "GET /change", "POST /change", "POST /change/do"} {
+	for _, request := range []string{
+		"GET /", "GET /messages", "GET /message", "GET /find", "GET /change", "POST /change",
+		"POST /change/do",
+	} {
 		method, path, _ := strings.Cut(request, " ")
 		r, w := httptest.NewRequest(method, path, nil), httptest.NewRecorder()
 		r.Host = "evil.example:9091"

@@ -11,12 +11,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// lister is an API with one message in each state, due in an hour.
+// lister is an API with a message in each state, due in an hour.
 type lister struct{ Admin }
 
 func (lister) ListMessages(
@@ -31,11 +31,12 @@ func (lister) ListMessages(
 
 var cells = regexp.MustCompile(`(?s)<td class="(?:age|number wide)"[^>]*>(.*?)</td>`)
 
-// Nothing happens to ABANDONED and DEAD messages until an operator acts, and each state has the attempts of its own loop.
+// Nothing happens to ABANDONED and DEAD messages until an operator acts, and each state has the attempts of its own
+// loop.
 func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
 	t.Parallel()
 	p := New(Config{
-		Admin: func(string) Admin { return lister{} }, Board: &seen.Board{},
+		Admin: func(string) Admin { return lister{} }, Peers: &peerstats.Registry{},
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 	})
 	mux := http.NewServeMux()

@@ -14,7 +14,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// messageData is what the page of one message shows.
+// messageData is the data of the page of a message.
 type messageData struct {
 	Record               *msghandlerv1.MessageRecord
 	State                halfmsg.State
@@ -39,16 +39,23 @@ func (p *Pages) message(r *http.Request) answer {
 	found, err := admin.GetMessage(r.Context(), &msghandlerv1.GetMessageRequest{Producer: name.Producer, Id: name.ID})
 	switch {
 	case errors.Is(err, halfmsg.ErrNotFound):
-		return trouble(http.StatusNotFound, "No message "+name.String(), "It was never stored, or it is finished and its trace has been "+
-			"forgotten, or somebody discarded it. The log says who discarded what.")
+		return trouble(
+			http.StatusNotFound,
+			"No message "+name.String(),
+			"It was never stored, or it is finished and its trace has been "+
+				"forgotten, or somebody discarded it. The log says who discarded what.",
+		)
 	case err != nil:
 		return trouble(statusOf(err), "Message "+name.String(), err.Error())
 	}
 	record := found.GetRecord()
 	state := stateOf(record.GetState())
 	data := messageData{
-		Record: record, State: state, Means: means[state], Final: state.Final(), Gone: state == halfmsg.Acknowledged || state.Final(),
-		Created: timeOf(record.GetCreateTime()), Updated: timeOf(record.GetUpdateTime()), Delay: record.GetMessage().GetDelay().AsDuration(),
+		Record: record, State: state, Means: means[state], Final: state.Final(), Gone: state == halfmsg.Acknowledged ||
+			state.Final(),
+		Created: timeOf(
+			record.GetCreateTime(),
+		), Updated: timeOf(record.GetUpdateTime()), Delay: record.GetMessage().GetDelay().AsDuration(),
 		CanRetry: legal(state, halfmsg.EventRetry), CanDiscard: legal(state, halfmsg.EventDiscard),
 		Headers: slices.Sorted(maps.Keys(record.GetMessage().GetHeaders())),
 		Body:    previewOf(record.GetMessage().GetBody(), r.FormValue("as")),
@@ -58,7 +65,7 @@ func (p *Pages) message(r *http.Request) answer {
 	return answer{page: "message", title: name.String(), data: data}
 }
 
-// timeOf is the zero time for one that is unset.
+// timeOf is the zero time for an unset timestamp.
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -66,7 +73,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// next says what will happen to a message next, and when; the zero time is when somebody acts.
+// next says what happens next to a message, and when; the zero time means that the message waits for an operator.
 func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (what string, at time.Time) {
 	due, lease := timeOf(r.GetDueTime()), timeOf(r.GetLeaseUntil())
 	held := r.GetLeaseOwner() != "" && lease.After(now)

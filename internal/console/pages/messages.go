@@ -16,7 +16,7 @@ import (
 // pageSize is how many messages a page lists.
 const pageSize = 100
 
-// filter is which messages a reader wants, as the address of the page says it.
+// filter selects messages by the query of the page.
 type filter struct {
 	State                          halfmsg.State
 	Producer, Exchange, Error, Age string
@@ -61,12 +61,12 @@ func (f filter) Query() string {
 	return values.Encode()
 }
 
-// Narrow says whether it is more than a state.
+// Narrow says whether the filter has more than a state.
 func (f filter) Narrow() bool {
 	return f.Producer != "" || f.Exchange != "" || f.Error != "" || f.Age != ""
 }
 
-// minAge is an age as the API takes it; 0 is any.
+// minAge is the age for the API; 0 means any.
 func minAge(age time.Duration) *durationpb.Duration {
 	if age == 0 {
 		return nil
@@ -74,7 +74,7 @@ func minAge(age time.Duration) *durationpb.Duration {
 	return durationpb.New(age)
 }
 
-// messagesData is what a list shows.
+// messagesData is the data of a list.
 type messagesData struct {
 	Filter               filter
 	States               []stateTab
@@ -83,7 +83,7 @@ type messagesData struct {
 	Next, First          string
 	Problem              string
 	CanRetry, CanDiscard bool
-	// RetryAll and DiscardAll lead to the counts of all that match.
+	// RetryAll and DiscardAll lead to the counts of all matching messages.
 	RetryAll, DiscardAll string
 }
 
@@ -96,17 +96,21 @@ type stateTab struct {
 
 func (p *Pages) messages(r *http.Request) answer {
 	f, err := readFilter(r)
-	data := messagesData{Filter: f, CanRetry: legal(f.State, halfmsg.EventRetry), CanDiscard: legal(f.State, halfmsg.EventDiscard)}
+	data := messagesData{
+		Filter:     f,
+		CanRetry:   legal(f.State, halfmsg.EventRetry),
+		CanDiscard: legal(f.State, halfmsg.EventDiscard),
+	}
 	stats, failed := p.config.Stats(r.Context())
 	for _, stat := range stats {
 		tab := f
 		tab.State = stat.State
 		data.States = append(data.States, stateTab{stat.State, stat.Count, failed == nil, "/messages?" + tab.Query()})
 	}
-	for _, line := range p.config.Board.Producers() {
+	for _, line := range p.config.Peers.Producers() {
 		data.Producers = append(data.Producers, line.Name)
 	}
-	for _, line := range p.config.Board.Exchanges() {
+	for _, line := range p.config.Peers.Exchanges() {
 		data.Exchanges = append(data.Exchanges, line.Name)
 	}
 	if data.CanRetry {
@@ -136,7 +140,9 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	}
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: minAge(f.age),
+		State: msghandlerv1.State(
+			f.State,
+		), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: minAge(f.age),
 		PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {
@@ -149,7 +155,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	return nil
 }
 
-// errNotOpen is what is told while the admin API is not open yet.
+// errNotOpen is the error while the admin API is not open yet.
 var errNotOpen = errors.New("the coordinator is still opening")
 
 // legal says whether an event may happen to messages of a state.

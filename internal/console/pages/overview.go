@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// overviewData is what the first page shows.
+// overviewData is the data of the first page.
 type overviewData struct {
 	Problems  []problem
 	Bad       bool
@@ -26,18 +26,18 @@ type overviewData struct {
 	Findings  []*msghandlerv1.Finding
 	Owners    halfmsg.Owners
 	Since     time.Time
-	// TurnedAway is what the last sample says of callers.
-	TurnedAway int64
+	// Rejected is the number of rejected calls in the last sample.
+	Rejected int64
 }
 
-// problem is one thing that is wrong, with where to look.
+// problem is a problem with a link to its details.
 type problem struct {
-	Bad  bool // otherwise it is only worth a look
+	Bad  bool // otherwise a warning
 	Text string
 	Link string
 }
 
-// stateLine is one state in the table of states.
+// stateLine is a state in the table of states.
 type stateLine struct {
 	State    halfmsg.State
 	Means    string
@@ -49,7 +49,7 @@ type stateLine struct {
 	Tone     string
 }
 
-// chart is one picture of the last hour.
+// chart is a chart of the last hour.
 type chart struct {
 	Title string
 	Lines []chartLine
@@ -61,16 +61,16 @@ type chartLine struct {
 }
 
 type producerLine struct {
-	seen.Producer
+	peerstats.Producer
 	Down bool
 }
 
 type exchangeLine struct {
-	seen.Exchange
+	peerstats.Exchange
 	Down bool
 }
 
-// What each state means, for those who see it for the first time at night.
+// The meaning of each state, for operators who see the state for the first time at night.
 var means = map[halfmsg.State]string{
 	halfmsg.Pending:      "its producer has not said yet what became of the transaction",
 	halfmsg.Sendable:     "committed; on its way to the broker, or waiting for its delay",
@@ -83,15 +83,15 @@ func (p *Pages) overview(r *http.Request) answer {
 	now := time.Now()
 	data := overviewData{Checks: p.config.Check(r.Context()), Findings: p.config.Findings()}
 	stats, err := p.config.Stats(r.Context())
-	data.Owners, _ = p.config.Owners(r.Context()) // a Redis that does not answer is told of above all else
+	data.Owners, _ = p.config.Owners(r.Context()) // an unavailable Redis is reported first anyway
 	samples := p.config.Ring.Samples()
 	if len(samples) > 0 {
-		data.Since, data.TurnedAway = samples[0].At, samples[len(samples)-1].TurnedAway
+		data.Since, data.Rejected = samples[0].At, samples[len(samples)-1].Rejected
 	}
-	data.see(p.config.Board.Producers(), p.config.Board.Exchanges(), now)
+	data.setPeers(p.config.Peers.Producers(), p.config.Peers.Exchanges(), now)
 	data.States = stateLines(stats, err == nil, samples, now)
 	data.Flow = flow(samples, now)
-	data.find(err, p.config.Undecided(), now)
+	data.find(err, p.config.Overdue(), now)
 	title := "All is well"
 	if len(data.Problems) > 0 {
 		title = fmt.Sprintf("%d to look at", len(data.Problems))
@@ -99,12 +99,12 @@ func (p *Pages) overview(r *http.Request) answer {
 	return answer{page: "overview", title: title, data: data}
 }
 
-// failsFor is how long a failure speaks for more than itself. What is still down has failed since: by default publishing is
-// tried again within two minutes, and a producer is asked again within five.
+// failsFor is for how long a failure counts. A peer that is still down fails again within this time: by default
+// publishing is retried within two minutes, and a producer is asked again within five.
 const failsFor = 5 * time.Minute
 
-// see tells which producers and exchanges are down: those that failed last, and lately.
-func (d *overviewData) see(producers []seen.Producer, exchanges []seen.Exchange, now time.Time) {
+// setPeers marks the producers and exchanges that are down: the last call failed, and recently.
+func (d *overviewData) setPeers(producers []peerstats.Producer, exchanges []peerstats.Exchange, now time.Time) {
 	down := func(failed, succeeded time.Time) bool {
 		return failed.After(succeeded) && now.Sub(failed) < failsFor
 	}
@@ -126,7 +126,14 @@ func stateLines(stats []halfmsg.Stat, known bool, samples []history.Sample, now 
 		halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged, halfmsg.Abandoned, halfmsg.Dead,
 	} {
 		stat := byState[state]
-		line := stateLine{State: state, Means: means[state], Count: stat.Count, Known: known, Oldest: stat.OldestAt, FirstDue: stat.FirstDueAt}
+		line := stateLine{
+			State:    state,
+			Means:    means[state],
+			Count:    stat.Count,
+			Known:    known,
+			Oldest:   stat.OldestAt,
+			FirstDue: stat.FirstDueAt,
+		}
 		line.Line = history.Lines(samples, now, func(s history.Sample) float64 {
 			if s.Counts == nil {
 				return math.NaN()
@@ -153,8 +160,14 @@ func flow(samples []history.Sample, now time.Time) []chart {
 			return math.NaN()
 		}
 	}
-	times := history.Lines(samples, now,
-		seconds(func(s history.Sample) time.Duration { return s.P50 }), seconds(func(s history.Sample) time.Duration { return s.P99 }))
+	times := history.Lines(
+		samples,
+		now,
+		seconds(
+			func(s history.Sample) time.Duration { return s.P50 },
+		),
+		seconds(func(s history.Sample) time.Duration { return s.P99 }),
+	)
 	long := func(v float64) string { return span(time.Duration(v * float64(time.Second))) }
 	return []chart{
 		{"Messages a second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
@@ -175,14 +188,13 @@ func named(line history.Line, name, kind string, write func(float64) string) cha
 	return c
 }
 
-// A pending message that should have had its verdict for longer, and a sendable one that has been due for longer, are worth a
-// look.
+// The ages from which a pending message without a verdict, and a due sendable message, are a problem.
 const (
 	latePending  = 15 * time.Minute
 	lateSendable = time.Minute
 )
 
-// find lists what is wrong, the worst first.
+// find lists the problems, the worst first.
 func (d *overviewData) find(uncounted error, undecided time.Duration, now time.Time) {
 	add := func(bad bool, link, format string, args ...any) {
 		d.Problems = append(d.Problems, problem{bad, fmt.Sprintf(format, args...), link})
@@ -199,9 +211,15 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	for _, f := range d.Findings {
 		add(f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, "#findings", "%s", f.GetWhat())
 	}
-	if d.TurnedAway > 0 {
-		add(true, "#checks", "Callers are turned away, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
-			"the log says which", count(d.TurnedAway), span(history.Interval))
+	if d.Rejected > 0 {
+		add(
+			true,
+			"#checks",
+			"Callers are turned away, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
+				"the log says which",
+			count(d.Rejected),
+			span(history.Interval),
+		)
 	}
 	if uncounted != nil {
 		add(true, "#checks", "The messages cannot be counted: %v", uncounted)

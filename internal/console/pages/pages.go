@@ -1,8 +1,8 @@
-// Package pages is what operators see in a browser: how the coordinator fares, lists of messages, one message, and the
-// way to retry and discard them.
+// Package pages serves the console: the state of the coordinator, lists of messages, the page of a message, and the
+// forms to retry and discard messages.
 //
-// All pages are made here, complete, and can be read without JavaScript. Whatever comes from a message is text: it goes
-// through html/template and is never marked as safe, and the content security policy allows no script but ours.
+// All pages are complete HTML and readable without JavaScript. All data of messages are text: they go through
+// html/template and are never marked as safe, and the content security policy allows only our own script.
 package pages
 
 import (
@@ -16,24 +16,28 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/console/formtoken"
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Admin is the admin API as the pages use it. Its errors are fit for the reader; an unknown message is
-// halfmsg.ErrNotFound, and what was refused for another reason than that the store is out of reach is a RefusedError.
+// Admin is the admin API of the pages. Its errors are fit for readers. An unknown message is halfmsg.ErrNotFound; any
+// other refusal, except for an unavailable store, is a RefusedError.
 type Admin interface {
 	GetMessage(ctx context.Context, r *msghandlerv1.GetMessageRequest) (*msghandlerv1.GetMessageResponse, error)
 	ListMessages(ctx context.Context, r *msghandlerv1.ListMessagesRequest) (*msghandlerv1.ListMessagesResponse, error)
 	RetryMessages(ctx context.Context, r *msghandlerv1.RetryMessagesRequest) (*msghandlerv1.RetryMessagesResponse, error)
-	DiscardMessages(ctx context.Context, r *msghandlerv1.DiscardMessagesRequest) (*msghandlerv1.DiscardMessagesResponse, error)
+	DiscardMessages(
+		ctx context.Context,
+		r *msghandlerv1.DiscardMessagesRequest,
+	) (*msghandlerv1.DiscardMessagesResponse, error)
 }
 
-// RefusedError is why the admin API did not do what it was asked for.
+// RefusedError says why the admin API refused a request.
 type RefusedError struct {
-	// Status is what HTTP calls it.
+	// Status is the HTTP status.
 	Status int
 	// Text is for the reader.
 	Text string
@@ -42,7 +46,7 @@ type RefusedError struct {
 // Error implements error.
 func (e RefusedError) Error() string { return e.Text }
 
-// statusOf is what HTTP calls an error: the store is out of reach, unless it says something else.
+// statusOf is the HTTP status of an error; by default the store is unavailable.
 func statusOf(err error) int {
 	var refused RefusedError
 	if errors.As(err, &refused) {
@@ -51,34 +55,34 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Config says what the pages show. All but Hosts, Findings and Logger is required.
+// Config configures Pages. All fields except Hosts, Findings and Logger are required.
 type Config struct {
-	// Instance and Version name what runs.
+	// Instance and Version name this process.
 	Instance, Version string
 	// Hosts are names under which the pages are served, beside localhost and IP addresses.
 	Hosts []string
-	// ReadOnly leaves out whatever changes messages.
+	// ReadOnly removes all changes of messages.
 	ReadOnly bool
-	// Admin gives the admin API on behalf of somebody at an address, or nil while it is not open yet.
+	// Admin returns the admin API for a caller at an address, or nil while the API is not open yet.
 	Admin func(by string) Admin
 	// Check runs the readiness checks.
 	Check func(ctx context.Context) []Checked
 	// Stats counts the messages.
 	Stats func(ctx context.Context) ([]halfmsg.Stat, error)
-	// Owners tells who works on messages.
+	// Owners lists the lease holders.
 	Owners func(ctx context.Context) (halfmsg.Owners, error)
-	// Findings tells what somebody should act on, the worst first. Default: nothing ever.
+	// Findings lists problems for operators, the worst first. Default: none.
 	Findings func() []*msghandlerv1.Finding
-	// Undecided is for how long the worst pending message should have had its verdict.
-	Undecided func() time.Duration
-	// Board is what this instance saw of producers and exchanges, Ring how it fared lately.
-	Board *seen.Board
+	// Overdue is for how long the worst pending message is overdue for its verdict.
+	Overdue func() time.Duration
+	// Peers has the counts of producers and exchanges, Ring the recent samples.
+	Peers *peerstats.Registry
 	Ring  *history.Ring
-	// Logger gets what goes wrong. Default slog.Default().
+	// Logger gets errors. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Checked is what came of one readiness check.
+// Checked is the result of a readiness check.
 type Checked struct {
 	Name string `json:"name"`
 	// Required says that the coordinator is not ready while the check fails.
@@ -94,10 +98,10 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// Pages serves the pages. It is safe for concurrent use.
+// Pages serves the pages. Pages is safe for concurrent use.
 type Pages struct {
 	config Config
-	seals  *seals
+	tokens *formtoken.Signer
 }
 
 // New returns the pages.
@@ -106,7 +110,7 @@ func New(config Config) *Pages {
 	if config.Findings == nil {
 		config.Findings = func() []*msghandlerv1.Finding { return nil }
 	}
-	return &Pages{config: config, seals: newSeals()}
+	return &Pages{config: config, tokens: formtoken.New()}
 }
 
 // Register adds the pages to a mux.
@@ -121,12 +125,12 @@ func (p *Pages) Register(mux *http.ServeMux) {
 		"POST /change":    p.count,
 		"POST /change/do": p.change,
 	} {
-		mux.Handle(pattern, p.atHome(own.Handler(p.serve(page))))
+		mux.Handle(pattern, p.knownHost(own.Handler(p.serve(page))))
 	}
-	mux.Handle("GET /static/", p.atHome(http.HandlerFunc(static)))
+	mux.Handle("GET /static/", p.knownHost(http.HandlerFunc(static)))
 }
 
-// answer is what a page's handler comes to: a template and its data, or where to go instead.
+// answer is the result of a page's handler: a template with its data, or a redirect.
 type answer struct {
 	status   int
 	page     string
@@ -135,7 +139,7 @@ type answer struct {
 	redirect string
 }
 
-// frame is what every page shows around its own data.
+// frame is the data around each page.
 type frame struct {
 	Instance, Version string
 	ReadOnly          bool
@@ -166,11 +170,11 @@ func (p *Pages) serve(page func(r *http.Request) answer) http.HandlerFunc {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(cmp.Or(a.status, http.StatusOK))
-		_, _ = b.WriteTo(w) // only a reader that is gone makes this fail
+		_, _ = b.WriteTo(w) // fails only if the client is gone
 	}
 }
 
-// guard says what a page may load and do: nothing but our own style, script and forms.
+// guard restricts a page to our own style, script and forms.
 func guard(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -185,15 +189,19 @@ func static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, staticFiles, r.URL.Path)
 }
 
-// trouble is the page that says why another cannot be shown.
+// trouble is the error page.
 func trouble(status int, title, text string) answer {
 	return answer{status: status, page: "trouble", title: title, data: text}
 }
 
 // notOpen is the answer while the coordinator is still opening.
 func notOpen() answer {
-	return trouble(http.StatusServiceUnavailable, "Not open yet", "The coordinator is still opening: it waits for Redis or for the broker. "+
-		"The overview says for which.")
+	return trouble(
+		http.StatusServiceUnavailable,
+		"Not open yet",
+		"The coordinator is still opening: it waits for Redis or for the broker. "+
+			"The overview says for which.",
+	)
 }
 
 // templates are the pages by name, each with the frame around it.

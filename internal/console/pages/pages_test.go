@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/console/history"
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -22,8 +22,9 @@ func TestWords(t *testing.T) {
 		count(0): "0", count(999): "999", count(1000): "1,000", count(-1234567): "-1,234,567",
 		span(40 * time.Millisecond): "40 ms", span(2500 * time.Millisecond): "2.5 s", span(59 * time.Second): "59 s",
 		span(61 * time.Second): "1 min 1 s", span(26 * time.Hour): "26 h 0 min", span(100 * time.Hour): "4 d 4 h",
-		ago(now.Add(-time.Minute), now): "1 min 0 s ago", ago(now.Add(time.Minute), now): "in 1 min 0 s", ago(time.Time{}, now): "never",
-		rate(0): "0", rate(.26): "0.3", rate(1499.6): "1,500",
+		ago(now.Add(-time.Minute), now): "1 min 0 s ago", ago(now.Add(time.Minute), now): "in 1 min 0 s",
+		ago(time.Time{}, now): "never",
+		rate(0):               "0", rate(.26): "0.3", rate(1499.6): "1,500",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -31,8 +32,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A message that waits for its delay, or for its confirm_after, is old and nothing to look at; one that nobody publishes
-// though it is due is.
+// A message that waits for its delay or its confirm_after may be old without a problem. A due message that is not
+// published is a problem.
 func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -43,9 +44,17 @@ func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 	}{
 		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(10 * time.Minute)}, 0, ""},
 		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-30 * time.Second)}, 0, ""},
-		{halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)}, 0, "the first has been due for 2 min 0 s"},
+		{
+			halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)},
+			0,
+			"the first has been due for 2 min 0 s",
+		},
 		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, 14 * time.Minute, ""},
-		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, time.Hour, "A pending message should have had its verdict for 1 h 0 min"},
+		{
+			halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)},
+			time.Hour,
+			"A pending message should have had its verdict for 1 h 0 min",
+		},
 		{halfmsg.Stat{State: halfmsg.Dead}, 0, "7 dead"},
 		{halfmsg.Stat{State: halfmsg.Abandoned}, 0, "7 abandoned"},
 	} {
@@ -61,14 +70,15 @@ func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 
 func TestTheOverviewFindsThatCallersAreTurnedAway(t *testing.T) {
 	t.Parallel()
-	data := overviewData{TurnedAway: 1200}
+	data := overviewData{Rejected: 1200}
 	data.find(nil, 0, time.Now())
-	if found := fmt.Sprint(data.Problems); !data.Bad || !strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
+	if found := fmt.Sprint(data.Problems); !data.Bad ||
+		!strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
 		t.Errorf("found %s", found)
 	}
 }
 
-// One message that nobody could route is no reason to say for ever that its exchange takes none.
+// A single unroutable message must not mark its exchange as down for ever.
 func TestTheOverviewForgetsOldFailures(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -87,8 +97,8 @@ func TestTheOverviewForgetsOldFailures(t *testing.T) {
 		{},
 	} {
 		var data overviewData
-		data.see([]seen.Producer{{Name: "orders", FailedAt: c.failed, AnsweredAt: c.succeeded, Paused: c.paused}},
-			[]seen.Exchange{{Name: "shop", FailedAt: c.failed, AckedAt: c.succeeded}}, now)
+		data.setPeers([]peerstats.Producer{{Name: "orders", FailedAt: c.failed, AnsweredAt: c.succeeded, Paused: c.paused}},
+			[]peerstats.Exchange{{Name: "shop", FailedAt: c.failed, AckedAt: c.succeeded}}, now)
 		if data.find(nil, 0, now); len(data.Problems) != c.want {
 			t.Errorf("%+v: found %v", c, data.Problems)
 		}
@@ -149,7 +159,11 @@ func TestWhatHappensNext(t *testing.T) {
 		if state == halfmsg.None {
 			continue
 		}
-		r := &msghandlerv1.MessageRecord{Producer: "orders", DueTime: timestamppb.New(due), Message: &msghandlerv1.Message{Exchange: "shop"}}
+		r := &msghandlerv1.MessageRecord{
+			Producer: "orders",
+			DueTime:  timestamppb.New(due),
+			Message:  &msghandlerv1.Message{Exchange: "shop"},
+		}
 		what, at := next(r, state, now)
 		_, waits := map[halfmsg.State]bool{halfmsg.Pending: true, halfmsg.Sendable: true, halfmsg.Acknowledged: true}[state]
 		if waits != at.Equal(due) || strings.HasPrefix(what, "Nothing") == waits {
@@ -162,40 +176,18 @@ func TestWhatHappensNext(t *testing.T) {
 	}
 }
 
-func TestASealIsGoodOnce(t *testing.T) {
-	t.Parallel()
-	s, now := newSeals(), time.Now()
-	until := now.Add(time.Minute)
-	seal := s.seal("text")
-	for _, c := range []struct {
-		text, seal string
-		now        time.Time
-		good       bool
-	}{
-		{"text", seal, now, true},
-		{"other", seal, now, false},
-		{"text", seal, until.Add(time.Second), false},
-		{"text", newSeals().seal("text"), now, false},
-		{"text", "", now, false},
-	} {
-		if err := s.check(c.text, c.seal, until, c.now); (err == nil) != c.good {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-	if !s.use(seal, until, now) || s.use(seal, until, now) || s.check("text", seal, until, now) == nil {
-		t.Error("a seal was used twice")
-	}
-	if s.use(s.seal("later"), until.Add(time.Hour), until.Add(time.Minute)); len(s.used) != 1 {
-		t.Errorf("%d used seals are remembered", len(s.used))
-	}
-}
-
 func TestASelectionIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	counted := time.Unix(2e9, 1e6)
 	for _, want := range []selection{
-		{Action: actRetry, Filter: filter{State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s", age: time.Minute}, After: "t", Counted: counted, Count: 7},
-		{Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}}, Counted: counted, Count: 1},
+		{Action: actRetry, Filter: filter{
+			State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s",
+			age: time.Minute,
+		}, After: "t", Counted: counted, Count: 7},
+		{
+			Action: actDiscard, Filter: filter{State: halfmsg.Abandoned}, Names: []halfmsg.Name{{Producer: "a", ID: "b/c&d"}},
+			Counted: counted, Count: 1,
+		},
 	} {
 		got, err := parseSelection(want.text())
 		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count {

@@ -18,17 +18,17 @@ const (
 	actDiscard = "discard"
 )
 
-// selection is what somebody wants to change: messages by name, or all that match.
+// selection selects messages to change: by name, or all that match.
 type selection struct {
 	Action string
 	Names  []halfmsg.Name
 	Filter filter
-	// After is where to go on, for what one request did not get done.
+	// After is where the next request continues.
 	After string
-	// Counted is when they were counted: what came, or came of age, since then is left out, or it would take the place of what
-	// was counted and has gone meanwhile. Zero before.
+	// Counted is the time of the count; zero before. Messages that arrived or came of age since then are excluded, or they
+	// would replace counted messages that are gone.
 	Counted time.Time
-	// Count is how many messages were counted; no more than that are changed. AtLeast says that counting was not finished.
+	// Count is the number of counted messages; at most as many are changed. AtLeast says that the count is incomplete.
 	Count   int64
 	AtLeast bool
 }
@@ -36,7 +36,7 @@ type selection struct {
 // maxNames is how many messages can be selected by hand; the API takes no more at once either.
 const maxNames = 1000
 
-// readSelection reads what somebody chose on a list or on a message's page.
+// readSelection reads the selection from a list or from the page of a message.
 func readSelection(r *http.Request) (selection, error) {
 	s := selection{Action: r.FormValue("action"), After: r.FormValue("after")}
 	if s.Action != actRetry && s.Action != actDiscard {
@@ -60,7 +60,7 @@ func readSelection(r *http.Request) (selection, error) {
 	return s, err
 }
 
-// event is what happens to the messages.
+// event is the event for the messages.
 func (s selection) event() halfmsg.Event {
 	if s.Action == actDiscard {
 		return halfmsg.EventDiscard
@@ -70,7 +70,7 @@ func (s selection) event() halfmsg.Event {
 
 // Query is the selection as a part of an address.
 func (s selection) Query() string {
-	values, _ := url.ParseQuery(s.Filter.Query()) // it is ours
+	values, _ := url.ParseQuery(s.Filter.Query()) // written by text
 	values.Set("action", s.Action)
 	for _, name := range s.Names {
 		values.Add("name", name.String())
@@ -84,14 +84,16 @@ func (s selection) Query() string {
 	return values.Encode()
 }
 
-// text writes the selection down for a form that may be sent once.
+// text serializes the selection for a form.
 func (s selection) text() string {
 	return s.Query() + "&" + url.Values{
-		"count": {strconv.FormatInt(s.Count, 10)}, "counted": {strconv.FormatInt(s.Counted.UnixMilli(), 10)}, "once": {rand.Text()},
+		"count": {
+			strconv.FormatInt(s.Count, 10),
+		}, "counted": {strconv.FormatInt(s.Counted.UnixMilli(), 10)}, "once": {rand.Text()},
 	}.Encode()
 }
 
-// parseSelection reads what text has written.
+// parseSelection parses the result of text.
 func parseSelection(text string) (s selection, err error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
@@ -109,7 +111,7 @@ func parseSelection(text string) (s selection, err error) {
 	return s, err
 }
 
-// request is the selection as the API takes it. Retry and discard have the same fields.
+// request converts the selection for the API. Retry and discard have the same fields.
 func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.DiscardMessagesRequest {
 	r := &msghandlerv1.DiscardMessagesRequest{DryRun: dry, Reason: reason}
 	for _, name := range s.Names {
@@ -128,7 +130,7 @@ func (s selection) request(dry bool, limit int64, reason string) *msghandlerv1.D
 	return r
 }
 
-// age is how old messages must be by now. It is an age and no time, so that only the store's clock decides.
+// age is the minimum age of messages now: an age, not a time, so that only the store's clock decides.
 func (s selection) age(now time.Time) time.Duration {
 	if s.Counted.IsZero() {
 		return s.Filter.age
@@ -136,5 +138,5 @@ func (s selection) age(now time.Time) time.Duration {
 	return s.Filter.age + now.Sub(s.Counted)
 }
 
-// maxChange is how many messages one call of the API changes.
+// maxChange bounds the messages of a call of the API.
 const maxChange = 10_000

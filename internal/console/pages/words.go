@@ -14,11 +14,12 @@ import (
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate, "address": address, "exchange": exchangeName, "time": timeOf,
+	"count": count, "ago": ago, "span": span, "stamp": stamp, "plain": escape.Lines, "state": stateName, "rate": rate,
+	"address": address, "exchange": exchangeName, "time": timeOf,
 	"verdict": verdict, "meaning": halfmsg.Meaning, "tone": tone,
 }
 
-// tone is how bad a happening is, as the style sheet calls it.
+// tone is the style-sheet class of an event.
 func tone(what string) string {
 	switch what {
 	case halfmsg.EventGivenUp.String(), halfmsg.EventRefused.String(), halfmsg.EventExhausted.String(), halfmsg.Failed:
@@ -42,7 +43,7 @@ func count(n int64) string {
 	return text
 }
 
-// span writes a duration as people say it, in its two largest units.
+// span writes a duration in its two largest units.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -91,12 +92,12 @@ func rate(v float64) string {
 	return count(int64(v + .5))
 }
 
-// verdict is the word for a verdict, as the API has it.
+// verdict is the name of a verdict of the API.
 func verdict(v halfmsg.Verdict) string {
 	return strings.TrimPrefix(msghandlerv1.Verdict(v).String(), "VERDICT_")
 }
 
-// stateName is the word for a state of the API, as the rest of the program writes it.
+// stateName is the name of a state of the API.
 func stateName(s msghandlerv1.State) string { return stateOf(s).String() }
 
 func stateOf(s msghandlerv1.State) halfmsg.State {
@@ -106,7 +107,7 @@ func stateOf(s msghandlerv1.State) halfmsg.State {
 	return halfmsg.State(s)
 }
 
-// parseState reads the word for a state that messages are listed in.
+// parseState parses the name of a state with a list.
 func parseState(word string) (halfmsg.State, bool) {
 	for _, state := range halfmsg.Kept() {
 		if state.String() == word {

@@ -23,7 +23,7 @@ func (s *Store) Get(_ context.Context, name halfmsg.Name) (halfmsg.Record, error
 	return e.record(), nil
 }
 
-// Peek is Get for tests that know whether the message is there.
+// Peek is Get for tests of existing messages.
 func (s *Store) Peek(name halfmsg.Name) halfmsg.Record {
 	r, _ := s.Get(context.Background(), name)
 	return r

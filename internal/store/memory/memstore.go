@@ -1,5 +1,5 @@
-// Package memory is a store in memory, for the tests of those who work on a store. It keeps the promise of storetest by
-// the local clock, so that tests can run in fake time, and it can be broken.
+// Package memory is a store in memory for tests of the loops. The store keeps the promise of storetest by the local
+// clock, so tests can run in fake time, and tests can make the store fail.
 package memory
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// acknowledged follows a message from the broker's acknowledgement to the end of its marker: its content goes, and what
-// the deletion takes stays, for as long as that takes.
+// acknowledged follows a message from the acknowledgement to the deletion of its marker. The content is dropped; the
+// fields for the deletion stay until the marker is deleted.
 func acknowledged(s *suite) {
 	m := message("orders", "1")
 	m.Headers["callback_target"] = `"callback_target":"elsewhere"`
@@ -31,14 +31,16 @@ func acknowledged(s *suite) {
 	if again.DeleteAttempts != 1 || again.State != halfmsg.Acknowledged {
 		s.Errorf("after one failure: %+v", again)
 	}
-	if r := s.word(claim, halfmsg.EventMarkerDeleted); !errors.Is(r.Err, halfmsg.ErrLeaseLost) || r.State != halfmsg.Acknowledged {
+	if r := s.word(claim, halfmsg.EventMarkerDeleted); !errors.Is(r.Err, halfmsg.ErrLeaseLost) ||
+		r.State != halfmsg.Acknowledged {
 		s.Errorf("the old owner's word: %v, %v", r.State, r.Err)
 	}
 	s.settle(again, halfmsg.EventReleased, after(time.Hour))
 	if r := s.get(m.Name); r.DeleteAttempts != 1 || r.LastError != "away" || !r.CreatedAt.Equal(created) {
 		s.Errorf("handed back: %+v", r)
 	}
-	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "", "")[0]; r.Err != nil || r.State != halfmsg.Acknowledged {
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "", "")[0]; r.Err != nil ||
+		r.State != halfmsg.Acknowledged {
 		s.Fatalf("retry: %v, %v", r.State, r.Err)
 	}
 	again = s.claimAcknowledged(1, long)[0]
@@ -64,7 +66,7 @@ func (s *suite) wantStripped(got, of halfmsg.Message) {
 	}
 }
 
-// acknowledgedOrphans: what an owner that died has not finished another goes on with.
+// acknowledgedOrphans: another owner continues the work of an owner that died.
 func acknowledgedOrphans(s *suite) {
 	all := append(messages("flood", 40), messages("small", 3)...)
 	for i := range all {

@@ -40,7 +40,7 @@ func leaseEnded(s *suite) {
 	s.create(m)
 	claim := s.submit(short, m.Name)[0]
 	s.passes(short, "the lease ends", func() bool {
-		r := s.word(claim, halfmsg.EventAcked) // no word for a pending message, so it changes nothing meanwhile
+		r := s.word(claim, halfmsg.EventAcked) // not legal for a pending message, so nothing changes
 		return errors.Is(r.Err, halfmsg.ErrLeaseLost) && r.State == halfmsg.Pending
 	})
 	s.untouched(m.Name, func() {
@@ -97,7 +97,7 @@ func oldestFirst(s *suite) {
 	const n = 9
 	gap := 60 * time.Millisecond
 	if s.Advance == nil {
-		gap = 400 * time.Millisecond // longer than the parts of a store are asked after one another on a busy machine
+		gap = 400 * time.Millisecond // longer than a busy machine needs between two shards
 	}
 	all := messages("orders", n)
 	for i := range all {
@@ -137,7 +137,11 @@ func quotas(s *suite) {
 	}
 	count := map[string]int{}
 	s.passes(0, "the producers' messages are due", func() bool {
-		claims, err := s.Store.ClaimPending(s.Context(), map[string]int{"hanging": 7 - count["hanging"], "healthy": 50, "nobody": 3}, long)
+		claims, err := s.Store.ClaimPending(
+			s.Context(),
+			map[string]int{"hanging": 7 - count["hanging"], "healthy": 50, "nobody": 3},
+			long,
+		)
 		if err != nil {
 			s.Fatal(err)
 		}

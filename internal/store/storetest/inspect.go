@@ -64,12 +64,15 @@ func listing(s *suite) {
 			s.Errorf("%s: %d", state, len(records))
 		}
 	}
-	if _, err := s.Store.List(s.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 3, Cursor: "nonsense"}); err == nil {
+	if _, err := s.Store.List(s.Context(), halfmsg.Query{
+		State: halfmsg.Pending, Limit: 3,
+		Cursor: "nonsense",
+	}); err == nil {
 		s.Error("a cursor that is none was taken")
 	}
 }
 
-// listingMoves: whoever stands there all the time is listed, whatever the others do.
+// listingMoves: a message that stays in the state is listed, whatever other messages do.
 func listingMoves(s *suite) {
 	for _, limit := range []int{1, 2, 3, 7, 20} {
 		producer := fmt.Sprintf("p%d", limit)
@@ -97,7 +100,7 @@ func listingMoves(s *suite) {
 	}
 }
 
-// listingMatches: whoever filters finds all that match and nothing else, in steps as small as may be.
+// listingMatches: a filter finds exactly the matching messages, even with the smallest pages.
 func listingMatches(s *suite) {
 	const n = 30
 	for i := range n {
@@ -107,7 +110,11 @@ func listingMatches(s *suite) {
 		claim := s.submit(long, m.Name)[0]
 		s.settle(claim, halfmsg.EventCommitted, holding(long))
 		if i%5 == 0 {
-			s.settle(claim, halfmsg.EventExhausted, because(fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)))
+			s.settle(
+				claim,
+				halfmsg.EventExhausted,
+				because(fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)),
+			)
 		}
 	}
 	dead, sendable := halfmsg.Dead, halfmsg.Sendable
@@ -149,7 +156,10 @@ func listingMatches(s *suite) {
 			s.Advance(time.Millisecond)
 		}
 	}
-	page, err := s.Store.List(s.Context(), halfmsg.Query{State: halfmsg.Pending, Error: "nobody has it", Limit: 5, Scan: 10})
+	page, err := s.Store.List(
+		s.Context(),
+		halfmsg.Query{State: halfmsg.Pending, Error: "nobody has it", Limit: 5, Scan: 10},
+	)
 	if err != nil || len(page.Records) != 0 || page.Looked < 10 || page.Next == "" {
 		s.Errorf("a page that may look at ten: %+v, %v", page, err)
 	}
@@ -158,7 +168,10 @@ func listingMatches(s *suite) {
 }
 
 func stats(s *suite) {
-	for state, n := range map[halfmsg.State]int{halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1, halfmsg.Dead: 4, halfmsg.Acknowledged: 2, halfmsg.Done: 1} {
+	for state, n := range map[halfmsg.State]int{
+		halfmsg.Pending: 3, halfmsg.Sendable: 2, halfmsg.Abandoned: 1,
+		halfmsg.Dead: 4, halfmsg.Acknowledged: 2, halfmsg.Done: 1,
+	} {
 		for i := range n {
 			s.bring(message(fmt.Sprintf("p%d", i), state.String()), state)
 		}
@@ -197,7 +210,7 @@ func stats(s *suite) {
 	}
 }
 
-// expiry: what is unfinished stays for ever, what is finished for the retention.
+// expiry: unfinished messages never expire, receipts expire after the retention.
 func expiry(s *suite) {
 	for _, state := range halfmsg.States() {
 		if state == halfmsg.None {
@@ -255,7 +268,8 @@ func discardFrom(s *suite) {
 func discard(s *suite) {
 	for _, state := range []halfmsg.State{halfmsg.Pending, halfmsg.Abandoned, halfmsg.Dead} {
 		claim := s.bring(message("gone", state.String()), state)
-		if r := s.Store.Discard(s.Context(), []halfmsg.Name{claim.Name}, halfmsg.None)[0]; r.Err != nil || r.State != halfmsg.None {
+		if r := s.Store.Discard(s.Context(), []halfmsg.Name{claim.Name}, halfmsg.None)[0]; r.Err != nil ||
+			r.State != halfmsg.None {
 			s.Fatalf("discard: %v, %v", r.State, r.Err)
 		}
 		if _, err := s.Store.Get(s.Context(), claim.Name); !errors.Is(err, halfmsg.ErrNotFound) {

@@ -22,18 +22,20 @@ func createTwice(s *suite) {
 	other := m
 	other.Body = []byte("something else")
 	s.untouched(m.Name, func() {
-		if r := s.Store.Create(s.Context(), []halfmsg.Message{other})[0]; !errors.Is(r.Err, halfmsg.ErrExists) || r.State != halfmsg.Pending {
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{other})[0]; !errors.Is(r.Err, halfmsg.ErrExists) ||
+			r.State != halfmsg.Pending {
 			s.Errorf("other content: %v, %v", r.State, r.Err)
 		}
 	})
-	for _, state := range halfmsg.States()[2:] { // None and PENDING are where it comes from
+	for _, state := range halfmsg.States()[2:] { // None and PENDING are its origins
 		m := message("orders", state.String())
 		s.bring(m, state)
 		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != state {
 			s.Errorf("repeated when %s: %v, %v", state, r.State, r.Err)
 		}
 		m.RoutingKey = "elsewhere"
-		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; !errors.Is(r.Err, halfmsg.ErrExists) || r.State != state {
+		if r := s.Store.Create(s.Context(), []halfmsg.Message{m})[0]; !errors.Is(r.Err, halfmsg.ErrExists) ||
+			r.State != state {
 			s.Errorf("other content when %s: %v, %v", state, r.State, r.Err)
 		}
 	}
@@ -51,7 +53,7 @@ func createMixed(s *suite) {
 			s.Errorf("item %d: %v, %v; want %v", i, got[i].State, got[i].Err, want[i])
 		}
 	}
-	// The same name twice in one batch: the first wins.
+	// The same name twice in a batch: the first wins.
 	a, b := message("c", "1"), message("c", "1")
 	b.Body = []byte("second")
 	got = s.Store.Create(s.Context(), []halfmsg.Message{a, b})
@@ -91,7 +93,17 @@ func contentSurvives(s *suite) {
 
 func oddNames(s *suite) {
 	allowed := "aZ09._:~-"
-	ids := []string{"m:1", "1:m:2", "pending", "created", "leases", "0", "a:created", string(bytes.Repeat([]byte("x"), 128)), "A" + allowed}
+	ids := []string{
+		"m:1",
+		"1:m:2",
+		"pending",
+		"created",
+		"leases",
+		"0",
+		"a:created",
+		string(bytes.Repeat([]byte("x"), 128)),
+		"A" + allowed,
+	}
 	var all []halfmsg.Message
 	for _, producer := range []string{"orders", "orders.eu", "pending", "m", "x", "producers", "a_b-c.9", "leases"} {
 		for _, id := range ids {
@@ -156,7 +168,7 @@ func submitClaims(s *suite) {
 		s.Errorf("an unknown message: %v", second[1].Err)
 	}
 	s.settle(claim, halfmsg.EventReleased, after(time.Hour))
-	s.submit(long, m.Name) // nobody holds it now
+	s.submit(long, m.Name) // free now
 }
 
 func submitHurries(s *suite) {
@@ -173,7 +185,7 @@ func submitHurries(s *suite) {
 	if third := s.claimPending("orders", 1, long); len(third) != 0 {
 		s.Error("the Submit was heard twice")
 	}
-	// An owner that claims after the Submit asks after it anyway.
+	// An owner that claims after the Submit asks later anyway.
 	claim = s.submit(long, m.Name)[0]
 	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long)
 	s.settle(claim, halfmsg.EventReleased)
@@ -198,7 +210,7 @@ func submitAbandoned(s *suite) {
 	}
 }
 
-// submitDuringFinal: a producer that submits while the final question is under way must not be overheard.
+// submitDuringFinal: a Submit during the final question must not be lost.
 func submitDuringFinal(s *suite) {
 	m := message("orders", "1")
 	claim := s.bring(m, halfmsg.Pending)
@@ -231,14 +243,15 @@ func retryHeld(s *suite) {
 func rollback(s *suite) {
 	held, free := s.bring(message("orders", "held"), halfmsg.Pending), message("orders", "free")
 	s.create(free)
-	for range 2 { // it may be repeated
+	for range 2 { // repeatable
 		for i, r := range s.Store.Rollback(s.Context(), []halfmsg.Name{held.Name, free.Name}) {
 			if r.Err != nil || r.State != halfmsg.RolledBack {
 				s.Errorf("item %d: %v, %v", i, r.State, r.Err)
 			}
 		}
 	}
-	if r := s.word(held, halfmsg.EventCommitted); r.State != halfmsg.RolledBack || !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
+	if r := s.word(held, halfmsg.EventCommitted); r.State != halfmsg.RolledBack ||
+		!errors.Is(r.Err, halfmsg.ErrLeaseLost) {
 		s.Errorf("committed after a rollback: %v, %v", r.State, r.Err)
 	}
 	if claims := s.claimPending("orders", 10, long); len(claims) != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// everyMove walks the whole table, and everything that is not in it.
+// everyMove tries every event in every state, legal or not.
 func everyMove(s *suite) {
 	for _, state := range halfmsg.States() {
 		for _, event := range halfmsg.Events() {
@@ -39,7 +39,8 @@ func (s *suite) checkMove(claim halfmsg.Claim, state halfmsg.State, event halfms
 	s.untouched(claim.Name, act)
 }
 
-// expected is what the contract says of an event on a message in a state; one that can be held is, by who speaks.
+// expected is the contract's answer to an event on a message in a state. If the state has leases, the caller holds the
+// lease.
 func expected(state halfmsg.State, event halfmsg.Event) (halfmsg.State, error) {
 	if to, legal := halfmsg.Next(state, event); legal {
 		return to, nil
@@ -71,7 +72,7 @@ func submits(event halfmsg.Event) bool {
 // worked are the states in which an owner can hold a message.
 var worked = []halfmsg.State{halfmsg.Pending, halfmsg.Sendable, halfmsg.Acknowledged}
 
-// reaches says whether an event leads to a state from another one.
+// reaches says whether an event leads from a state to another.
 func reaches(event halfmsg.Event, state halfmsg.State) bool {
 	for _, m := range halfmsg.Moves() {
 		if m.Event == event && m.To == state && m.From != state {
@@ -100,7 +101,7 @@ func (s *suite) act(claim halfmsg.Claim, event halfmsg.Event) halfmsg.Result {
 	return s.word(claim, event)
 }
 
-// foreignTokens speaks with a token that was never given out, and with events that are no owner's.
+// foreignTokens settles with a token that was never issued, and with events that no owner may send.
 func foreignTokens(s *suite) {
 	for _, state := range worked {
 		claim := s.bring(message("tokens", state.String()), state)
@@ -120,7 +121,7 @@ func foreignTokens(s *suite) {
 	}
 }
 
-// settleMixed settles one batch in which every kind of outcome occurs.
+// settleMixed settles a batch with every kind of outcome.
 func settleMixed(s *suite) {
 	good := s.bring(message("mixed", "good"), halfmsg.Sendable)
 	lost := s.bring(message("mixed", "lost"), halfmsg.Sendable)
@@ -146,11 +147,22 @@ func settleMixed(s *suite) {
 	}
 	var batch []halfmsg.Settlement
 	for _, row := range rows {
-		batch = append(batch, halfmsg.Settlement{Name: row.claim.Name, Token: row.claim.Token, Event: row.event, After: time.Hour})
+		batch = append(
+			batch,
+			halfmsg.Settlement{Name: row.claim.Name, Token: row.claim.Token, Event: row.event, After: time.Hour},
+		)
 	}
 	for i, r := range s.Store.Settle(s.Context(), batch) {
 		if r.State != rows[i].state || !errors.Is(r.Err, rows[i].err) {
-			s.Errorf("%s on %s: got %s, %v; want %s, %v", rows[i].event, rows[i].claim.Name, r.State, r.Err, rows[i].state, rows[i].err)
+			s.Errorf(
+				"%s on %s: got %s, %v; want %s, %v",
+				rows[i].event,
+				rows[i].claim.Name,
+				r.State,
+				r.Err,
+				rows[i].state,
+				rows[i].err,
+			)
 		}
 	}
 }
@@ -181,7 +193,7 @@ func settleTwice(s *suite) {
 	}
 }
 
-// settleInOneBatch takes messages through two moves in one batch.
+// settleInOneBatch moves messages twice in a single batch.
 func settleInOneBatch(s *suite) {
 	all := messages("orders", 40)
 	s.create(all...)

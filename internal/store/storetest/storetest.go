@@ -1,4 +1,4 @@
-// Package storetest is the promise of halfmsg's stores as a test suite; every store must pass it.
+// Package storetest is the promise of halfmsg's stores as a test suite, which every store must pass.
 package storetest
 
 import (
@@ -18,13 +18,13 @@ type Store interface {
 	halfmsg.Inspector
 }
 
-// Harness is a store to be tested, and what tests need to know beyond it.
+// Harness is a store under test, with further hooks for tests.
 type Harness struct {
-	// Store is empty, and nobody else uses it.
+	// Store is empty and not shared.
 	Store Store
-	// Advance moves the store's clock. Where it is nil the clock runs by itself, and tests wait.
+	// Advance moves the store's clock. If nil, the clock is real and tests wait.
 	Advance func(time.Duration)
-	// Expiry is when what is stored of a message vanishes by itself; 0 is never.
+	// Expiry is the time until the stored message expires; 0 means never.
 	Expiry func(t *testing.T, name halfmsg.Name) time.Duration
 	// Retention is how long traces are kept.
 	Retention time.Duration
@@ -33,13 +33,13 @@ type Harness struct {
 // patience is how long a test waits for a store whose clock runs by itself.
 const patience = 20 * time.Second
 
-// Leases that a test does not outlast, and one that it waits for.
+// A lease longer than a test, and a lease that a test waits for.
 const (
 	long  = 10 * time.Minute
 	short = 40 * time.Millisecond
 )
 
-// Run runs the suite. open is called for each test and returns an empty store; it cleans up with t.Cleanup.
+// Run runs the suite. For each test open returns an empty store, with its clean-up in t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	tests := []struct {
 		name string
@@ -99,7 +99,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// suite is one test's store, with shorthands.
+// suite is the store of a test, with shorthands.
 type suite struct {
 	*testing.T
 	Harness
@@ -107,13 +107,16 @@ type suite struct {
 
 func message(producer, id string) halfmsg.Message {
 	return halfmsg.Message{
-		Name: halfmsg.Name{Producer: producer, ID: id}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
+		Name: halfmsg.Name{
+			Producer: producer,
+			ID:       id,
+		}, Exchange: "orders", RoutingKey: "order.paid", ContentType: "text/plain",
 		Headers: map[string]string{"a": "1", "b": "2"}, Body: []byte("body of " + id), CallbackTarget: "dns:///orders:9000",
 		ConfirmAfter: time.Hour, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
 
-// messages makes n messages of one producer.
+// messages makes n messages of a producer.
 func messages(producer string, n int) []halfmsg.Message {
 	all := make([]halfmsg.Message, n)
 	for i := range all {
@@ -130,7 +133,7 @@ func names(messages []halfmsg.Message) []halfmsg.Name {
 	return all
 }
 
-// create stores messages and fails the test when one is refused.
+// create stores messages and fails the test if any is refused.
 func (s *suite) create(messages ...halfmsg.Message) {
 	s.Helper()
 	for i, r := range s.Store.Create(s.Context(), messages) {
@@ -140,7 +143,7 @@ func (s *suite) create(messages ...halfmsg.Message) {
 	}
 }
 
-// submit claims messages that nobody holds.
+// submit claims free messages.
 func (s *suite) submit(lease time.Duration, names ...halfmsg.Name) []halfmsg.Claim {
 	s.Helper()
 	claims := make([]halfmsg.Claim, len(names))
@@ -153,7 +156,7 @@ func (s *suite) submit(lease time.Duration, names ...halfmsg.Name) []halfmsg.Cla
 	return claims
 }
 
-// settle stores one owner's word and fails the test when it is refused.
+// settle stores an owner's outcome and fails the test if the outcome is refused.
 func (s *suite) settle(claim halfmsg.Claim, event halfmsg.Event, options ...func(*halfmsg.Settlement)) halfmsg.State {
 	s.Helper()
 	r := s.word(claim, event, options...)
@@ -199,7 +202,7 @@ func (s *suite) state(name halfmsg.Name) halfmsg.State {
 	return r.State
 }
 
-// bring makes a message stand in a state. Where it can be held it is, and the claim returned.
+// bring puts a message into a state. If the state has leases, the message is claimed and the claim returned.
 func (s *suite) bring(m halfmsg.Message, state halfmsg.State) halfmsg.Claim {
 	s.Helper()
 	if state == halfmsg.None {
@@ -258,7 +261,7 @@ func (s *suite) passes(d time.Duration, what string, cond func() bool) {
 	}
 }
 
-// claimPending claims what one producer has due.
+// claimPending claims the due messages of a producer.
 func (s *suite) claimPending(producer string, n int, lease time.Duration) []halfmsg.Claim {
 	s.Helper()
 	claims, err := s.Store.ClaimPending(s.Context(), map[string]int{producer: n}, lease)
@@ -277,7 +280,7 @@ func (s *suite) claimSendable(n int, lease time.Duration) []halfmsg.Claim {
 	return claims
 }
 
-// untouched fails the test when do changes what is known of a message.
+// untouched fails the test if do changes a message.
 func (s *suite) untouched(name halfmsg.Name, do func()) {
 	s.Helper()
 	before, errBefore := s.Store.Get(s.Context(), name)

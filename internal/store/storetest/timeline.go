@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// told is one line of a story, as these tests write it: what, how often, why.
+// told is a line of a timeline in these tests: event, number, cause.
 func told(h halfmsg.Happening) string {
 	text := h.What
 	if h.Times > 1 {
@@ -24,7 +24,7 @@ func told(h halfmsg.Happening) string {
 	return text
 }
 
-// tells fails the test when the story of a message is another one, or its times are out of order.
+// tells fails the test if the timeline of a message differs, or its times are out of order.
 func (s *suite) tells(name halfmsg.Name, want ...string) {
 	s.Helper()
 	record := s.get(name)
@@ -42,14 +42,14 @@ func (s *suite) tells(name halfmsg.Name, want ...string) {
 	}
 }
 
-// tick lets a millisecond pass where the clock is ours, so that times tell what came first.
+// tick advances a fake clock by a millisecond, so that times show the order.
 func (s *suite) tick() {
 	if s.Advance != nil {
 		s.Advance(time.Millisecond)
 	}
 }
 
-// story takes a message through all that is told, and more that is not.
+// story takes a message through every event with a line, and through events without a line.
 func story(s *suite) {
 	m := message("story", "1")
 	s.create(m)
@@ -71,7 +71,8 @@ func story(s *suite) {
 	s.settle(resend(), halfmsg.EventUnsure, because("connection lost"))
 	s.settle(resend(), halfmsg.EventExhausted, because("NOT_FOUND"))
 	s.tick()
-	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "console, 10.0.0.1:99", "the exchange is back")[0]; r.Err != nil {
+	if r := s.Store.Retry(s.Context(), []halfmsg.Name{m.Name}, "console, 10.0.0.1:99",
+		"the exchange is back")[0]; r.Err != nil {
 		s.Fatal(r.Err)
 	}
 	want := []string{
@@ -109,7 +110,7 @@ func everyTold(s *suite) {
 		}
 		after := s.get(claim.Name)
 		more := len(after.Timeline) - len(before.Timeline)
-		// Handed back without a cause, and submitted while it is pending: nothing worth telling has happened.
+		// Handed back without a cause, and submitted while pending: no line.
 		ordinary := move.Event == halfmsg.EventReleased || submits(move.Event) && move.From == halfmsg.Pending
 		if wants := move.Event.Told() && !ordinary; wants != (more == 1) {
 			s.Errorf("%s on %s: %d more on its timeline", move.Event, move.From, more)
@@ -120,7 +121,7 @@ func everyTold(s *suite) {
 	}
 }
 
-// tellers: whoever found it out is named, and whose lease had ended.
+// tellers: a line names the instance that reported the event, and the instance whose lease had ended.
 func tellers(s *suite) {
 	m := message("tellers", "1")
 	s.create(m)
@@ -152,7 +153,7 @@ func tellers(s *suite) {
 	lost(func(lease time.Duration) []halfmsg.Claim { return s.claimSendable(1, lease) })
 }
 
-// likeTheModel makes random words about messages and wants the store to keep what halfmsg.Timeline would.
+// likeTheModel makes random events and demands the timelines of halfmsg.Timeline.
 func likeTheModel(s *suite) {
 	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // the same each time is what is wanted
 	words := []struct {
@@ -161,7 +162,8 @@ func likeTheModel(s *suite) {
 	}{
 		{halfmsg.EventUnknown, []string{"the producer answered UNKNOWN"}},
 		{halfmsg.EventUnreachable, []string{
-			"", "away", "a\n\tb  c\x00d\x1b[31m", strings.Repeat("ü", 300), "x" + strings.Repeat("ü", 300), strings.Repeat("\U0001F4A3", 60),
+			"", "away", "a\n\tb  c\x00d\x1b[31m", strings.Repeat("ü", 300), "x" + strings.Repeat("ü", 300),
+			strings.Repeat("\U0001F4A3", 60),
 			" 1 2 3 unknown x: y ", "%d %s \\n", "a\u0085b\u00a0c\u2028d",
 		}},
 		{halfmsg.EventReleased, []string{"", "stopping"}},
@@ -181,7 +183,8 @@ func likeTheModel(s *suite) {
 				want = want.Add(halfmsg.Happening{What: word.event.String(), Times: 1, Cause: cause})
 			}
 			got := s.get(m.Name).Timeline
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(halfmsg.Happening{}, "First", "Last", "By")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(),
+				cmpopts.IgnoreFields(halfmsg.Happening{}, "First", "Last", "By")); diff != "" {
 				s.Fatalf("run %d, step %d, %s:\n%s", run, step, word.event, diff)
 			}
 			if len(got) > halfmsg.MaxHappenings {
@@ -191,7 +194,7 @@ func likeTheModel(s *suite) {
 	}
 }
 
-// longOutage: what lasts for days is a line, and pushes nothing out, even when its causes are never the same.
+// longOutage: an outage of days is a single line and displaces no other line, even if its causes always differ.
 func longOutage(s *suite) {
 	same, varied := message("outage", "same"), message("outage", "varied")
 	s.create(same, varied)
@@ -223,7 +226,7 @@ func longOutage(s *suite) {
 	}
 }
 
-// storiesEnd: what a record does not hold any more, a timeline does not tell.
+// storiesEnd: a timeline does not show dropped content.
 func storiesEnd(s *suite) {
 	m := message("ends", "acknowledged")
 	s.create(m)

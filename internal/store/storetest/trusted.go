@@ -22,7 +22,7 @@ func (s *suite) trust(lease time.Duration, names ...halfmsg.Name) []halfmsg.Subm
 	return submitted
 }
 
-// trusted submits messages as the store has just stored them, and as it has to read them.
+// trusted submits messages right after their creation, and messages that the store must read first.
 func trusted(s *suite) {
 	for _, id := range []string{"known", "read"} {
 		m := message("trusted", id)
@@ -49,7 +49,7 @@ func trusted(s *suite) {
 	}
 }
 
-// trustedHeld: whoever holds the message asks in vain. What it finds out is refused, whatever it is.
+// trustedHeld: the owner of the message asks in vain. Every verdict of the owner is refused.
 func trustedHeld(s *suite) {
 	for _, move := range halfmsg.Moves() {
 		if move.From == halfmsg.Pending && move.Event.Owned() {
@@ -58,7 +58,7 @@ func trustedHeld(s *suite) {
 	}
 }
 
-// takeFromOwner submits a message that somebody holds, who then says what the event is.
+// takeFromOwner submits a claimed message, whose owner then settles an event.
 func (s *suite) takeFromOwner(event halfmsg.Event) {
 	m := message("trusted", fmt.Sprint(uint8(event)))
 	s.create(m)
@@ -94,7 +94,8 @@ func trustedDelayed(s *suite) {
 		}
 		before := s.get(m.Name).CreatedAt
 		claim := s.trust(long, m.Name)[0].Claim
-		if claim == nil || claim.Token != "" || claim.CallbackTarget != m.CallbackTarget || claim.Delay != delay || claim.Body != nil {
+		if claim == nil || claim.Token != "" || claim.CallbackTarget != m.CallbackTarget || claim.Delay != delay ||
+			claim.Body != nil {
 			s.Fatalf("%s: %+v", id, claim)
 		}
 		r := s.get(m.Name)
@@ -115,7 +116,7 @@ func trustedDelayed(s *suite) {
 	}
 }
 
-// trustedAbandoned: nobody is asked about a message that was given up once its Submit comes.
+// trustedAbandoned: after a Submit no producer is asked about an ABANDONED message.
 func trustedAbandoned(s *suite) {
 	m := message("trusted", "1")
 	s.bring(m, halfmsg.Abandoned)
@@ -157,7 +158,7 @@ func trustedMixed(s *suite) {
 	}
 }
 
-// trustedRace: the first definitive verdict wins, and the other hears of it.
+// trustedRace: the first definitive verdict wins, and the second is refused.
 func trustedRace(s *suite) {
 	for i := range 20 {
 		m := message("trusted", fmt.Sprint(i))

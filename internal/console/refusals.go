@@ -5,38 +5,39 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 )
 
-// Refused counts a call of a producer, or a message of a batch, that was refused for good. due says that the log should
-// tell of it, and unlogged how many of the same producer and reason it has not told of.
+// Refused counts a producer's call, or a message of a batch, that was refused for good. due says that a log line is
+// due, and unlogged is the number of refusals of this producer and reason without a log line.
 func (m *Metrics) Refused(producer, reason, cause string) (unlogged int64, due bool) {
 	return m.refusals.Add(producer, reason, cause, time.Now())
 }
 
-// Refusals lists what was refused, by producer and reason.
-func (m *Metrics) Refusals() []seen.Refusal { return m.refusals.All() }
+// Refusals lists the refusals by producer and reason.
+func (m *Metrics) Refusals() []peerstats.Refusal { return m.refusals.All() }
 
-// refused is a prometheus.Collector of refusals.
-type refused struct{ *seen.Refusals }
+// refusalCollector is a prometheus.Collector of refusals.
+type refusalCollector struct{ refusals *peerstats.Refusals }
 
 var refusalsDesc = prometheus.NewDesc("msghandler_refusals_total",
 	"Calls of a producer, and messages of its batches, that were refused for good: "+
-		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its certificate), or INVALID_ARGUMENT (of SendHalfMessage and SendHalfMessages).",
+		"CALLBACK_FORBIDDEN (callbacks.allow), CALLER_FORBIDDEN (its certificate), or INVALID_ARGUMENT (of SendHalfMessage "+
+		"and SendHalfMessages).",
 	[]string{"producer", "reason"}, nil)
 
 // Describe implements prometheus.Collector.
-func (r refused) Describe(ch chan<- *prometheus.Desc) { ch <- refusalsDesc }
+func (c refusalCollector) Describe(ch chan<- *prometheus.Desc) { ch <- refusalsDesc }
 
 // Collect implements prometheus.Collector.
-func (r refused) Collect(ch chan<- prometheus.Metric) {
-	for _, line := range r.All() {
+func (c refusalCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, line := range c.refusals.All() {
 		ch <- prometheus.MustNewConstMetric(
 			refusalsDesc, prometheus.CounterValue, float64(line.Count), line.Producer, line.Reason)
 	}
 }
 
-// UncleanEnds shows how many coordinators ended lately without a clean stop.
+// UncleanEnds exports the number of coordinators that ended recently without a clean stop.
 func (m *Metrics) UncleanEnds(lately func() int) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msghandler_unclean_ends",
@@ -44,9 +45,9 @@ func (m *Metrics) UncleanEnds(lately func() int) {
 	}, func() float64 { return float64(lately()) }))
 }
 
-// DeadLetters shows how many messages are in the broker's dead-letter queues that are watched.
+// DeadLetters exports the number of messages in the watched dead-letter queues.
 func (m *Metrics) DeadLetters(depths func() map[string]int) {
-	m.registry.MustRegister(watched{deadLettersDesc, depths})
+	m.registry.MustRegister(queueCollector{deadLettersDesc, depths})
 }
 
 var deadLettersDesc = prometheus.NewDesc("msghandler_dead_letter_queue_messages",

@@ -1,4 +1,4 @@
-package seen_test
+package peerstats_test
 
 import (
 	"errors"
@@ -6,19 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/console/seen"
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {
 	t.Parallel()
-	var l seen.Latency
+	var l peerstats.Latency
 	before := l.Counts()
 	for ms := 1; ms <= 10_000; ms++ {
 		l.Observe(time.Duration(ms) * time.Millisecond)
 	}
 	counted := l.Counts().Since(before)
-	for q, want := range map[float64]time.Duration{.5: 5 * time.Second, .99: 9900 * time.Millisecond, .01: 100 * time.Millisecond} {
+	for q, want := range map[float64]time.Duration{
+		.5: 5 * time.Second, .99: 9900 * time.Millisecond,
+		.01: 100 * time.Millisecond,
+	} {
 		got, ok := counted.Quantile(q)
 		if off := float64(got-want) / float64(want); !ok || off < -.13 || off > .13 {
 			t.Errorf("quantile %v is %v, want about %v", q, got, want)
@@ -40,8 +43,14 @@ func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {
 
 func TestABoardRemembersTheLastOfEach(t *testing.T) {
 	t.Parallel()
-	b := seen.New()
-	b.Confirmed("orders", 2, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown, "2": halfmsg.VerdictCommitted}, time.Second, nil)
+	b := peerstats.New()
+	b.Confirmed(
+		"orders",
+		2,
+		map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown, "2": halfmsg.VerdictCommitted},
+		time.Second,
+		nil,
+	)
 	b.Confirmed("orders", 3, nil, time.Second, errors.New("refused"))
 	b.Paused("orders", true)
 	b.Published("shop", halfmsg.Acked, 5)
@@ -51,7 +60,8 @@ func TestABoardRemembersTheLastOfEach(t *testing.T) {
 	if p.Name != "orders" || p.Paused != 1 || p.Verdict != halfmsg.VerdictUnknown || p.Failure != "refused" {
 		t.Errorf("got %+v", p)
 	}
-	if p.Answered != 1 || p.Unreached != 1 || p.Unreachable != 3 || p.Verdicts != [halfmsg.VerdictUnavailable + 1]int64{0, 1, 1, 0} {
+	if p.Answered != 1 || p.Unreached != 1 || p.Unreachable != 3 ||
+		p.Verdicts != [halfmsg.VerdictUnavailable + 1]int64{0, 1, 1, 0} {
 		t.Errorf("counted %+v", p)
 	}
 	if e.Name != "shop" || e.Acked() != 5 || e.Failed() != 2 || e.Failure != "no exchange" {
@@ -64,16 +74,16 @@ func TestABoardRemembersTheLastOfEach(t *testing.T) {
 
 func TestABoardIsBounded(t *testing.T) {
 	t.Parallel()
-	b := seen.New()
+	b := peerstats.New()
 	for i := range 10_000 {
 		b.Published(fmt.Sprint(i), halfmsg.Acked, 1)
 		b.Paused(fmt.Sprint(i), true)
 	}
-	if n, m := len(b.Exchanges()), len(b.Producers()); n != seen.Most+1 || m != seen.Most+1 {
+	if n, m := len(b.Exchanges()), len(b.Producers()); n != peerstats.MaxNamed+1 || m != peerstats.MaxNamed+1 {
 		t.Errorf("remembers %d exchanges and %d producers", n, m)
 	}
-	others := b.Exchanges()[seen.Most]
-	if others.Name != seen.Other || others.Acked() != 10_000-seen.Most {
+	others := b.Exchanges()[peerstats.MaxNamed]
+	if others.Name != peerstats.Other || others.Acked() != 10_000-peerstats.MaxNamed {
 		t.Errorf("got %+v", others)
 	}
 }

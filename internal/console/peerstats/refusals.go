@@ -1,4 +1,4 @@
-package seen
+package peerstats
 
 import (
 	"cmp"
@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// Nameless is what stands for producers whose names are none: nobody can be told by them.
+	// Nameless stands for producers without a valid name.
 	Nameless = "(no valid name)"
-	// logEvery is how often one line of refusals is worth a line in the log.
+	// logEvery is the least time between two log lines of an entry.
 	logEvery = time.Minute
-	// forgetAfter is how long ago a line was last refused that makes room for another one. Names of refused producers
-	// come from outside: whoever sends many must not keep later ones from having a line for good.
+	// forgetAfter is the age of the last refusal after which an entry may be replaced. Names of refused producers come
+	// from outside, so a caller with many names must not occupy all entries for good.
 	forgetAfter = time.Hour
 )
 
-// Refusal is what was refused to one producer for one reason.
+// Refusal counts the refusals of a producer for a reason.
 type Refusal struct {
 	Producer, Reason string
 	// Count is how many calls, and messages of batches, were refused since FirstAt.
 	Count           int64
 	FirstAt, LastAt time.Time
-	// Cause is why the latest was refused.
+	// Cause is the cause of the latest refusal.
 	Cause string
 
 	loggedAt time.Time
@@ -34,15 +34,15 @@ type Refusal struct {
 // refusedAs tells refusals apart.
 type refusedAs struct{ producer, reason string }
 
-// Refusals remembers what was refused to producers: Most lines at most, and one more for each reason, which all others
-// share. Its zero value is empty. It is safe for concurrent use.
+// Refusals counts refusals in at most MaxNamed entries, plus a shared entry for each reason. The zero value is empty.
+// Refusals is safe for concurrent use.
 type Refusals struct {
 	mu    sync.Mutex
 	lines map[refusedAs]*Refusal
 }
 
-// Add notes one refusal. due says that the log should tell of it, and unlogged how many refusals of this line it has
-// not told of, this one included.
+// Add counts a refusal. due says that a log line is due, and unlogged is the number of refusals of this entry without a
+// log line, including the new refusal.
 func (r *Refusals) Add(producer, reason, cause string, now time.Time) (unlogged int64, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Refusals) Add(producer, reason, cause string, now time.Time) (unlogged 
 	return unlogged, true
 }
 
-// line gives the line of a producer and a reason, or the one that is shared when there is no room for another.
+// line returns the entry of a producer and a reason, or the shared entry when there is no room for another.
 func (r *Refusals) line(as refusedAs, now time.Time) *Refusal {
 	if known := r.lines[as]; known != nil {
 		return known
@@ -64,10 +64,10 @@ func (r *Refusals) line(as refusedAs, now time.Time) *Refusal {
 	if r.lines == nil {
 		r.lines = map[refusedAs]*Refusal{}
 	}
-	if len(r.lines) >= Most {
+	if len(r.lines) >= MaxNamed {
 		maps.DeleteFunc(r.lines, func(_ refusedAs, old *Refusal) bool { return now.Sub(old.LastAt) > forgetAfter })
 	}
-	if len(r.lines) >= Most {
+	if len(r.lines) >= MaxNamed {
 		as.producer = Other
 	}
 	if r.lines[as] == nil {

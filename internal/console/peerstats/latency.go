@@ -1,4 +1,4 @@
-package seen
+package peerstats
 
 import (
 	"math"
@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// The bounds of the counted classes: each is a quarter above the one before it, from a millisecond to a day, so what is
-// read from them is off by an eighth at most.
+// The bounds of the classes grow by a quarter, from a millisecond to a day, so a quantile is off by an eighth at most.
 var bounds = func() (all []time.Duration) {
 	for d := float64(time.Millisecond); d < float64(24*time.Hour); d *= 1.25 {
 		all = append(all, time.Duration(d))
@@ -15,16 +14,16 @@ var bounds = func() (all []time.Duration) {
 	return all
 }()
 
-// classes is how many bounds there are, and one for what is above them all.
+// classes is the number of bounds plus a class above all bounds.
 const classes = 83
 
-// Latency counts durations by class. It is safe for concurrent use.
+// Latency counts durations by class. A Latency is safe for concurrent use.
 type Latency [classes]atomic.Uint64
 
-// Counted is what a Latency held at a moment.
+// Counted is a snapshot of a Latency.
 type Counted [classes]uint64
 
-// Observe counts one duration.
+// Observe counts a duration.
 func (l *Latency) Observe(d time.Duration) { l[class(d)].Add(1) }
 
 // class is the first whose bound is not below d.
@@ -44,7 +43,7 @@ func (l *Latency) Counts() (c Counted) {
 	return c
 }
 
-// Since is what was counted after an earlier look.
+// Since is the difference to an earlier snapshot.
 func (c Counted) Since(before Counted) Counted {
 	for i := range c {
 		c[i] -= before[i]
@@ -60,8 +59,7 @@ func (c Counted) Total() (n uint64) {
 	return n
 }
 
-// Quantile is the duration that a part q of those counted does not exceed, and false when none was counted. It is the
-// middle of its class.
+// Quantile is the q-quantile of the durations, as the middle of its class, and false without durations.
 func (c Counted) Quantile(q float64) (time.Duration, bool) {
 	total := c.Total()
 	if total == 0 {

@@ -1,4 +1,4 @@
-package seen
+package peerstats
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func TestRefusalsAreLoggedOnceAMinuteEach(t *testing.T) {
 	}
 }
 
-// Whoever sends calls under ever new names takes a bounded number of lines, and not for good.
+// A caller with ever new names takes a bounded number of entries, and not for good.
 func TestStrangersTakeNoMoreThanTheirLines(t *testing.T) {
 	t.Parallel()
 	var r Refusals
@@ -48,10 +48,10 @@ func TestStrangersTakeNoMoreThanTheirLines(t *testing.T) {
 		}
 	}
 	all := r.All()
-	if len(all) != Most+1 || logged != Most+1 {
+	if len(all) != MaxNamed+1 || logged != MaxNamed+1 {
 		t.Errorf("%d lines are kept and %d were logged", len(all), logged)
 	}
-	if shared := all[0]; shared.Producer != Other || shared.Count != 10_000-Most {
+	if shared := all[0]; shared.Producer != Other || shared.Count != 10_000-MaxNamed {
 		t.Errorf("the shared line is %+v", shared)
 	}
 	now = now.Add(forgetAfter + time.Second)

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/msghandler/msghandler/internal/console/peerstats"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// peerCollector is a prometheus.Collector of the counts of producers and exchanges. The series are bounded as the
+// entries of the registry are; the rest is counted as other.
+type peerCollector struct{ peers *peerstats.Registry }
+
+var (
+	publishesDesc = prometheus.NewDesc(
+		"msghandler_publishes_total",
+		"What the broker said of publishings, copies to the dead-letter exchange left out.",
+		[]string{"exchange", "outcome"},
+		nil,
+	)
+	confirmsDesc = prometheus.NewDesc(
+		"msghandler_confirms_total",
+		"Messages that producers were asked about, and the answer: committed, rolled_back, unknown, unavailable, or "+
+			"unreachable.",
+		[]string{"producer", "result"},
+		nil,
+	)
+	confirmCallsDesc = prometheus.NewDesc("msghandler_confirm_calls_total",
+		"Confirm calls, and whether the producer was reached: answered or unreachable.", []string{"producer", "result"}, nil)
+	targetsPausedDesc = prometheus.NewDesc("msghandler_callback_targets_paused",
+		"Callback targets of a producer whose breaker is open: left alone for a while because they could not be reached.",
+		[]string{"producer"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c peerCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{publishesDesc, confirmsDesc, confirmCallsDesc, targetsPausedDesc} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c peerCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range c.peers.Producers() {
+		count := func(desc *prometheus.Desc, n int64, result string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), p.Name, result)
+		}
+		for _, v := range []halfmsg.Verdict{
+			halfmsg.VerdictCommitted, halfmsg.VerdictRolledBack, halfmsg.VerdictUnknown, halfmsg.VerdictUnavailable,
+		} {
+			count(confirmsDesc, p.Verdicts[v], v.String())
+		}
+		count(confirmsDesc, p.Unreachable, "unreachable")
+		count(confirmCallsDesc, p.Answered, "answered")
+		count(confirmCallsDesc, p.Unreached, "unreachable")
+		ch <- prometheus.MustNewConstMetric(targetsPausedDesc, prometheus.GaugeValue, float64(p.Paused), p.Name)
+	}
+	for label, e := range c.byLabel() {
+		for _, o := range []halfmsg.Outcome{halfmsg.Acked, halfmsg.Refused, halfmsg.Unsure, halfmsg.Unsent} {
+			ch <- prometheus.MustNewConstMetric(publishesDesc, prometheus.CounterValue, float64(e.Outcomes[o]), label,
+				o.String())
+		}
+	}
+}
+
+// byLabel returns the exchanges by label. The default exchange is "(default)", because for Prometheus an empty label is
+// no label. An exchange with this very name is merged.
+func (c peerCollector) byLabel() map[string]peerstats.Exchange {
+	labelled := map[string]peerstats.Exchange{}
+	for _, e := range c.peers.Exchanges() {
+		label := cmp.Or(e.Name, "(default)")
+		for outcome, n := range labelled[label].Outcomes {
+			e.Outcomes[outcome] += n
+		}
+		labelled[label] = e
+	}
+	return labelled
+}

@@ -1,0 +1,184 @@
+// Package peerstats counts this instance's results with producers and exchanges, and the latencies of messages. Pages
+// and metrics read the same counts, so they cannot differ.
+//
+// The hooks of the loops feed the counts, so the cost is small: a short lock for each batch, and an addition for each
+// message.
+package peerstats
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// MaxNamed bounds the producers, and the exchanges, with a separate entry. Later names share an entry.
+const MaxNamed = 100
+
+// Other is the name of the shared entry.
+const Other = "other"
+
+// Registry holds the counts. A Registry is safe for concurrent use; New returns an empty Registry.
+type Registry struct {
+	Latency Latency
+
+	mu        sync.Mutex
+	producers map[string]*Producer
+	exchanges map[string]*Exchange
+}
+
+// Producer is the state of a producer.
+type Producer struct {
+	Name string
+	// Paused is the number of its targets with an open circuit.
+	Paused int
+	// AnsweredAt is the time of the last answer, Took its duration and Verdict its verdict.
+	AnsweredAt time.Time
+	Took       time.Duration
+	Verdict    halfmsg.Verdict
+	// FailedAt is the time of the last failed call, and Failure its cause.
+	FailedAt time.Time
+	Failure  string
+	// Answered and Unreached count the Confirm calls, Unreachable the messages of the latter.
+	Answered, Unreached, Unreachable int64
+	// Verdicts counts the answered messages, by verdict.
+	Verdicts [halfmsg.VerdictUnavailable + 1]int64
+}
+
+// Exchange is the state of an exchange.
+type Exchange struct {
+	Name string
+	// AckedAt is the time of the last acknowledgement.
+	AckedAt time.Time
+	// FailedAt is the time of the last failure, and Failure its cause.
+	FailedAt time.Time
+	Failure  string
+	// Outcomes counts the publishings, by outcome.
+	Outcomes [halfmsg.Unsent + 1]int64
+}
+
+// Acked is how many publishings the broker acknowledged.
+func (e Exchange) Acked() int64 { return e.Outcomes[halfmsg.Acked] }
+
+// Failed is how many publishings were not acknowledged.
+func (e Exchange) Failed() int64 {
+	return e.Outcomes[halfmsg.Refused] + e.Outcomes[halfmsg.Unsure] + e.Outcomes[halfmsg.Unsent]
+}
+
+// New returns an empty Registry.
+func New() *Registry {
+	return &Registry{producers: map[string]*Producer{}, exchanges: map[string]*Exchange{}}
+}
+
+// entry returns the entry of a name, or the shared entry once there are too many names.
+func entry[T any](all map[string]*T, name string, empty func(name string) *T) *T {
+	if known := all[name]; known != nil {
+		return known
+	}
+	if len(all) >= MaxNamed {
+		name = Other
+	}
+	if all[name] == nil {
+		all[name] = empty(name)
+	}
+	return all[name]
+}
+
+func (b *Registry) updateProducer(name string, see func(p *Producer)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	see(entry(b.producers, name, func(name string) *Producer { return &Producer{Name: name} }))
+}
+
+func (b *Registry) updateExchange(name string, see func(e *Exchange)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	see(entry(b.exchanges, name, func(name string) *Exchange { return &Exchange{Name: name} }))
+}
+
+// Confirmed records a Confirm call. Of several verdicts, UNKNOWN and UNAVAILABLE win as the last verdict.
+func (b *Registry) Confirmed(
+	producer string, messages int, verdicts map[string]halfmsg.Verdict, took time.Duration, err error,
+) {
+	b.updateProducer(producer, func(p *Producer) {
+		if err != nil {
+			p.FailedAt, p.Failure = time.Now(), err.Error()
+			p.Unreached++
+			p.Unreachable += int64(messages)
+			return
+		}
+		p.Answered++
+		p.AnsweredAt, p.Took, p.Verdict = time.Now(), took, 0
+		for _, verdict := range verdicts {
+			p.Verdicts[verdict]++
+			if p.Verdict == 0 || verdict == halfmsg.VerdictUnknown || verdict == halfmsg.VerdictUnavailable {
+				p.Verdict = verdict
+			}
+		}
+	})
+}
+
+// Paused records that the circuit of a target opens or closes.
+func (b *Registry) Paused(producer string, paused bool) {
+	b.updateProducer(producer, func(p *Producer) {
+		if paused {
+			p.Paused++
+		} else {
+			p.Paused = max(0, p.Paused-1)
+		}
+	})
+}
+
+// Published records the broker's answer about messages for an exchange.
+func (b *Registry) Published(exchange string, outcome halfmsg.Outcome, messages int) {
+	b.updateExchange(exchange, func(e *Exchange) {
+		e.Outcomes[outcome] += int64(messages)
+		if outcome == halfmsg.Acked {
+			e.AckedAt = time.Now()
+		} else {
+			e.FailedAt = time.Now()
+		}
+	})
+}
+
+// Failed records why a message for an exchange was not acknowledged.
+func (b *Registry) Failed(exchange string, cause error) {
+	b.updateExchange(exchange, func(e *Exchange) {
+		e.FailedAt, e.Failure = time.Now(), "no acknowledgement"
+		if cause != nil {
+			e.Failure = cause.Error()
+		}
+	})
+}
+
+// Acked is how many messages the broker acknowledged since the start.
+func (b *Registry) Acked() (n int64) {
+	for _, e := range b.Exchanges() {
+		n += e.Acked()
+	}
+	return n
+}
+
+// Producers lists the producers by name.
+func (b *Registry) Producers() []Producer {
+	return sorted(b, b.producers, func(p Producer) string { return p.Name })
+}
+
+// Exchanges lists the exchanges by name.
+func (b *Registry) Exchanges() []Exchange {
+	return sorted(b, b.exchanges, func(e Exchange) string { return e.Name })
+}
+
+func sorted[T any](b *Registry, all map[string]*T, name func(T) string) []T {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lines := make([]T, 0, len(all))
+	for known := range maps.Values(all) {
+		lines = append(lines, *known)
+	}
+	slices.SortFunc(lines, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
+	return lines
+}
