@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer/dedup"
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // Config says which queue is consumed, and how. URL and Queue must be given.

@@ -5,7 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // maxKept is how long a message is kept after its first handling. By default RabbitMQ closes the channel of a client

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"

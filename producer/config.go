@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/producer/marker"
 )
 

@@ -19,11 +19,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 const (
@@ -178,12 +178,12 @@ func TestCoordinatorsAreKnownByToken(t *testing.T) {
 
 func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 	t.Parallel()
-	a, foreign := servers.NewAuthority(t), servers.NewAuthority(t)
+	a, foreign := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	optional := a.Server("127.0.0.1")
 	optional.ClientAuth = tls.VerifyClientCertIfGiven
 	unverified := a.Server("127.0.0.1")
 	unverified.ClientAuth = tls.RequestClientCert
-	as := func(of *servers.Authority, names ...string) *tls.Config {
+	as := func(of *certstest.Authority, names ...string) *tls.Config {
 		config := of.Client(names...)
 		config.RootCAs = a.Pool()
 		return config

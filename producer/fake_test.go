@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"
@@ -169,7 +169,7 @@ func (c *coordinator) Rollback(ctx context.Context, r *pb.RollbackRequest) (*pb.
 // illegal is how the coordinator refuses a call because of the message's state.
 func illegal(state pb.State) error {
 	s, err := status.New(codes.FailedPrecondition, "not allowed in its state").WithDetails(&errdetails.ErrorInfo{
-		Reason: "ILLEGAL", Domain: "msghandler", Metadata: map[string]string{"state": halfmsg.State(state).String()},
+		Reason: "ILLEGAL", Domain: "msghandler", Metadata: map[string]string{"state": strings.TrimPrefix(state.String(), "STATE_")},
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/producer/marker"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )

@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/msghandler/msghandler/internal/backoff"
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 )
 
 // The names of calls in errors.

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // secured serves a coordinator at two addresses, with certificates for a name.
-func secured(t *testing.T, a *servers.Authority, coordinator *coordinator, name string) (addresses string) {
+func secured(t *testing.T, a *certstest.Authority, coordinator *coordinator, name string) (addresses string) {
 	t.Helper()
 	var all []string
 	for range 2 {
@@ -43,7 +43,7 @@ func secured(t *testing.T, a *servers.Authority, coordinator *coordinator, name 
 // Each of several coordinators has the certificate of its own host.
 func TestCoordinatorIsDialedWithTLS(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	coordinator := newCoordinator()
 	own, shared := secured(t, a, coordinator, "127.0.0.1"), secured(t, a, coordinator, "msghandler.shop")
 	send := func(change func(*producer.Config)) error {
@@ -83,7 +83,7 @@ func TestCoordinatorIsDialedWithTLS(t *testing.T) {
 		"for somebody else": func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.TLS.ServerName = "coordinators" },
 		"another's, by hand": func(c *producer.Config) {
 			c.DialOptions = []grpc.DialOption{
-				grpc.WithTransportCredentials(credentials.NewTLS(servers.NewAuthority(t).Client("x"))),
+				grpc.WithTransportCredentials(credentials.NewTLS(certstest.NewAuthority(t).Client("x"))),
 			}
 		},
 	} {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/loop"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )

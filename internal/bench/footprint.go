@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 )
 
 const (

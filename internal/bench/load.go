@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // load makes messages until the time is over or ctx ends, and returns when their callers have their answers.

@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )

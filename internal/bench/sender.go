@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/msghandler/msghandler/internal/batch"
 	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 	"github.com/msghandler/msghandler/producer/marker/memory"

@@ -13,12 +13,12 @@ import (
 
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // serveSecurely is a producer that shows a certificate for names and wants one.
-func serveSecurely(t *testing.T, a *servers.Authority, names ...string) (address string) {
+func serveSecurely(t *testing.T, a *certstest.Authority, names ...string) (address string) {
 	t.Helper()
 	return serve(t, &business{confirm: committed}, grpc.Creds(credentials.NewTLS(a.Server(names...))))
 }
@@ -26,7 +26,7 @@ func serveSecurely(t *testing.T, a *servers.Authority, names ...string) (address
 // Whom a certificate does not make the producer is out of reach: he is told nothing, and gives no verdict.
 func TestProducersAreCalledWithTLSWhereThatIsSaid(t *testing.T) {
 	t.Parallel()
-	a, foreign := servers.NewAuthority(t), servers.NewAuthority(t)
+	a, foreign := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	files := certs.Files{CA: a.File}
 	files.Cert, files.Key = a.Issue("coordinator.shop")
 	source, err := certs.Open(files, slog.New(slog.DiscardHandler))

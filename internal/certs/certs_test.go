@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/msghandler/msghandler/internal/certs"
-	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 )
 
 // source opens files; what is logged of them goes to log.
@@ -31,7 +31,7 @@ func source(t *testing.T, files certs.Files, log *bytes.Buffer) *certs.Source {
 }
 
 // of opens the certificate of an authority for names, and takes those of the authority.
-func of(t *testing.T, a *servers.Authority, names ...string) *certs.Source {
+func of(t *testing.T, a *certstest.Authority, names ...string) *certs.Source {
 	t.Helper()
 	files := certs.Files{CA: a.File}
 	files.Cert, files.Key = a.Issue(names...)
@@ -88,7 +88,7 @@ func greet(shake func() (net.Conn, credentials.AuthInfo, error)) (*x509.Certific
 
 func TestEachSideWantsACertificateOfItsAuthority(t *testing.T) {
 	t.Parallel()
-	ours, theirs := servers.NewAuthority(t), servers.NewAuthority(t)
+	ours, theirs := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	server := of(t, ours, "coordinator.shop").Server()
 	bare := certs.Files{CA: ours.File}
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestEachSideWantsACertificateOfItsAuthority(t *testing.T) {
 }
 
 // ofTwo has a certificate of one authority and trusts another.
-func ofTwo(t *testing.T, own, trusted *servers.Authority) *certs.Source {
+func ofTwo(t *testing.T, own, trusted *certstest.Authority) *certs.Source {
 	t.Helper()
 	files := certs.Files{CA: trusted.File}
 	files.Cert, files.Key = own.Issue("orders.shop")
@@ -125,7 +125,7 @@ func ofTwo(t *testing.T, own, trusted *servers.Authority) *certs.Source {
 func TestFilesAreReadAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := servers.NewAuthority(t)
+		a := certstest.NewAuthority(t)
 		files := certs.Files{CA: a.File}
 		files.Cert, files.Key = a.Issue("coordinator.shop")
 		var log bytes.Buffer
@@ -175,7 +175,7 @@ func TestFilesAreReadAnew(t *testing.T) {
 		if want := a.Client("x").Certificates[0].Leaf.NotAfter; !served.Expires().Equal(want) {
 			t.Errorf("it ends %v, not %v", served.Expires(), want)
 		}
-		other := servers.NewAuthority(t)
+		other := certstest.NewAuthority(t)
 		content, err := os.ReadFile(other.File)
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func TestFilesAreReadAnew(t *testing.T) {
 
 func TestBadFilesAreNamed(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	cert, key := a.Issue("orders.shop")
 	_, otherKey := a.Issue("orders.shop")
 	missing, text := filepath.Join(t.TempDir(), "missing.pem"), filepath.Join(t.TempDir(), "text.pem")

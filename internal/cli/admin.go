@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/ground/address"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

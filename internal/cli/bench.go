@@ -15,11 +15,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/internal/bench/usage"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 type benchCommand struct {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/loop"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // Sources are where values come from, the weakest first.

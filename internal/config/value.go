@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // Size is a number of bytes.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // acknowledgedPass is how many messages one pass claims at most. They have no bodies any more.

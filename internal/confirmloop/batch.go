@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // handBackPatience is for how long handing back is tried: callers wait for it, and the lease ends by itself.

@@ -3,7 +3,7 @@ package confirmloop
 import (
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // breakerState says whether the next call may be made.

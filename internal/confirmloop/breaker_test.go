@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 func TestBreaker(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // Confirmer is the confirm side of one instance. Its methods may be called concurrently.

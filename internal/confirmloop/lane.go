@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // producer is what waits for one producer, and how much of it is under way. Confirmer.mu guards it and its lanes.

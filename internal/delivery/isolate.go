@@ -1,6 +1,6 @@
 package delivery
 
-import "github.com/msghandler/msghandler/internal/lifecycle"
+import "github.com/msghandler/msghandler/internal/ground/lifecycle"
 
 // Isolate runs do over items. When do panics, the items are halved and each half is tried alone, down to the poison
 // item, which is handed to setAside. So do may get an item more than once.

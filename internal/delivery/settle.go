@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

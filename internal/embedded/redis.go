@@ -14,7 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 const (

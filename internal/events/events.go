@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // Kind is the kind of an event.

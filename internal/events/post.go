@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // pauses are the waits before a post is tried again.

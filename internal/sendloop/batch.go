@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

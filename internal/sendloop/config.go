@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	memstore "github.com/msghandler/msghandler/internal/store/memory"

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

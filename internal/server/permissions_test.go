@@ -16,14 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // guarded is a server that goes by certificates, and where it listens.
-func guarded(t *testing.T, a *servers.Authority, permissions server.Permissions, edit ...func(*server.Config)) (h *house, address string) {
+func guarded(t *testing.T, a *certstest.Authority, permissions server.Permissions, edit ...func(*server.Config)) (h *house, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,7 +34,7 @@ func guarded(t *testing.T, a *servers.Authority, permissions server.Permissions,
 	})...), listener.Addr().String()
 }
 
-func as(t *testing.T, a *servers.Authority, address string, names ...string) *grpc.ClientConn {
+func as(t *testing.T, a *certstest.Authority, address string, names ...string) *grpc.ClientConn {
 	t.Helper()
 	return connect(t, address, grpc.WithTransportCredentials(credentials.NewTLS(a.Client(names...))))
 }
@@ -42,7 +42,7 @@ func as(t *testing.T, a *servers.Authority, address string, names ...string) *gr
 // Every call of both services is tried, as one that is added later will be.
 func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	h, address := guarded(t, a, server.Permissions{
 		Admins: []string{"*.ops.shop", "spiffe://shop/ops/*"},
 		Callers: func(producer string) []string {
@@ -121,7 +121,7 @@ func refused(t *testing.T, what string, err error, want bool) {
 
 func TestARefusalNamesTheCallerAndTheKey(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	log := &logged{}
 	_, address := guarded(t, a, server.Permissions{
 		Admins: []string{"ops.shop"}, Callers: func(string) []string { return []string{"orders.shop"} },
@@ -148,7 +148,7 @@ func wantText(t *testing.T, err error, parts ...string) {
 // Who discarded a message is told by his certificate.
 func TestTheLogNamesWhoseCertificateItWas(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	log := &logged{}
 	h, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	h.store.put("orders", "1", halfmsg.Dead)
@@ -165,7 +165,7 @@ func TestTheLogNamesWhoseCertificateItWas(t *testing.T) {
 // One that connects and does not even begin to be secured holds up no stop.
 func TestAStopWaitsForNobodyWhoIsBeingSecured(t *testing.T) {
 	t.Parallel()
-	a := servers.NewAuthority(t)
+	a := certstest.NewAuthority(t)
 	for name, said := range map[string][]byte{"silent": nil, "begun": {22, 3, 1, 2, 0, 1}, "much": append([]byte{22, 3, 1, 2, 0}, bytes.Repeat([]byte{1}, 200)...)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

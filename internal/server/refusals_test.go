@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // refusedCalls keeps what a server tells of refusals.
@@ -78,7 +78,7 @@ func TestEachRefusalIsToldOnce(t *testing.T) {
 
 func TestACertificateThatMayNotIsTold(t *testing.T) {
 	t.Parallel()
-	a, told := servers.NewAuthority(t), &refusedCalls{}
+	a, told := certstest.NewAuthority(t), &refusedCalls{}
 	_, address := guarded(t, a, server.Permissions{Callers: func(string) []string { return []string{"orders.shop"} }},
 		func(c *server.Config) { c.Refused = told.add })
 	client := msghandlerv1.NewMessageHandlerServiceClient(as(t, a, address, "stock.shop"))

@@ -22,10 +22,10 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/msghandler/msghandler/internal/batch"
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/batch"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // linger is how long clients may take, after the last call has ended, to read their answers and to go by themselves.

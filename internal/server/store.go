@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

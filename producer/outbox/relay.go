@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )

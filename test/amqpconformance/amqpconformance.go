@@ -14,7 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/versions"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/bench/order"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/bench"
 	"github.com/msghandler/msghandler/internal/bench/compare"
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -19,7 +20,7 @@ import (
 func BenchmarkSecured(b *testing.B) {
 	for b.Loop() {
 		s := newWorld(b, servers.PrivateRabbitMQ(b), buildCoordinator(b))
-		a := servers.NewAuthority(b)
+		a := certstest.NewAuthority(b)
 		cert, key := a.Issue("127.0.0.1")
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL)
 		s.startCoordinator(s.redis.URL(), s.rabbit.URL, "MSGHANDLER_GRPC_TLS_CERT="+cert, "MSGHANDLER_GRPC_TLS_KEY="+key,

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker/memory"
 	"github.com/msghandler/msghandler/test/servers"
@@ -21,14 +22,14 @@ import (
 // secured is a world in which everybody shows a certificate.
 type secured struct {
 	*world
-	*servers.Authority
+	*certstest.Authority
 	// certFile and keyFile belong to the coordinator's certificate.
 	certFile, keyFile string
 }
 
 func newSecured(t *testing.T) *secured {
 	t.Helper()
-	s := &secured{world: newWorld(t), Authority: servers.NewAuthority(t)}
+	s := &secured{world: newWorld(t), Authority: certstest.NewAuthority(t)}
 	s.certFile, s.keyFile = s.Issue("127.0.0.1")
 	s.startCoordinators(1,
 		"MSGHANDLER_GRPC_TLS_CERT="+s.certFile, "MSGHANDLER_GRPC_TLS_KEY="+s.keyFile, "MSGHANDLER_GRPC_TLS_CLIENT_CA="+s.File,

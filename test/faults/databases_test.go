@@ -9,7 +9,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/msghandler/msghandler/internal/sqldb"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/test/servers"
 )
 

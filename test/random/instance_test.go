@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/sqldb"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 )
 
 // Defaults of Config.

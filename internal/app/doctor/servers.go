@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
-	"github.com/msghandler/msghandler/internal/versions"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
-	"github.com/msghandler/msghandler/internal/backoff"
 	"github.com/msghandler/msghandler/internal/demo/database"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // Config says where the service lives.

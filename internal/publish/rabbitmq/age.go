@@ -5,7 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/versions"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 )
 
 // Age says whether msghandler supports the version of a broker.

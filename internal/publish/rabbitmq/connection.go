@@ -8,10 +8,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/amqpconn"
-	"github.com/msghandler/msghandler/internal/lifecycle"
-	"github.com/msghandler/msghandler/internal/publish"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 )
 
 const (

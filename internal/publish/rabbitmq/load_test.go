@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/test/servers"

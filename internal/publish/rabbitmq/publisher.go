@@ -18,12 +18,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/address"
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/publish"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
-	"github.com/msghandler/msghandler/internal/publish"
-	"github.com/msghandler/msghandler/internal/versions"
 )
 
 // The reasons why nothing can be published for now. The errors of Ready and the causes of Unsent wrap one of them,

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // The driver writes lines of its own to standard error when it cannot connect. Every such error comes back to whoever

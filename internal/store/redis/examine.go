@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a

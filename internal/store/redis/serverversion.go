@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/msghandler/msghandler/internal/versions"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 )
 
 // serverVersion is what a server says of itself in INFO.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/sqldb"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/producer"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"embed"
 
-	"github.com/msghandler/msghandler/internal/sqldb"
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 )
 
 //go:embed ddl

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
-	"github.com/msghandler/msghandler/internal/publish"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
 )

@@ -6,7 +6,7 @@ import (
 	"hash/maphash"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // ErrStalled says that a queue of the message does not confirm, as a quorum queue without a majority. The message was

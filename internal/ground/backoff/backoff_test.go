@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 func TestDelayStaysWithinItsStep(t *testing.T) {

@@ -27,6 +27,8 @@ type lossy struct {
 	lose atomic.Pointer[string]
 	// onBegin is called before a writing transaction begins.
 	onBegin atomic.Pointer[func()]
+	// onQuery is called with each query.
+	onQuery atomic.Pointer[func(query string)]
 }
 
 const before, after = "before", "after"
@@ -72,6 +74,9 @@ func (c *lossyConn) ExecContext(ctx context.Context, q string, args []driver.Nam
 }
 
 func (c *lossyConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	if call := c.lossy.onQuery.Load(); call != nil {
+		(*call)(q)
+	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
 }
 

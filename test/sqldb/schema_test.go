@@ -1,4 +1,4 @@
-package sqldb
+package sqldb_test
 
 import (
 	"database/sql"
@@ -15,6 +15,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // room is where tables are made.
 type room struct {
-	dialect Dialect
+	dialect sqldb.Dialect
 	db      *sql.DB
 	// broken is a second step that fails: after its first statement, where steps may have more than one.
 	broken string
@@ -40,15 +41,15 @@ func onEach(t *testing.T, test func(t *testing.T, r room)) {
 	for name, build := range map[string]func(t *testing.T) room{
 		"postgresql": func(t *testing.T) room {
 			d := servers.PostgreSQL(t)
-			return room{PostgreSQL, open(t, d.Driver, d.DSN), twice}
+			return room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN), twice}
 		},
 		"mariadb": func(t *testing.T) room {
 			d := servers.MariaDB(t)
-			return room{MySQL, open(t, d.Driver, d.DSN), "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"}
+			return room{sqldb.MySQL, open(t, d.Driver, d.DSN), "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"}
 		},
 		"sqlite": func(t *testing.T) room {
 			return room{
-				SQLite, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)"),
+				sqldb.SQLite, open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)"),
 				twice,
 			}
 		},
@@ -71,12 +72,12 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 }
 
 // table is one as an SDK with these steps sees it.
-func (r room) table(texts ...string) *Table {
+func (r room) table(texts ...string) *sqldb.Table {
 	files := fstest.MapFS{}
 	for i, text := range texts {
-		files[fmt.Sprintf("ddl/%s/%04d.sql", traits[r.dialect].Name, i+1)] = &fstest.MapFile{Data: []byte(text)}
+		files[fmt.Sprintf("ddl/%s/%04d.sql", r.dialect, i+1)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return NewTable(r.db, r.dialect, "rows_of_ours", fs.FS(files))
+	return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", fs.FS(files))
 }
 
 // An SDK of tomorrow has one more step; the tables of today are upgraded by it, and refused by the SDK of today then.
@@ -134,7 +135,7 @@ func TestTheClockOfMariaDBGoesOnInAutumn(t *testing.T) {
 			t.Fatal(err)
 		}
 		var now int64
-		if err := db.QueryRowContext(t.Context(), "SELECT NOW(), "+traits[MySQL].Now).Scan(&local, &now); err != nil {
+		if err := db.QueryRowContext(t.Context(), "SELECT NOW(), "+sqldb.MySQL.Traits().Now).Scan(&local, &now); err != nil {
 			t.Fatal(err)
 		}
 		if now != at.UnixMilli() {

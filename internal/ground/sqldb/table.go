@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
 // Table is a room's table in a database. It is safe for concurrent use.

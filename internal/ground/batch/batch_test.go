@@ -12,7 +12,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/msghandler/msghandler/internal/batch"
+	"github.com/msghandler/msghandler/internal/ground/batch"
 )
 
 func double(_ context.Context, items []int) []int {

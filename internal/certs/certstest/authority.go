@@ -1,4 +1,5 @@
-package servers
+// Package certstest makes certificate authorities for tests.
+package certstest
 
 import (
 	"crypto/ecdsa"

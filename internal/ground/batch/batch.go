@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // ErrBusy says that as many items are waiting as may wait; none of the call's items was taken.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/msghandler/msghandler/internal/versions"
+	"github.com/msghandler/msghandler/internal/ground/versions"
 )
 
 func TestParseReadsLeadingNumbers(t *testing.T) {

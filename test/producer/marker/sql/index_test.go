@@ -1,0 +1,122 @@
+package sql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/producer/marker"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// claimQuery is the query by which a claim finds the messages that are due.
+var claimQuery = regexp.MustCompile(`SELECT id FROM msghandler_markers WHERE .* LIMIT (\?|\$2)( FOR UPDATE SKIP LOCKED)?`)
+
+// A claim reads the due messages only: neither messages that wait for their next try, nor a week of sent messages.
+func TestTheIndexCoversTheClaim(t *testing.T) {
+	t.Parallel()
+	plans := map[sqlmarker.Dialect]struct {
+		analyze, explain string
+		column           string   // of the plan
+		says             []string // texts in this column
+	}{
+		sqlmarker.PostgreSQL: {
+			"ANALYZE msghandler_markers", "EXPLAIN ", "QUERY PLAN",
+			[]string{"msghandler_markers_due", "AND (due_at <="},
+		},
+		sqlmarker.MySQL:  {"ANALYZE TABLE msghandler_markers", "EXPLAIN ", "key", []string{"msghandler_markers_due"}},
+		sqlmarker.SQLite: {"ANALYZE", "EXPLAIN QUERY PLAN ", "detail", []string{"msghandler_markers_due", "due_at<"}},
+	}
+	onEach(t, func(t *testing.T, d database) {
+		db, l := d.openLossy(t)
+		s := d.store(t, db, nil)
+		crowd(t, s)
+		want := plans[d.dialect]
+		if _, err := db.ExecContext(t.Context(), want.analyze); err != nil {
+			t.Fatal(err)
+		}
+		plan := planOf(t, db, want.explain+queryOfClaim(t, s, l), want.column)
+		for _, part := range want.says {
+			if !strings.Contains(plan, part) {
+				t.Errorf("%q is not in the plan of the claim:\n%s", part, plan)
+			}
+		}
+	})
+}
+
+// queryOfClaim is the first query of a claim, with its parameters.
+func queryOfClaim(t *testing.T, s *sqlmarker.Store, l *lossy) string {
+	t.Helper()
+	var found []string
+	record := func(query string) { found = append(found, claimQuery.FindString(query)) }
+	l.onQuery.Store(&record)
+	_, err := s.Claim(t.Context(), "relay", 200, time.Minute)
+	l.onQuery.Store(nil)
+	if err != nil || len(found) == 0 || found[0] == "" {
+		t.Fatalf("the claim asked %q, %v", found, err)
+	}
+	query := strings.NewReplacer("$1", "'orders'", "$2", "200").Replace(found[0])
+	return strings.Replace(strings.Replace(query, "?", "'orders'", 1), "?", "200", 1)
+}
+
+// crowd fills a store with many markers that hold no message, and some due messages.
+func crowd(t *testing.T, s *sqlmarker.Store) {
+	t.Helper()
+	markers := make([]string, 20_000)
+	for i := range markers {
+		markers[i] = fmt.Sprint("marker-", i)
+	}
+	if _, err := s.Put(t.Context(), markers, marker.Committed); err != nil {
+		t.Fatal(err)
+	}
+	first := producer.Message{ID: "message-0"}
+	err := s.Commit(t.Context(), first, func(ctx context.Context, tx *sql.Tx) error {
+		for i := 1; i < 300; i++ {
+			if err := s.Enqueue(ctx, tx, producer.Message{ID: fmt.Sprint("message-", i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// planOf returns a column of the database's plan of a statement.
+func planOf(t *testing.T, db *sql.DB, statement, column string) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), statement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan strings.Builder
+	for rows.Next() {
+		values, to := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range names {
+			if name == column {
+				fmt.Fprintln(&plan, values[i].String)
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan.String()
+}
