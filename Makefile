@@ -6,20 +6,21 @@ LDFLAGS := -s -w -X github.com/msghandler/msghandler/internal/cli.version=$(VERS
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
 TEST_TIMEOUT ?= 15m
-PACKAGES ?= ./...
+# The pattern work names the packages of all modules in go.work; ./... those of one module.
+PACKAGES ?= work
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.
 SERVERS := $(or $(SERVERS),$(TEST_SERVERS),oldest)
 export TEST_SERVERS := $(SERVERS)
 # The package that takes longest begins first, or it would run alone in the end.
-SLOWEST = $(filter-out $(PACKAGES),$(if $(filter ./...,$(PACKAGES)),./test/e2e))
+SLOWEST = $(filter-out $(PACKAGES),$(if $(filter work,$(PACKAGES)),./test/e2e))
 # What depends on the servers' versions runs again on the newest ones, when everything runs on the oldest. The package that
 # takes longest comes first.
-NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./internal/app/doctor ./consumer ./consumer/dedup/redis \
-	./producer/marker/redis ./producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
+NEWEST ?= ./test/e2e ./internal/publish/rabbitmq ./internal/store/redis ./internal/app/doctor ./test/consumer \
+	./test/consumer/dedup/redis ./test/producer/marker/redis ./test/producer/outbox/rabbitmq ./test/servers ./test/amqpconformance
 # Most of the random sequences are played without the race detector, which makes them four times as slow.
-RANDOM_ALONE = $(if $(filter ./... ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
+RANDOM_ALONE = $(if $(filter work ./test/random,$(PACKAGES)),$(BIN)/gotestsum --format pkgname -- \
 	-count=1 -timeout $(TEST_TIMEOUT) -run TestRandomSequences ./test/random)
-NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter ./...,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
+NEWEST_TOO = $(if $(filter oldest,$(SERVERS)),$(if $(filter work,$(PACKAGES)),TEST_TIMEOUT=$(TEST_TIMEOUT) scripts/test-newest.sh $(NEWEST)))
 FUZZTIME ?= 60s
 FUZZ ?= ^Fuzz
 
@@ -33,14 +34,14 @@ build: ## Build the static binaries into bin/
 
 # A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
 # Beside them, with what they leave of the processors, go the random sequences and the newest servers. Vetting is lint's.
-test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/...)
+test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/server)
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
 	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
 		$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
 		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
 
-newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./consumer)
+newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	go build -o $(BIN)/withservers ./test/withservers
 	scripts/test-newest.sh $(NEWEST)
 
@@ -61,11 +62,11 @@ faults: ## Break things under load and judge what came of it (ROW=F13_1s SEED=7 
 
 databases: ## Run the SDKs' promises on PostgreSQL, MariaDB and SQLite at full size (about 20 minutes)
 	scripts/install-test-servers.sh
-	go test ./producer/marker/sql -count=1 -v -timeout 20m -run 'TestTheRace|TestACommit' -args -rounds 1000
-	go test ./producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|KilledInMidBatch|LockEnded' -args -orders 10000
-	go test ./consumer/inbox/sql -count=1 -v -timeout 30m -run TestAConsumerKilled -args -kills 170
+	go test ./test/producer/marker/sql -count=1 -v -timeout 20m -run 'TestTheRace|TestACommit' -args -rounds 1000
+	go test ./test/producer/outbox -count=1 -v -timeout 20m -run 'FourRelays|KilledInMidBatch|LockEnded' -args -orders 10000
+	go test ./test/consumer/inbox/sql -count=1 -v -timeout 30m -run TestAConsumerKilled -args -kills 170
 	go test ./test/e2e -count=1 -v -timeout 20m -run 'CommitWithoutCoordinator|NeedsNoCoordinator' -args -orders 10000 -outage 60s
-	go test ./producer/outbox ./consumer/inbox/sql -run '^$$' -bench . -benchtime 1x
+	go test ./test/producer/outbox ./test/consumer/inbox/sql -run '^$$' -bench . -benchtime 1x
 
 DEFECT ?=
 defects: ## Show that fault rows find known defects of coordinators (DEFECT=no_token_on_writes; all without DEFECT)
@@ -90,17 +91,17 @@ soak: ## Break things at random for as long as asked, under 300 new ids a second
 lint: tools ## Check format, code and API
 	@unformatted=$$($(GO_FILES) | xargs -0 $(BIN)/gofumpt -l); \
 		[ -z "$$unformatted" ] || { echo "run gofumpt -w on:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	$(BIN)/golangci-lint run
+	go vet work
+	$(BIN)/golangci-lint run $$(go list -m -f '{{.Dir}}/...')
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
 	scripts/buf-breaking.sh $(BIN)/buf
 
 generate: $(BIN)/buf ## Generate code from proto/ and all that go:generate names
 	$(BIN)/buf generate
-	go generate ./...
+	go generate work
 
-fresh: $(BIN)/buf ## Fail when generated files or go.mod are stale
+fresh: $(BIN)/buf ## Fail when generated files or a go.mod are stale
 	scripts/fresh.sh
 
 BENCH ?= EndToEnd
@@ -131,7 +132,7 @@ $(BIN)/golangci-lint: tool := github.com/golangci/golangci-lint/v2/cmd/golangci-
 $(BIN)/gofumpt: tool := mvdan.cc/gofumpt
 $(BIN)/gotestsum: tool := gotest.tools/gotestsum
 $(BIN)/buf $(BIN)/golangci-lint $(BIN)/gofumpt $(BIN)/gotestsum: internal/tools/go.mod internal/tools/go.sum
-	go build -modfile=internal/tools/go.mod -o $@ $(tool)
+	GOWORK=off go build -modfile=internal/tools/go.mod -o $@ $(tool)
 
 clean: ## Remove what was built
 	rm -rf bin .cache dist

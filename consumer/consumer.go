@@ -12,7 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // The delays before a reconnect: short at first, as most breaks are short, and capped, so that a recovered broker is

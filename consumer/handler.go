@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // Handler acts on one message. Handle may be called concurrently, at most Config.Concurrency times at once. The

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // background runs the work that no caller waits for, up to a limit. Close waits for this work and for running calls.

@@ -169,7 +169,8 @@ func (c *coordinator) Rollback(ctx context.Context, r *pb.RollbackRequest) (*pb.
 // illegal is how the coordinator refuses a call because of the message's state.
 func illegal(state pb.State) error {
 	s, err := status.New(codes.FailedPrecondition, "not allowed in its state").WithDetails(&errdetails.ErrorInfo{
-		Reason: "ILLEGAL", Domain: "msghandler", Metadata: map[string]string{"state": strings.TrimPrefix(state.String(), "STATE_")},
+		Reason: "ILLEGAL", Domain: "msghandler",
+		Metadata: map[string]string{"state": strings.TrimPrefix(state.String(), "STATE_")},
 	})
 	if err != nil {
 		return err

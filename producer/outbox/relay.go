@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 

@@ -1,3 +1,4 @@
+// Package address_test compares addresses with how the clients of Redis and RabbitMQ read them.
 package address_test
 
 import (

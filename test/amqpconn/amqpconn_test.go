@@ -1,3 +1,4 @@
+// Package amqpconn_test tests connections to a real RabbitMQ.
 package amqpconn_test
 
 import (

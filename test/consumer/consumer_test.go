@@ -1,3 +1,4 @@
+// Package consumer_test tests the consumer on a real RabbitMQ.
 package consumer_test
 
 import (

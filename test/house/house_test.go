@@ -21,7 +21,7 @@ import (
 
 const module = "github.com/msghandler/msghandler"
 
-// pkg is one package of the module, in the words of go list.
+// pkg is one package of the modules, in the words of go list.
 type pkg struct {
 	ImportPath, Dir, Name string
 	Imports, Deps         []string
@@ -31,12 +31,12 @@ type pkg struct {
 	XTestGoFiles          []string
 }
 
-// room is the import path within the module.
+// room is the import path within the repository.
 func (p pkg) room() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
-// packages lists the module once for all tests.
+// packages lists the modules of go.work once for all tests.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	list, err := listOnce()
@@ -50,7 +50,7 @@ func packages(t *testing.T) []pkg {
 const fields = "ImportPath,Dir,Name,Imports,Deps,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles"
 
 var listOnce = sync.OnceValues(func() ([]pkg, error) {
-	cmd := exec.Command("go", "list", "-e", "-json="+fields, "./...")
+	cmd := exec.Command("go", "list", "-e", "-json="+fields, "work")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()
 	if err != nil {
@@ -69,17 +69,17 @@ var listOnce = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// file is one parsed source file of the module.
+// file is one parsed source file of the modules.
 type file struct {
 	pkg       pkg
-	path      string // within the module
+	path      string // within the repository
 	test      bool
 	generated bool
 	set       *token.FileSet
 	tree      *ast.File
 }
 
-// files parses the module once for all tests.
+// files parses the modules once for all tests.
 func files(t *testing.T) []file {
 	t.Helper()
 	list := packages(t)

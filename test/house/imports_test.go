@@ -9,9 +9,9 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/halfmsg", "internal/batch", "internal/loop", "internal/backoff", "internal/sqldb",
-		"internal/address",
-		"internal/escape", "internal/certs", "internal/versions", "internal/connlimit", "internal/lifecycle",
+		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit",
+		"internal/ground/address", "internal/ground/backoff", "internal/ground/batch", "internal/ground/lifecycle",
+		"internal/ground/sqldb", "internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -31,33 +31,33 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/backoff", "internal/lifecycle", "internal/versions"},
+		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions"},
 		nil,
 		"these are the lowest rooms",
 	},
 	{
 		[]string{"internal/amqpconn"},
-		[]string{"internal/versions"},
+		[]string{"internal/ground/versions"},
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
-		[]string{"internal/publish"},
-		[]string{"internal/backoff"},
+		[]string{"internal/ground/publish"},
+		[]string{"internal/ground/backoff"},
 		"the outbox links it into the programs of other people, and a message is plain strings there",
 	},
 	{
 		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"internal/amqpconn", "internal/publish"}),
+		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish"}),
 		"it is a middle room, and one of those that speak AMQP",
 	},
 	{
 		ground,
-		[]string{"internal/backoff", "internal/lifecycle"},
+		[]string{"internal/ground/backoff", "internal/ground/lifecycle"},
 		"the ground imports nothing of ours, so that every room can import the ground",
 	},
 	{
 		[]string{"internal/delivery"},
-		[]string{"internal/halfmsg", "internal/backoff", "internal/lifecycle"},
+		[]string{"internal/halfmsg", "internal/ground/backoff", "internal/ground/lifecycle"},
 		"it is what the two loops share, a step above the domain and below the loops",
 	},
 	{
@@ -87,9 +87,8 @@ var rooms = []struct {
 	{
 		sdks,
 		[]string{
-			"proto/...", "internal/batch", "internal/backoff", "internal/sqldb", "internal/address", "internal/amqpconn",
+			"proto/...", "internal/ground/...", "internal/amqpconn",
 			"internal/certs",
-			"internal/lifecycle", "internal/publish",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
 	},
@@ -100,7 +99,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/bench/..."},
-		[]string{"proto/...", "internal/batch", "internal/backoff", "producer", "producer/marker/..."},
+		[]string{"proto/...", "internal/ground/batch", "internal/ground/backoff", "producer", "producer/marker/..."},
 		"a load is made from outside, as producers make it: it must share nothing with the measured code",
 	},
 	{
@@ -113,7 +112,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"proto/...", "internal/backoff"}),
+		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff"}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
@@ -270,8 +269,8 @@ var free = []struct {
 	{"consumer/inbox/sql", "github.com/jackc", "a database's driver is the user's"},
 	{"consumer", "google.golang.org/grpc", "a consumer never talks to the coordinator"},
 	{"consumer", module + "/proto", "a consumer never talks to the coordinator"},
-	{"internal/address", "github.com", "a reader of the address of a server needs no driver for it"},
-	{"internal/publish", "github.com", "the rules of publishing know no broker's library, and SDKs link them"},
+	{"internal/ground/address", "github.com", "a reader of the address of a server needs no driver for it"},
+	{"internal/ground/publish", "github.com", "the rules of publishing know no broker's library, and SDKs link them"},
 	{"internal/halfmsg", "github.com", "the domain is the standard library's and ours alone"},
 	{"internal/halfmsg", "google.golang.org", "the domain is the standard library's and ours alone"},
 	{"internal/loop", module + "/internal/halfmsg", "a runner of loops does not know what they do"},

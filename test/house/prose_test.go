@@ -156,7 +156,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 	limits := backlog(t, "goroutines")
 	counts, all := map[string]int{}, 0
 	for _, f := range files(t) {
-		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/lifecycle"}) {
+		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/ground/lifecycle"}) {
 			continue
 		}
 		counts[f.pkg.room()] += 0

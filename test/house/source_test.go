@@ -209,18 +209,11 @@ var words = []struct{ pattern, why string }{
 
 func TestCommittedFilesHoldNoForbiddenWords(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
-	cmd := exec.Command("git", "ls-files", "-z")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Skip("this is not a git checkout, so there is no list of committed files")
-	}
-	for _, name := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+	for _, name := range committed(t) {
 		if ext := filepath.Ext(name); ext == ".sum" || ext == ".png" || name == "LICENSE" {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(root, name))
+		data, err := os.ReadFile(filepath.Join("..", "..", name))
 		if err != nil {
 			continue // Deleted, and not committed yet.
 		}
@@ -230,4 +223,16 @@ func TestCommittedFilesHoldNoForbiddenWords(t *testing.T) {
 			}
 		}
 	}
+}
+
+// committed lists the files that git knows.
+func committed(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "-z")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skip("this is not a git checkout, so there is no list of committed files")
+	}
+	return strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
 }

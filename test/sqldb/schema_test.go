@@ -1,3 +1,4 @@
+// Package sqldb_test tests migrations on PostgreSQL, MariaDB and SQLite.
 package sqldb_test
 
 import (

@@ -1,3 +1,4 @@
+// Package outbox_test tests producer/outbox on PostgreSQL, MariaDB and SQLite.
 package outbox_test
 
 import (

@@ -1,3 +1,4 @@
+// Package redis_test tests consumer/dedup/redis on a real Redis.
 package redis_test
 
 import (

@@ -1,3 +1,4 @@
+// Package redis_test tests producer/marker/redis on a real Redis.
 package redis_test
 
 import (

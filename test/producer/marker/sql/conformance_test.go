@@ -1,3 +1,4 @@
+// Package sql_test tests producer/marker/sql on PostgreSQL, MariaDB and SQLite.
 package sql_test
 
 import (

@@ -1,3 +1,4 @@
+// Package metrics_test tests producer/outbox/metrics on SQLite.
 package metrics_test
 
 import (

@@ -1,3 +1,4 @@
+// Package rabbitmq_test tests producer/outbox/rabbitmq on a real RabbitMQ.
 package rabbitmq_test
 
 import (

@@ -1,0 +1,3 @@
+module github.com/msghandler/msghandler/envelope
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module github.com/msghandler/msghandler/internal/ground
+
+go 1.26.0
