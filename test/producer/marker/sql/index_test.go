@@ -53,12 +53,12 @@ func TestTheIndexCoversTheClaim(t *testing.T) {
 func queryOfClaim(t *testing.T, s *sqlmarker.Store, l *lossy) string {
 	t.Helper()
 	var found []string
-	record := func(query string) { found = append(found, claimQuery.FindString(query)) }
+	record := func(query string) { found = append(found, claimQuery.FindAllString(query, 1)...) }
 	l.onQuery.Store(&record)
 	_, err := s.Claim(t.Context(), "relay", 200, time.Minute)
 	l.onQuery.Store(nil)
-	if err != nil || len(found) == 0 || found[0] == "" {
-		t.Fatalf("the claim asked %q, %v", found, err)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("a claim without the query: %v", err)
 	}
 	query := strings.NewReplacer("$1", "'orders'", "$2", "200").Replace(found[0])
 	return strings.Replace(strings.Replace(query, "?", "'orders'", 1), "?", "200", 1)
