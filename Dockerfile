@@ -1,4 +1,4 @@
-# One image with the coordinator and both demos: static binaries, no shell, no root.
+# One image with the coordinator, the load generator and the demos: static binaries, no shell, no root.
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY . .
@@ -6,7 +6,7 @@ ARG VERSION=unknown
 # The mounted cache outlives the layer, so that only changed modules and packages are fetched and compiled.
 RUN --mount=type=cache,target=/go GOCACHE=/go/build-cache CGO_ENABLED=0 go build -trimpath \
       -ldflags "-s -w -X github.com/msghandler/msghandler/internal/cli.version=${VERSION}" \
-      -o /out/ ./cmd/msghandler ./cmd/producer-demo ./cmd/consumer-demo && \
+      -o /out/ ./cmd/msghandler ./cmd/msghandler-bench ./cmd/msghandler-demo ./cmd/producer-demo ./cmd/consumer-demo && \
     mkdir -m 700 /data
 
 FROM scratch

@@ -122,7 +122,7 @@ model: ## Search the large instances of the protocol's model (minutes)
 	docs/model/check.sh large
 
 demo: build ## The whole story on this terminal, with nothing installed
-	bin/msghandler demo
+	bin/msghandler-demo
 
 # Tools come in the versions of internal/tools/go.mod; each is built when it is first needed.
 tools: $(addprefix $(BIN)/,buf golangci-lint gofumpt)

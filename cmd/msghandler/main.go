@@ -1,4 +1,4 @@
-// Command msghandler is the half-message coordinator and the tools to look after it.
+// Command msghandler is the half-message coordinator and the operator's commands.
 package main
 
 import (
@@ -6,10 +6,7 @@ import (
 	"os"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-func main() {
-	os.Exit(cli.Run(context.Background(), cli.Process{
-		Args: os.Args[1:], Env: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-	}))
-}
+func main() { os.Exit(cli.Run(context.Background(), commandline.System())) }

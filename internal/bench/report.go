@@ -145,7 +145,7 @@ func (r *run) discard() (err error) {
 		admin := pb.NewAdminServiceClient(s.conns[0])
 		for _, state := range unfinished {
 			_, failed := admin.DiscardMessages(ctx, &pb.DiscardMessagesRequest{
-				Producer: s.name, State: state, Limit: discardMost, Reason: "left over by msghandler bench",
+				Producer: s.name, State: state, Limit: discardMost, Reason: "left over by msghandler-bench",
 			})
 			if failed != nil && status.Code(failed) != codes.NotFound {
 				err = errors.Join(err, fmt.Errorf("what is %v of %s is still there: %w", state, s.name, failed))

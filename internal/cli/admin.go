@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -20,7 +21,7 @@ import (
 type serverFlags struct {
 	Server  string        `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout time.Duration `default:"10s" help:"How long one call may take."`
-	tlsFlags
+	commandline.TLSFlags
 }
 
 // adminFlags are those of the commands that ask a coordinator.
@@ -42,44 +43,33 @@ type admin struct {
 	hint string
 }
 
-func (f *serverFlags) connect(s *session) (*admin, error) {
-	if err := positive("timeout", f.Timeout); err != nil {
+func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
+	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return nil, err
 	}
-	server, err := s.server(f.Server, nil)
+	server, err := s.ServerAddress(f.Server, nil)
 	if err == nil {
-		err = checkServer(server)
+		err = commandline.CheckCoordinator(server)
 	}
 	if err != nil {
-		return nil, usageError{err}
+		return nil, commandline.UsageError{Err: err}
 	}
-	secured, err := f.credentials(s)
+	secured, err := f.Credentials(s)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, commandline.UsageError{Err: err}
 	}
 	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(secured),
 		grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
+		return nil, commandline.UsageError{Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
 	}
 	return &admin{
-		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout, hint: f.hint(s),
+		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout, hint: f.Hint(s),
 	}, nil
-}
-
-// checkServer refuses an address that cannot be.
-func checkServer(server string) error {
-	if err := address.CheckCoordinator(server); err != nil {
-		return fmt.Errorf("%q %w", server, err)
-	}
-	return nil
 }
 
 // Close ends the connection.
 func (a *admin) Close() { _ = a.conn.Close() }
-
-// notFoundError says that there is no such message.
-type notFoundError struct{ error }
 
 // call makes one call with its timeout and explains its error.
 func call[Request, Response any](
@@ -100,9 +90,9 @@ func (a *admin) explain(err error) error {
 	st := status.Convert(err)
 	switch {
 	case st.Code() == codes.NotFound:
-		return notFoundError{errors.New(st.Message())}
+		return commandline.NotFoundError{Err: errors.New(st.Message())}
 	case st.Code() == codes.InvalidArgument:
-		return usageError{errors.New(st.Message())}
+		return commandline.UsageError{Err: errors.New(st.Message())}
 	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
 		return fmt.Errorf("the coordinator at %s is talked to in another way than it wants: --tls, and the flags beside it in --help, say how (%s)",
 			a.server, st.Message())

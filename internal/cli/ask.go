@@ -5,28 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/mattn/go-isatty"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// isTerminal says whether there is a person at the other end of an input or output.
-func isTerminal(stream any) bool {
-	file, is := stream.(*os.File)
-	return is && isatty.IsTerminal(file.Fd())
-}
-
-// canAsk refuses, as a wrong use, to go on where nobody can be asked.
-func (s *session) canAsk() error {
-	if isTerminal(s.In) {
+// canAsk refuses, as wrong usage, to go on where nobody can be asked.
+func canAsk(s *commandline.Session) error {
+	if commandline.IsTerminal(s.In) {
 		return nil
 	}
-	return usageError{errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count")}
+	return commandline.UsageError{
+		Err: errors.New("there is no terminal to ask on; add --yes when you are sure, or --dry-run to count"),
+	}
 }
 
 // agree asks a question on the terminal. Every answer but yes is an error, which says that nothing was changed.
-func (s *session) agree(question string) error {
+func agree(s *commandline.Session, question string) error {
 	fmt.Fprintf(s.Err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(s.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -32,7 +33,7 @@ type retryCommand struct {
 }
 
 // Run makes messages due now.
-func (c *retryCommand) Run(ctx context.Context, s *session) error {
+func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Retry", done: "retried",
 		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
@@ -55,7 +56,7 @@ type discardCommand struct {
 }
 
 // Run removes messages for good.
-func (c *discardCommand) Run(ctx context.Context, s *session) error {
+func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return change{
 		adminFlags: c.adminFlags, selection: c.selection, verb: "Discard", done: "discarded",
 		send: func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error) {
@@ -94,7 +95,7 @@ type answer struct {
 	outcomes []*msghandlerv1.Outcome
 }
 
-func (c change) run(ctx context.Context, s *session) error {
+func (c change) run(ctx context.Context, s *commandline.Session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -116,30 +117,30 @@ func (c change) run(ctx context.Context, s *session) error {
 func (c change) check() error {
 	switch {
 	case len(c.Names) > 0 && c.filterFlags != filterFlags{}:
-		return usageError{errors.New("give either names or --state and what goes with it, not both")}
+		return commandline.UsageError{Err: errors.New("give either names or --state and what goes with it, not both")}
 	case len(c.Names) == 0 && c.State == "":
-		return usageError{errors.New("which messages? Name them (orders/1001), give - to read names from standard input, or give --state")}
+		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), give - to read names from standard input, or give --state")}
 	case c.Limit < 0:
-		return usageError{fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
 	return c.filterFlags.check()
 }
 
 // names are those typed, or read from standard input: then nobody can be asked any more.
-func (c change) names(s *session) ([]*msghandlerv1.MessageName, error) {
+func (c change) names(s *commandline.Session) ([]*msghandlerv1.MessageName, error) {
 	if !slices.Equal(c.Names, []string{"-"}) {
 		return parseNames(c.Names)
 	}
 	names, err := readNames(s.In)
 	if err == nil && !c.Yes && !c.DryRun {
-		return nil, usageError{fmt.Errorf("%d messages are named on standard input, where nobody can be asked; "+
+		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, where nobody can be asked; "+
 			"add --yes when you are sure", len(names))}
 	}
 	return names, err
 }
 
 // byName changes the messages that were named, and says of those that could not be changed why not.
-func (c change) byName(ctx context.Context, s *session, a *admin, names []*msghandlerv1.MessageName) error {
+func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName) error {
 	if c.DryRun {
 		if err := a.knowsFilters(ctx); err != nil {
 			return err
@@ -147,7 +148,7 @@ func (c change) byName(ctx context.Context, s *session, a *admin, names []*msgha
 	}
 	var changed int64
 	var failures []error
-	far := s.progress()
+	far := s.Progress()
 	for part := range slices.Chunk(names, maxPage) {
 		got, err := c.send(ctx, a, &msghandlerv1.RetryMessagesRequest{Names: part, DryRun: c.DryRun, Reason: c.Reason})
 		if err != nil {
@@ -155,19 +156,19 @@ func (c change) byName(ctx context.Context, s *session, a *admin, names []*msgha
 			break
 		}
 		changed += got.changed
-		far.tell("%s %d of %d", c.done, changed, len(names))
+		far.Update("%s %d of %d", c.done, changed, len(names))
 		for i, outcome := range got.outcomes {
 			if err := a.explain(status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()}).Err()); err != nil {
 				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
 			}
 		}
 	}
-	far.end()
+	far.End()
 	return errors.Join(c.tell(s, changed, false), errors.Join(failures...))
 }
 
 // byFilter changes the messages that match, after asking.
-func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
+func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) error {
 	state, err := parseState(c.State)
 	if err == nil {
 		err = a.knowsFilters(ctx)
@@ -196,7 +197,7 @@ func (c change) byFilter(ctx context.Context, s *session, a *admin) error {
 // matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether more may
 // match than those, as far as the coordinator said before it failed.
 func (c change) matching(
-	ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64,
+	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
 ) (changed int64, more bool, err error) {
 	done := c.done
 	if c.DryRun {
@@ -206,8 +207,8 @@ func (c change) matching(
 		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
 		Reason: c.Reason, DryRun: c.DryRun,
 	}
-	far := s.progress()
-	defer far.end()
+	far := s.Progress()
+	defer far.End()
 	for changed < limit {
 		request.Limit = int32(min(limit-changed, maxPage)) //nolint:gosec // at most maxPage
 		request.MinAge = c.age()
@@ -220,7 +221,7 @@ func (c change) matching(
 		if more = got.next != ""; !more {
 			break
 		}
-		far.tell("%s %d %s messages", done, changed, state)
+		far.Update("%s %d %s messages", done, changed, state)
 	}
 	return changed, more, err
 }
@@ -235,8 +236,8 @@ func (c change) age() *durationpb.Duration {
 
 // ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may be
 // changed: others may match by the time of the answer. Where there are none it does not ask.
-func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.State, limit int64) (agreed int64, err error) {
-	if err := s.canAsk(); err != nil {
+func (c change) ask(ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64) (agreed int64, err error) {
+	if err := canAsk(s); err != nil {
 		return 0, err
 	}
 	counting := c
@@ -249,11 +250,11 @@ func (c change) ask(ctx context.Context, s *session, a *admin, state halfmsg.Sta
 	if more {
 		of = "the first "
 	}
-	return count, s.agree(fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
+	return count, agree(s, fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
 }
 
 // tell prints what was done, or would be.
-func (c change) tell(s *session, changed int64, more bool) error {
+func (c change) tell(s *commandline.Session, changed int64, more bool) error {
 	document := map[string]any{c.done: changed, "more": more}
 	text := fmt.Sprintf("%s %d", c.done, changed)
 	if c.DryRun {
@@ -266,5 +267,5 @@ func (c change) tell(s *session, changed int64, more bool) error {
 	if more && c.Limit > 0 && changed >= int64(c.Limit) {
 		text += " or raise --limit"
 	}
-	return s.printDocument(c.Output, document, func() [][]string { return [][]string{{text}} })
+	return s.PrintDocument(c.Output, document, func() [][]string { return [][]string{{text}} })
 }

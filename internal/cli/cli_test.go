@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -243,7 +244,7 @@ func run(env []string, args ...string) ran { return runWith("", env, args...) }
 // runWith runs a command with something on its standard input.
 func runWith(in string, env []string, args ...string) ran {
 	var out, errs bytes.Buffer
-	code := cli.Run(context.Background(), cli.Process{
+	code := cli.Run(context.Background(), commandline.Process{
 		Args: args, Env: env, In: strings.NewReader(in), Out: &out, Err: &errs,
 	})
 	return ran{code, out.String(), errs.String()}

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -46,10 +45,6 @@ func TestWordsAreCompleted(t *testing.T) {
 // TestBashCompletes has a real bash complete with the real program.
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "msghandler")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/msghandler").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	script := run(nil, "completion", "bash").out + `
 COMP_WORDS=("$1" retry --state = de) COMP_CWORD=4
 _msghandler
@@ -57,8 +52,8 @@ echo "${COMPREPLY[@]}"
 COMP_WORDS=("$1" d) COMP_CWORD=1
 _msghandler
 echo "${COMPREPLY[@]}"`
-	out, err := exec.Command("bash", "-c", script, "bash", program).CombinedOutput()
-	if err != nil || string(out) != "dead\ndemo discard dlq doctor\n" {
+	out, err := exec.Command("bash", "-c", script, "bash", build(t)).CombinedOutput()
+	if err != nil || string(out) != "dead\ndiscard dlq doctor demo\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

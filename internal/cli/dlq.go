@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // dlqCommand looks after the dead letters of consumers. It talks to RabbitMQ, not to a coordinator.
@@ -29,30 +30,30 @@ type dlqFlags struct {
 }
 
 // letters runs work on the queue, and puts its error into words for the one who typed.
-func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Context, *consumer.DeadLetters) error) error {
-	if err := positive("timeout", f.Timeout); err != nil {
+func (f *dlqFlags) letters(ctx context.Context, s *commandline.Session, work func(context.Context, *consumer.DeadLetters) error) error {
+	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
 	}
 	if f.Queue == "" {
-		return usageError{errors.New("--queue is empty; name the dead-letter queue, such as payments.dead")}
+		return commandline.UsageError{Err: errors.New("--queue is empty; name the dead-letter queue, such as payments.dead")}
 	}
 	url := f.AMQPURL
 	if url == "" {
-		settings, err := s.load(nil)
+		settings, err := s.Load(nil)
 		if err != nil {
-			return usageError{err}
+			return commandline.UsageError{Err: err}
 		}
 		url = strings.Join(settings.AMQP.URLs, ",")
 	}
 	dead, err := consumer.NewDeadLetters(url, nil, f.Queue)
 	if err != nil {
-		return usageError{fmt.Errorf("%w; name the broker with --amqp.url, or in the configuration", err)}
+		return commandline.UsageError{Err: fmt.Errorf("%w; name the broker with --amqp.url, or in the configuration", err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	err = work(ctx, dead)
 	if errors.Is(err, consumer.ErrNoLetter) {
-		return notFoundError{err}
+		return commandline.NotFoundError{Err: err}
 	}
 	return err
 }
@@ -61,7 +62,7 @@ func (f *dlqFlags) letters(ctx context.Context, s *session, work func(context.Co
 func checkLetters(names ...string) error {
 	for _, name := range names {
 		if !strings.Contains(name, "/") {
-			return usageError{fmt.Errorf("%q does not name a dead letter; write PRODUCER/ID, such as orders/1001, or PRODUCER/ for those "+
+			return commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; write PRODUCER/ID, such as orders/1001, or PRODUCER/ for those "+
 				"without an id", name)}
 		}
 	}
@@ -99,9 +100,9 @@ type dlqListCommand struct {
 }
 
 // Run prints dead letters.
-func (c *dlqListCommand) Run(ctx context.Context, s *session) error {
+func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 1 {
-		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
 		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // one more than is shown, to know of it
@@ -114,8 +115,8 @@ func (c *dlqListCommand) Run(ctx context.Context, s *session) error {
 			letters[i] = newLetter(found[i])
 		}
 		document := map[string]any{"letters": letters, "more": more}
-		return errors.Join(s.printDocument(c.Output, document, func() [][]string { return letterRows(letters) }),
-			s.cut(c.Output, c.Limit, more))
+		return errors.Join(s.PrintDocument(c.Output, document, func() [][]string { return letterRows(letters) }),
+			cut(s, c.Output, c.Limit, more))
 	})
 }
 
@@ -138,7 +139,7 @@ type dlqShowCommand struct {
 }
 
 // Run prints one dead letter.
-func (c *dlqShowCommand) Run(ctx context.Context, s *session) error {
+func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err := checkLetters(c.Name); err != nil {
 		return err
 	}
@@ -147,10 +148,10 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if err := s.printDocument(c.Output, newLetter(l), func() [][]string { return describeLetter(l) }); err != nil {
+		if err := s.PrintDocument(c.Output, newLetter(l), func() [][]string { return describeLetter(l) }); err != nil {
 			return err
 		}
-		return s.printBody(c.Output, l.Body)
+		return printBody(s, c.Output, l.Body)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // dlqChangeFlags are those of the commands that change a dead-letter queue, as retry and discard of messages have them.
@@ -38,9 +39,9 @@ func (c *dlqReplayCommand) Help() string {
 }
 
 // Run replays dead letters.
-func (c *dlqReplayCommand) Run(ctx context.Context, s *session) error {
+func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.All == (len(c.Names) > 0) {
-		return usageError{errors.New("name the messages to replay, or say --all")}
+		return commandline.UsageError{Err: errors.New("name the messages to replay, or say --all")}
 	}
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", names: c.Names,
@@ -64,7 +65,7 @@ func (c *dlqDiscardCommand) Help() string {
 }
 
 // Run removes dead letters.
-func (c *dlqDiscardCommand) Run(ctx context.Context, s *session) error {
+func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return c.run(ctx, s, dlqChange{
 		verb: "Discard", done: "discarded", names: c.Names,
 		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
@@ -92,7 +93,7 @@ func (c dlqChange) asks() bool {
 
 // run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer
 // within one.
-func (f *dlqChangeFlags) run(ctx context.Context, s *session, c dlqChange) error {
+func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqChange) error {
 	if err := checkLetters(c.names...); err != nil {
 		return err
 	}
@@ -120,21 +121,21 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *session, c dlqChange) error
 }
 
 // count says how many letters would be changed.
-func (f *dlqChangeFlags) count(ctx context.Context, s *session, c dlqChange) error {
+func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
 	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
 		n, err := dead.Count(ctx, c.names...)
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.absent(c, n), s.printDocument(f.Output, map[string]any{c.done: n, "dry_run": true}, func() [][]string {
+		return errors.Join(f.absent(c, n), s.PrintDocument(f.Output, map[string]any{c.done: n, "dry_run": true}, func() [][]string {
 			return [][]string{{fmt.Sprintf("%d would be %s", n, c.done)}}
 		}))
 	})
 }
 
 // ask counts the letters and asks whether to change so many. Where there are none it does not ask.
-func (f *dlqChangeFlags) ask(ctx context.Context, s *session, c dlqChange) (agreed int, err error) {
-	if err := s.canAsk(); err != nil {
+func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int, err error) {
+	if err := canAsk(s); err != nil {
 		return 0, err
 	}
 	err = f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) (err error) {
@@ -144,11 +145,11 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *session, c dlqChange) (agre
 	if err != nil || agreed == 0 {
 		return 0, err
 	}
-	return agreed, s.agree(fmt.Sprintf("%s %d dead letters of %s?", c.verb, agreed, f.Queue))
+	return agreed, agree(s, fmt.Sprintf("%s %d dead letters of %s?", c.verb, agreed, f.Queue))
 }
 
 // record logs a change that somebody gave a reason for. The broker keeps no record of it, and there is no coordinator.
-func (f *dlqChangeFlags) record(s *session, c dlqChange, n int) {
+func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int) {
 	if f.Reason == "" || n == 0 {
 		return
 	}
@@ -166,8 +167,8 @@ func operator() string {
 }
 
 // tell prints what was done.
-func (f *dlqChangeFlags) tell(s *session, done string, n int) error {
-	return s.printDocument(f.Output, map[string]any{done: n}, func() [][]string {
+func (f *dlqChangeFlags) tell(s *commandline.Session, done string, n int) error {
+	return s.PrintDocument(f.Output, map[string]any{done: n}, func() [][]string {
 		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
 	})
 }
@@ -178,5 +179,5 @@ func (f *dlqChangeFlags) absent(c dlqChange, found int) error {
 	if missing <= 0 {
 		return nil
 	}
-	return notFoundError{fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter)}
+	return commandline.NotFoundError{Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter)}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -122,7 +123,7 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 			var out, errs output
 			ended := make(chan int, 1)
 			go func() {
-				ended <- cli.Run(t.Context(), cli.Process{
+				ended <- cli.Run(t.Context(), commandline.Process{
 					Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
 				})
 			}()
@@ -155,7 +156,7 @@ func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 			var out, errs output
 			ended := make(chan int, 1)
 			go func() {
-				ended <- cli.Run(t.Context(), cli.Process{
+				ended <- cli.Run(t.Context(), commandline.Process{
 					Args: []string{"dlq", verb, "orders/", "--queue=payments.dead", "--amqp.url=" + q.url},
 					In:   program, Out: &out, Err: &errs,
 				})
@@ -176,7 +177,7 @@ func TestDeadLetterReplayOfNoneDoesNotAsk(t *testing.T) {
 	q := newDeadQueue(t)
 	_, program := terminal(t)
 	var out, errs bytes.Buffer
-	status := cli.Run(t.Context(), cli.Process{
+	status := cli.Run(t.Context(), commandline.Process{
 		Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
 	})
 	ran{status, out.String(), errs.String()}.want(t, 0, "replayed 0\n", "")

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
@@ -19,15 +20,15 @@ type doctorCommand struct {
 	Server      string            `help:"The coordinator's address (also: MSGHANDLER_SERVER; default: grpc.addr)." placeholder:"HOST:PORT"`
 	Timeout     time.Duration     `default:"10s" help:"How long one part may be looked at."`
 	Output      string            `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
-	tlsFlags
+	commandline.TLSFlags
 
 	kong.Plugins
-	flags *configFlags
+	flags *commandline.ConfigFlags
 }
 
 func newDoctorCommand() doctorCommand {
-	flags := newConfigFlags()
-	return doctorCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+	flags := commandline.NewConfigFlags()
+	return doctorCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
 // Help says what --help says below the usage.
@@ -42,32 +43,32 @@ failure. docs/operations.md explains each finding by name.`
 var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
 
 // Run examines everything and fails when there is trouble.
-func (c *doctorCommand) Run(ctx context.Context, s *session) error {
-	if err := positive("timeout", c.Timeout); err != nil {
+func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
+	if err := commandline.Positive("timeout", c.Timeout); err != nil {
 		return err
 	}
-	flags := c.flags.given()
-	settings, err := s.load(flags)
+	flags := c.flags.Given()
+	settings, err := s.Load(flags)
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
-	server, err := s.server(c.Server, flags)
+	server, err := s.ServerAddress(c.Server, flags)
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
-	secured, err := c.credentials(s)
+	secured, err := c.Credentials(s)
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
-	stop := s.progress().during("looking")
+	stop := s.Progress().During("looking")
 	found := doctor.Examine(ctx, doctor.Examination{
 		Settings: settings, Server: server, Credentials: secured, Producers: c.Producer, Timeout: c.Timeout,
-		Defaults:         s.sources(flags).Defaults(doctor.Sections()...),
+		Defaults:         s.Sources(flags).Defaults(doctor.Sections()...),
 		DeadLetterQueues: c.DeadLetters,
 		Descriptors:      connlimit.Descriptors(),
 	})
 	stop()
-	return s.printFindings(found, c.Output)
+	return printFindings(s, found, c.Output)
 }
 
 // finding is one finding for programs.
@@ -81,8 +82,8 @@ type finding struct {
 }
 
 // printFindings prints what was found, and fails when there is trouble. Warnings alone are no failure.
-func (s *session) printFindings(found []doctor.Finding, output string) error {
-	if err := s.printDocument(output, findingsOf(found), func() [][]string { return rowsOf(found) }); err != nil {
+func printFindings(s *commandline.Session, found []doctor.Finding, output string) error {
+	if err := s.PrintDocument(output, findingsOf(found), func() [][]string { return rowsOf(found) }); err != nil {
 		return fmt.Errorf("print findings: %w", err)
 	}
 	if doctor.Worst(found) == doctor.Trouble {

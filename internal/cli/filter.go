@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -46,7 +47,7 @@ func (f *filterFlags) String() string {
 // check refuses what no filter can mean.
 func (f *filterFlags) check() error {
 	if f.OlderThan < 0 {
-		return usageError{fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
+		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func (a *admin) knowsFilters(ctx context.Context) error {
 // list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two pages
 // when it moves meanwhile; it is given once.
 func (a *admin) list(
-	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *progress,
+	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *commandline.Progress,
 ) (records []*msghandlerv1.MessageRecord, more bool, err error) {
 	if f.narrow() {
 		if err := a.knowsFilters(ctx); err != nil {
@@ -121,7 +122,7 @@ func (a *admin) list(
 				records = append(records, r)
 			}
 		}
-		far.tell("found %d %s messages", len(records), state)
+		far.Update("found %d %s messages", len(records), state)
 		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
 			return records, false, nil
 		}
@@ -139,7 +140,7 @@ func parseState(name string) (halfmsg.State, error) {
 			}
 		}
 	}
-	return halfmsg.None, usageError{fmt.Errorf("--state=%s names no state in which messages stand; "+
+	return halfmsg.None, commandline.UsageError{Err: fmt.Errorf("--state=%s names no state in which messages stand; "+
 		"write pending, sendable, abandoned, dead or acknowledged", name)}
 }
 
@@ -148,7 +149,7 @@ func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
 	for _, s := range typed {
 		n, err := halfmsg.ParseName(s)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, commandline.UsageError{Err: err}
 		}
 		names = append(names, &msghandlerv1.MessageName{Producer: n.Producer, Id: n.ID})
 	}
@@ -169,7 +170,7 @@ func readNames(in io.Reader) ([]*msghandlerv1.MessageName, error) {
 		return nil, fmt.Errorf("read names from standard input: %w", err)
 	}
 	if len(words) == 0 {
-		return nil, usageError{errors.New("there is no name on standard input; write one a line, such as orders/1001")}
+		return nil, commandline.UsageError{Err: errors.New("there is no name on standard input; write one a line, such as orders/1001")}
 	}
 	return parseNames(words)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -19,9 +20,9 @@ type listCommand struct {
 }
 
 // Run prints messages, those of each state oldest first.
-func (c *listCommand) Run(ctx context.Context, s *session) error {
+func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 1 {
-		return usageError{fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
 	if err := c.check(); err != nil {
 		return err
@@ -35,7 +36,7 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer a.Close()
-	far := s.progress()
+	far := s.Progress()
 	var records []*msghandlerv1.MessageRecord
 	more := false
 	for _, state := range slices.Sorted(slices.Values(states)) {
@@ -49,25 +50,25 @@ func (c *listCommand) Run(ctx context.Context, s *session) error {
 		}
 		records, more = append(records, found...), left
 	}
-	far.end()
-	return errors.Join(c.print(s, records, more), s.cut(c.Output, c.Limit, more))
+	far.End()
+	return errors.Join(c.print(s, records, more), cut(s, c.Output, c.Limit, more))
 }
 
 // cut says on standard error, where it is in no program's way, that a table ended at --limit; documents say it themselves.
-func (s *session) cut(output string, limit int, more bool) error {
-	if !more || output != outputTable {
+func cut(s *commandline.Session, output string, limit int, more bool) error {
+	if !more || output != commandline.OutputTable {
 		return nil
 	}
 	_, err := fmt.Fprintf(s.Err, "msghandler: this is the end of --limit=%d, and there may be more; raise it\n", limit)
 	return err
 }
 
-func (c *listCommand) print(s *session, records []*msghandlerv1.MessageRecord, more bool) error {
+func (c *listCommand) print(s *commandline.Session, records []*msghandlerv1.MessageRecord, more bool) error {
 	messages := make([]record, len(records))
 	for i, r := range records {
 		messages[i] = newRecord(r)
 	}
-	return s.printDocument(c.Output, map[string]any{"messages": messages, "more": more}, func() [][]string {
+	return s.PrintDocument(c.Output, map[string]any{"messages": messages, "more": more}, func() [][]string {
 		if c.Names {
 			return nameRows(messages)
 		}
@@ -126,7 +127,7 @@ type showCommand struct {
 }
 
 // Run prints one message.
-func (c *showCommand) Run(ctx context.Context, s *session) error {
+func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 	names, err := parseNames([]string{c.Name})
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (c *showCommand) Run(ctx context.Context, s *session) error {
 	defer a.Close()
 	request := &msghandlerv1.GetMessageRequest{Producer: names[0].GetProducer(), Id: names[0].GetId()}
 	response, err := call(ctx, a, a.client.GetMessage, request)
-	var missing notFoundError
+	var missing commandline.NotFoundError
 	if errors.As(err, &missing) {
 		return fmt.Errorf("%s: %w: it was never sent, was discarded, or has been finished for longer than done.retention",
 			c.Name, err)
@@ -151,8 +152,8 @@ func (c *showCommand) Run(ctx context.Context, s *session) error {
 		now := time.Now()
 		return append(describe(m, now), timelineRows(m.GetEvents(), now)...)
 	}
-	if err := s.printDocument(c.Output, newRecord(m), rows); err != nil {
+	if err := s.PrintDocument(c.Output, newRecord(m), rows); err != nil {
 		return err
 	}
-	return s.printBody(c.Output, m.GetMessage().GetBody())
+	return printBody(s, c.Output, m.GetMessage().GetBody())
 }

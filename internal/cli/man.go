@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
@@ -20,9 +21,9 @@ func (c *manCommand) Help() string {
 }
 
 // Run prints the manual page.
-func (c *manCommand) Run(s *session) error {
+func (c *manCommand) Run(s *commandline.Session) error {
 	m := manual{}
-	m.page(s.grammar, config.Keys())
+	m.page(s.Root, config.Keys())
 	_, err := io.WriteString(s.Out, m.String())
 	return err
 }
@@ -50,6 +51,8 @@ func (m *manual) page(root *kong.Node, keys []config.Key) {
 	for _, k := range keys {
 		m.key(k)
 	}
+	m.section("SEE ALSO")
+	m.text("msghandler-demo --help, msghandler-bench --help")
 	m.section("EXIT STATUS")
 	for status, meaning := range []string{"Done.", "It failed; the reason is on standard error.", "Wrong usage.", "No such message."} {
 		m.item(fmt.Sprint(status), meaning)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -16,7 +17,7 @@ func TestTheManualIsSetAndWhole(t *testing.T) {
 	t.Parallel()
 	groff := servers.Tool(t, "groff")
 	var page, warnings, set strings.Builder
-	if status := Run(t.Context(), Process{Args: []string{"man"}, Out: &page, Err: &warnings}); status != 0 {
+	if status := Run(t.Context(), commandline.Process{Args: []string{"man"}, Out: &page, Err: &warnings}); status != 0 {
 		t.Fatal(status, warnings.String())
 	}
 	cmd := exec.CommandContext(t.Context(), groff, "-man", "-ww", "-T", "utf8", "-P", "-cbou", "-r", "LL=500n")
@@ -24,12 +25,12 @@ func TestTheManualIsSetAndWhole(t *testing.T) {
 	if err := cmd.Run(); err != nil || warnings.Len() > 0 {
 		t.Errorf("groff: %v\n%s", err, warnings.String())
 	}
-	parser, _, err := newParser()
+	root, err := program.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, n := range leavesOf(parser.Model.Node) {
+	for _, n := range leavesOf(root) {
 		all = append(all, n.FullPath(), n.Help)
 		for _, p := range n.Positional {
 			all = append(all, p.Help)

@@ -2,15 +2,11 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -46,22 +42,10 @@ func TestALongErrorKeepsItsEnds(t *testing.T) {
 	}
 }
 
-func TestTheNullDeviceIsNoTerminal(t *testing.T) {
-	t.Parallel()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if isTerminal(null) {
-		t.Error("somebody is to be asked at " + os.DevNull)
-	}
-}
-
 func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s := &session{Process: Process{Out: &out}}
+	s := &commandline.Session{Process: commandline.Process{Out: &out}}
 	if err := (&tailCommand{}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,57 +53,11 @@ func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 		t.Errorf("tail tells %q", told)
 	}
 	out.Reset()
-	if (&Process{Err: &out}).fail(errors.New("no \u009b2J\nnor this")); out.String() != "msghandler: no "+`\u009b2J`+"\nnor this\n" {
-		t.Errorf("an error is told as %q", &out)
-	}
-}
-
-// Documents for programs are looked at on terminals too: they hold every text, and nothing that cannot be seen.
-func TestJSONHoldsEveryTextVisibly(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"\x7f", "\u0080\u009b2J\u009f", "\u2028\u202etxt.exe", "\ufeff\ufffe\uffff", `\u009b \`, "\x00\x1b\r\n", "<é€🙂>", "\U000e0061", "\U0010ffff",
-	} {
-		for name, print := range map[string]func(s *session) error{
-			"document": func(s *session) error { return s.printJSON(map[string]string{"routing_key": text}) },
-			"line":     func(s *session) error { return s.printJSONLine(map[string]string{"routing_key": text}) },
-		} {
-			var out bytes.Buffer
-			if err := print(&session{Process: Process{Out: &out}}); err != nil {
-				t.Fatal(err)
-			}
-			var got map[string]string
-			if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["routing_key"] != text {
-				t.Errorf("%s of %q: got %q, %v, of\n%s", name, text, got["routing_key"], err, &out)
-			}
-			if shown := out.String(); escape.Lines(shown) != shown {
-				t.Errorf("%s of %q holds what cannot be seen: %q", name, text, shown)
-			}
-		}
-	}
-	var out bytes.Buffer
-	s := &session{Process: Process{Out: &out}}
-	if err := (&tailCommand{Output: outputJSON}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
+	if err := (&tailCommand{Output: commandline.OutputJSON}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
 		t.Fatal(err)
 	}
 	if told := out.String(); escape.Lines(told) != told {
-		t.Errorf("tail tells %q", told)
-	}
-}
-
-func TestYAMLHoldsEveryText(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"\x7f", "\u0080\u0085\u009f", "\u2028\u202e", "\ufeff\ufffe\uffff", `\u0041 \`, "\x00\x1b\r\n", "<é€🙂>"} {
-		var out bytes.Buffer
-		s := &session{Process: Process{Out: &out}}
-		if err := s.printYAML(map[string]string{"body": text}); err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
-		var got map[string]string
-		if err := yaml.Unmarshal(out.Bytes(), &got); err != nil || got["body"] != text {
-			t.Errorf("%q: got %q, %v, of\n%s", text, got["body"], err, &out)
-		}
+		t.Errorf("tail prints %q", told)
 	}
 }
 

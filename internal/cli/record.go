@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -123,8 +124,8 @@ const (
 )
 
 // printBody prints the beginning of a body under a table for people; documents hold the whole of it.
-func (s *session) printBody(output string, body []byte) error {
-	if output == outputJSON || output == outputYAML {
+func printBody(s *commandline.Session, output string, body []byte) error {
+	if output == commandline.OutputJSON || output == commandline.OutputYAML {
 		return nil
 	}
 	_, err := fmt.Fprint(s.Out, preview(body))

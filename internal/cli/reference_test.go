@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/cli/benchmark"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/cli/demo"
 )
 
 //go:generate go test -run TestTheCommandsPageIsFresh -update .
@@ -16,11 +20,19 @@ var update = flag.Bool("update", false, "write docs/cli.md anew")
 
 func TestTheCommandsPageIsFresh(t *testing.T) {
 	const path = "../../docs/cli.md"
-	parser, _, err := newParser()
-	if err != nil {
-		t.Fatal(err)
+	want := intro + "| command | does |\n|---|---|\n"
+	var sections strings.Builder
+	for _, p := range []commandline.Program{program, demo.Program, benchmark.Program} {
+		root, err := p.Root()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range describedNodes(root) {
+			want += indexRow(n)
+			describeCommand(&sections, n)
+		}
 	}
-	want := page(parser.Model.Node)
+	want += sections.String()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -37,7 +49,7 @@ func TestTheCommandsPageIsFresh(t *testing.T) {
 
 const intro = `# Commands
 
-This page is made from what ` + "`msghandler --help`" + ` says, by ` + "`make generate`" + `; a test fails when they differ.
+This page is made from what ` + "`--help`" + ` of each program says, by ` + "`make generate`" + `; a test fails when they differ.
 
 Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 3 no such message. A message is named
 ` + "`PRODUCER/ID`" + `. Whatever takes ` + "`--output`" + ` prints a table for people, or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields
@@ -52,19 +64,18 @@ msghandler completion fish | source       # in ~/.config/fish/config.fish
 
 `
 
-func page(root *kong.Node) string {
-	var b strings.Builder
-	b.WriteString(intro)
-	b.WriteString("| command | does |\n|---|---|\n")
-	leaves := leavesOf(root)
-	for _, n := range leaves {
-		anchor := strings.ReplaceAll(n.FullPath(), " ", "-")
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", strings.TrimPrefix(n.FullPath(), root.Name+" "), anchor, n.Help)
+// describedNodes are the commands of a program; a program without commands is one itself.
+func describedNodes(root *kong.Node) []*kong.Node {
+	if leaves := leavesOf(root); len(leaves) > 0 {
+		return leaves
 	}
-	for _, n := range leaves {
-		describeCommand(&b, n)
-	}
-	return b.String()
+	return []*kong.Node{root}
+}
+
+func indexRow(n *kong.Node) string {
+	path := strings.TrimSpace(n.FullPath())
+	return fmt.Sprintf("| [`%s`](#%s) | %s |\n", strings.TrimPrefix(path, "msghandler "), strings.ReplaceAll(path, " ", "-"),
+		strings.ReplaceAll(n.Help, "\n", " "))
 }
 
 func describeCommand(b *strings.Builder, n *kong.Node) {
@@ -79,8 +90,11 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 	}
 	keys := false
 	for _, f := range n.Flags {
-		if f.Group != nil { // a key of the configuration
+		switch {
+		case f.Group != nil: // a key of the configuration
 			keys = true
+			continue
+		case f.Name == "help":
 			continue
 		}
 		rows = append(rows, flagRow(f))

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/config"
 )
 
@@ -17,35 +18,41 @@ type serveCommand struct {
 	Set map[string]string `help:"Set any key, those of single producers too: --set producers.orders.target=orders:9000" mapsep:"none" placeholder:"KEY=VALUE"`
 
 	kong.Plugins
-	flags *configFlags
+	flags *commandline.ConfigFlags
 }
 
 func newServeCommand() serveCommand {
-	flags := newConfigFlags()
-	return serveCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+	flags := commandline.NewConfigFlags()
+	return serveCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
 // Run serves until the context ends, SIGTERM or SIGINT comes, its terminal closes, or a part fails.
-func (c *serveCommand) Run(ctx context.Context, s *session) error {
-	flags := c.flags.given()
+func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
+	flags := c.flags.Given()
 	maps.Copy(flags, c.Set)
-	settings, err := s.load(flags)
+	settings, err := s.Load(flags)
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
 	logger := newLogger(s.Err, settings.Log)
 	defer letGarbagePileUp()()
-	return untilSignalled(ctx, logger, terminalClosed(), func(ctx context.Context) error {
-		a, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
-		var wrong app.SettingsError
-		switch {
-		case errors.As(err, &wrong):
-			return usageError{err}
-		case err != nil:
+	return commandline.UntilSignalled(ctx, logger, commandline.TerminalClosed(), func(ctx context.Context) error {
+		coordinator, err := newCoordinator(ctx, settings, logger)
+		if err != nil {
 			return err
 		}
-		return a.Run(ctx)
+		return coordinator.Run(ctx)
 	})
+}
+
+// newCoordinator makes a coordinator. Settings that no coordinator can have are wrong usage.
+func newCoordinator(ctx context.Context, settings config.Config, logger *slog.Logger) (*app.App, error) {
+	coordinator, err := app.New(ctx, settings, app.Deps{Version: readBuild().Version, Logger: logger})
+	var wrong app.SettingsError
+	if errors.As(err, &wrong) {
+		return nil, commandline.UsageError{Err: err}
+	}
+	return coordinator, err
 }
 
 func newLogger(w io.Writer, settings config.Log) *slog.Logger {

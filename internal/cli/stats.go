@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -25,7 +26,7 @@ type stateStats struct {
 }
 
 // Run prints how many messages stand in each state.
-func (c *statsCommand) Run(ctx context.Context, s *session) error {
+func (c *statsCommand) Run(ctx context.Context, s *commandline.Session) error {
 	a, err := c.connect(s)
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (c *statsCommand) Run(ctx context.Context, s *session) error {
 		return c.once(ctx, s, a)
 	}
 	return again(ctx, c.Every, func(ctx context.Context) error {
-		s.separate(c.Output)
+		separate(s, c.Output)
 		return c.once(ctx, s, a)
 	}, func(failure error) {
 		fmt.Fprintf(s.Err, "msghandler: %v\n", failure)
@@ -43,19 +44,19 @@ func (c *statsCommand) Run(ctx context.Context, s *session) error {
 }
 
 // separate sets what follows apart from what was printed before.
-func (s *session) separate(output string) {
+func separate(s *commandline.Session, output string) {
 	switch {
-	case output == outputYAML:
+	case output == commandline.OutputYAML:
 		fmt.Fprintln(s.Out, "---")
-	case output == outputTable && isTerminal(s.Out):
+	case output == commandline.OutputTable && commandline.IsTerminal(s.Out):
 		fmt.Fprint(s.Out, clearScreen)
 		fallthrough
-	case output == outputTable:
+	case output == commandline.OutputTable:
 		fmt.Fprintln(s.Out, time.Now().Format(time.TimeOnly))
 	}
 }
 
-func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
+func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admin) error {
 	response, err := call(ctx, a, a.client.GetStats, &msghandlerv1.GetStatsRequest{})
 	if err != nil {
 		return err
@@ -65,12 +66,12 @@ func (c *statsCommand) once(ctx context.Context, s *session, a *admin) error {
 		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime())}
 	}
 	document := map[string]any{"states": states, "findings": coordinatorFindings(response.GetFindings())}
-	err = s.printDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
-	if err != nil || c.Output != outputTable || len(response.GetFindings()) == 0 {
+	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
+	if err != nil || c.Output != commandline.OutputTable || len(response.GetFindings()) == 0 {
 		return err
 	}
 	fmt.Fprintln(s.Out)
-	return s.printTable(findingRows(response.GetFindings()))
+	return s.PrintTable(findingRows(response.GetFindings()))
 }
 
 func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
@@ -91,9 +92,9 @@ const clearScreen = "\x1b[H\x1b[2J"
 // at the first time ends it. Later failures are told and it goes on: somebody watches to see an outage end.
 func again(ctx context.Context, every time.Duration, do func(context.Context) error, tell func(failure error)) error {
 	if every < minInterval {
-		return usageError{fmt.Errorf("--every=%s: at least %s", every, minInterval)}
+		return commandline.UsageError{Err: fmt.Errorf("--every=%s: at least %s", every, minInterval)}
 	}
-	ctx, stop := interruptible(ctx)
+	ctx, stop := commandline.Interruptible(ctx)
 	defer stop()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -40,9 +41,9 @@ type move struct {
 }
 
 // Run prints moves until it is interrupted.
-func (c *tailCommand) Run(ctx context.Context, s *session) error {
+func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 0 {
-		return usageError{fmt.Errorf("--limit=%d: at least one, or 0 for no end", c.Limit)}
+		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for no end", c.Limit)}
 	}
 	states, err := c.states()
 	if err != nil {
@@ -53,7 +54,7 @@ func (c *tailCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer a.Close()
-	ctx, stop := interruptible(ctx)
+	ctx, stop := commandline.Interruptible(ctx)
 	defer stop()
 	told := 0
 	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
@@ -82,7 +83,7 @@ func (c *tailCommand) states() (states []msghandlerv1.State, err error) {
 	for _, name := range c.State {
 		state, err := halfmsg.ParseState(name)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--state=%s: %w; write one of %s", name, err, strings.Join(stateNames(), ", "))}
+			return nil, commandline.UsageError{Err: fmt.Errorf("--state=%s: %w; write one of %s", name, err, strings.Join(stateNames(), ", "))}
 		}
 		states = append(states, msghandlerv1.State(state))
 	}
@@ -99,10 +100,10 @@ func stateNames() (names []string) {
 	return names
 }
 
-func (c *tailCommand) print(s *session, m *msghandlerv1.Move) error {
+func (c *tailCommand) print(s *commandline.Session, m *msghandlerv1.Move) error {
 	line := move{m.GetTime().AsTime(), m.GetProducer(), m.GetId(), reached(m.GetState())}
-	if c.Output == outputJSON {
-		return s.printJSONLine(line)
+	if c.Output == commandline.OutputJSON {
+		return s.PrintJSONLine(line)
 	}
 	_, err := fmt.Fprintf(s.Out, "%s  %-12s %s/%s\n", line.Time.Local().Format("15:04:05.000"), line.State,
 		escape.Line(line.Producer), escape.Line(line.ID))

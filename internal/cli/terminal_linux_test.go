@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -57,7 +58,7 @@ func TestOnATerminalItCountsAndAsks(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out, errs bytes.Buffer
-			status := cli.Run(context.Background(), cli.Process{
+			status := cli.Run(context.Background(), commandline.Process{
 				Args: []string{"discard", "--state=dead", "--producer=orders", "--error=route", "--limit=2", "--server=" + c.addr},
 				In:   program, Out: &out, Err: &errs,
 			})
@@ -95,7 +96,7 @@ func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
 			var out, errs output
 			ended := make(chan int, 1)
 			go func() {
-				ended <- cli.Run(t.Context(), cli.Process{
+				ended <- cli.Run(t.Context(), commandline.Process{
 					Args: []string{"discard", "--state=" + state, "--limit=0", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
 				})
 			}()

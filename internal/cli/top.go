@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -35,9 +36,9 @@ const (
 )
 
 // Run draws until it is interrupted.
-func (c *topCommand) Run(ctx context.Context, s *session) error {
+func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Rows < 0 {
-		return usageError{fmt.Errorf("--rows=%d: not less than none", c.Rows)}
+		return commandline.UsageError{Err: fmt.Errorf("--rows=%d: not less than none", c.Rows)}
 	}
 	a, err := c.connect(s)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 	defer listening.Wait()
 	listening.Go(func() { t.listen(ctx) })
 	defer cancel()
-	if isTerminal(s.Out) {
+	if commandline.IsTerminal(s.Out) {
 		fmt.Fprint(s.Out, otherScreen)
 		defer fmt.Fprint(s.Out, firstScreen)
 	}
@@ -59,16 +60,16 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.draw(page)
+		return draw(s, page)
 	}, func(failure error) {
 		// Standard error would write across the screen.
-		_ = s.draw(fmt.Sprintf("%s\nnothing can be seen for now: %s", t.title(time.Now()), escape.Line(failure.Error())))
+		_ = draw(s, fmt.Sprintf("%s\nnothing can be seen for now: %s", t.title(time.Now()), escape.Line(failure.Error())))
 	})
 }
 
 // draw shows a page in place of the one before, or below it where standard output is no terminal.
-func (s *session) draw(page string) error {
-	if isTerminal(s.Out) {
+func draw(s *commandline.Session, page string) error {
+	if commandline.IsTerminal(s.Out) {
 		page = home + strings.ReplaceAll(page, "\n", endOfLine) + restOfPage
 	}
 	_, err := fmt.Fprintln(s.Out, page)
@@ -140,19 +141,19 @@ func (t *top) page(ctx context.Context) (string, error) {
 	}
 	now := time.Now()
 	var b bytes.Buffer
-	out := &session{Process: Process{Out: &b}}
+	out := &commandline.Session{Process: commandline.Process{Out: &b}}
 	fmt.Fprintf(&b, "%s\n%s\n\n", t.title(now), t.rateLine(now))
-	if err := out.printTable(t.states(response.GetStates(), now)); err != nil {
+	if err := out.PrintTable(t.states(response.GetStates(), now)); err != nil {
 		return "", err
 	}
 	if all := response.GetFindings(); len(all) > 0 {
 		b.WriteString("\nTO LOOK AT\n")
-		if err := out.printTable(findingRows(all)); err != nil {
+		if err := out.PrintTable(findingRows(all)); err != nil {
 			return "", err
 		}
 	}
 	b.WriteString("\nIN TROUBLE\n")
-	if err := out.printTable(messageRows(records, now)); err != nil {
+	if err := out.PrintTable(messageRows(records, now)); err != nil {
 		return "", err
 	}
 	return strings.TrimRight(b.String(), "\n"), nil
@@ -201,7 +202,7 @@ const troubleLook = 500
 
 // inTrouble reads what is dead or abandoned, or waits after an error, as far as it is among the oldest troubleLook.
 func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRecord, err error) {
-	quiet := (&session{Process: Process{Err: &bytes.Buffer{}}}).progress()
+	quiet := (&commandline.Session{Process: commandline.Process{Err: &bytes.Buffer{}}}).Progress()
 	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {
 		ended := state == halfmsg.Dead || state == halfmsg.Abandoned
 		look := troubleLook

@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/app/doctor"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 type verifyProducerCommand struct {
@@ -18,12 +19,12 @@ type verifyProducerCommand struct {
 	Output    string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 
 	kong.Plugins
-	flags *configFlags
+	flags *commandline.ConfigFlags
 }
 
 func newVerifyProducerCommand() verifyProducerCommand {
-	flags := newConfigFlags()
-	return verifyProducerCommand{flags: flags, Plugins: kong.Plugins{flags.fields.Interface()}}
+	flags := commandline.NewConfigFlags()
+	return verifyProducerCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
 // Help says what --help says below the usage.
@@ -35,24 +36,24 @@ contract, and 0 otherwise: warnings are no failure.`
 }
 
 // Run asks the producer, and fails when it breaks the contract.
-func (c *verifyProducerCommand) Run(ctx context.Context, s *session) error {
-	if err := positive("timeout", c.Timeout); err != nil {
+func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session) error {
+	if err := commandline.Positive("timeout", c.Timeout); err != nil {
 		return err
 	}
-	flags := c.flags.given()
-	settings, err := s.load(flags)
+	flags := c.flags.Given()
+	settings, err := s.Load(flags)
 	if err != nil {
-		return usageError{err}
+		return commandline.UsageError{Err: err}
 	}
 	if c.Target == "" && settings.Producers[c.Name].Target == "" {
-		return usageError{fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT", c.Name, c.Name)}
+		return commandline.UsageError{Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT", c.Name, c.Name)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	stop := s.progress().during("asking " + c.Name)
+	stop := s.Progress().During("asking " + c.Name)
 	found := doctor.Verify(ctx, doctor.Examination{
-		Settings: settings, Defaults: s.sources(flags).Defaults(doctor.Sections()...),
+		Settings: settings, Defaults: s.Sources(flags).Defaults(doctor.Sections()...),
 	}, c.Name, c.Target, c.Committed...)
 	stop()
-	return s.printFindings(found, c.Output)
+	return printFindings(s, found, c.Output)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // version is set by the linker for a release; otherwise what Go knows of the build is told.
@@ -14,9 +16,9 @@ type versionCommand struct {
 }
 
 // Run prints the version.
-func (c *versionCommand) Run(s *session) error {
+func (c *versionCommand) Run(s *commandline.Session) error {
 	b := readBuild()
-	return s.printDocument(c.Output, b, func() [][]string {
+	return s.PrintDocument(c.Output, b, func() [][]string {
 		return [][]string{{fmt.Sprintf("msghandler %s (%s, %s/%s)", b.Version, b.Go, b.OS, b.Arch)}}
 	})
 }

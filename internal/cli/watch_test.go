@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -24,7 +25,7 @@ func watch(t *testing.T, args ...string) (out *output, stop func() int) {
 	out = &output{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Run(ctx, cli.Process{Args: args, In: strings.NewReader(""), Out: out, Err: out})
+		ended <- cli.Run(ctx, commandline.Process{Args: args, In: strings.NewReader(""), Out: out, Err: out})
 	}()
 	t.Cleanup(cancel)
 	return out, func() int {

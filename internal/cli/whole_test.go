@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -48,7 +49,7 @@ func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log, ended := &output{}, make(chan int, 1)
 	go func() {
-		ended <- cli.Run(ctx, cli.Process{
+		ended <- cli.Run(ctx, commandline.Process{
 			Args: append([]string{
 				"serve", "--grpc.addr", addr, "--http.addr=127.0.0.1:0", "--redis.url=embedded:", "--amqp.url=embedded:",
 			}, args...),

@@ -2,7 +2,7 @@
 //
 //	make bench            # or: go test ./test/bench -run '^$' -bench EndToEnd -benchtime 1x -args -rounds 5 -seconds 4
 //
-// The load, the bare references and the comparison belong to msghandler bench --ceilings (internal/bench). Everything
+// The load, the bare references and the comparison belong to msghandler-bench --ceilings (internal/bench). Everything
 // runs on the one machine: Redis, RabbitMQ, the coordinators, the producer.
 package bench
 
@@ -41,7 +41,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 	for b.Loop() {
 		s := newSetup(b)
 		rows, err := compare.Run(context.Background(), compare.Config{
-			Load: s.load(), Executable: s.binary, Rounds: *rounds,
+			Load: s.load(), Executable: buildReference(b), Rounds: *rounds,
 			Progress: func(what string, round int) { b.Logf("round %d: %s", round, what) },
 		})
 		s.must(err)
@@ -80,7 +80,18 @@ func buildCoordinator(b *testing.B) string {
 	if *profiles != "" {
 		program = "./profiled"
 	}
-	path := filepath.Join(b.TempDir(), "msghandler")
+	return buildProgram(b, "msghandler", program)
+}
+
+// buildReference builds msghandler-bench, which runs as the bare reference.
+func buildReference(b *testing.B) string {
+	b.Helper()
+	return buildProgram(b, "msghandler-bench", "../../cmd/msghandler-bench")
+}
+
+func buildProgram(b *testing.B, name, program string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), name)
 	if out, err := exec.Command("go", "build", "-o", path, program).CombinedOutput(); err != nil {
 		b.Fatalf("build: %v\n%s", err, out)
 	}

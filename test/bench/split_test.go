@@ -45,8 +45,9 @@ func splitKey(what string, n int) string { return fmt.Sprintf("%s %d", what, n) 
 
 // references starts so many bare references.
 func (s *setup) references(n int) (all []*compare.Reference) {
+	executable := buildReference(s.b)
 	for range n {
-		r, err := compare.StartReference(s.b.Context(), s.binary, s.redis.URL(), s.rabbit.URL)
+		r, err := compare.StartReference(s.b.Context(), executable, s.redis.URL(), s.rabbit.URL)
 		s.must(err)
 		s.b.Cleanup(func() {
 			if err := r.Stop(); err != nil {

@@ -105,7 +105,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
-		story, status := run(t, nil, append([]string{"demo", "--orders", "100"}, args...)...)
+		story, status := runProgram(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
 		for _, part := range []string{"kill -9", "started again", "The books balance"} {
 			if status != 0 || !strings.Contains(story, part) {
 				t.Fatalf("exit status %d, and no %q in:\n%s", status, part, story)
@@ -115,7 +115,7 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { tell(t) })
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
-		if told, status := run(t, nil, "demo", "--database", database); status != 1 ||
+		if told, status := runProgram(t, "msghandler-demo", nil, "--database", database); status != 1 ||
 			!strings.Contains(told, "give an empty one") {
 			t.Errorf("with a database that is not empty: exit status %d\n%s", status, told)
 		}

@@ -128,7 +128,13 @@ func (p *process) tail() string {
 // run runs msghandler's command line to its end and returns its output and its exit status.
 func run(t *testing.T, env []string, args ...string) (output string, status int) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(binaries, "msghandler"), args...)
+	return runProgram(t, "msghandler", env, args...)
+}
+
+// runProgram runs a program until its end.
+func runProgram(t *testing.T, name string, env []string, args ...string) (output string, status int) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, name), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

@@ -103,11 +103,23 @@ var rooms = []struct {
 		"a load is made from outside, as producers make it: it must share nothing with the measured code",
 	},
 	{
-		[]string{"internal/cli/..."},
-		slices.Concat(ground, sdks, []string{
-			"internal/app/...", "internal/config/...", "internal/embedded/...",
-			"internal/demo/...", "internal/bench/...",
-		}),
+		[]string{"internal/cli/commandline"},
+		slices.Concat(ground, []string{"internal/config/..."}),
+		"every program links it, whatever the program does",
+	},
+	{
+		[]string{"internal/cli/demo"},
+		slices.Concat(ground, sdks, []string{"internal/embedded/...", "internal/demo/..."}),
+		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
+	},
+	{
+		[]string{"internal/cli/benchmark"},
+		slices.Concat(ground, []string{"internal/config/...", "internal/bench/..."}),
+		"the load is made from outside, by a program of its own",
+	},
+	{
+		[]string{"internal/cli"},
+		slices.Concat(ground, sdks, []string{"internal/app/...", "internal/config/...", "internal/embedded/..."}),
 		"the command line starts an app or calls one; it knows no middle room, only app does",
 	},
 	{
@@ -117,8 +129,18 @@ var rooms = []struct {
 	},
 	{
 		[]string{"cmd/msghandler"},
-		[]string{"internal/cli"},
-		"a main knows one room",
+		[]string{"internal/cli", "internal/cli/commandline"},
+		"a main knows one room, and gives it the process",
+	},
+	{
+		[]string{"cmd/msghandler-demo"},
+		[]string{"internal/cli/demo", "internal/cli/commandline"},
+		"a main knows one room, and gives it the process",
+	},
+	{
+		[]string{"cmd/msghandler-bench"},
+		[]string{"internal/cli/benchmark", "internal/cli/commandline"},
+		"a main knows one room, and gives it the process",
 	},
 	{
 		[]string{"cmd/producer-demo", "cmd/consumer-demo"},
@@ -231,7 +253,7 @@ var libraries = []struct {
 	},
 	{
 		"go.yaml.in/yaml",
-		[]string{"internal/config/...", "internal/cli"},
+		[]string{"internal/config/...", "internal/cli/commandline"},
 		"the file is read in one place, and documents are printed in one",
 	},
 }
@@ -278,6 +300,19 @@ var free = []struct {
 	{"internal/confirmloop", "google.golang.org/grpc", "the loops see producers through halfmsg.Callbacks"},
 	{"internal/sendloop", "github.com/redis/go-redis", "the loops never see Redis"},
 	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
+	{"cmd/msghandler", "github.com/jackc", "SQL drivers are linked into the demos only"},
+	{"cmd/msghandler", "github.com/go-sql-driver", "SQL drivers are linked into the demos only"},
+	{"cmd/msghandler", "modernc.org", "SQL drivers are linked into the demos only"},
+	{"cmd/msghandler", "database/sql", "the coordinator speaks to no SQL database"},
+	{"cmd/msghandler", "github.com/HdrHistogram", "the load is a program of its own"},
+	{"cmd/msghandler", module + "/internal/demo", "the demo is a program of its own"},
+	{"cmd/msghandler", module + "/internal/cli/demo", "the demo is a program of its own"},
+	{"cmd/msghandler", module + "/internal/bench", "the load and its references are a program of their own"},
+	{"cmd/msghandler", module + "/internal/cli/benchmark", "the load and its references are a program of their own"},
+	{"cmd/msghandler-bench", "github.com/jackc", "SQL drivers are linked into the demos only"},
+	{"cmd/msghandler-bench", "modernc.org", "SQL drivers are linked into the demos only"},
+	{"cmd/msghandler-bench", module + "/internal/app", "what it measures it must not share"},
+	{"cmd/msghandler-demo", module + "/internal/app", "the coordinator of the demo is the shipped program"},
 	{"internal/server", "github.com/redis/go-redis", "the server sees the store through halfmsg's roles"},
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os/exec"
 	"syscall"
-	"time"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // coordinator is msghandler serve as a child process.
@@ -20,8 +21,9 @@ type coordinator struct {
 	grpc, http string
 	kills      int
 
-	cmd  *exec.Cmd
-	done chan struct{}
+	cmd *exec.Cmd
+	// process has the goroutine that waits for the end of cmd.
+	process lifecycle.Group
 }
 
 func newCoordinator(executable, redisURL, amqpURL string, log io.Writer) (*coordinator, error) {
@@ -36,7 +38,7 @@ func newCoordinator(executable, redisURL, amqpURL string, log io.Writer) (*coord
 		"MSGHANDLER_REDIS_URL=" + redisURL,
 		"MSGHANDLER_AMQP_URL=" + amqpURL,
 		"MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
-		// Shorter than by default, so that nobody has to wait long for the safety net.
+		// Shorter than the defaults, so that the safety net acts within seconds.
 		"MSGHANDLER_CONFIRM_AFTER=2s",
 		"MSGHANDLER_CONFIRM_TIMEOUT=1s",
 		"MSGHANDLER_CONFIRM_LEASE=5s",
@@ -47,7 +49,7 @@ func newCoordinator(executable, redisURL, amqpURL string, log io.Writer) (*coord
 	return c, nil
 }
 
-// freeAddresses finds two addresses that nobody listens on now.
+// freeAddresses finds two addresses at which no program listens now.
 func freeAddresses() (first, second string, err error) {
 	a, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,54 +64,34 @@ func freeAddresses() (first, second string, err error) {
 	return a.Addr().String(), b.Addr().String(), nil
 }
 
-// start starts the process and waits until it is ready.
+// start starts the process and waits until the coordinator is ready.
 func (c *coordinator) start(ctx context.Context) error {
-	// Not ended with ctx: stop does that, and lets it finish what it has in hand.
+	// The process outlives ctx: stop ends it, and lets the coordinator finish its messages.
 	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), c.executable, "serve")
 	c.cmd.Env = c.env
 	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
 	if err := c.cmd.Start(); err != nil {
 		return fmt.Errorf("start the coordinator: %w", err)
 	}
-	done := make(chan struct{})
-	c.done = done
-	go func(cmd *exec.Cmd) {
-		_ = cmd.Wait() // it is killed, or has said in the log why it ends
-		close(done)
-	}(c.cmd)
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !c.ready(ctx) {
-		select {
-		case <-ticker.C:
-		case <-done:
-			return errors.New("the coordinator has ended before it was ready; " +
-				"to see why, try: msghandler serve --redis.url=embedded: --amqp.url=embedded")
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	cmd := c.cmd
+	alive, ended := context.WithCancel(ctx)
+	c.process.Go(func() {
+		defer ended()
+		_ = cmd.Wait() // the process was killed, or its log says why it has ended
+	})
+	err := commandline.WaitReady(alive, c.http)
+	if err != nil && ctx.Err() == nil {
+		return errors.New("the coordinator has ended before it was ready; " +
+			"to see why, try: msghandler serve --redis.url=embedded: --amqp.url=embedded:")
 	}
-	return nil
-}
-
-func (c *coordinator) ready(ctx context.Context) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.http+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return err
 }
 
 // kill ends the process as a power cut would.
 func (c *coordinator) kill() {
 	c.kills++
-	_ = c.cmd.Process.Kill() // it may have ended already
-	<-c.done
+	_ = c.cmd.Process.Kill() // the process may have ended already
+	_ = c.process.Wait(context.Background())
 }
 
 // stop asks the process to stop, and kills it when that takes too long.
@@ -117,10 +99,8 @@ func (c *coordinator) stop(ctx context.Context) {
 	if c.cmd == nil {
 		return
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.done:
-	case <-ctx.Done():
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended already
+	if c.process.Wait(ctx) != nil {
 		c.kill()
 	}
 }

@@ -23,11 +23,12 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/payments"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer"
 )
 
-// Config says how the demo is told.
-type Config struct {
+// config says how the demo is told.
+type config struct {
 	// Orders is how many there are. Of ten, one is never paid, of one the payment is declined, and of one it commits but is
 	// never submitted.
 	Orders int
@@ -52,18 +53,18 @@ const (
 	patience = 2 * time.Minute
 )
 
-// ErrUnbalanced says that an order was lost or invented, which must never happen.
-var ErrUnbalanced = errors.New("the books do not balance")
+// errUnbalanced says that an order was lost or invented, which must never happen.
+var errUnbalanced = errors.New("the books do not balance")
 
-// Run tells the story. It returns ErrUnbalanced when the promise was broken, and other errors when the demo could not be
+// run tells the story. It returns errUnbalanced when the promise was broken, and other errors when the demo could not be
 // told.
-func Run(ctx context.Context, config Config) (err error) {
+func run(ctx context.Context, c config) (err error) {
 	dir, err := os.MkdirTemp("", "msghandler-demo-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the databases: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &stage{Config: config, dir: dir, begun: time.Now()}
+	s := &stage{config: c, dir: dir, begun: time.Now()}
 	s.picture.stage = s
 	defer func() { err = errors.Join(err, s.strike()) }()
 	if err := s.set(ctx); err != nil {
@@ -77,7 +78,7 @@ func Run(ctx context.Context, config Config) (err error) {
 
 // stage is what the demo consists of.
 type stage struct {
-	Config
+	config
 	dir   string
 	begun time.Time
 
@@ -90,8 +91,10 @@ type stage struct {
 	orders               *orders.Service
 	payments             *payments.Service
 	paying               chan error
-	stopPaying           context.CancelFunc
-	tally                orders.Tally
+	// background has the goroutines of the two services' customers.
+	background lifecycle.Group
+	stopPaying context.CancelFunc
+	tally      orders.Tally
 	// failure is why an order could not be placed or paid; nil where there is none.
 	failure atomic.Pointer[error]
 	picture picture
@@ -185,7 +188,7 @@ func (s *stage) startPayments(ctx context.Context, logger *slog.Logger) (err err
 	}
 	paying, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopPaying, s.paying = stop, make(chan error, 1)
-	go func() { s.paying <- s.payments.Run(paying) }()
+	s.background.Go(func() { s.paying <- s.payments.Run(paying) })
 	select {
 	case <-consuming:
 		return nil
@@ -202,9 +205,9 @@ func (s *stage) play(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	placed := make(chan error, 1)
-	go func() {
+	s.background.Go(func() {
 		placed <- s.orders.PlaceAll(ctx, newStream(s.Orders), parallel, &s.tally, s.fail)
-	}()
+	})
 
 	if err := s.until(ctx, func(now progress) bool { return now.payments.Shipped >= s.Orders/4 }); err != nil {
 		return err
@@ -290,7 +293,7 @@ func gaveUp(ctx context.Context, now progress) error {
 		return errors.New("interrupted")
 	}
 	return fmt.Errorf("%w: gave up waiting with %d orders paid, %d shipped, %d unpaid",
-		ErrUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
+		errUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
 }
 
 // pause is a condition that holds after a while.
@@ -323,6 +326,7 @@ func (s *stage) strike() error {
 		s.stopPaying()
 		errs = append(errs, <-s.paying)
 	}
+	errs = append(errs, s.background.Wait(grace))
 	for _, db := range []*database.DB{s.ofOrders, s.ofPayments} {
 		if db != nil {
 			errs = append(errs, db.Close())

@@ -150,7 +150,7 @@ The books, read from both databases after %.1f s and %d kill -9 of the coordinat
 	switch {
 	case len(b.Wrong) > 0:
 		const most = 5
-		return fmt.Errorf("%w in %d places: %s", ErrUnbalanced, len(b.Wrong), strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; "))
+		return fmt.Errorf("%w in %d places: %s", errUnbalanced, len(b.Wrong), strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; "))
 	case s.failure.Load() != nil:
 		return *s.failure.Load()
 	}

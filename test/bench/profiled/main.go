@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
 // One in so many waits for a mutex is sampled, and one other wait for each so much waiting: often enough to show the
@@ -30,7 +31,5 @@ func main() {
 			slog.Error("the profiles are not served", "error", server.ListenAndServe())
 		}()
 	}
-	os.Exit(cli.Run(context.Background(), cli.Process{
-		Args: os.Args[1:], Env: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-	}))
+	os.Exit(cli.Run(context.Background(), commandline.System()))
 }

@@ -1,4 +1,4 @@
-package cli
+package commandline
 
 import (
 	"strings"
@@ -10,23 +10,23 @@ func TestProgressIsToldAfterAWhileAndNotTooOften(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	longAgo := time.Now().Add(-time.Minute)
-	p := &progress{out: &b, live: true, started: longAgo, quiet: time.Now().Add(quietFor)}
-	p.tell("retried %d", 1)
-	p.end()
+	p := &Progress{out: &b, live: true, started: longAgo, quiet: time.Now().Add(quietFor)}
+	p.Update("retried %d", 1)
+	p.End()
 	if b.String() != "" {
 		t.Errorf("at once it says %q", &b)
 	}
 	p.quiet = longAgo
-	p.tell("retried %d", 2)
-	p.tell("retried %d", 3)
-	p.end()
+	p.Update("retried %d", 2)
+	p.Update("retried %d", 3)
+	p.End()
 	if want := clearLine + "retried 2 (1m0s)" + clearLine; b.String() != want {
 		t.Errorf("on a terminal it says %q, want %q", &b, want)
 	}
 	b.Reset()
-	p = &progress{out: &b, started: longAgo, quiet: longAgo}
-	p.tell("retried %d", 4)
-	p.end()
+	p = &Progress{out: &b, started: longAgo, quiet: longAgo}
+	p.Update("retried %d", 4)
+	p.End()
 	if want := "retried 4 (1m0s)\n"; b.String() != want {
 		t.Errorf("elsewhere it says %q, want %q", &b, want)
 	}
@@ -43,7 +43,7 @@ func (h heard) Write(p []byte) (int, error) {
 func TestSomethingIsSaidWhileThereIsNothingToCount(t *testing.T) {
 	t.Parallel()
 	h := heard{make(chan string, 100)}
-	stop := (&progress{out: h, live: true, started: time.Now(), quiet: time.Now()}).during("looking")
+	stop := (&Progress{out: h, live: true, started: time.Now(), quiet: time.Now()}).During("looking")
 	if said := <-h.said; said != clearLine+"looking (0s)" {
 		t.Errorf("it says %q", said)
 	}

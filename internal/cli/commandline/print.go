@@ -1,4 +1,4 @@
-package cli
+package commandline
 
 import (
 	"bytes"
@@ -7,36 +7,34 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode"
 	"unicode/utf16"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
 // The forms of --output.
 const (
-	outputTable = "table"
-	outputJSON  = "json"
-	outputYAML  = "yaml"
+	OutputTable = "table"
+	OutputJSON  = "json"
+	OutputYAML  = "yaml"
 )
 
-// printDocument prints a document for programs, or the rows for people. The names in both documents are those of its JSON.
-func (s *session) printDocument(output string, document any, rows func() [][]string) error {
+// PrintDocument prints a document for programs, or the rows for people. The names in both documents are those of its JSON.
+func (s *Session) PrintDocument(output string, document any, rows func() [][]string) error {
 	switch output {
-	case outputJSON:
+	case OutputJSON:
 		return s.printJSON(document)
-	case outputYAML:
+	case OutputYAML:
 		return s.printYAML(document)
 	}
-	return s.printTable(rows())
+	return s.PrintTable(rows())
 }
 
 // printYAML prints one document. All JSON is YAML, so what JSON says is read as it and written in blocks.
-func (s *session) printYAML(v any) error {
+func (s *Session) printYAML(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -83,12 +81,12 @@ func inBlocks(n *yaml.Node) {
 }
 
 // printJSON prints one document.
-func (s *session) printJSON(v any) error { return s.encodeJSON(v, "  ") }
+func (s *Session) printJSON(v any) error { return s.encodeJSON(v, "  ") }
 
-// printJSONLine prints one document in a line.
-func (s *session) printJSONLine(v any) error { return s.encodeJSON(v, "") }
+// PrintJSONLine prints one document in a line.
+func (s *Session) PrintJSONLine(v any) error { return s.encodeJSON(v, "") }
 
-func (s *session) encodeJSON(v any, indent string) error {
+func (s *Session) encodeJSON(v any, indent string) error {
 	var document bytes.Buffer
 	encoder := json.NewEncoder(&document)
 	encoder.SetIndent("", indent)
@@ -100,8 +98,8 @@ func (s *session) encodeJSON(v any, indent string) error {
 	return err
 }
 
-// printTable prints rows under a header, in columns.
-func (s *session) printTable(rows [][]string) error {
+// PrintTable prints rows under a header, in columns.
+func (s *Session) PrintTable(rows [][]string) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
@@ -112,45 +110,4 @@ func (s *session) printTable(rows [][]string) error {
 		}
 	}
 	return w.Flush()
-}
-
-// age says how long ago a time was, and in how long it will be, in its largest unit.
-func age(at, now time.Time) string {
-	switch d := now.Sub(at); {
-	case at.IsZero():
-		return "-"
-	case d < 0:
-		return "in " + largest(-d)
-	default:
-		return largest(d) + " ago"
-	}
-}
-
-func largest(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%dd", d/day)
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
-}
-
-// moment gives the time of a timestamp, and nil or the zero time for one that is not set.
-func moment(ts *timestamppb.Timestamp) *time.Time {
-	if ts == nil {
-		return nil
-	}
-	t := ts.AsTime()
-	return &t
-}
-
-func ageOf(ts *timestamppb.Timestamp, now time.Time) string {
-	if ts == nil {
-		return "-"
-	}
-	return age(ts.AsTime(), now)
 }

@@ -1,4 +1,4 @@
-package cli
+package commandline
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ const (
 )
 
 // progress tells on standard error how far something is that takes its time.
-type progress struct {
+type Progress struct {
 	out     io.Writer
 	live    bool
 	quiet   time.Time
@@ -25,9 +25,9 @@ type progress struct {
 	started time.Time
 }
 
-func (s *session) progress() *progress {
+func (s *Session) Progress() *Progress {
 	now := time.Now()
-	p := &progress{out: s.Err, live: isTerminal(s.Err), started: now, quiet: now.Add(linesInterval)}
+	p := &Progress{out: s.Err, live: IsTerminal(s.Err), started: now, quiet: now.Add(linesInterval)}
 	if p.live {
 		p.quiet = now.Add(quietFor)
 	}
@@ -35,7 +35,7 @@ func (s *session) progress() *progress {
 }
 
 // during says what it is doing until it is stopped, for what cannot say how far it is.
-func (p *progress) during(what string) (stop func()) {
+func (p *Progress) During(what string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -44,10 +44,10 @@ func (p *progress) during(what string) (stop func()) {
 		for {
 			select {
 			case <-done:
-				p.end()
+				p.End()
 				return
 			case <-ticker.C:
-				p.tell("%s", what)
+				p.Update("%s", what)
 			}
 		}
 	}()
@@ -58,7 +58,7 @@ func (p *progress) during(what string) (stop func()) {
 }
 
 // tell says how far it is, unless it has just begun or just told. It is for one goroutine at a time.
-func (p *progress) tell(format string, args ...any) {
+func (p *Progress) Update(format string, args ...any) {
 	now := time.Now()
 	if now.Before(p.quiet) {
 		return
@@ -72,7 +72,7 @@ func (p *progress) tell(format string, args ...any) {
 }
 
 // end makes room for the result.
-func (p *progress) end() {
+func (p *Progress) End() {
 	if p.live && p.told {
 		fmt.Fprint(p.out, clearLine)
 	}

@@ -1,4 +1,4 @@
-package cli_test
+package benchmark_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/bench"
-	"github.com/msghandler/msghandler/internal/cli"
+	"github.com/msghandler/msghandler/internal/cli/benchmark"
+	"github.com/msghandler/msghandler/internal/cli/commandline"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -20,14 +21,14 @@ func TestABenchOfARealCoordinator(t *testing.T) {
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
 	addr, stop := serve(t, where...)
 	defer stop()
-	common := append([]string{"bench", "--server=" + addr, "--output=json", "--warmup=100ms", "--callers=20"}, where...)
+	common := append([]string{"--server=" + addr, "--output=json", "--warmup=100ms", "--callers=20"}, where...)
 	for name, args := range map[string][]string{
 		"gathered": {"--for=500ms", "--footprint"},
 		"unary":    {"--for=3s", "--mode=unary", "--queue=classic", "--consume=after", "--producers=2"},
 		"offered":  {"--for=1s", "--rate=200", "--silent=0.1", "--rollback=0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			result := run(nil, append(common, args...)...)
+			result := run(append(common, args...)...)
 			var report bench.Report
 			if err := json.Unmarshal([]byte(result.out), &report); err != nil || result.status != 0 {
 				t.Fatalf("status %d, %v: %s%s", result.status, err, result.out, result.err)
@@ -75,7 +76,7 @@ func nothingIsLeft(t *testing.T, addr string, rabbit *servers.Vhost, report benc
 		t.Errorf("the queue %s is still there", report.Settings.Name)
 	}
 	for _, state := range []string{"pending", "sendable", "abandoned", "dead"} {
-		left := run(nil, "list", "--server="+addr, "--state="+state, "--producer="+report.Settings.Name+".0", "--output=json")
+		left := operate("list", "--server="+addr, "--state="+state, "--producer="+report.Settings.Name+".0", "--output=json")
 		if left.status != 0 || strings.Contains(left.out, `"id"`) {
 			t.Errorf("%s is left: %s%s", state, left.out, left.err)
 		}
@@ -89,8 +90,8 @@ func TestABenchWritesWhatItSays(t *testing.T) {
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
 	addr, stop := serve(t, where...)
 	defer stop()
-	result := run(nil, append([]string{"bench", "--server=" + addr, "--output=json", "--rate=20", "--for=3s"}, where...)...)
-	result.want(t, 0, "{", "msghandler bench writes about 72 messages (20 a second for 3.6s), to the Redis of the coordinators at "+addr+
+	result := run(append([]string{"--server=" + addr, "--output=json", "--rate=20", "--for=3s"}, where...)...)
+	result.want(t, 0, "{", "msghandler-bench writes about 72 messages (20 a second for 3.6s), to the Redis of the coordinators at "+addr+
 		" and to queues msghandler-bench-* on RabbitMQ at ")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(result.out), &report); err != nil {
@@ -113,14 +114,14 @@ func TestAnInterruptedBenchTellsWhatItHasAndCleansUp(t *testing.T) {
 	out, log := &output{}, &output{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Run(ctx, cli.Process{
+		ended <- benchmark.Run(ctx, commandline.Process{
 			Args: append([]string{
-				"bench", "--server=" + addr, "--output=json", "--warmup=10ms", "--for=1h", "--callers=20", "--silent=0.2",
+				"--server=" + addr, "--output=json", "--warmup=10ms", "--for=1h", "--callers=20", "--silent=0.2",
 			}, where...),
 			In: strings.NewReader(""), Out: out, Err: log,
 		})
 	}()
-	if done := run(nil, "tail", "--server="+addr, "--state=done", "--limit=50"); done.status != 0 {
+	if done := operate("tail", "--server="+addr, "--state=done", "--limit=50"); done.status != 0 {
 		t.Fatal(done.err)
 	}
 	interrupt()
@@ -140,8 +141,8 @@ func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
 	addr, stop := serve(t, append(where, "--callbacks.allow=*.orders.svc:9000")...)
 	defer stop()
-	run(nil, append([]string{"bench", "--server=" + addr}, where...)...).want(t, 1, "", "allow it in callbacks.allow")
-	run(nil, append([]string{"bench", "--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator took")
+	run(append([]string{"--server=" + addr}, where...)...).want(t, 1, "", "allow it in callbacks.allow")
+	run(append([]string{"--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator took")
 }
 
 func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
@@ -152,8 +153,11 @@ func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
 		"--rate=-1": "none may be negative", "--callers=-1": "none may be negative", "--warmup=-1s": "none may be negative",
 		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000", "--producers=2 --target=a:1": "that of one producer",
 		"--body=0": "--body: more than none", "--for=0": "--for: more than none", "--ceilings --rounds=-1": "--rounds: more than none",
+		"--mode=fast":       "--mode must be one of",
+		"--queue=stream":    "--queue must be one of",
+		"--consume=never":   "--consume must be one of",
 		"--listen=nonsense": "write host:port", "--target=nonsense": "write host:port", "--server=a:1,b": "write host:port",
 	} {
-		run(nil, append([]string{"bench"}, strings.Fields(arguments)...)...).want(t, 2, "", want)
+		run(strings.Fields(arguments)...).want(t, 2, "", want)
 	}
 }

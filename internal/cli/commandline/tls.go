@@ -1,4 +1,4 @@
-package cli
+package commandline
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 )
 
-// tlsFlags say how a coordinator is talked to.
-type tlsFlags struct {
+// TLSFlags say how a coordinator is talked to.
+type TLSFlags struct {
 	TLS     bool   `name:"tls" help:"Talk to the coordinator with TLS (also: MSGHANDLER_TLS=true). Each of the flags below means it too."`
 	TLSCA   string `name:"tls-ca" help:"The certificates of its authorities, a PEM file; default: the system's (also: MSGHANDLER_TLS_CA)." placeholder:"FILE" type:"path"`
 	TLSCert string `name:"tls-cert" help:"The certificate to show it, a PEM file (also: MSGHANDLER_TLS_CERT)." placeholder:"FILE" type:"path"`
@@ -22,8 +22,8 @@ type tlsFlags struct {
 }
 
 // config is how a coordinator is talked to with TLS; nil: without it.
-func (f *tlsFlags) config(s *session) (*tls.Config, error) {
-	switch on := s.env("MSGHANDLER_TLS"); on {
+func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
+	switch on := s.Variable("MSGHANDLER_TLS"); on {
 	case "", "true", "false":
 	default:
 		return nil, fmt.Errorf("MSGHANDLER_TLS=%s is neither true nor false", on)
@@ -39,8 +39,8 @@ func (f *tlsFlags) config(s *session) (*tls.Config, error) {
 }
 
 // credentials are those that a coordinator is talked to with.
-func (f *tlsFlags) credentials(s *session) (credentials.TransportCredentials, error) {
-	config, err := f.config(s)
+func (f *TLSFlags) Credentials(s *Session) (credentials.TransportCredentials, error) {
+	config, err := f.Config(s)
 	if err != nil || config == nil {
 		return insecure.NewCredentials(), err
 	}
@@ -48,22 +48,24 @@ func (f *tlsFlags) credentials(s *session) (credentials.TransportCredentials, er
 }
 
 // wanted says whether anything was said of TLS.
-func (f *tlsFlags) wanted(s *session) bool {
-	return f.TLS || s.env("MSGHANDLER_TLS") == "true" || f.files(s) != (certs.Files{}) || f.name(s) != ""
+func (f *TLSFlags) wanted(s *Session) bool {
+	return f.TLS || s.Variable("MSGHANDLER_TLS") == "true" || f.files(s) != (certs.Files{}) || f.name(s) != ""
 }
 
-func (f *tlsFlags) name(s *session) string { return cmp.Or(f.TLSName, s.env("MSGHANDLER_TLS_NAME")) }
+func (f *TLSFlags) name(s *Session) string {
+	return cmp.Or(f.TLSName, s.Variable("MSGHANDLER_TLS_NAME"))
+}
 
-func (f *tlsFlags) files(s *session) certs.Files {
+func (f *TLSFlags) files(s *Session) certs.Files {
 	return certs.Files{
-		CA:   cmp.Or(f.TLSCA, s.env("MSGHANDLER_TLS_CA")),
-		Cert: cmp.Or(f.TLSCert, s.env("MSGHANDLER_TLS_CERT")),
-		Key:  cmp.Or(f.TLSKey, s.env("MSGHANDLER_TLS_KEY")),
+		CA:   cmp.Or(f.TLSCA, s.Variable("MSGHANDLER_TLS_CA")),
+		Cert: cmp.Or(f.TLSCert, s.Variable("MSGHANDLER_TLS_CERT")),
+		Key:  cmp.Or(f.TLSKey, s.Variable("MSGHANDLER_TLS_KEY")),
 	}
 }
 
 // hint is for those who show no certificate: a coordinator that wants one hangs up, often before it has said so.
-func (f *tlsFlags) hint(s *session) string {
+func (f *TLSFlags) Hint(s *Session) string {
 	if !f.wanted(s) || f.files(s).Cert != "" {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package cli
+package commandline
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// errHurried is the end of those who are asked twice.
-var errHurried = errors.New("stopped at once by a second signal; what was in hand is picked up when its lease ends")
+// errStoppedAtOnce is the end of those who are asked twice.
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in hand is picked up when its lease ends")
 
 // stopSignals are the signals that end a command. SIGHUP is one of them, because a terminal that closes sends it, unless the
 // process was started with SIGHUP ignored, as nohup does: then it stays ignored.
@@ -22,20 +22,20 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// interruptible is a context that the first stop signal ends, for commands that have nothing in hand for others.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+// Interruptible is a context that the first stop signal ends, for commands that have nothing in hand for others.
+func Interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, stopSignals()...)
 }
 
-// hangup decides whether a SIGHUP stops a command.
-type hangup func() (stops bool)
+// Hangup decides whether a SIGHUP stops a command.
+type Hangup func() (stops bool)
 
-// alwaysStop is the hangup of a command that somebody watches.
-func alwaysStop() bool { return true }
+// AlwaysStop is the Hangup of a command that somebody watches.
+func AlwaysStop() bool { return true }
 
-// terminalClosed returns the hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed since
+// TerminalClosed returns the Hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed since
 // this call: the terminal's user has left. Every other SIGHUP was sent by somebody who expects a daemon to reload.
-func terminalClosed() hangup {
+func TerminalClosed() Hangup {
 	before := hasTerminal()
 	return func() bool { return before && !hasTerminal() }
 }
@@ -51,11 +51,11 @@ func hasTerminal() bool {
 	return true
 }
 
-// untilSignalled runs serve with a context that the first SIGTERM or SIGINT ends, or a SIGHUP for which stops says so. A
+// UntilSignalled runs serve with a context that the first SIGTERM or SIGINT ends, or a SIGHUP for which stops says so. A
 // second SIGTERM or SIGINT does not wait for serve. A second SIGHUP changes nothing: the kernel and the shell both send one
 // when a terminal closes.
-func untilSignalled(
-	ctx context.Context, logger *slog.Logger, stops hangup, serve func(context.Context) error,
+func UntilSignalled(
+	ctx context.Context, logger *slog.Logger, stops Hangup, serve func(context.Context) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +77,7 @@ func untilSignalled(
 					"themselves when they change; restart to change the configuration")
 				continue
 			case stopping:
-				return errHurried
+				return errStoppedAtOnce
 			}
 			logger.Info("stopping; a second signal ends the process at once", "signal", got.String())
 			stopping = true

@@ -1,0 +1,159 @@
+// Package commandline is what the command lines of all programs share: a program with its arguments, the configuration
+// as flags, TLS flags, documents, progress, signals, completion and exit statuses.
+//
+// The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 3 for a message that does not exist. An error
+// goes to standard error, with its cause and a remedy.
+package commandline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/escape"
+)
+
+// The exit statuses.
+const (
+	exitDone     = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 3
+)
+
+// Process is what a command has from the system.
+type Process struct {
+	// Args are the arguments without the program's name.
+	Args []string
+	// Env is the environment, as KEY=VALUE.
+	Env []string
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// System returns the process that runs this code.
+func System() Process {
+	return Process{Args: os.Args[1:], Env: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+}
+
+// UsageError is wrong usage that the parser cannot see.
+type UsageError struct{ Err error }
+
+// Error names the wrong usage.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// NotFoundError says that a message does not exist.
+type NotFoundError struct{ Err error }
+
+// Error names the message.
+func (e NotFoundError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e NotFoundError) Unwrap() error { return e.Err }
+
+// Positive refuses a duration of zero or less, in which no command can do anything.
+func Positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return UsageError{fmt.Errorf("--%s=%s: more than no time, such as 10s", flag, d)}
+	}
+	return nil
+}
+
+// Program is a program: its name, its description and its grammar.
+type Program struct {
+	Name, Description string
+	// Grammar returns a new pointer to a struct with the tags of package kong. The struct, or each of its commands, has a
+	// method Run, which may take a context.Context and a *Session.
+	Grammar func() any
+}
+
+// Common are the flags of a program that reads the configuration. A grammar embeds them.
+type Common struct {
+	Config string `help:"YAML file with the configuration (also: MSGHANDLER_CONFIG)." placeholder:"FILE" type:"path"`
+}
+
+func (c *Common) configFile() string { return c.Config }
+
+// Session is what a command gets: its process, and the program's grammar.
+type Session struct {
+	Process
+	// Root is the grammar.
+	Root *kong.Node
+	// config is the value of --config.
+	config string
+}
+
+// ConfigFile returns the value of --config; empty where the flag was not given.
+func (s *Session) ConfigFile() string { return s.config }
+
+// completeArgument is the hidden argument with which the completion scripts ask for words. The words follow after --.
+const completeArgument = "__complete"
+
+// Run parses the arguments, runs the command and returns the exit status. When the context ends, a command that serves
+// stops as on SIGTERM.
+func (p Program) Run(ctx context.Context, process Process) int {
+	helped := false
+	parser, typed, err := p.parser(kong.Writers(process.Out, process.Err), kong.Exit(func(int) { helped = true }),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err != nil {
+		return p.fail(process, fmt.Errorf("the command line is broken: %w", err))
+	}
+	if len(process.Args) > 0 && process.Args[0] == completeArgument {
+		return p.fail(process, complete(process.Out, parser.Model.Node, process.Args[1:]))
+	}
+	command, err := parser.Parse(process.Args)
+	switch {
+	case helped:
+		return exitDone
+	case err != nil:
+		return p.fail(process, UsageError{fmt.Errorf("%w; try: %s --help", err, p.Name)})
+	}
+	session := &Session{Process: process, Root: parser.Model.Node}
+	if common, is := typed.(interface{ configFile() string }); is {
+		session.config = common.configFile()
+	}
+	return p.fail(process, command.Run(session))
+}
+
+// Root returns the grammar, for pages that describe the program.
+func (p Program) Root() (*kong.Node, error) {
+	parser, _, err := p.parser()
+	if err != nil {
+		return nil, err
+	}
+	return parser.Model.Node, nil
+}
+
+// parser makes the parser of the grammar, and the struct that the parser fills.
+func (p Program) parser(options ...kong.Option) (*kong.Kong, any, error) {
+	typed := p.Grammar()
+	parser, err := kong.New(typed, append(options, kong.Name(p.Name), kong.Description(p.Description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}))...)
+	return parser, typed, err
+}
+
+// fail prints an error and returns its exit status; nil is success.
+func (p Program) fail(process Process, err error) int {
+	if err == nil {
+		return exitDone
+	}
+	_, _ = fmt.Fprintf(process.Err, "%s: %s\n", p.Name, escape.Lines(err.Error()))
+	var usage UsageError
+	var missing NotFoundError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &missing):
+		return exitNotFound
+	}
+	return exitFailed
+}

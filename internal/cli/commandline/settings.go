@@ -1,0 +1,111 @@
+package commandline
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/address"
+	"github.com/msghandler/msghandler/internal/config"
+)
+
+// ConfigFlags gives every key of the configuration as a flag. The parser reads flags from the fields of a struct, so one
+// is made from the table of keys: a list of flags written down here would be a second table.
+type ConfigFlags struct {
+	keys   []config.Key
+	fields reflect.Value
+}
+
+// NewConfigFlags returns a flag for every key. The flags of hidden keys can be typed, and --help does not list them.
+func NewConfigFlags(hidden ...string) *ConfigFlags {
+	f := &ConfigFlags{keys: config.Keys()}
+	var fields []reflect.StructField
+	for i, k := range f.keys {
+		kind := reflect.TypeFor[*string]()
+		if k.Bool() {
+			kind = reflect.TypeFor[*bool]()
+		}
+		fields = append(fields, reflect.StructField{Name: "Key" + strconv.Itoa(i), Type: kind, Tag: flagTag(k, slices.Contains(hidden, k.Name))})
+	}
+	f.fields = reflect.New(reflect.StructOf(fields))
+	return f
+}
+
+func flagTag(k config.Key, hidden bool) reflect.StructTag {
+	tag := "name:" + strconv.Quote(k.Name) + " help:" + strconv.Quote(k.Meaning) + " group:" + strconv.Quote(k.Section())
+	if !k.Bool() {
+		tag += " placeholder:" + strconv.Quote(cmp.Or(k.Default, strings.ToUpper(k.Kind())))
+	}
+	if hidden {
+		tag += ` hidden:""`
+	}
+	return reflect.StructTag(tag)
+}
+
+// Plugins returns the flags for a field of type kong.Plugins.
+func (f *ConfigFlags) Plugins() kong.Plugins { return kong.Plugins{f.fields.Interface()} }
+
+// Given returns the flags that were typed, by key.
+func (f *ConfigFlags) Given() map[string]string {
+	typed := map[string]string{}
+	for i, k := range f.keys {
+		switch v := f.fields.Elem().Field(i).Interface().(type) {
+		case *string:
+			if v != nil {
+				typed[k.Name] = *v
+			}
+		case *bool:
+			if v != nil {
+				typed[k.Name] = strconv.FormatBool(*v)
+			}
+		}
+	}
+	return typed
+}
+
+// load reads the configuration from all its sources.
+func (s *Session) Load(flags map[string]string) (config.Config, error) {
+	return config.Load(s.Sources(flags))
+}
+
+// sources are where the configuration comes from.
+func (s *Session) Sources(flags map[string]string) config.Sources {
+	return config.Sources{File: cmp.Or(s.config, s.Variable("MSGHANDLER_CONFIG")), Env: s.Env, Flags: flags}
+}
+
+// env returns a variable; empty when it is not set.
+func (s *Session) Variable(name string) string {
+	for _, pair := range s.Env {
+		if v, found := strings.CutPrefix(pair, name+"="); found {
+			return v
+		}
+	}
+	return ""
+}
+
+// server returns the address of the coordinator that a command talks to: the one named, or that of the configuration, in
+// which flags win.
+func (s *Session) ServerAddress(named string, flags map[string]string) (string, error) {
+	if addr := cmp.Or(named, s.Variable("MSGHANDLER_SERVER")); addr != "" {
+		return addr, nil
+	}
+	c, err := s.Load(flags)
+	if err != nil {
+		return "", err
+	}
+	// An address that means all interfaces, such as :9090, means this host when it is dialled.
+	return c.GRPC.Addr, nil
+}
+
+// CheckCoordinator refuses an address that no coordinator can have.
+func CheckCoordinator(addr string) error {
+	if err := address.CheckCoordinator(addr); err != nil {
+		return fmt.Errorf("%q %w", addr, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/demo/database"
+)
+
+const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator is killed, and the books
+balance.`
+
+// Program is msghandler-demo.
+var Program = commandline.Program{
+	Name: "msghandler-demo", Description: description, Grammar: func() any { return &command{} },
+}
+
+// Run runs the arguments of a process and returns the exit status.
+func Run(ctx context.Context, process commandline.Process) int { return Program.Run(ctx, process) }
+
+// command is what can be typed.
+type command struct {
+	Orders   int    `help:"How many orders are placed." default:"500"`
+	Database string `help:"An empty database for both services: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite for each." placeholder:"URL"`
+}
+
+// Run tells the whole story on one terminal.
+func (c *command) Run(ctx context.Context, s *commandline.Session) error {
+	if c.Orders < 100 {
+		return commandline.UsageError{Err: fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
+	}
+	if err := c.checkDatabase(); err != nil {
+		return err
+	}
+	executable, err := commandline.FindProgram("msghandler")
+	if err != nil {
+		return fmt.Errorf("%w; the demo starts it as its coordinator", err)
+	}
+	logger := slog.New(slog.NewTextHandler(s.Err, nil))
+	return commandline.UntilSignalled(ctx, logger, commandline.AlwaysStop, func(ctx context.Context) error {
+		return run(ctx, config{
+			Orders: c.Orders, Database: c.Database, Executable: executable, Out: s.Out, Live: commandline.IsTerminal(s.Out),
+		})
+	})
+}
+
+// checkDatabase refuses a name that is none. It connects to nothing.
+func (c *command) checkDatabase() error {
+	if c.Database == "" {
+		return nil
+	}
+	db, err := database.Open(c.Database)
+	if err != nil {
+		return commandline.UsageError{Err: fmt.Errorf("--database: %w", err)}
+	}
+	return db.Close()
+}
