@@ -12,6 +12,7 @@ type commands struct {
 	commandline.Common
 
 	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
+	Dev     devCommand            `cmd:"" help:"Run a coordinator with an embedded Redis and AMQP broker, for people who write a service."`
 	Stats   statsCommand          `cmd:"" help:"Count the messages of each state."`
 	Top     topCommand            `cmd:"" help:"Watch states, rates and messages in trouble, on a terminal."`
 	Tail    tailCommand           `cmd:"" help:"Print what a coordinator does with messages, as it happens."`
@@ -37,7 +38,7 @@ publishes it to RabbitMQ once that transaction is known to have committed.`
 // program is msghandler.
 var program = commandline.Program{Name: "msghandler", Description: description, Grammar: func() any {
 	return &commands{
-		Serve: newServeCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
+		Serve: newServeCommand(), Dev: newDevCommand(), Doctor: newDoctorCommand(), Verify: newVerifyProducerCommand(),
 	}
 }}
 

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/msghandler/msghandler/internal/cli/commandline"
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/embedded"
+	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+)
+
+// devCommand runs everything embedded, for people who write and test a service of their own.
+type devCommand struct {
+	GRPCPort    int               `name:"grpc-port" default:"9090" placeholder:"PORT" help:"The coordinator's port, for producers and for msghandler commands."`
+	ConsolePort int               `default:"9091" placeholder:"PORT" help:"The console's port."`
+	AMQPPort    int               `name:"amqp-port" default:"5672" placeholder:"PORT" help:"The embedded AMQP broker's port, for consumers."`
+	RedisPort   int               `default:"6379" placeholder:"PORT" help:"The embedded Redis's port, for redis-cli."`
+	Set         map[string]string `help:"Set any key, also of single producers: --set producers.orders.target=127.0.0.1:9000" mapsep:"none" placeholder:"KEY=VALUE"`
+
+	kong.Plugins
+	flags *commandline.ConfigFlags
+}
+
+func newDevCommand() devCommand {
+	var ours []string
+	for _, part := range (&devCommand{}).parts() {
+		ours = append(ours, part.key)
+	}
+	flags := commandline.NewConfigFlags(ours...)
+	return devCommand{flags: flags, Plugins: flags.Plugins()}
+}
+
+// Help says what --help says below the usage.
+func (c *devCommand) Help() string {
+	return `The coordinator, its console, a Redis and an AMQP broker run in this one process and listen on 127.0.0.1. Nothing is
+durable: every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every other key
+counts as it does for serve, from flags, environment and file. Without callbacks.allow the coordinator calls producers back
+on this machine: 127.0.0.1, ::1 and localhost, at any port.`
+}
+
+// devHost is the only address that dev listens at: embedded servers ask for no password.
+const devHost = "127.0.0.1"
+
+// What callbacks.allow and callbacks.networks are where nobody has set callbacks.allow.
+const (
+	devAllow    = "127.0.0.1:*,[::1]:*,localhost:*"
+	devNetworks = "127.0.0.0/8,::1/128"
+)
+
+// devPart is one of the four parts that listen.
+type devPart struct {
+	// name is for people; key is the key of the configuration that dev sets, and flag the flag that replaces that key.
+	name, key, flag string
+	port            int
+	// format makes the key's value from an address.
+	format string
+	// use says who needs the address.
+	use string
+}
+
+func (p devPart) addr() string { return net.JoinHostPort(devHost, strconv.Itoa(p.port)) }
+
+func (p devPart) value() string { return fmt.Sprintf(p.format, p.addr()) }
+
+func (c *devCommand) parts() []devPart {
+	return []devPart{
+		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator), msghandler commands"},
+		{"console", "http.addr", "console-port", c.ConsolePort, "%s", "a browser; /metrics, /readyz"},
+		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (consumer.Config.URL)"},
+		{"Redis", "redis.url", "redis-port", c.RedisPort, "redis://%s/0", fmt.Sprintf("redis-cli -p %d", c.RedisPort)},
+	}
+}
+
+// Run serves until a signal comes or a part fails.
+func (c *devCommand) Run(ctx context.Context, s *commandline.Session) error {
+	settings, err := c.load(s)
+	if err != nil {
+		return commandline.UsageError{Err: err}
+	}
+	if err := c.checkPortsFree(ctx); err != nil {
+		return err
+	}
+	logger := newLogger(s.Err, settings.Log)
+	return commandline.UntilSignalled(ctx, logger, commandline.AlwaysStop, func(ctx context.Context) error {
+		return c.serve(ctx, s.Out, settings, logger)
+	})
+}
+
+// load reads the configuration, with the keys that dev sets.
+func (c *devCommand) load(s *commandline.Session) (config.Config, error) {
+	flags := c.flags.Given()
+	maps.Copy(flags, c.Set)
+	if err := errors.Join(c.checkKeys(flags), c.checkPorts()); err != nil {
+		return config.Config{}, err
+	}
+	for _, part := range c.parts() {
+		flags[part.key] = part.value()
+	}
+	settings, err := s.Load(flags)
+	if err != nil || len(settings.Callbacks.Allow) > 0 {
+		return settings, err
+	}
+	flags["callbacks.allow"] = devAllow
+	if len(settings.Callbacks.Networks) == 0 {
+		flags["callbacks.networks"] = devNetworks
+	}
+	return s.Load(flags)
+}
+
+// checkKeys refuses the keys that dev sets itself.
+func (c *devCommand) checkKeys(flags map[string]string) (err error) {
+	for _, part := range c.parts() {
+		if _, given := flags[part.key]; given {
+			err = errors.Join(err, fmt.Errorf("--%s: dev runs the %s itself; change its port with --%s, or use msghandler serve",
+				part.key, part.name, part.flag))
+		}
+	}
+	return err
+}
+
+// checkPorts refuses ports that cannot exist, and a port that two parts would share.
+func (c *devCommand) checkPorts() (err error) {
+	flagOf := map[int]string{}
+	for _, part := range c.parts() {
+		if part.port < 1 || part.port > 65535 {
+			err = errors.Join(err, fmt.Errorf("--%s=%d: a port is a number from 1 to 65535", part.flag, part.port))
+		} else if other, taken := flagOf[part.port]; taken {
+			err = errors.Join(err, fmt.Errorf("--%s and --%s are both %d: choose two ports", other, part.flag, part.port))
+		}
+		flagOf[part.port] = part.flag
+	}
+	return err
+}
+
+// checkPortsFree names every port that another program has, before any part starts.
+func (c *devCommand) checkPortsFree(ctx context.Context) (err error) {
+	for _, part := range c.parts() {
+		listener, failure := (&net.ListenConfig{}).Listen(ctx, "tcp", part.addr())
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("the %s cannot have port %d: %w; stop the program that listens there, or choose "+
+				"another port with --%s", part.name, part.port, failure, part.flag))
+			continue
+		}
+		err = errors.Join(err, listener.Close())
+	}
+	return err
+}
+
+// serve starts the embedded servers, and runs a coordinator on them until the context ends or a part fails.
+func (c *devCommand) serve(
+	ctx context.Context, out io.Writer, settings config.Config, logger *slog.Logger,
+) (err error) {
+	redis, err := embedded.StartRedis(net.JoinHostPort(devHost, strconv.Itoa(c.RedisPort)))
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	broker := amqpbroker.New(amqpbroker.Config{Logger: logger})
+	defer func() { err = errors.Join(err, broker.Close()) }()
+	if _, err := broker.Listen(net.JoinHostPort(devHost, strconv.Itoa(c.AMQPPort))); err != nil {
+		return err
+	}
+	coordinator, err := newCoordinator(ctx, settings, logger)
+	if err != nil {
+		return err
+	}
+	var greeting sync.WaitGroup
+	defer greeting.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	greeting.Go(func() {
+		if commandline.WaitReady(ctx, coordinator.HTTPAddr()) == nil {
+			_, _ = io.WriteString(out, c.banner(settings)) // whoever closed standard output needs no banner
+		}
+	})
+	return coordinator.Run(ctx)
+}
+
+// banner says what listens where, that nothing is durable, and what to type next.
+func (c *devCommand) banner(settings config.Config) string {
+	var b strings.Builder
+	b.WriteString("\nmsghandler dev: everything runs in this process, and only this machine reaches it. NOTHING IS DURABLE:\n" +
+		"every message is gone when dev ends.\n\n")
+	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, part := range c.parts() {
+		value := part.value()
+		if part.key == "http.addr" {
+			value = "http://" + value + "/"
+		}
+		fmt.Fprintf(table, "  %s\t%s\tfor %s\n", part.name, value, part.use)
+	}
+	_ = table.Flush() // a strings.Builder takes everything
+	server := ""
+	if c.GRPCPort != 9090 {
+		server = " --server=" + settings.GRPC.Addr
+	}
+	fmt.Fprintf(&b, "\nProducers are called back at %s (callbacks.allow).\n", strings.Join(settings.Callbacks.Allow, ", "))
+	fmt.Fprintf(&b, "Next, in another terminal: msghandler tail%s\nCtrl-C ends dev.\n\n", server)
+	return b.String()
+}
