@@ -1,8 +1,9 @@
 // Package bench is a load of real producers on running coordinators: how many messages a second get through, how long
 // each of them takes, what that costs, and whether every one of them arrived.
 //
-// Everything that it makes has a name of its own: the producers, the queue, the ids. So it can be pointed at coordinators
-// that others use as well, and it takes away what it made when it ends. Only the load itself is felt by the others.
+// Everything that it makes has a name of its own: the producers, the queue, the ids. So it can be pointed at
+// coordinators that others use as well, and it takes away what it made when it ends. Only the load itself is felt by
+// the others.
 package bench
 
 import (
@@ -34,8 +35,8 @@ const (
 
 // Config says what load is made. Coordinators and AMQPURL are required; zero values mean the defaults.
 type Config struct {
-	// Coordinators are their addresses, host:port. The calls go to all of them in turn, or those of a producer to one of them
-	// where Pinned says so.
+	// Coordinators are their addresses, host:port. The calls go to all of them in turn, or those of a producer to one of
+	// them where Pinned says so.
 	Coordinators []string
 	Pinned       bool
 	// TLS is how coordinators are talked to with TLS; nil: nothing is encrypted. What the producers serve never is.
@@ -64,8 +65,8 @@ type Config struct {
 	Warmup, Duration time.Duration
 	// Settle is for how long it waits, while nothing more arrives, for what is still under way in the end. Default 30 s.
 	Settle time.Duration
-	// Queues is how many queues are made; each producer's messages go to them in turn. The leaders of several are spread over
-	// the nodes of the broker. Default 1.
+	// Queues is how many queues are made; each producer's messages go to them in turn. The leaders of several are spread
+	// over the nodes of the broker. Default 1.
 	Queues int
 	// Classic makes classic queues instead of quorum queues.
 	Classic bool
@@ -101,8 +102,8 @@ const (
 	StageSettling  = "settling"
 )
 
-// maxOpen bounds the messages of an open loop that are under way at once, as many calls as a coordinator lets one producer wait
-// with. Those that are due past it wait, and their time runs.
+// maxOpen bounds the messages of an open loop that are under way at once, as many calls as a coordinator lets one
+// producer wait with. Those that are due past it wait, and their time runs.
 const maxOpen = 5_000
 
 func (c Config) withDefaults() (Config, error) {
@@ -159,8 +160,8 @@ func (c Config) valid() error {
 	return nil
 }
 
-// Run makes the load, waits until everything has arrived or nothing more does, and takes away what it made. When ctx ends
-// it stops at once to begin new messages and does the rest: what was measured until then is in the report.
+// Run makes the load, waits until everything has arrived or nothing more does, and takes away what it made. When ctx
+// ends it stops at once to begin new messages and does the rest: what was measured until then is in the report.
 func Run(ctx context.Context, config Config) (report Report, err error) {
 	config, err = config.withDefaults()
 	if err != nil {

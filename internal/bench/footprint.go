@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// FootprintMessages is how many half messages are stored to learn how many bytes one takes: so many that what else goes on in
-	// a Redis hardly shows.
+	// FootprintMessages is how many half messages are stored to learn how many bytes one takes: so many that what else
+	// goes on in a Redis hardly shows.
 	FootprintMessages = 5000
 	// footprintPart is how many of them are under way at once.
 	footprintPart = 500
 )
 
-// footprint is how many bytes one half message takes in Redis while it waits, found by storing some and rolling them back.
-// What others store meanwhile is counted as well. It is 0 where no single Redis is named.
+// footprint is how many bytes one half message takes in Redis while it waits, found by storing some and rolling them
+// back. What others store meanwhile is counted as well. It is 0 where no single Redis is named.
 func (r *run) footprint(ctx context.Context) (float64, error) {
 	options, err := redis.ParseURL(r.config.RedisURL)
 	if err != nil {

@@ -30,8 +30,8 @@ func (l *latencies) acknowledged(due, submitted, at time.Time) {
 	record(l.submit, at.Sub(submitted))
 }
 
-// delivered times a delivery that is counted by deliver, which returns when the message was submitted, zero where it is not
-// timed. Whoever finds it counted and then calls into finds it timed as well.
+// delivered times a delivery that is counted by deliver, which returns when the message was submitted, zero where it is
+// not timed. Whoever finds it counted and then calls into finds it timed as well.
 func (l *latencies) delivered(at time.Time, deliver func() (submitted time.Time)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

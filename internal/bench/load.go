@@ -104,8 +104,8 @@ func (r *run) one(ctx context.Context, s *sender, due time.Time) error {
 	return err
 }
 
-// submit submits a message and notes how long it took until the broker had it. Whether it is timed was decided when it was
-// due: one that takes longer than the window is open counts like all others.
+// submit submits a message and notes how long it took until the broker had it. Whether it is timed was decided when it
+// was due: one that takes longer than the window is open counts like all others.
 func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) error {
 	submitted, timed := time.Now(), r.window.covers(due)
 	if timed && !r.config.ConsumeAfter {

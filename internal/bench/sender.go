@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// patience is how long a message is waited for: longer than a coordinator that is busy, or hands over to another, takes.
+	// patience is how long a message is waited for: longer than a coordinator that is busy, or hands over to another,
+	// takes.
 	patience = 30 * time.Second
 	// gatherMax and gatherParallel are those with which the SDK gathers.
 	gatherMax, gatherParallel = 500, 4

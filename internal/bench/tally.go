@@ -32,8 +32,8 @@ type tally struct {
 	done, failed, delivered, further, alien, ghosts, missing int64
 }
 
-// plan takes up a message that is to have one of the fates by their shares, and returns its number and its fate. The fates
-// are spread evenly, so that the shares hold for short runs as well.
+// plan takes up a message that is to have one of the fates by their shares, and returns its number and its fate. The
+// fates are spread evenly, so that the shares hold for short runs as well.
 func (t *tally) plan(silentShare, rollbackShare float64) (int, fate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,8 @@ func (t *tally) end(err error) {
 	t.done++
 }
 
-// deliver counts a delivery. It returns when the message was submitted, zero where it is not timed or was delivered before.
+// deliver counts a delivery. It returns when the message was submitted, zero where it is not timed or was delivered
+// before.
 func (t *tally) deliver(id string) (submitted time.Time) {
 	text, ours := strings.CutPrefix(id, t.prefix)
 	number, err := strconv.Atoi(text)

@@ -24,7 +24,7 @@ type serverFlags struct {
 	commandline.TLSFlags
 }
 
-// adminFlags are those of the commands that ask a coordinator.
+// adminFlags are the flags of the commands that ask a coordinator.
 type adminFlags struct {
 	serverFlags
 	Output string `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
@@ -39,7 +39,7 @@ type admin struct {
 	conn    *grpc.ClientConn
 	server  string
 	timeout time.Duration
-	// hint says why it may not answer although it runs; may be empty.
+	// hint says why a running coordinator may not answer; may be empty.
 	hint string
 }
 
@@ -61,7 +61,9 @@ func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
 	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(secured),
 		grpc.WithNoProxy(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
-		return nil, commandline.UsageError{Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err)}
+		return nil, commandline.UsageError{
+			Err: fmt.Errorf("%q is not a coordinator's address; write host:port: %w", server, err),
+		}
 	}
 	return &admin{
 		client: msghandlerv1.NewAdminServiceClient(conn), conn: conn, server: server, timeout: f.Timeout, hint: f.Hint(s),
@@ -71,7 +73,7 @@ func (f *serverFlags) connect(s *commandline.Session) (*admin, error) {
 // Close ends the connection.
 func (a *admin) Close() { _ = a.conn.Close() }
 
-// call makes one call with its timeout and explains its error.
+// call makes a call with the timeout of --timeout, and explains the error.
 func call[Request, Response any](
 	ctx context.Context, a *admin, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
 	request Request,
@@ -82,7 +84,7 @@ func call[Request, Response any](
 	return response, a.explain(err)
 }
 
-// explain puts an error of a call into words for the one who typed.
+// explain turns the error of a call into an error for people.
 func (a *admin) explain(err error) error {
 	if err == nil {
 		return nil
@@ -110,7 +112,7 @@ func (a *admin) explain(err error) error {
 	return fmt.Errorf("the coordinator at %s says: %s (%s)%s", a.server, st.Message(), st.Code(), further(st.Code()))
 }
 
-// further says where to look on when an answer leaves open what is wrong.
+// further names the next step where an answer does not name the cause.
 func further(code codes.Code) string {
 	if code == codes.Unavailable || code == codes.Unknown {
 		return "; msghandler doctor tells what is wrong"
@@ -118,8 +120,8 @@ func further(code codes.Code) string {
 	return ""
 }
 
-// fromCoordinator tells an UNAVAILABLE that a coordinator answered from one that the transport made up: the coordinator's
-// say why in their details.
+// fromCoordinator tells an UNAVAILABLE that a coordinator answered from one that the transport made up: the
+// coordinator's say why in their details.
 func fromCoordinator(st *status.Status) bool {
 	for _, detail := range st.Details() {
 		switch detail.(type) {

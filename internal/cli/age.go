@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// age says how long ago a time was, and in how long it will be, in its largest unit.
+// age says how long ago a past time was, or how far away a future time is, in the largest unit.
 func age(at, now time.Time) string {
 	switch d := now.Sub(at); {
 	case at.IsZero():
@@ -32,7 +32,7 @@ func largest(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// moment gives the time of a timestamp, and nil or the zero time for one that is not set.
+// moment returns the time of a timestamp; nil for a timestamp that is not set.
 func moment(ts *timestamppb.Timestamp) *time.Time {
 	if ts == nil {
 		return nil

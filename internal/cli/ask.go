@@ -20,7 +20,7 @@ func canAsk(s *commandline.Session) error {
 	}
 }
 
-// agree asks a question on the terminal. Every answer but yes is an error, which says that nothing was changed.
+// agree asks a question on the terminal. Every answer except yes is an error.
 func agree(s *commandline.Session, question string) error {
 	fmt.Fprintf(s.Err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(s.In).ReadString('\n')

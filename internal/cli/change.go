@@ -17,7 +17,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// selection says which messages are to be changed: those named, or those that match.
+// selection names the messages to change: by name, or by a filter.
 type selection struct {
 	Names []string `arg:"" optional:"" help:"The messages, such as orders/1001; - reads them from standard input, one a line." name:"PRODUCER/ID"`
 	filterFlags
@@ -43,11 +43,12 @@ func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 	}.run(ctx, s)
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *retryCommand) Help() string {
-	return `A pending message is confirmed at once and a sendable one published at once. Names are changed at once; of a filter the messages are counted first,
-and it asks. No more than were counted are changed, and none that was stored since; an older one that has come into the state since
-may be among them. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+	return `A pending message is confirmed at once, and a sendable message is published at once.
+Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change than
+were counted, and no message that was stored since; an older message that reached the state since may be among them. With -
+as the name, the names are the first word of each line of standard input, such as a part of what list prints.`
 }
 
 type discardCommand struct {
@@ -70,25 +71,27 @@ func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error 
 	}.run(ctx, s)
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *discardCommand) Help() string {
-	return `What is discarded is gone, and stands in the coordinator's log with who and why. Names are changed at once; of a filter the messages are counted first,
-and it asks. No more than were counted are changed, and none that was stored since; an older one that has come into the state since
-may be among them. From standard input - takes the first word of each line, so that what list prints can be cut and handed on.`
+	return `A discarded message is gone; the coordinator logs it, with who and why.
+Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change than
+were counted, and no message that was stored since; an older message that reached the state since may be among them. With -
+as the name, the names are the first word of each line of standard input, such as a part of what list prints.`
 }
 
-// change is what retry and discard have in common. Their requests have the same fields; send gets those of a retry.
+// change is the common part of retry and discard. Their requests have the same fields; send gets a retry's request.
 type change struct {
 	adminFlags
 	selection
 	verb, done string
-	// counted is when the messages were counted that somebody agreed to change: what was stored, or came of age, since then is
-	// left out, or it would take the place of what was counted and has gone meanwhile. Zero where nobody was asked.
+	// counted is when the messages were counted that somebody agreed to change: what was stored, or came of age, since
+	// then is left out, or it would take the place of what was counted and has gone meanwhile. Zero where nobody was
+	// asked.
 	counted time.Time
 	send    func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
 }
 
-// answer is what became of one request.
+// answer is the result of a request.
 type answer struct {
 	changed  int64
 	next     string // where to go on, where more may match
@@ -119,14 +122,15 @@ func (c change) check() error {
 	case len(c.Names) > 0 && c.filterFlags != filterFlags{}:
 		return commandline.UsageError{Err: errors.New("give either names or --state and what goes with it, not both")}
 	case len(c.Names) == 0 && c.State == "":
-		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), give - to read names from standard input, or give --state")}
+		return commandline.UsageError{Err: errors.New("which messages? Name them (orders/1001), " +
+			"give - to read names from standard input, or give --state")}
 	case c.Limit < 0:
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for all", c.Limit)}
 	}
 	return c.filterFlags.check()
 }
 
-// names are those typed, or read from standard input: then nobody can be asked any more.
+// names returns the typed names, or the names on standard input: a question on the terminal is impossible then.
 func (c change) names(s *commandline.Session) ([]*msghandlerv1.MessageName, error) {
 	if !slices.Equal(c.Names, []string{"-"}) {
 		return parseNames(c.Names)
@@ -139,7 +143,7 @@ func (c change) names(s *commandline.Session) ([]*msghandlerv1.MessageName, erro
 	return names, err
 }
 
-// byName changes the messages that were named, and says of those that could not be changed why not.
+// byName changes the named messages, and says why a message could not be changed.
 func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, names []*msghandlerv1.MessageName) error {
 	if c.DryRun {
 		if err := a.knowsFilters(ctx); err != nil {
@@ -194,8 +198,8 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 	return errors.Join(c.tell(s, changed, more), err)
 }
 
-// matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether more may
-// match than those, as far as the coordinator said before it failed.
+// matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether
+// more may match than those, as far as the coordinator said before it failed.
 func (c change) matching(
 	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
 ) (changed int64, more bool, err error) {
@@ -226,7 +230,7 @@ func (c change) matching(
 	return changed, more, err
 }
 
-// age is how old messages must be by now. It is an age and no time, so that only the store's clock decides.
+// age is how old messages must be by now. An age, in contrast to a time, leaves the decision to the store's clock.
 func (c change) age() *durationpb.Duration {
 	if !c.counted.IsZero() {
 		c.OlderThan += time.Since(c.counted)
@@ -234,9 +238,11 @@ func (c change) age() *durationpb.Duration {
 	return c.minAge()
 }
 
-// ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may be
-// changed: others may match by the time of the answer. Where there are none it does not ask.
-func (c change) ask(ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64) (agreed int64, err error) {
+// ask counts up to limit messages that match and asks whether to go on. What it returns was agreed to, and no more may
+// be changed: others may match by the time of the answer. Where there are none it does not ask.
+func (c change) ask(
+	ctx context.Context, s *commandline.Session, a *admin, state halfmsg.State, limit int64,
+) (agreed int64, err error) {
 	if err := canAsk(s); err != nil {
 		return 0, err
 	}
@@ -253,7 +259,7 @@ func (c change) ask(ctx context.Context, s *commandline.Session, a *admin, state
 	return count, agree(s, fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
 }
 
-// tell prints what was done, or would be.
+// tell prints the result, or the result that a real run would have.
 func (c change) tell(s *commandline.Session, changed int64, more bool) error {
 	document := map[string]any{c.done: changed, "more": more}
 	text := fmt.Sprintf("%s %d", c.done, changed)

@@ -42,6 +42,6 @@ var program = commandline.Program{Name: "msghandler", Description: description, 
 	}
 }}
 
-// Run runs the arguments of a process and returns the exit status. When the context ends, a command that serves stops as
-// on SIGTERM.
+// Run runs the arguments of a process and returns the exit status. When the context ends, a command that serves stops
+// as on SIGTERM.
 func Run(ctx context.Context, process commandline.Process) int { return program.Run(ctx, process) }

@@ -23,14 +23,14 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// coordinator is an AdminService with three dead messages and a pending one, that writes down what it is asked.
+// coordinator is an AdminService with three dead messages and a pending message. It records its requests.
 type coordinator struct {
 	msghandlerv1.UnimplementedAdminServiceServer
 	addr string
 	// err is the answer to all requests after the first errAfter.
 	err      error
 	errAfter int
-	// old is one of a version before filters and dry runs, which passes over what it does not know.
+	// old means a version before filters and dry runs, which ignores unknown fields.
 	old bool
 
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func (c *coordinator) note(format string, args ...any) error {
 	return c.err
 }
 
-// asked returns what was asked since the last call.
+// asked returns the requests since the last call.
 func (c *coordinator) asked() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *coordinator) DiscardMessages(
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
 }
 
-// change is what both requests have.
+// change has the common fields of both requests.
 type change interface {
 	GetNames() []*msghandlerv1.MessageName
 	GetState() msghandlerv1.State
@@ -172,7 +172,7 @@ type change interface {
 	GetPageToken() string
 }
 
-// filters says what a request asks for beside state and producer.
+// filters shows the filters of a request beside state and producer.
 func filters(r interface {
 	GetExchange() string
 	GetMinAge() *durationpb.Duration
@@ -233,7 +233,7 @@ func (c *coordinator) changed(what string, r change) (int64, string, []*msghandl
 	return n, "", outcomes, nil
 }
 
-// ran is what a command left behind.
+// ran is a command's exit status and output.
 type ran struct {
 	status   int
 	out, err string
@@ -385,7 +385,7 @@ func TestRetryAndDiscard(t *testing.T) {
 	run(env, "discard", "--state", "dead", "-y").want(t, 0, "discarded 3\n", "")
 	c.asked()
 
-	// What cannot be changed is named, and the others are changed all the same.
+	// Messages that cannot be changed are named, and the others are changed anyway.
 	run(env, "discard", "orders/9", "orders/1001").want(t, 3, "discarded 1\n", "orders/9: no such message")
 	run(env, "retry", "stock/7").want(t, 1, "retried 0\n", "stock/7: the coordinator at ")
 

@@ -42,24 +42,24 @@ func newDevCommand() devCommand {
 	return devCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *devCommand) Help() string {
-	return `The coordinator, its console, a Redis and an AMQP broker run in this one process and listen on 127.0.0.1. Nothing is
-durable: every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every other key
-counts as it does for serve, from flags, environment and file. Without callbacks.allow the coordinator calls producers back
-on this machine: 127.0.0.1, ::1 and localhost, at any port.`
+	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing is durable:
+every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every other key counts
+as for serve, from flags, environment and file. Without callbacks.allow the coordinator calls producers back on this
+machine: 127.0.0.1, ::1 and localhost, at any port.`
 }
 
 // devHost is the only address that dev listens at: embedded servers ask for no password.
 const devHost = "127.0.0.1"
 
-// What callbacks.allow and callbacks.networks are where nobody has set callbacks.allow.
+// The values of callbacks.allow and callbacks.networks where callbacks.allow is not set.
 const (
 	devAllow    = "127.0.0.1:*,[::1]:*,localhost:*"
 	devNetworks = "127.0.0.0/8,::1/128"
 )
 
-// devPart is one of the four parts that listen.
+// devPart is a part that listens.
 type devPart struct {
 	// name is for people; key is the key of the configuration that dev sets, and flag the flag that replaces that key.
 	name, key, flag string
@@ -76,7 +76,7 @@ func (p devPart) value() string { return fmt.Sprintf(p.format, p.addr()) }
 
 func (c *devCommand) parts() []devPart {
 	return []devPart{
-		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator), msghandler commands"},
+		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator) and commands"},
 		{"console", "http.addr", "console-port", c.ConsolePort, "%s", "a browser; /metrics, /readyz"},
 		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (consumer.Config.URL)"},
 		{"Redis", "redis.url", "redis-port", c.RedisPort, "redis://%s/0", fmt.Sprintf("redis-cli -p %d", c.RedisPort)},
@@ -130,7 +130,7 @@ func (c *devCommand) checkKeys(flags map[string]string) (err error) {
 	return err
 }
 
-// checkPorts refuses ports that cannot exist, and a port that two parts would share.
+// checkPorts refuses impossible ports, and a port that two parts would share.
 func (c *devCommand) checkPorts() (err error) {
 	flagOf := map[int]string{}
 	for _, part := range c.parts() {
@@ -182,17 +182,17 @@ func (c *devCommand) serve(
 	defer stop()
 	greeting.Go(func() {
 		if commandline.WaitReady(ctx, coordinator.HTTPAddr()) == nil {
-			_, _ = io.WriteString(out, c.banner(settings)) // whoever closed standard output needs no banner
+			_, _ = io.WriteString(out, c.banner(settings)) // a closed standard output needs no banner
 		}
 	})
 	return coordinator.Run(ctx)
 }
 
-// banner says what listens where, that nothing is durable, and what to type next.
+// banner names the parts and their addresses, says that nothing is durable, and names the next command.
 func (c *devCommand) banner(settings config.Config) string {
 	var b strings.Builder
-	b.WriteString("\nmsghandler dev: everything runs in this process, and only this machine reaches it. NOTHING IS DURABLE:\n" +
-		"every message is gone when dev ends.\n\n")
+	b.WriteString("\nmsghandler dev: everything runs in this process, and only this machine reaches it.\n" +
+		"NOTHING IS DURABLE: every message is gone when dev ends.\n\n")
 	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, part := range c.parts() {
 		value := part.value()

@@ -69,7 +69,7 @@ func startDev(t *testing.T, args ...string) *dev {
 	return d
 }
 
-// bind declares an exchange and a queue with a connection of its own, and returns what is delivered.
+// bind declares an exchange and a queue with a connection of its own, and returns the deliveries.
 func (d *dev) bind(t *testing.T, exchange, key, queue string) <-chan amqp.Delivery {
 	t.Helper()
 	conn, err := amqp.Dial("amqp://guest:guest@127.0.0.1:" + d.amqp + "/")

@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// dlqCommand looks after the dead letters of consumers. It talks to RabbitMQ, not to a coordinator.
+// dlqCommand manages the dead letters of consumers, on RabbitMQ and without a coordinator.
 type dlqCommand struct {
 	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
 	Show    dlqShowCommand    `cmd:"" help:"Show one dead letter."`
@@ -21,7 +21,7 @@ type dlqCommand struct {
 	Discard dlqDiscardCommand `cmd:"" help:"Remove dead letters for good."`
 }
 
-// dlqFlags are those of every command about dead letters.
+// dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
 	AMQPURL string        `name:"amqp.url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
 	Queue   string        `required:"" help:"The dead-letter queue, such as payments.dead." placeholder:"NAME"`
@@ -29,8 +29,10 @@ type dlqFlags struct {
 	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
-// letters runs work on the queue, and puts its error into words for the one who typed.
-func (f *dlqFlags) letters(ctx context.Context, s *commandline.Session, work func(context.Context, *consumer.DeadLetters) error) error {
+// letters runs work on the queue, and turns the error into an error for people.
+func (f *dlqFlags) letters(
+	ctx context.Context, s *commandline.Session, work func(context.Context, *consumer.DeadLetters) error,
+) error {
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (f *dlqFlags) letters(ctx context.Context, s *commandline.Session, work fun
 	return err
 }
 
-// checkLetters refuses what names no letter. Those of other programs may have any name, and no id, but not no slash.
+// checkLetters refuses names without a slash. Letters of other programs may have any name, and no id.
 func checkLetters(names ...string) error {
 	for _, name := range names {
 		if !strings.Contains(name, "/") {
@@ -105,7 +107,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
 	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
-		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // one more than is shown, to know of it
+		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // to know whether more than the limit exist
 		if err != nil {
 			return err
 		}
@@ -138,7 +140,7 @@ type dlqShowCommand struct {
 	Name string `arg:"" help:"The message, such as orders/1001." name:"PRODUCER/ID"`
 }
 
-// Run prints one dead letter.
+// Run prints a dead letter.
 func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err := checkLetters(c.Name); err != nil {
 		return err

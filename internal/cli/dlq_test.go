@@ -63,8 +63,8 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	}
 }
 
-// TestAThousandLooksChangeNothing looks as operators and the console do. The queues are one that a consumer declared, and one of
-// an earlier version, which has a delivery limit of 20 on RabbitMQ 4.
+// TestAThousandLooksChangeNothing looks as operators and the console do. The queues are one that a consumer declared,
+// and one of an earlier version, which has a delivery limit of 20 on RabbitMQ 4.
 func TestAThousandLooksChangeNothing(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// dlqChangeFlags are those of the commands that change a dead-letter queue, as retry and discard of messages have them.
+// dlqChangeFlags are the flags of the commands that change a dead-letter queue, as of retry and discard of messages.
 type dlqChangeFlags struct {
 	dlqFlags
 	Yes    bool   `short:"y" help:"Do not ask."`
@@ -23,9 +23,9 @@ type dlqChangeFlags struct {
 	Reason string `help:"Why, for a line of log on standard error, with who and how many." placeholder:"TEXT"`
 }
 
-const dlqAsks = `Letters that are named are changed at once. Before a change of letters that are not named one by one (%s), the letters are
-counted, and the command asks; without a terminal it needs --yes. No more are changed than were counted, the oldest first.
---dry-run with names looks at letters as dlq list does.`
+const dlqAsks = `Named letters change at once. Letters that are not named one by one (%s) are counted first, and
+the command asks; without a terminal the command needs --yes. No more letters change than were counted, the oldest
+first. --dry-run with names looks at letters as dlq list does.`
 
 type dlqReplayCommand struct {
 	dlqChangeFlags
@@ -33,7 +33,7 @@ type dlqReplayCommand struct {
 	Names []string `arg:"" optional:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *dlqReplayCommand) Help() string {
 	return fmt.Sprintf(dlqAsks, "--all, and PRODUCER/")
 }
@@ -59,7 +59,7 @@ type dlqDiscardCommand struct {
 	Names []string `arg:"" help:"Messages, such as orders/1001." name:"PRODUCER/ID"`
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *dlqDiscardCommand) Help() string {
 	return "What is discarded is gone. " + fmt.Sprintf(dlqAsks, "PRODUCER/, which means all without an id")
 }
@@ -77,7 +77,7 @@ func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) err
 	})
 }
 
-// dlqChange is what a replay and a discard differ in.
+// dlqChange is the difference between a replay and a discard.
 type dlqChange struct {
 	verb, done string
 	// names are empty where all letters are meant.
@@ -133,7 +133,7 @@ func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dl
 	})
 }
 
-// ask counts the letters and asks whether to change so many. Where there are none it does not ask.
+// ask counts the letters and asks whether to change so many. Without letters, ask asks nothing.
 func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqChange) (agreed int, err error) {
 	if err := canAsk(s); err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqC
 	return agreed, agree(s, fmt.Sprintf("%s %d dead letters of %s?", c.verb, agreed, f.Queue))
 }
 
-// record logs a change that somebody gave a reason for. The broker keeps no record of it, and there is no coordinator.
+// record logs a change with a reason: neither the broker nor a coordinator keeps a record.
 func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int) {
 	if f.Reason == "" || n == 0 {
 		return
@@ -159,25 +159,27 @@ func (f *dlqChangeFlags) record(s *commandline.Session, c dlqChange, n int) {
 
 // operator names the person at this machine.
 func operator() string {
-	host, _ := os.Hostname() // without a name it is left out
+	host, _ := os.Hostname() // without a name the host is left out
 	if u, err := user.Current(); err == nil {
 		return u.Username + "@" + host
 	}
 	return fmt.Sprintf("uid %d@%s", os.Getuid(), host)
 }
 
-// tell prints what was done.
+// tell prints the result.
 func (f *dlqChangeFlags) tell(s *commandline.Session, done string, n int) error {
 	return s.PrintDocument(f.Output, map[string]any{done: n}, func() [][]string {
 		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
 	})
 }
 
-// absent says that some of the letters that were named are not there; nil where that is not so.
+// absent says that some of the named letters do not exist; nil where all exist.
 func (f *dlqChangeFlags) absent(c dlqChange, found int) error {
 	missing := len(c.names) - found
 	if missing <= 0 {
 		return nil
 	}
-	return commandline.NotFoundError{Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter)}
+	return commandline.NotFoundError{
+		Err: fmt.Errorf("%d of the %d named are not in %s: %w", missing, len(c.names), f.Queue, consumer.ErrNoLetter),
+	}
 }

@@ -139,7 +139,7 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 	}
 }
 
-// Letters that come between the question and the answer are left alone, also where the letters have no id.
+// Letters that arrive between question and answer stay unchanged, also without an id.
 func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[string]struct {

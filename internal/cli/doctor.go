@@ -31,15 +31,15 @@ func newDoctorCommand() doctorCommand {
 	return doctorCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *doctorCommand) Help() string {
-	return `It changes nothing: Redis is only read, the one message that it publishes can reach no queue, and producers are asked about
-an id that cannot exist, of which they must not say COMMITTED. Give it the configuration that the coordinator has: what is wrong
-with defaults that nobody gave is a warning only. The exit status is 1 when there is trouble, and 0 otherwise: warnings are no
-failure. docs/operations.md explains each finding by name.`
+	return `doctor changes nothing: it only reads Redis, its test message can reach no queue, and producers are asked about an id that
+cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration: a problem with a
+default that was not set on purpose is only a warning. The exit status is 1 when there is trouble, and 0 otherwise:
+warnings are no failure. docs/operations.md explains each finding by name.`
 }
 
-// errTrouble is the end of an examination that found trouble.
+// errTrouble ends an examination with trouble.
 var errTrouble = errors.New("there is trouble; what it is, why it matters and what to do is said above")
 
 // Run examines everything and fails when there is trouble.
@@ -71,7 +71,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return printFindings(s, found, c.Output)
 }
 
-// finding is one finding for programs.
+// finding is a finding for programs.
 type finding struct {
 	Area     string `json:"area,omitempty"`
 	Name     string `json:"name,omitempty"`
@@ -81,7 +81,7 @@ type finding struct {
 	Remedy   string `json:"remedy,omitempty"`
 }
 
-// printFindings prints what was found, and fails when there is trouble. Warnings alone are no failure.
+// printFindings prints the findings, and fails when there is trouble. Warnings alone are no failure.
 func printFindings(s *commandline.Session, found []doctor.Finding, output string) error {
 	if err := s.PrintDocument(output, findingsOf(found), func() [][]string { return rowsOf(found) }); err != nil {
 		return fmt.Errorf("print findings: %w", err)

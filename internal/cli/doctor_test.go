@@ -4,7 +4,7 @@ import "testing"
 
 func TestTheDoctorLooksWhereItsFlagsSay(t *testing.T) {
 	t.Parallel()
-	c := startCoordinator(t) // it has no health service, as no coordinator is
+	c := startCoordinator(t) // the address has no health service, as it is no coordinator
 	env := []string{"MSGHANDLER_GRPC_ADDR=127.0.0.1:1", "MSGHANDLER_REDIS_URL=embedded", "MSGHANDLER_AMQP_URL=embedded"}
 	args := []string{"doctor", "--callbacks.allow=127.0.0.1:*"}
 	run(env, args...).want(t, 0, "none answers at 127.0.0.1:1: ", "")

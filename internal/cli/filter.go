@@ -27,7 +27,7 @@ type filterFlags struct {
 	Error     string        `help:"Only those whose last error holds this text, in whatever case." placeholder:"TEXT"`
 }
 
-// String says in words what the filter leaves, behind the word messages.
+// String describes the filter, to follow the word messages.
 func (f *filterFlags) String() string {
 	var words strings.Builder
 	for _, part := range []struct{ word, value string }{{"of", f.Producer}, {"to exchange", f.Exchange}} {
@@ -44,7 +44,7 @@ func (f *filterFlags) String() string {
 	return words.String()
 }
 
-// check refuses what no filter can mean.
+// check refuses impossible filters.
 func (f *filterFlags) check() error {
 	if f.OlderThan < 0 {
 		return commandline.UsageError{Err: fmt.Errorf("--older-than=%s: how long ago, such as 10m", f.OlderThan)}
@@ -52,7 +52,7 @@ func (f *filterFlags) check() error {
 	return nil
 }
 
-// narrow says whether it asks for more than the first coordinators knew.
+// narrow says whether the filter needs fields that the first coordinators did not know.
 func (f *filterFlags) narrow() bool {
 	return f.Exchange != "" || f.OlderThan != 0 || f.Error != ""
 }
@@ -65,7 +65,7 @@ func (f *filterFlags) minAge() *durationpb.Duration {
 	return durationpb.New(f.OlderThan)
 }
 
-// states are those that the filter means: the one named, or all in which messages stand.
+// states are the states of the filter: the named state, or every state that keeps messages.
 func (f *filterFlags) states() ([]halfmsg.State, error) {
 	if f.State == "" {
 		return halfmsg.Kept(), nil
@@ -77,12 +77,12 @@ func (f *filterFlags) states() ([]halfmsg.State, error) {
 // maxPage is the largest page a coordinator gives.
 const maxPage = 1000
 
-// knowsFilters refuses a coordinator of a version before filters and dry runs. It would pass over both, as protobuf has it, and
-// change all messages of the state, even where they were only to be counted.
+// knowsFilters refuses a coordinator of a version before filters and dry runs. It would pass over both, as protobuf has
+// it, and change all messages of the state, even where they were only to be counted.
 func (a *admin) knowsFilters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	// Whoever knows ages refuses one below zero.
+	// A coordinator that knows ages refuses a negative age.
 	_, err := a.client.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State_STATE_PENDING, PageSize: 1, MinAge: durationpb.New(-1),
 	})
@@ -96,8 +96,8 @@ func (a *admin) knowsFilters(ctx context.Context) error {
 	return a.explain(err)
 }
 
-// list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two pages
-// when it moves meanwhile; it is given once.
+// list reads up to limit messages of a state, page by page, and says whether there may be more. A message may be on two
+// pages when it moves meanwhile; it is given once.
 func (a *admin) list(
 	ctx context.Context, state halfmsg.State, f *filterFlags, limit int, far *commandline.Progress,
 ) (records []*msghandlerv1.MessageRecord, more bool, err error) {
@@ -130,7 +130,7 @@ func (a *admin) list(
 	return records, true, nil
 }
 
-// parseState reads the state of a flag, one of those in which messages are kept.
+// parseState reads the state of a flag, which must be a state that keeps messages.
 func parseState(name string) (halfmsg.State, error) {
 	state, err := halfmsg.ParseState(name)
 	if err == nil {
@@ -156,8 +156,8 @@ func parseNames(typed []string) ([]*msghandlerv1.MessageName, error) {
 	return names, nil
 }
 
-// readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word, and
-// the header of a table, are passed over.
+// readNames reads names, the first word of each line, so that what list prints can be handed on. Lines without a word,
+// and the header of a table, are passed over.
 func readNames(in io.Reader) ([]*msghandlerv1.MessageName, error) {
 	var words []string
 	lines := bufio.NewScanner(in)
@@ -170,7 +170,9 @@ func readNames(in io.Reader) ([]*msghandlerv1.MessageName, error) {
 		return nil, fmt.Errorf("read names from standard input: %w", err)
 	}
 	if len(words) == 0 {
-		return nil, commandline.UsageError{Err: errors.New("there is no name on standard input; write one a line, such as orders/1001")}
+		return nil, commandline.UsageError{
+			Err: errors.New("there is no name on standard input; write a name a line, such as orders/1001"),
+		}
 	}
 	return parseNames(words)
 }

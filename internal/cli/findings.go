@@ -6,7 +6,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// coordinatorFindings is what a coordinator says that somebody should act on, for programs.
+// coordinatorFindings are the findings of a coordinator, for programs.
 func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
 	told := make([]finding, len(all))
 	for i, f := range all {

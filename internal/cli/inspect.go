@@ -19,7 +19,7 @@ type listCommand struct {
 	Names bool `help:"Only the names, one a line, for retry - and discard -."`
 }
 
-// Run prints messages, those of each state oldest first.
+// Run prints messages, for each state the oldest first.
 func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
@@ -54,7 +54,8 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return errors.Join(c.print(s, records, more), cut(s, c.Output, c.Limit, more))
 }
 
-// cut says on standard error, where it is in no program's way, that a table ended at --limit; documents say it themselves.
+// cut says on standard error, where it is in no program's way, that a table ended at --limit; documents say it
+// themselves.
 func cut(s *commandline.Session, output string, limit int, more bool) error {
 	if !more || output != commandline.OutputTable {
 		return nil
@@ -110,8 +111,8 @@ func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
 	return ageOf(r.GetDueTime(), now)
 }
 
-// shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends with
-// why it failed. show has the whole.
+// shorten leaves out the middle of an error, so that a line stays a line: an error begins with what was tried and ends
+// with why it failed. show has the whole.
 func shorten(s string) string {
 	const side = 28
 	runes := []rune(s)
@@ -126,7 +127,7 @@ type showCommand struct {
 	Name string `arg:"" help:"The message, such as orders/1001." name:"PRODUCER/ID"`
 }
 
-// Run prints one message.
+// Run prints a message.
 func (c *showCommand) Run(ctx context.Context, s *commandline.Session) error {
 	names, err := parseNames([]string{c.Name})
 	if err != nil {

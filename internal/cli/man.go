@@ -14,7 +14,7 @@ import (
 
 type manCommand struct{}
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *manCommand) Help() string {
 	return `One page with all commands, flags and keys of the configuration, for a machine on which there is no browser:
 "msghandler man | man -l -" shows it, "msghandler man > /usr/local/share/man/man1/msghandler.1" keeps it.`
@@ -33,7 +33,7 @@ type manual struct{ strings.Builder }
 
 func (m *manual) page(root *kong.Node, keys []config.Key) {
 	m.line(".TH", "MSGHANDLER", "1", "", "msghandler "+readBuild().Version, "msghandler")
-	m.WriteString(".nh\n.ad l\n") // or names would be broken at a hyphen that is none of theirs
+	m.WriteString(".nh\n.ad l\n") // or names would be broken at line ends
 	m.section("NAME")
 	m.text("msghandler - a coordinator for half messages")
 	m.section("SYNOPSIS")
@@ -59,7 +59,7 @@ func (m *manual) page(root *kong.Node, keys []config.Key) {
 	}
 }
 
-// leavesOf are the commands below a node that can be run and are shown.
+// leavesOf returns the visible commands below a node that can be run.
 func leavesOf(n *kong.Node) (leaves []*kong.Node) {
 	for _, child := range n.Children {
 		switch {
@@ -86,7 +86,7 @@ func (m *manual) command(n *kong.Node) {
 	m.flags(n.Flags)
 }
 
-// flags describes those that are no keys of the configuration, which have a section of their own.
+// flags describes the flags except keys of the configuration, which have a section of their own.
 func (m *manual) flags(flags []*kong.Flag) {
 	keys := false
 	for _, f := range flags {
@@ -101,7 +101,7 @@ func (m *manual) flags(flags []*kong.Flag) {
 	}
 }
 
-// flagUsage is a flag as it is typed.
+// flagUsage is a flag as typed.
 func flagUsage(f *kong.Flag) string {
 	usage := "--" + f.Name
 	if !f.IsBool() {
@@ -127,14 +127,14 @@ func defaultOf(value string) string {
 // section begins a section.
 func (m *manual) section(name string) { m.line(".SH", name) }
 
-// item is a thing and, indented below it, what it is.
+// item is a name and, indented below, its meaning.
 func (m *manual) item(name, meaning string) {
 	m.WriteString(".TP\n")
 	m.line(".B", name)
 	m.text(meaning)
 }
 
-// line writes a request; each of its arguments stays one.
+// line writes a request with its arguments, each quoted.
 func (m *manual) line(request string, arguments ...string) {
 	m.WriteString(request)
 	for _, a := range arguments {
@@ -150,10 +150,10 @@ func (m *manual) text(text string) {
 	}
 }
 
-// roff has a meaning of its own for these; hyphens are to stay such that can be copied to a shell.
+// roff has a meaning of its own for these characters; hyphens must stay copyable to a shell.
 var roff = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `"`, `\(dq`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`)
 
-// inRoff writes text so that it comes out as it is. A dot at the beginning of a line would be a request.
+// inRoff escapes text. A dot at the beginning of a line would be a request.
 func inRoff(text string) string {
 	text = roff.Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// The manual is set without a warning, and what comes out names every command, flag and key as it is typed.
+// The manual is set without a warning, and names every command, flag and key as typed.
 func TestTheManualIsSetAndWhole(t *testing.T) {
 	t.Parallel()
 	groff := servers.Tool(t, "groff")
@@ -47,7 +47,7 @@ func TestTheManualIsSetAndWhole(t *testing.T) {
 	}
 }
 
-// ownFlags are a command's flags as they are typed, and what they mean.
+// ownFlags are a command's flags as typed, with their meaning.
 func ownFlags(flags []*kong.Flag) (own []string) {
 	for _, f := range flags {
 		if f.Group == nil {

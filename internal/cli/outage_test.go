@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// stricken is a coordinator whose Redis is away while it is told so.
+// stricken is a coordinator whose Redis can be made unavailable.
 type stricken struct {
 	msghandlerv1.UnimplementedAdminServiceServer
 	addr string
@@ -66,7 +66,7 @@ func (s *stricken) ListMessages(context.Context, *msghandlerv1.ListMessagesReque
 	return &msghandlerv1.ListMessagesResponse{}, s.err()
 }
 
-// TailMessages ends when Redis goes away, as it does when the coordinator ends.
+// TailMessages ends when Redis becomes unavailable, as when the coordinator ends.
 func (s *stricken) TailMessages(
 	_ *msghandlerv1.TailMessagesRequest, stream grpc.ServerStreamingServer[msghandlerv1.TailMessagesResponse],
 ) error {

@@ -19,7 +19,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// record is a message as --output json prints it. The names of its fields are part of the product.
+// record is a message in --output json. The names of its fields are part of the product.
 type record struct {
 	Producer        string            `json:"producer"`
 	ID              string            `json:"id"`
@@ -40,7 +40,7 @@ type record struct {
 	LeaseOwner      string            `json:"lease_owner,omitempty"`
 	LeaseUntil      *time.Time        `json:"lease_until,omitempty"`
 	Events          []event           `json:"events,omitempty"`
-	// Body is the body when it is text, BodyBase64 when it is not.
+	// Body holds a body of text, BodyBase64 every other body.
 	Body       string `json:"body,omitempty"`
 	BodyBase64 string `json:"body_base64,omitempty"`
 }
@@ -117,13 +117,13 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	return lines
 }
 
-// How much of a body show prints; --output json has it all.
+// How much of a body show prints; --output json has the whole body.
 const (
 	previewText  = 1024
 	previewBytes = 256
 )
 
-// printBody prints the beginning of a body under a table for people; documents hold the whole of it.
+// printBody prints the beginning of a body under a table for people; documents hold the whole body.
 func printBody(s *commandline.Session, output string, body []byte) error {
 	if output == commandline.OutputJSON || output == commandline.OutputYAML {
 		return nil
@@ -132,7 +132,7 @@ func printBody(s *commandline.Session, output string, body []byte) error {
 	return err
 }
 
-// preview gives the beginning of a body: in plain lines when it is text, as a hex dump when it is not.
+// preview returns the beginning of a body: text as lines, and other bodies as a hex dump.
 func preview(body []byte) string {
 	if len(body) == 0 {
 		return ""

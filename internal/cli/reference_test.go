@@ -64,7 +64,7 @@ msghandler completion fish | source       # in ~/.config/fish/config.fish
 
 `
 
-// describedNodes are the commands of a program; a program without commands is one itself.
+// describedNodes are the commands of a program, or the program itself where it has no commands.
 func describedNodes(root *kong.Node) []*kong.Node {
 	if leaves := leavesOf(root); len(leaves) > 0 {
 		return leaves

@@ -45,7 +45,7 @@ func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
 	run(env, "discard", "--state=abandoned", "--limit=0", "--dry-run").want(t, 0, "2500 would be discarded\n", "")
 }
 
-// What was not changed because it was refused is not told as if it only took another try.
+// A refused change is not reported as if another try could succeed.
 func TestARefusedChangeSaysNothingOfMore(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)

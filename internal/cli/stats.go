@@ -16,7 +16,7 @@ type statsCommand struct {
 	Every time.Duration `default:"2s" help:"With --watch: how often."`
 }
 
-// stateStats is one state of stats as --output json prints it.
+// stateStats is a state of stats in --output json.
 type stateStats struct {
 	State    string     `json:"state"`
 	Count    int64      `json:"count"`
@@ -43,7 +43,7 @@ func (c *statsCommand) Run(ctx context.Context, s *commandline.Session) error {
 	})
 }
 
-// separate sets what follows apart from what was printed before.
+// separate writes the separator between two outputs.
 func separate(s *commandline.Session, output string) {
 	switch {
 	case output == commandline.OutputYAML:
@@ -88,8 +88,8 @@ func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
 // clearScreen clears a terminal and goes to its upper left corner.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure. What fails
-// at the first time ends it. Later failures are told and it goes on: somebody watches to see an outage end.
+// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure.
+// What fails at the first time ends it. Later failures are told and it goes on: somebody watches to see an outage end.
 func again(ctx context.Context, every time.Duration, do func(context.Context) error, tell func(failure error)) error {
 	if every < minInterval {
 		return commandline.UsageError{Err: fmt.Errorf("--every=%s: at least %s", every, minInterval)}

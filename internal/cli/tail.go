@@ -25,14 +25,14 @@ type tailCommand struct {
 	Limit    int      `help:"End after so many; 0 goes on until interrupted." default:"0"`
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *tailCommand) Help() string {
-	return `One line for each message that this coordinator stores, and for each move to another state that it makes. Of several
-coordinators each tells its own. A message that was discarded is told as gone. What comes faster than it can be printed is
-left out, and counted on standard error. Nothing waits for a tail.`
+	return `tail prints a line for each message that this coordinator stores, and for each of its moves to another state. Other
+coordinators print their own. A discarded message is printed as gone. Moves that come faster than tail can print are left
+out, and counted on standard error. No message waits for a tail.`
 }
 
-// move is a message that has reached a state, as --output json prints it.
+// move is a message that has reached a state, in --output json.
 type move struct {
 	Time     time.Time `json:"time"`
 	Producer string    `json:"producer"`
@@ -40,7 +40,7 @@ type move struct {
 	State    string    `json:"state"`
 }
 
-// Run prints moves until it is interrupted.
+// Run prints moves until an interrupt.
 func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Limit < 0 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: at least one, or 0 for no end", c.Limit)}
@@ -73,7 +73,7 @@ func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 			return nil
 		})
 	if ctx.Err() != nil {
-		return nil // it was interrupted: somebody has seen enough
+		return nil // an interrupt ends tail without an error
 	}
 	return err
 }
@@ -83,14 +83,16 @@ func (c *tailCommand) states() (states []msghandlerv1.State, err error) {
 	for _, name := range c.State {
 		state, err := halfmsg.ParseState(name)
 		if err != nil {
-			return nil, commandline.UsageError{Err: fmt.Errorf("--state=%s: %w; write one of %s", name, err, strings.Join(stateNames(), ", "))}
+			return nil, commandline.UsageError{
+				Err: fmt.Errorf("--state=%s: %w; write one of %s", name, err, strings.Join(stateNames(), ", ")),
+			}
 		}
 		states = append(states, msghandlerv1.State(state))
 	}
 	return states, nil
 }
 
-// stateNames are those of all states that a message can reach.
+// stateNames are the names of all states that a message can reach.
 func stateNames() (names []string) {
 	for _, state := range halfmsg.States() {
 		if state != halfmsg.None {
@@ -110,7 +112,7 @@ func (c *tailCommand) print(s *commandline.Session, m *msghandlerv1.Move) error 
 	return err
 }
 
-// reached names the state that a message has reached; one that was discarded is in none.
+// reached names the state that a message has reached; a discarded message is in no state.
 func reached(s msghandlerv1.State) string {
 	if s == msghandlerv1.State_STATE_UNSPECIFIED {
 		return "gone"
@@ -118,8 +120,8 @@ func reached(s msghandlerv1.State) string {
 	return stateName(s)
 }
 
-// tail calls begun when the coordinator listens, and then each with what it tells, until the context ends, each fails or there
-// is no more; io.EOF is an end that is no failure.
+// tail calls begun when the coordinator listens, and then each with what it tells, until the context ends, each fails
+// or there is no more; io.EOF is an end that is no failure.
 func (a *admin) tail(
 	ctx context.Context, request *msghandlerv1.TailMessagesRequest, begun func(), each func(*msghandlerv1.TailMessagesResponse) error,
 ) error {
@@ -143,8 +145,8 @@ func (a *admin) tail(
 	return a.explain(err)
 }
 
-// listen opens the stream, which must begin within the timeout of a call: when it does not, its context is cancelled. It
-// cannot have a deadline, for it would end the stream too.
+// listen opens the stream, which must begin within the timeout of a call: when it does not, its context is cancelled.
+// It cannot have a deadline, for it would end the stream too.
 func listen(
 	ctx context.Context, cancel context.CancelFunc, a *admin, request *msghandlerv1.TailMessagesRequest,
 ) (grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], error) {

@@ -74,8 +74,8 @@ func TestOnATerminalItCountsAndAsks(t *testing.T) {
 // anyAge is the age that messages have since they were counted, however long that took.
 var anyAge = regexp.MustCompile(`older [0-9.a-zµ]+`)
 
-// What is stored after the count, or comes of age, may not take the place of what was counted and has gone: no more are changed
-// than were counted, and they must be older than the count.
+// What is stored after the count, or comes of age, may not take the place of what was counted and has gone: no more are
+// changed than were counted, and they must be older than the count.
 func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// event is one line of a message's timeline as --output json prints it.
+// event is a line of a message's timeline in --output json.
 type event struct {
 	Name    string     `json:"name"`
 	FirstAt *time.Time `json:"first_at"`
@@ -28,8 +28,8 @@ func newEvents(told []*msghandlerv1.Event) (events []event) {
 	return events
 }
 
-// timelineRows gives a message's timeline for people, oldest first, between blank lines; none of a coordinator that tells
-// none.
+// timelineRows gives a message's timeline for people, oldest first, between blank lines; none of a coordinator that
+// tells none.
 func timelineRows(told []*msghandlerv1.Event, now time.Time) [][]string {
 	if len(told) == 0 {
 		return nil

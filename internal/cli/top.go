@@ -20,13 +20,13 @@ type topCommand struct {
 	Rows  int           `default:"10" help:"How many messages in trouble it shows at most."`
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *topCommand) Help() string {
-	return `Counts are of all coordinators that share the Redis; rates are of the one that is asked. In trouble is what is dead or
-abandoned, or waits after an error, the oldest first. Where standard output is no terminal, one screen follows the other.`
+	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble are messages
+that are dead or abandoned, or wait after an error, the oldest first. Without a terminal, screens follow each other.`
 }
 
-// What a terminal understands everywhere.
+// Control sequences that every terminal understands.
 const (
 	otherScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, without a cursor, and long lines are cut
 	firstScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -35,7 +35,7 @@ const (
 	restOfPage  = "\x1b[J"
 )
 
-// Run draws until it is interrupted.
+// Run draws until an interrupt.
 func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Rows < 0 {
 		return commandline.UsageError{Err: fmt.Errorf("--rows=%d: not less than none", c.Rows)}
@@ -67,7 +67,7 @@ func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	})
 }
 
-// draw shows a page in place of the one before, or below it where standard output is no terminal.
+// draw replaces the page before, or adds the page below where standard output is no terminal.
 func draw(s *commandline.Session, page string) error {
 	if commandline.IsTerminal(s.Out) {
 		page = home + strings.ReplaceAll(page, "\n", endOfLine) + restOfPage
@@ -76,13 +76,13 @@ func draw(s *commandline.Session, page string) error {
 	return err
 }
 
-// top is what one screen has to know of the one before.
+// top holds the figures of the last screen, for the next screen.
 type top struct {
 	*topCommand
 	admin *admin
 
 	mu sync.Mutex
-	// rates counts the moves to each state since the last screen; deaf says that they cannot be heard of.
+	// rates counts the moves to each state since the last screen; deaf says that no moves can be received.
 	rates map[halfmsg.State]int64
 	deaf  bool
 	since time.Time
@@ -102,7 +102,7 @@ func (t *top) listen(ctx context.Context) {
 	pause := time.NewTicker(max(t.Every, minInterval))
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		_ = t.admin.tail(ctx, request, func() { t.hears(true) }, t.count) // why it is deaf the counts tell, which fail as well
+		_ = t.admin.tail(ctx, request, func() { t.hears(true) }, t.count) // the counts fail as well and show the reason
 		t.hears(false)
 		select {
 		case <-ctx.Done():
@@ -111,14 +111,14 @@ func (t *top) listen(ctx context.Context) {
 	}
 }
 
-// hears notes whether moves can be heard of.
+// hears notes whether moves can be received.
 func (t *top) hears(well bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.deaf = !well
 }
 
-// count counts the moves of one answer.
+// count counts the moves of an answer.
 func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
 	return nil
 }
 
-// page draws one screen.
+// page draws a screen.
 func (t *top) page(ctx context.Context) (string, error) {
 	response, err := call(ctx, t.admin, t.admin.client.GetStats, &msghandlerv1.GetStatsRequest{})
 	if err != nil {
@@ -181,7 +181,7 @@ func (t *top) rateLine(now time.Time) string {
 	return strings.Join(parts, "   ")
 }
 
-// states are the rows of stats, with what has changed since the last screen.
+// states are the rows of stats, with the changes since the last screen.
 func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]string {
 	rows := statsRows(states, now)
 	rows[0] = append(rows[0], "CHANGE")
@@ -197,7 +197,7 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 	return rows
 }
 
-// troubleLook is how many messages of a state that may be healthy are looked at for those that are not.
+// troubleLook is how many messages of a state with healthy messages are searched for messages in trouble.
 const troubleLook = 500
 
 // inTrouble reads what is dead or abandoned, or waits after an error, as far as it is among the oldest troubleLook.

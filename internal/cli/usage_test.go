@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What was typed wrongly is told before anything is opened or anybody asked, and a program can tell it from a failure. No
-// password comes back.
+// What was typed wrongly is told before anything is opened or anybody asked, and a program can tell it from a failure.
+// No password comes back.
 func TestWhatCannotBeIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{

@@ -27,15 +27,16 @@ func newVerifyProducerCommand() verifyProducerCommand {
 	return verifyProducerCommand{flags: flags, Plugins: flags.Plugins()}
 }
 
-// Help says what --help says below the usage.
+// Help returns the text below the usage in --help.
 func (c *verifyProducerCommand) Help() string {
-	return `For a producer that is new or under suspicion. Its target must be allowed by callbacks.allow, as for a coordinator; without a
-configuration that is not examined. It is asked about ids that cannot exist: many at once, the longest, the same one twice, none at all, and in a final question, which
-leaves a tombstone there; and it is told to delete markers that are not there. The exit status is 1 when it breaks the
-contract, and 0 otherwise: warnings are no failure.`
+	return `For a new producer, or a producer that may break the contract. callbacks.allow must allow its target, as for a
+coordinator; without a configuration the target is not checked. The producer is asked about ids that cannot exist: many at
+once, the longest, the same id twice, none, and in a final question, which leaves a tombstone there; and the producer gets
+a request to delete markers that do not exist. The exit status is 1 when the producer breaks the contract, and 0 otherwise:
+warnings are no failure.`
 }
 
-// Run asks the producer, and fails when it breaks the contract.
+// Run asks the producer, and fails when the producer breaks the contract.
 func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if err := commandline.Positive("timeout", c.Timeout); err != nil {
 		return err
@@ -46,7 +47,9 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 		return commandline.UsageError{Err: err}
 	}
 	if c.Target == "" && settings.Producers[c.Name].Target == "" {
-		return commandline.UsageError{Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT", c.Name, c.Name)}
+		return commandline.UsageError{
+			Err: fmt.Errorf("where is %s? Write: msghandler verify-producer %s HOST:PORT", c.Name, c.Name),
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// version is set by the linker for a release; otherwise what Go knows of the build is told.
+// version is set by the linker for a release; the default is the version that Go knows of the build.
 var version string
 
 type versionCommand struct {
@@ -23,7 +23,7 @@ func (c *versionCommand) Run(s *commandline.Session) error {
 	})
 }
 
-// build is what runs.
+// build describes the running program.
 type build struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`

@@ -47,7 +47,7 @@ func TestAWatchCountsUntilItIsStopped(t *testing.T) {
 
 func TestTopShowsWhatIsInTrouble(t *testing.T) {
 	t.Parallel()
-	c := startCoordinator(t) // it knows no TailMessages, as one of an older version
+	c := startCoordinator(t) // the coordinator knows no TailMessages, like an older version
 	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
 	servers.Eventually(t, 20*time.Second, "it draws again", func() bool { return strings.Count(out.String(), "IN TROUBLE") > 2 })
 	if status := stop(); status != 0 {

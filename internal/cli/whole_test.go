@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// output is a writer that may be read while it is written to.
+// output is a buffer that may be written to and read concurrently.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -37,7 +37,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// serve runs msghandler serve with embedded parts and returns its address, and how to stop it.
+// serve runs msghandler serve with embedded parts, and returns its address and the function that stops the coordinator.
 func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -22,8 +22,8 @@ import (
 const (
 	// maxBatch is the largest batch, and what the contract allows in a callback.
 	maxBatch = 500
-	// halvesParallel and flowParallel are how many batches are under way at once: enough to keep every part busy, few enough
-	// for large ones.
+	// halvesParallel and flowParallel are how many batches are under way at once: enough to keep every part busy, few
+	// enough for large ones.
 	halvesParallel, flowParallel = 2, 4
 	// waitingMost is more than anybody brings.
 	waitingMost = 1_000_000

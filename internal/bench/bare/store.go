@@ -1,9 +1,10 @@
-// Package bare does the bare work of a coordinator and nothing else, as the ceiling that one is measured against: a half
-// message is stored, its producer is asked, the message becomes sendable, its marker is deleted, it is published and
-// removed. There are no checks, digests, leases, retries, backoffs or traces, and whoever crashes here has lost messages.
+// Package bare does the bare work of a coordinator and nothing else, as the ceiling that one is measured against: a
+// half message is stored, its producer is asked, the message becomes sendable, its marker is deleted, it is published
+// and removed. There are no checks, digests, leases, retries, backoffs or traces, and whoever crashes here has lost
+// messages.
 //
-// It is built to be fast: everything goes in batches that gather while the last ones are under way, bodies stay in memory,
-// the indexes are moved by the batch, and nobody waits for a timer.
+// It is built to be fast: everything goes in batches that gather while the last ones are under way, bodies stay in
+// memory, the indexes are moved by the batch, and nobody waits for a timer.
 package bare
 
 import (

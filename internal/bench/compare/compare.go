@@ -1,7 +1,8 @@
-// Package compare measures coordinators next to what Redis, RabbitMQ and gRPC allow on the same machine, in the same run.
+// Package compare measures coordinators next to what Redis, RabbitMQ and gRPC allow on the same machine, in the same
+// run.
 //
-// The rounds of all measurements are interleaved and medians are shown, so that a noisy machine is noisy for all of them;
-// what counts are the ratios, each of two measurements of the same round that followed each other.
+// The rounds of all measurements are interleaved and medians are shown, so that a noisy machine is noisy for all of
+// them; what counts are the ratios, each of two measurements of the same round that followed each other.
 package compare
 
 import (
@@ -30,8 +31,8 @@ var Processes = []string{Coordinator, Redis, RabbitMQ, Producer}
 
 // Config says what is compared.
 type Config struct {
-	// Load is the load on the coordinators; its Mode, Rate, Silent and Rollback are not looked at: both modes are measured,
-	// at full speed, with messages that commit and say so.
+	// Load is the load on the coordinators; its Mode, Rate, Silent and Rollback are not looked at: both modes are
+	// measured, at full speed, with messages that commit and say so.
 	Load bench.Config
 	// Executable is msghandler, which also runs the bare reference.
 	Executable string

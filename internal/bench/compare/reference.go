@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ReferenceCommand is how the executable is told to be a bare reference: it prints the address that it serves at, and ends
-// when its standard input does.
+// ReferenceCommand is how the executable is told to be a bare reference: it prints the address that it serves at, and
+// ends when its standard input does.
 const ReferenceCommand = "__bare"
 
 // ReferenceCalls is the flag for one that only makes the calls.

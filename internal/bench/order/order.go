@@ -1,5 +1,5 @@
-// Package order writes the bodies that loads send: JSON as shops send it, of an exact size. Zeros would vanish in whatever
-// packs them, and random bytes would be packed by nothing; either would say little about users' messages.
+// Package order writes the bodies that loads send: JSON as shops send it, of an exact size. Zeros would vanish in
+// whatever packs them, and random bytes would be packed by nothing; either would say little about users' messages.
 package order
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A load has so many different bodies, or fewer where they would take more memory than that. What packs them looks at one at a
-// time.
+// A load has so many different bodies, or fewer where they would take more memory than that. What packs them looks at
+// one at a time.
 const (
 	variety   = 256
 	mostBytes = 8 << 20

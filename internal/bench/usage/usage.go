@@ -22,8 +22,8 @@ type Spent struct {
 // Processes are groups of processes by name, such as "Redis".
 type Processes map[string][]int
 
-// Find finds who listens at the addresses, each list a group. What is not on this machine, or may not be looked at, is left
-// out. This process is the group self.
+// Find finds who listens at the addresses, each list a group. What is not on this machine, or may not be looked at, is
+// left out. This process is the group self.
 func Find(self string, addresses map[string][]string) Processes {
 	found := Processes{self: {os.Getpid()}}
 	sockets := listening()
@@ -132,7 +132,8 @@ func (s sockets) owner(address string) (int, bool) {
 	return pid, known
 }
 
-// isLocal says whether a host is this machine's loopback. Others may be this machine too, and then nothing is told of them.
+// isLocal says whether a host is this machine's loopback. Others may be this machine too, and then nothing is told of
+// them.
 func isLocal(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || host == "" || ip.IsLoopback() || ip.IsUnspecified()

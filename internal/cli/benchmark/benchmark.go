@@ -74,14 +74,14 @@ func Run(ctx context.Context, process commandline.Process) int {
 
 // Help says what --help says below the usage.
 func (c *command) Help() string {
-	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues of its own,
-and redis.url with --footprint or --ceilings. With --rate the load writes so many messages a second during --warmup and
---for, and one message for each producer before. Producers, queues and ids begin with msghandler-bench-. Queues and
-messages are removed at the end and on an interrupt; receipts of the messages stay in Redis for done.retention.
+	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues of
+its own, and redis.url with --footprint or --ceilings. With --rate the load writes so many messages a second during
+--warmup and --for, and one message for each producer before. Producers, queues and ids begin with msghandler-bench-.
+Queues and messages are removed at the end and on an interrupt; receipts of the messages stay in Redis for done.retention.
 callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are not encrypted. Without --rate
 the load takes all that coordinators, Redis and RabbitMQ can give, and slows down others who use them; --ceilings also
-loads Redis and RabbitMQ directly. Processor time and memory are those of processes that listen on this machine's loopback.
-The exit status is 1 when a message was lost, or a message arrived that had rolled back.`
+loads Redis and RabbitMQ directly. Processor time and memory are those of processes that listen on this machine's
+loopback. The exit status is 1 when a message was lost, or a message arrived that had rolled back.`
 }
 
 // errUneven is the end of a load whose books do not balance.
@@ -187,9 +187,9 @@ func (c *command) warn(s *commandline.Session, load bench.Config) {
 		more += fmt.Sprintf("; in each of %d rounds Redis at %s and that RabbitMQ are loaded directly as well", c.Rounds,
 			strings.Join(redisHosts(load.RedisURL), ", "))
 	}
-	fmt.Fprintf(s.Err, "msghandler-bench writes %s%s, to the Redis of the coordinators at %s and to queues msghandler-bench-* on "+
-		"RabbitMQ at %s; an interrupt ends the load, and removes its queues and messages\n", amount, more,
-		strings.Join(load.Coordinators, ", "), strings.Join(brokerHosts([]string{load.AMQPURL}), ", "))
+	fmt.Fprintf(s.Err, "msghandler-bench writes %s%s, to the Redis of the coordinators at %s and to queues "+
+		"msghandler-bench-* on RabbitMQ at %s; an interrupt ends the load, and removes its queues and messages\n",
+		amount, more, strings.Join(load.Coordinators, ", "), strings.Join(brokerHosts([]string{load.AMQPURL}), ", "))
 }
 
 // The default of --warmup is a share of a short load, and longestWarmup at most.
@@ -222,7 +222,7 @@ func reportRows(r bench.Report) [][]string {
 		{"throughput", fmt.Sprintf("%.0f messages a second%s", r.Rate, counting(r.Settings))},
 	}
 	if r.Failed+r.Unbegun > 0 {
-		rows = append(rows, []string{"", "messages that failed or never began have no time: the times below are those of the others"})
+		rows = append(rows, []string{"", "failed and unbegun messages have no time: the times are those of the others"})
 	}
 	for _, l := range []struct {
 		name string
@@ -233,8 +233,9 @@ func reportRows(r bench.Report) [][]string {
 		{"Submit to delivery", r.SubmitToDelivery},
 	} {
 		if l.of != nil {
-			rows = append(rows, []string{l.name, fmt.Sprintf("p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, p99.9 %.1f ms, at most %.1f ms",
-				l.of.P50, l.of.P90, l.of.P99, l.of.P999, l.of.Max)})
+			times := fmt.Sprintf("p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, p99.9 %.1f ms, at most %.1f ms",
+				l.of.P50, l.of.P90, l.of.P99, l.of.P999, l.of.Max)
+			rows = append(rows, []string{l.name, times})
 		}
 	}
 	for _, name := range compare.Processes {
@@ -252,8 +253,8 @@ func reportRows(r bench.Report) [][]string {
 	b := r.Balance
 	return append(rows,
 		[]string{"sent", fmt.Sprintf("%d committed (%d in silence), %d rolled back", b.Committed, b.Silent, b.RolledBack)},
-		[]string{"delivered", fmt.Sprintf("%d, and %d copies; lost %d, rolled back and yet delivered %d, of others %d", b.Delivered,
-			b.Copies, b.Lost, b.Ghosts, b.Alien)})
+		[]string{"delivered", fmt.Sprintf("%d, and %d copies; lost %d, rolled back and yet delivered %d, of others %d",
+			b.Delivered, b.Copies, b.Lost, b.Ghosts, b.Alien)})
 }
 
 // counting explains which messages count as done besides those that the broker has acknowledged.

@@ -44,7 +44,8 @@ func TestABenchOfARealCoordinator(t *testing.T) {
 				t.Errorf("what is consumed afterwards has no time, and the others have: %s", result.out)
 			}
 			// Of the 200 that are due while it is measured seven tenths are submitted, however busy the machine is.
-			if timed := report.SubmitToAck.N; name == "offered" && (b.Silent < 10 || b.RolledBack < 20 || timed < 135 || timed > 145) {
+			timed := report.SubmitToAck.N
+			if name == "offered" && (b.Silent < 10 || b.RolledBack < 20 || timed < 135 || timed > 145) {
 				t.Errorf("shares or rate are wrong: %s", result.out)
 			}
 			if bytes := report.RedisBytes; name == "gathered" && (bytes < 1024 || bytes > 4096) {
@@ -91,8 +92,8 @@ func TestABenchWritesWhatItSays(t *testing.T) {
 	addr, stop := serve(t, where...)
 	defer stop()
 	result := run(append([]string{"--server=" + addr, "--output=json", "--rate=20", "--for=3s"}, where...)...)
-	result.want(t, 0, "{", "msghandler-bench writes about 72 messages (20 a second for 3.6s), to the Redis of the coordinators at "+addr+
-		" and to queues msghandler-bench-* on RabbitMQ at ")
+	result.want(t, 0, "{", "msghandler-bench writes about 72 messages (20 a second for 3.6s), "+
+		"to the Redis of the coordinators at "+addr+" and to queues msghandler-bench-* on RabbitMQ at ")
 	var report bench.Report
 	if err := json.Unmarshal([]byte(result.out), &report); err != nil {
 		t.Fatal(err, result.out)
@@ -129,7 +130,8 @@ func TestAnInterruptedBenchTellsWhatItHasAndCleansUp(t *testing.T) {
 		t.Fatalf("status %d: %s", status, log.String())
 	}
 	var report bench.Report
-	if err := json.Unmarshal([]byte(out.String()), &report); err != nil || !report.Balance.Even() || report.Balance.Silent == 0 {
+	err := json.Unmarshal([]byte(out.String()), &report)
+	if err != nil || !report.Balance.Even() || report.Balance.Silent == 0 {
 		t.Fatalf("got %s, %v", out.String(), err)
 	}
 	nothingIsLeft(t, addr, rabbit, report)
@@ -151,12 +153,15 @@ func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
 		"--silent=0.9 --rollback=0.2": "from 0 to 1 together", "--silent=NaN": "from 0 to 1 together",
 		"--mode=unary --callers=10001 --producers=2": "more producers",
 		"--rate=-1": "none may be negative", "--callers=-1": "none may be negative", "--warmup=-1s": "none may be negative",
-		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000", "--producers=2 --target=a:1": "that of one producer",
-		"--body=0": "--body: more than none", "--for=0": "--for: more than none", "--ceilings --rounds=-1": "--rounds: more than none",
-		"--mode=fast":       "--mode must be one of",
-		"--queue=stream":    "--queue must be one of",
-		"--consume=never":   "--consume must be one of",
-		"--listen=nonsense": "write host:port", "--target=nonsense": "write host:port", "--server=a:1,b": "write host:port",
+		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000",
+		"--producers=2 --target=a:1": "that of one producer",
+		"--body=0":                   "--body: more than none", "--for=0": "--for: more than none",
+		"--ceilings --rounds=-1": "--rounds: more than none",
+		"--mode=fast":            "--mode must be one of",
+		"--queue=stream":         "--queue must be one of",
+		"--consume=never":        "--consume must be one of",
+		"--listen=nonsense":      "write host:port", "--target=nonsense": "write host:port",
+		"--server=a:1,b": "write host:port",
 	} {
 		run(strings.Fields(arguments)...).want(t, 2, "", want)
 	}

@@ -45,7 +45,8 @@ func operate(args ...string) ran { return runProgram(cli.Run, args) }
 
 func runProgram(program func(context.Context, commandline.Process) int, args []string) ran {
 	var out, errs bytes.Buffer
-	status := program(context.Background(), commandline.Process{Args: args, In: strings.NewReader(""), Out: &out, Err: &errs})
+	process := commandline.Process{Args: args, In: strings.NewReader(""), Out: &out, Err: &errs}
+	status := program(context.Background(), process)
 	return ran{status, out.String(), errs.String()}
 }
 

@@ -24,10 +24,10 @@ func complete(out io.Writer, root *kong.Node, typed []string) error {
 	return nil
 }
 
-// candidate is one word that a typed word may become.
+// candidate is a possible word, with its meaning.
 type candidate struct{ word, help string }
 
-// candidates returns the words that the last word may become.
+// candidates returns the words that can complete the last word.
 func candidates(node *kong.Node, words []string) []candidate {
 	// bash takes --state=dead for three words.
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "=" })
@@ -75,7 +75,7 @@ func walk(node *kong.Node, words []string) (at *kong.Node, open *kong.Flag) {
 	return node, open
 }
 
-// flagOf finds a flag of a command, or of one above it, by the word typed.
+// flagOf finds a flag of a command, or of a command above, by the word typed.
 func flagOf(node *kong.Node, word string) *kong.Flag {
 	for ; node != nil; node = node.Parent {
 		for _, flag := range node.Flags {
@@ -112,7 +112,7 @@ func positionals(node *kong.Node) (all []candidate) {
 	return all
 }
 
-// values are those that a flag or an argument takes, where that is a list.
+// values are the values of a flag or an argument that takes a list.
 func values(enum, name, before string) (all []candidate) {
 	if name == "state" {
 		for _, state := range halfmsg.Kept() {

@@ -22,7 +22,7 @@ const (
 	OutputYAML  = "yaml"
 )
 
-// PrintDocument prints a document for programs, or the rows for people. The names in both documents are those of its JSON.
+// PrintDocument prints a document for programs, or the rows for people. JSON and YAML have the same names.
 func (s *Session) PrintDocument(output string, document any, rows func() [][]string) error {
 	switch output {
 	case OutputJSON:
@@ -33,7 +33,7 @@ func (s *Session) PrintDocument(output string, document any, rows func() [][]str
 	return s.PrintTable(rows())
 }
 
-// printYAML prints one document. All JSON is YAML, so what JSON says is read as it and written in blocks.
+// printYAML prints a document. All JSON is YAML: the document is encoded as JSON, read as YAML and written in blocks.
 func (s *Session) printYAML(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *Session) printYAML(v any) error {
 	return errors.Join(encoder.Encode(&document), encoder.Close())
 }
 
-// escaped writes what cannot be seen as an escape: a terminal may obey it, and YAML does not take it as it is, or takes it for
-// the end of a line. In JSON such runes stand only in texts, where both JSON and YAML have escapes.
+// escaped writes invisible runes as escapes: a terminal may obey such a rune, and YAML may refuse the rune or end a
+// line there. In JSON these runes stand only in texts, where both JSON and YAML have escapes.
 func escaped(document []byte, escape func(r rune) string) []byte {
 	var b bytes.Buffer
 	for _, r := range string(document) {
@@ -80,10 +80,10 @@ func inBlocks(n *yaml.Node) {
 	}
 }
 
-// printJSON prints one document.
+// printJSON prints a document.
 func (s *Session) printJSON(v any) error { return s.encodeJSON(v, "  ") }
 
-// PrintJSONLine prints one document in a line.
+// PrintJSONLine prints a document in a single line.
 func (s *Session) PrintJSONLine(v any) error { return s.encodeJSON(v, "") }
 
 func (s *Session) encodeJSON(v any, indent string) error {

@@ -33,11 +33,12 @@ func TestErrorsEscapeControlCharacters(t *testing.T) {
 	}
 }
 
-// Documents for programs are looked at on terminals too: they hold every text, and nothing that cannot be seen.
+// People read documents for programs on terminals, too.
 func TestJSONHoldsEveryTextVisibly(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"\x7f", "\u0080\u009b2J\u009f", "\u2028\u202etxt.exe", "\ufeff\ufffe\uffff", `\u009b \`, "\x00\x1b\r\n", "<é€🙂>", "\U000e0061", "\U0010ffff",
+		"\x7f", "\u0080\u009b2J\u009f", "\u2028\u202etxt.exe", "\ufeff\ufffe\uffff", `\u009b \`, "\x00\x1b\r\n", "<é€🙂>",
+		"\U000e0061", "\U0010ffff",
 	} {
 		for name, print := range map[string]func(s *Session) error{
 			"document": func(s *Session) error { return s.printJSON(map[string]string{"routing_key": text}) },
@@ -60,7 +61,9 @@ func TestJSONHoldsEveryTextVisibly(t *testing.T) {
 
 func TestYAMLHoldsEveryText(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"\x7f", "\u0080\u0085\u009f", "\u2028\u202e", "\ufeff\ufffe\uffff", `\u0041 \`, "\x00\x1b\r\n", "<é€🙂>"} {
+	for _, text := range []string{
+		"\x7f", "\u0080\u0085\u009f", "\u2028\u202e", "\ufeff\ufffe\uffff", `\u0041 \`, "\x00\x1b\r\n", "<é€🙂>",
+	} {
 		var out bytes.Buffer
 		s := &Session{Process: Process{Out: &out}}
 		if err := s.printYAML(map[string]string{"body": text}); err != nil {

@@ -1,8 +1,8 @@
 // Package commandline is what the command lines of all programs share: a program with its arguments, the configuration
 // as flags, TLS flags, documents, progress, signals, completion and exit statuses.
 //
-// The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 3 for a message that does not exist. An error
-// goes to standard error, with its cause and a remedy.
+// The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 3 for a message that does not exist. An
+// error goes to standard error, with its cause and a remedy.
 package commandline
 
 import (

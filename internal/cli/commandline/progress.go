@@ -3,25 +3,25 @@ package commandline
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
 const (
-	// quietFor is how long something may take on a terminal before it says how far it is, and tellInterval how often it
-	// says so then.
-	quietFor, tellInterval = time.Second, 200 * time.Millisecond
-	// linesInterval is both of them elsewhere, where each time leaves a line.
+	// On a terminal, quietFor passes before the first update, and updateInterval between two updates.
+	quietFor, updateInterval = time.Second, 200 * time.Millisecond
+	// linesInterval replaces both where there is no terminal: each update leaves a line there.
 	linesInterval = 10 * time.Second
-	// clearLine goes to the beginning of the line and removes it.
+	// clearLine removes the line of the cursor.
 	clearLine = "\r\x1b[K"
 )
 
-// progress tells on standard error how far something is that takes its time.
+// Progress shows on standard error how far a long operation is.
 type Progress struct {
 	out     io.Writer
 	live    bool
 	quiet   time.Time
-	told    bool
+	shown   bool
 	started time.Time
 }
 
@@ -34,12 +34,12 @@ func (s *Session) Progress() *Progress {
 	return p
 }
 
-// during says what it is doing until it is stopped, for what cannot say how far it is.
+// During shows the name of an operation, which has no figures, until stop is called.
 func (p *Progress) During(what string) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(tellInterval)
+	done := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		ticker := time.NewTicker(updateInterval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -50,14 +50,15 @@ func (p *Progress) During(what string) (stop func()) {
 				p.Update("%s", what)
 			}
 		}
-	}()
+	})
 	return func() {
 		close(done)
-		<-ended
+		showing.Wait()
 	}
 }
 
-// tell says how far it is, unless it has just begun or just told. It is for one goroutine at a time.
+// Update shows how far the operation is, unless the operation has just begun or the last update is recent. Only one
+// goroutine may call Update at a time.
 func (p *Progress) Update(format string, args ...any) {
 	now := time.Now()
 	if now.Before(p.quiet) {
@@ -65,15 +66,15 @@ func (p *Progress) Update(format string, args ...any) {
 	}
 	line, before, after, pause := fmt.Sprintf(format, args...), "", "\n", linesInterval
 	if p.live {
-		before, after, pause = clearLine, "", tellInterval
+		before, after, pause = clearLine, "", updateInterval
 	}
 	fmt.Fprintf(p.out, "%s%s (%s)%s", before, line, now.Sub(p.started).Round(time.Second), after)
-	p.quiet, p.told = now.Add(pause), true
+	p.quiet, p.shown = now.Add(pause), true
 }
 
-// end makes room for the result.
+// End makes room for the result.
 func (p *Progress) End() {
-	if p.live && p.told {
+	if p.live && p.shown {
 		fmt.Fprint(p.out, clearLine)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestProgressIsToldAfterAWhileAndNotTooOften(t *testing.T) {
+func TestProgressIsShownLateAndSeldom(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	longAgo := time.Now().Add(-time.Minute)
@@ -32,25 +32,25 @@ func TestProgressIsToldAfterAWhileAndNotTooOften(t *testing.T) {
 	}
 }
 
-// heard is a writer that says when it was written to.
-type heard struct{ said chan string }
+// lines is a writer that hands every write over.
+type lines struct{ written chan string }
 
-func (h heard) Write(p []byte) (int, error) {
-	h.said <- string(p)
+func (l lines) Write(p []byte) (int, error) {
+	l.written <- string(p)
 	return len(p), nil
 }
 
-func TestSomethingIsSaidWhileThereIsNothingToCount(t *testing.T) {
+func TestProgressWithoutFiguresIsShown(t *testing.T) {
 	t.Parallel()
-	h := heard{make(chan string, 100)}
-	stop := (&Progress{out: h, live: true, started: time.Now(), quiet: time.Now()}).During("looking")
-	if said := <-h.said; said != clearLine+"looking (0s)" {
+	l := lines{make(chan string, 100)}
+	stop := (&Progress{out: l, live: true, started: time.Now(), quiet: time.Now()}).During("looking")
+	if said := <-l.written; said != clearLine+"looking (0s)" {
 		t.Errorf("it says %q", said)
 	}
 	stop()
-	close(h.said)
+	close(l.written)
 	last := ""
-	for last = range h.said { // the last of it counts
+	for last = range l.written { // only the last write counts
 	}
 	if last != clearLine {
 		t.Errorf("it leaves %q behind", last)

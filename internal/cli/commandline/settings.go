@@ -14,8 +14,8 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// ConfigFlags gives every key of the configuration as a flag. The parser reads flags from the fields of a struct, so one
-// is made from the table of keys: a list of flags written down here would be a second table.
+// ConfigFlags are the keys of the configuration as flags. The parser reads flags from the fields of a struct, so a
+// struct is made from the table of keys: a list of flags here would be a second table.
 type ConfigFlags struct {
 	keys   []config.Key
 	fields reflect.Value
@@ -30,7 +30,8 @@ func NewConfigFlags(hidden ...string) *ConfigFlags {
 		if k.Bool() {
 			kind = reflect.TypeFor[*bool]()
 		}
-		fields = append(fields, reflect.StructField{Name: "Key" + strconv.Itoa(i), Type: kind, Tag: flagTag(k, slices.Contains(hidden, k.Name))})
+		tag := flagTag(k, slices.Contains(hidden, k.Name))
+		fields = append(fields, reflect.StructField{Name: "Key" + strconv.Itoa(i), Type: kind, Tag: tag})
 	}
 	f.fields = reflect.New(reflect.StructOf(fields))
 	return f
@@ -50,7 +51,7 @@ func flagTag(k config.Key, hidden bool) reflect.StructTag {
 // Plugins returns the flags for a field of type kong.Plugins.
 func (f *ConfigFlags) Plugins() kong.Plugins { return kong.Plugins{f.fields.Interface()} }
 
-// Given returns the flags that were typed, by key.
+// Given returns the typed flags, by key.
 func (f *ConfigFlags) Given() map[string]string {
 	typed := map[string]string{}
 	for i, k := range f.keys {
@@ -68,17 +69,17 @@ func (f *ConfigFlags) Given() map[string]string {
 	return typed
 }
 
-// load reads the configuration from all its sources.
+// Load reads the configuration from all its sources.
 func (s *Session) Load(flags map[string]string) (config.Config, error) {
 	return config.Load(s.Sources(flags))
 }
 
-// sources are where the configuration comes from.
+// Sources are where the configuration comes from.
 func (s *Session) Sources(flags map[string]string) config.Sources {
 	return config.Sources{File: cmp.Or(s.config, s.Variable("MSGHANDLER_CONFIG")), Env: s.Env, Flags: flags}
 }
 
-// env returns a variable; empty when it is not set.
+// Variable returns a variable of the environment; empty when the variable is not set.
 func (s *Session) Variable(name string) string {
 	for _, pair := range s.Env {
 		if v, found := strings.CutPrefix(pair, name+"="); found {
@@ -88,8 +89,8 @@ func (s *Session) Variable(name string) string {
 	return ""
 }
 
-// server returns the address of the coordinator that a command talks to: the one named, or that of the configuration, in
-// which flags win.
+// ServerAddress returns the coordinator's address: the named address, or grpc.addr of the configuration, in which flags
+// win.
 func (s *Session) ServerAddress(named string, flags map[string]string) (string, error) {
 	if addr := cmp.Or(named, s.Variable("MSGHANDLER_SERVER")); addr != "" {
 		return addr, nil
@@ -98,7 +99,7 @@ func (s *Session) ServerAddress(named string, flags map[string]string) (string, 
 	if err != nil {
 		return "", err
 	}
-	// An address that means all interfaces, such as :9090, means this host when it is dialled.
+	// An address of all interfaces, such as :9090, means this host for a client.
 	return c.GRPC.Addr, nil
 }
 

@@ -7,13 +7,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
-// errStoppedAtOnce is the end of those who are asked twice.
-var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in hand is picked up when its lease ends")
+// errStoppedAtOnce is the error of a command that a second signal ends.
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; " +
+	"unfinished messages are picked up when their leases end")
 
-// stopSignals are the signals that end a command. SIGHUP is one of them, because a terminal that closes sends it, unless the
-// process was started with SIGHUP ignored, as nohup does: then it stays ignored.
+// stopSignals are the signals that end a command. SIGHUP is among them, because a terminal that closes sends SIGHUP.
+// A process that was started with SIGHUP ignored, as by nohup, goes on ignoring SIGHUP.
 func stopSignals() []os.Signal {
 	signals := []os.Signal{syscall.SIGTERM, os.Interrupt}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -22,7 +25,7 @@ func stopSignals() []os.Signal {
 	return signals
 }
 
-// Interruptible is a context that the first stop signal ends, for commands that have nothing in hand for others.
+// Interruptible is a context that the first stop signal ends, for commands that hold no messages.
 func Interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, stopSignals()...)
 }
@@ -30,18 +33,18 @@ func Interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 // Hangup decides whether a SIGHUP stops a command.
 type Hangup func() (stops bool)
 
-// AlwaysStop is the Hangup of a command that somebody watches.
+// AlwaysStop is the Hangup of a command that a person watches.
 func AlwaysStop() bool { return true }
 
-// TerminalClosed returns the Hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed since
-// this call: the terminal's user has left. Every other SIGHUP was sent by somebody who expects a daemon to reload.
+// TerminalClosed returns the Hangup of a daemon. A SIGHUP stops the daemon only if its controlling terminal has closed
+// since this call: the terminal's user has left. The sender of every other SIGHUP expects a daemon to reload.
 func TerminalClosed() Hangup {
 	before := hasTerminal()
 	return func() bool { return before && !hasTerminal() }
 }
 
-// hasTerminal says whether the process has a controlling terminal. The kernel takes a terminal that closes away before it
-// sends SIGHUP.
+// hasTerminal says whether the process has a controlling terminal. When a terminal closes, the kernel detaches the
+// terminal first and then sends SIGHUP.
 func hasTerminal() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -51,9 +54,9 @@ func hasTerminal() bool {
 	return true
 }
 
-// UntilSignalled runs serve with a context that the first SIGTERM or SIGINT ends, or a SIGHUP for which stops says so. A
-// second SIGTERM or SIGINT does not wait for serve. A second SIGHUP changes nothing: the kernel and the shell both send one
-// when a terminal closes.
+// UntilSignalled runs serve with a context that the first SIGTERM or SIGINT ends, or a SIGHUP that stops accepts. After
+// a second SIGTERM or SIGINT, UntilSignalled returns without waiting for serve, and the process ends. A second SIGHUP
+// changes nothing: the kernel and the shell both send a SIGHUP when a terminal closes.
 func UntilSignalled(
 	ctx context.Context, logger *slog.Logger, stops Hangup, serve func(context.Context) error,
 ) error {
@@ -63,7 +66,8 @@ func UntilSignalled(
 	signal.Notify(signals, stopSignals()...)
 	defer signal.Stop(signals)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx) }()
+	var serving lifecycle.Group
+	serving.Go(func() { served <- serve(ctx) })
 	for stopping := false; ; {
 		select {
 		case err := <-served:

@@ -50,7 +50,8 @@ func TestTheFirstSignalStopsAndTheSecondOneEnds(t *testing.T) {
 	})
 	t.Run("a part fails", func(t *testing.T) {
 		broken := errors.New("broken")
-		if err := UntilSignalled(t.Context(), quiet, AlwaysStop, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		err := UntilSignalled(t.Context(), quiet, AlwaysStop, func(context.Context) error { return broken })
+		if !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	})

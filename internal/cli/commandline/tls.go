@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 )
 
-// TLSFlags say how a coordinator is talked to.
+// TLSFlags configure TLS for calls to a coordinator.
 type TLSFlags struct {
 	TLS     bool   `name:"tls" help:"Talk to the coordinator with TLS (also: MSGHANDLER_TLS=true). Each of the flags below means it too."`
 	TLSCA   string `name:"tls-ca" help:"The certificates of its authorities, a PEM file; default: the system's (also: MSGHANDLER_TLS_CA)." placeholder:"FILE" type:"path"`
@@ -21,7 +21,7 @@ type TLSFlags struct {
 	TLSName string `name:"tls-name" help:"Whom its certificate must be for, where that is not the host of its address (also: MSGHANDLER_TLS_NAME)." placeholder:"HOST"`
 }
 
-// config is how a coordinator is talked to with TLS; nil: without it.
+// Config is the TLS configuration for calls to a coordinator; nil: calls without TLS.
 func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
 	switch on := s.Variable("MSGHANDLER_TLS"); on {
 	case "", "true", "false":
@@ -38,7 +38,7 @@ func (f *TLSFlags) Config(s *Session) (*tls.Config, error) {
 	return source.ClientConfig(f.name(s)), nil
 }
 
-// credentials are those that a coordinator is talked to with.
+// Credentials are the credentials of calls to a coordinator.
 func (f *TLSFlags) Credentials(s *Session) (credentials.TransportCredentials, error) {
 	config, err := f.Config(s)
 	if err != nil || config == nil {
@@ -64,7 +64,8 @@ func (f *TLSFlags) files(s *Session) certs.Files {
 	}
 }
 
-// hint is for those who show no certificate: a coordinator that wants one hangs up, often before it has said so.
+// Hint is for calls without a client certificate: a coordinator that demands a certificate closes the connection, often
+// before its error arrives.
 func (f *TLSFlags) Hint(s *Session) string {
 	if !f.wanted(s) || f.files(s).Cert != "" {
 		return ""

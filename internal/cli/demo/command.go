@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator is killed, and the books
-balance.`
+const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator is
+killed, and the books balance.`
 
 // Program is msghandler-demo.
 var Program = commandline.Program{
@@ -26,7 +26,7 @@ type command struct {
 	Database string `help:"An empty database for both services: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite for each." placeholder:"URL"`
 }
 
-// Run tells the whole story on one terminal.
+// Run plays the whole story on a terminal.
 func (c *command) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Orders < 100 {
 		return commandline.UsageError{Err: fmt.Errorf("--orders is %d; the story needs at least 100", c.Orders)}
@@ -46,7 +46,7 @@ func (c *command) Run(ctx context.Context, s *commandline.Session) error {
 	})
 }
 
-// checkDatabase refuses a name that is none. It connects to nothing.
+// checkDatabase refuses a name of no database, without connecting.
 func (c *command) checkDatabase() error {
 	if c.Database == "" {
 		return nil

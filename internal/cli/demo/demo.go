@@ -2,8 +2,8 @@
 // flowing, the coordinator killed in the middle, and the books of both services balanced at the end.
 //
 // Redis and the AMQP broker are embedded in the demo's own process and forget everything with it. The coordinator is a
-// child process, so that it can really be killed; the two services are the very code of producer-demo and consumer-demo,
-// each with a database of its own.
+// child process, so that the demo can really kill the coordinator; the two services are the very code of producer-demo
+// and consumer-demo, each with a database of its own.
 package demo
 
 import (
@@ -29,10 +29,10 @@ import (
 
 // config says how the demo is told.
 type config struct {
-	// Orders is how many there are. Of ten, one is never paid, of one the payment is declined, and of one it commits but is
-	// never submitted.
+	// Orders is the number of orders. Of every ten orders, the fourth is declined, the sixth never paid, and the payment
+	// of the eighth commits but is never submitted.
 	Orders int
-	// Database is an empty one that both services share, as database.Help names it. Empty: a file of SQLite for each.
+	// Database is an empty database that both services share, named as in database.Help; empty: SQLite files.
 	Database string
 	// Executable is the msghandler binary that is started, and killed, as the coordinator.
 	Executable string
@@ -56,8 +56,7 @@ const (
 // errUnbalanced says that an order was lost or invented, which must never happen.
 var errUnbalanced = errors.New("the books do not balance")
 
-// run tells the story. It returns errUnbalanced when the promise was broken, and other errors when the demo could not be
-// told.
+// run plays the story. The error is errUnbalanced when the promise was broken, and another error when the demo failed.
 func run(ctx context.Context, c config) (err error) {
 	dir, err := os.MkdirTemp("", "msghandler-demo-")
 	if err != nil {
@@ -91,7 +90,7 @@ type stage struct {
 	orders               *orders.Service
 	payments             *payments.Service
 	paying               chan error
-	// background has the goroutines of the two services' customers.
+	// background has the goroutines of the payment service and of the customers.
 	background lifecycle.Group
 	stopPaying context.CancelFunc
 	tally      orders.Tally
@@ -101,11 +100,11 @@ type stage struct {
 	log     *os.File
 }
 
-// set puts everything in its place, those who serve before those who call.
+// set starts all parts, servers before their clients.
 func (s *stage) set(ctx context.Context) error {
-	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: what they hold ends with it. The
-coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but shorter times. The
-order service and the payment service are those of producer-demo and consumer-demo, each with a database.
+	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: their data ends
+with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but shorter
+times. The order service and the payment service are those of producer-demo and consumer-demo, each with a database.
 
 `)
 	if err := s.openDatabases(); err != nil {
@@ -133,12 +132,12 @@ order service and the payment service are those of producer-demo and consumer-de
 	return err
 }
 
-// openDatabases opens a database for each of the two services, or the one that they share.
+// openDatabases opens a database for each of the two services, or their common database.
 func (s *stage) openDatabases() (err error) {
 	for name, db := range map[string]**database.DB{"orders.db": &s.ofOrders, "payments.db": &s.ofPayments} {
 		url := s.Database
 		if url == "" {
-			// What ends with this process need not be on the disk.
+			// Data that ends with this process need not be on the disk.
 			url = "sqlite:" + filepath.Join(s.dir, name) + "?_pragma=synchronous(OFF)"
 		}
 		if *db, err = database.Open(url); err != nil {

@@ -35,8 +35,9 @@ func TestWrongUsageStartsNothing(t *testing.T) {
 	} {
 		var out, errs strings.Builder
 		status := Run(t.Context(), commandline.Process{Args: strings.Fields(typed), Out: &out, Err: &errs})
-		if status != 2 || out.Len() > 0 || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "geheim") {
-			t.Errorf("%s: status %d, output %q, error %q; want %q and no password", typed, status, &out, &errs, want)
+		told := errs.String()
+		if status != 2 || out.Len() > 0 || !strings.Contains(told, want) || strings.Contains(told, "geheim") {
+			t.Errorf("%s: status %d, output %q, error %q; want %q and no password", typed, status, &out, told, want)
 		}
 	}
 }

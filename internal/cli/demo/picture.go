@@ -39,7 +39,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// customer is what the n-th one orders.
+// customer returns the order of the n-th customer.
 func customer(n int) orders.Order {
 	order := orders.Order{ID: fmt.Sprint(1001 + n), Items: []orders.Item{{SKU: "tea", Quantity: int64(1 + n%3)}}}
 	if n%2 == 0 {
@@ -77,7 +77,7 @@ func (p *picture) say(what string) {
 	}
 }
 
-// show shows how things stand, if that has not been done just now.
+// show draws the progress, unless the last drawing is recent.
 func (p *picture) show(now progress) {
 	p.last = now
 	interval := time.Second
@@ -150,15 +150,17 @@ The books, read from both databases after %.1f s and %d kill -9 of the coordinat
 	switch {
 	case len(b.Wrong) > 0:
 		const most = 5
-		return fmt.Errorf("%w in %d places: %s", errUnbalanced, len(b.Wrong), strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; "))
+		first := strings.Join(b.Wrong[:min(len(b.Wrong), most)], "; ")
+		return fmt.Errorf("%w in %d places: %s", errUnbalanced, len(b.Wrong), first)
 	case s.failure.Load() != nil:
 		return *s.failure.Load()
 	}
-	fmt.Fprintln(s.Out, "The books balance: every paid order was booked and shipped once, no other was, and no piece is missing.")
+	fmt.Fprintln(s.Out,
+		"The books balance: every paid order was booked and shipped once, no other order was, and no piece is missing.")
 	return nil
 }
 
-// nameCopies names the orders that came again.
+// nameCopies names the orders that were redelivered.
 func nameCopies(copies []books.Copy) string {
 	if len(copies) == 0 {
 		return "(a fault may make some; each would say so)"

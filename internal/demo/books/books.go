@@ -1,5 +1,5 @@
-// Package books holds the two databases of the demos against each other: what the order service says is paid is what the
-// payment service has booked and shipped, and no piece of the stock is missing or there twice.
+// Package books holds the two databases of the demos against each other: what the order service says is paid is what
+// the payment service has booked and shipped, and no piece of the stock is missing or there twice.
 package books
 
 import (

@@ -36,8 +36,8 @@ var errName = errors.New("a database is named " + Help)
 // That has one writer at a time, and connections that wait for each other poll for their turn; a pool hands it on.
 const connections = 16
 
-// Open opens a database by its name, of which Help tells; parameters of the driver may follow a question mark. It connects
-// with the first statement.
+// Open opens a database by its name, of which Help tells; parameters of the driver may follow a question mark. It
+// connects with the first statement.
 func Open(name string) (*DB, error) {
 	scheme, rest, _ := strings.Cut(name, ":")
 	dialect, driver, dsn := sqlmarker.Dialect(0), "", ""

@@ -25,8 +25,8 @@ func (s *Service) consumeReminders() (*consumer.Consumer, error) {
 }
 
 // cancelUnpaid cancels an order if it is still unpaid. That was looked up by nobody before: the condition is in the
-// UPDATE, so an order that is being paid at this moment is either paid or cancelled, and a message that comes again finds
-// no unpaid order. This effect needs no inbox.
+// UPDATE, so an order that is being paid at this moment is either paid or cancelled, and a message that comes again
+// finds no unpaid order. This effect needs no inbox.
 func (s *Service) cancelUnpaid(ctx context.Context, m *consumer.Message) error {
 	var due orderTimeUp
 	err := json.Unmarshal(m.Body, &due)

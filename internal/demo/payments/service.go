@@ -1,9 +1,9 @@
 // Package payments is a service that books the money for orders and ships their items. It uses the consumer SDK and is
 // written to be read: start with effect.
 //
-// Payment and shipment are rows in the service's own database, written in one transaction with the row of the inbox that
-// says that the message was handled. An order that is delivered twice is booked and shipped once, whenever the process
-// dies.
+// Payment and shipment are rows in the service's own database, written in one transaction with the row of the inbox
+// that says that the message was handled. An order that is delivered twice is booked and shipped once, whenever the
+// process dies.
 package payments
 
 import (
@@ -94,8 +94,8 @@ func (s *Service) handler() consumer.Handler {
 	return consumer.Chain(s.inbox.Handler(s.effect), s.noteCopies)
 }
 
-// effect books the money and ships the items of one order, in the transaction of the inbox. A message that it will never
-// understand goes to the dead letters; after any other error the message comes again, after a while.
+// effect books the money and ships the items of one order, in the transaction of the inbox. A message that it will
+// never understand goes to the dead letters; after any other error the message comes again, after a while.
 func (s *Service) effect(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 	var order struct {
 		OrderID     string `json:"order_id"`

@@ -8,8 +8,8 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 )
 
-// What counts as a failed delivery differs between the versions of RabbitMQ, so it is not in test/amqpconformance. This is how
-// 4.3.6 was seen to count.
+// What counts as a failed delivery differs between the versions of RabbitMQ, so it is not in test/amqpconformance. This
+// is how 4.3.6 was seen to count.
 func TestItCountsDeliveriesAsRabbitMQ43Does(t *testing.T) {
 	t.Parallel()
 	giveBack := map[string]func(ch *amqp.Channel, d amqp.Delivery) error{

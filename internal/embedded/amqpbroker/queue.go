@@ -12,7 +12,8 @@ type message struct {
 	position    uint64
 	redelivered bool
 	// acquired is how often a client had it and it came back, and failures is how many of those count against the delivery
-	// limit, as RabbitMQ 4.3 counts: what was rejected and what a closed channel left, but not what was nacked or recovered.
+	// limit, as RabbitMQ 4.3 counts: what was rejected and what a closed channel left, but not what was nacked or
+	// recovered.
 	acquired, failures int
 	// expires is when it is dead-lettered; zero means never.
 	expires time.Time
