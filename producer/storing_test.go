@@ -12,8 +12,8 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// replyLost makes the coordinator store the first half message and lose its answer. The next call closes hung, and hangs
-// until the gate is opened.
+// replyLost makes the coordinator store the first half message and lose its answer. The next call closes hung, and
+// hangs until the gate is opened.
 func replyLost(c *coordinator) (hung <-chan struct{}, gate chan<- struct{}) {
 	hangs, opened := make(chan struct{}), make(chan struct{})
 	c.fault = func(rpc string, n int) fault {

@@ -3,8 +3,8 @@
 //	watched, err := metrics.New(prometheus.DefaultRegisterer)
 //	c, err := consumer.New(consumer.Config{Observer: watched, ...})
 //
-// An Observer serves all consumers of a process. Labels are queues and results, never ids. Every process that consumes a
-// queue reports the depth of the queue, so take the maximum over instances, never the sum.
+// An Observer serves all consumers of a process. Labels are queues and results, never ids. Every process that
+// consumes a queue reports the depth of the queue, so take the maximum over instances, never the sum.
 package metrics
 
 import (

@@ -10,9 +10,9 @@
 // short transaction, and no row is claimed twice at the same time. When a relay dies, another claims its rows after the
 // lock ends; such a message may be sent twice, and the second copy has a higher Claims.
 //
-// An unreachable coordinator or broker uses up no attempt: the message waits. A refused message is retried after growing
-// delays. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's Counts, a call
-// of the Observer, and a Retry once the cause is fixed.
+// An unreachable coordinator or broker uses up no attempt: the message waits. A refused message is retried after
+// growing delays. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's
+// Counts, a call of the Observer, and a Retry once the cause is fixed.
 //
 // There are two senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes them;
 // a message is handed over again until the coordinator has deleted the marker. Package outbox/rabbitmq publishes

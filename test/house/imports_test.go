@@ -37,7 +37,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/amqpconn"},
-		[]string{"internal/ground/versions"},
+		[]string{"internal/ground/versions", "internal/lifecycle"},
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{

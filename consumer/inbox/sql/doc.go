@@ -7,10 +7,10 @@
 //		return pay(ctx, tx, m)                       // everything through tx
 //	}))
 //
-// The row is the FIRST thing that the transaction writes. A copy that arrives during the first transaction waits in the
-// database: if the transaction commits, the copy is a duplicate, acknowledged and dropped; if the transaction fails, the
-// copy is handled. The message is acknowledged after the commit: when the process dies in between, the message is
-// redelivered, its row is found, and the message is dropped. Config.Dedup of the consumer is not needed.
+// The row is the FIRST thing that the transaction writes. A copy that arrives during the first transaction waits in
+// the database: if the transaction commits, the copy is a duplicate, acknowledged and dropped; if the transaction
+// fails, the copy is handled. The message is acknowledged after the commit: when the process dies in between, the
+// message is redelivered, its row is found, and the message is dropped. Config.Dedup of the consumer is not needed.
 //
 // Effects outside of the database are outside of the transaction: a mail of the effect may go out twice.
 //

@@ -16,9 +16,9 @@
 // time and there is no marker, the store tries to write a rolled-back marker under the same key: a tombstone. If a
 // transaction with the marker is running, the database makes the tombstone wait for this transaction. The transaction
 // commits, and the answer is COMMITTED; or fails, and the tombstone is written; or takes longer than LockTimeout, and
-// the answer is UNKNOWN, on SQLite UNAVAILABLE. Once the tombstone is there, a late transaction fails at its marker with
-// [producer.ErrRolledBack], before any other statement. So COMMITTED and ROLLED_BACK both stay true, and absence alone
-// is never a verdict.
+// the answer is UNKNOWN, on SQLite UNAVAILABLE. Once the tombstone is there, a late transaction fails at its marker
+// with [producer.ErrRolledBack], before any other statement. So COMMITTED and ROLLED_BACK both stay true, and absence
+// alone is never a verdict.
 //
 // A transaction without its marker would lose this protection. After every business the SDK looks for the marker, and
 // without a marker the call ends with [producer.ErrUnmarked].
@@ -58,8 +58,8 @@
 //
 // All statements go to the primary. The connection's transactions are READ COMMITTED or stricter; a serialization
 // failure is UNKNOWN, never a verdict. SQLite has one writer at a time: open SQLite with a busy timeout (of
-// modernc.org/sqlite: file:orders.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)). On SQLite a last question is
-// UNAVAILABLE while any transaction writes for longer than LockTimeout, which costs the message no attempt. After
+// modernc.org/sqlite: file:orders.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)). On SQLite a last question
+// is UNAVAILABLE while any transaction writes for longer than LockTimeout, which costs the message no attempt. After
 // DeleteBusiness a marker is kept for Retention and then removed by [Store.Purge]; a committed marker without
 // DeleteBusiness is never removed.
 package sql

@@ -9,7 +9,8 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// asked is a table that records the arguments of a relay's calls. Its only message has been refused before, refused times.
+// asked is a table that records the arguments of a relay's calls. Its only message has been refused before, refused
+// times.
 type asked struct {
 	refused  int
 	limit    int
