@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 )
 
-// ErrNoLetter: the queue holds no dead letter with this key.
+// ErrNoLetter is the error for a key without a dead letter in the queue.
 var ErrNoLetter = errors.New("no such dead letter")
 
 // Letter is a dead letter.

@@ -213,8 +213,8 @@ func exchange(ch *amqp.Channel, name, kind string) error {
 	return nil
 }
 
-// MismatchError: a queue or exchange exists on the broker with other properties than in Declare. The broker's state
-// is unchanged; delete the existing queue or exchange, or change Declare.
+// MismatchError is the error for an existing queue or exchange with other properties than in Declare. The broker's
+// state is unchanged; delete the existing queue or exchange, or change Declare.
 type MismatchError struct {
 	// Kind is "queue" or "exchange", and Name its name.
 	Kind, Name string

@@ -10,11 +10,11 @@ import (
 	"github.com/msghandler/msghandler/consumer/dedup"
 )
 
-// ErrBusy: another copy of the message is being handled right now. The message is handled again later, and is then
+// ErrBusy reports another copy of the message in a handler right now. The message is handled again later, and is then
 // dropped if that copy succeeded.
 var ErrBusy = errors.New("another copy of the message is being handled")
 
-// ErrDuplicate: a copy of the message was handled before. The message is acknowledged and dropped.
+// ErrDuplicate reports a copy of the message that was handled before. The message is acknowledged and dropped.
 var ErrDuplicate = errors.New("a copy of the message was handled before")
 
 // markTimeout bounds the call that marks a message as handled, even after the end of the handler's context.

@@ -21,7 +21,8 @@ const (
 // maxKey is how long a Message.Key may be, in bytes: AMQP has no longer producers and ids.
 const maxKey = 255 + 1 + 255
 
-// ErrNoID: a message has no id. Copies of such a message cannot be recognized, so the message is rejected.
+// ErrNoID is the error for a message without an id. Copies of such a message cannot be recognized, so the
+// message is rejected.
 var ErrNoID = errors.New("the message has no id that fits the inbox")
 
 //go:embed ddl
