@@ -47,9 +47,9 @@ type breakerEvents struct {
 func (h breakerEvents) Paused(producer string, paused bool) {
 	h.Metrics.Paused(producer, paused)
 	if paused {
-		h.events.Note(events.BreakerOpen, producer, "a callback target cannot be reached and is left alone for a while")
+		h.events.Note(events.BreakerOpen, producer, "a callback target is unreachable: circuit open")
 	} else {
-		h.events.Note(events.BreakerClosed, producer, "a callback target is called again")
+		h.events.Note(events.BreakerClosed, producer, "a callback target answers again: circuit closed")
 	}
 }
 
@@ -59,7 +59,7 @@ func (a *App) noteStore(up bool) {
 	case away == a.storeAway:
 		return
 	case away:
-		a.logger.Error("Redis does not answer; calls are turned away, and nothing is published meanwhile")
+		a.logger.Error("Redis does not answer; calls are rejected and nothing is published until it answers")
 		a.events.Note(events.StoreAway, "", "Redis does not answer")
 	default:
 		a.logger.Info("Redis answers again")
@@ -73,7 +73,7 @@ func (a *App) noteUnsafe(findings []redisstore.Finding) {
 	worst := a.refused(findings)
 	if len(worst) > 0 && !a.storeUnsafe {
 		unsafe := &UnsafeError{worst}
-		a.logger.Error("Redis breaks the promises as it is set up by now", "findings", unsafe)
+		a.logger.Error("settings of Redis break the promises; messages can disappear; see the findings", "findings", unsafe)
 		a.events.Note(events.StoreUnsafe, "", unsafe.Error())
 	}
 	a.storeUnsafe = len(worst) > 0
@@ -125,7 +125,7 @@ func (a *App) logMissing(before, now map[string]int, err error) {
 		_, was := before[queue]
 		_, is := now[queue]
 		if err == nil && !is && (was || before == nil) {
-			a.logger.Warn("a queue that is to be watched is not there; check its name and the virtual host", "queue", queue)
+			a.logger.Warn("a watched queue does not exist; check its name and the virtual host", "queue", queue)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 	for _, name := range degrading {
 		if err := a.checks.named(name).Run(ctx); err != nil {
 			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.instance, err),
-				"half messages are accepted, and wait in Redis for what this part does",
+				"half messages are accepted, and wait in Redis for this part",
 				"fix what the error names; see what the doctor finds about rabbitmq and redis")
 		}
 	}
@@ -107,7 +107,7 @@ func (f *findings) ends(all []redisstore.UncleanEnd, now time.Time) {
 		fmt.Sprintf("coordinators that ended without a clean stop: %d within the last hour, "+
 			"%d in the last ten minutes; the last was %s, last seen at %s", len(all), lately, all[0].Instance,
 			clock(all[0].LastSeenAt)),
-		"they were killed, crashed or hang; what they had in hand waits until their leases end, "+
+		"they were killed, crashed or hang; their messages wait until the leases end, "+
 			"and consumers may get flagged copies",
 		endsRemedy)
 }
@@ -120,7 +120,7 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	for _, queue := range settings.DeadLetterQueues {
 		if n := queues.depths[queue]; n > 0 {
 			f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
-				"their consumers have given them up, and nobody handles them",
+				"their consumers gave up, and nobody handles them",
 				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay")
 		}
 	}
@@ -134,8 +134,8 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	}
 	for _, queue := range slices.Concat(settings.DeadLetterQueues, settings.Queues) {
 		if _, there := queues.depths[queue]; !there {
-			f.add(warning, "queue-missing", fmt.Sprintf("the queue %s is to be watched and is not there", queue),
-				"nobody hears of what waits in it",
+			f.add(warning, "queue-missing", fmt.Sprintf("the watched queue %s does not exist", queue),
+				"no alert reports its backlog",
 				"check its name in events.queues or events.dead_letter_queues, and the virtual host of amqp.url")
 		}
 	}

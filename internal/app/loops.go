@@ -85,13 +85,13 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	}
 	at := time.Now().UTC().Format(time.RFC3339)
 	for _, r := range found {
-		a.logger.Error("REDIS WENT BACK IN TIME: messages that it had acknowledged may be gone, and others may be sent again",
+		a.logger.Error("Redis data rollback detected: acknowledged writes are missing; messages may be lost, others may be sent again",
 			"shard", r.Shard, "what", r.What,
 			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see docs/guarantees.md, "+
 				"When Redis forgets")
 	}
 	a.metrics.Regressed(len(found))
-	note := fmt.Sprintf("went back in time at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
+	note := fmt.Sprintf("data rollback detected at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
 		found[0].What)
 	a.events.Note(events.StoreRegressed, "", note)
 	a.regressed.Store(&note)

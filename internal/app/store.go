@@ -123,11 +123,11 @@ type UnsafeError struct {
 
 // Error lists the findings with their remedies.
 func (e *UnsafeError) Error() string {
-	text := "redis breaks the promises as it is set up"
+	text := "settings of redis break the promises"
 	for _, f := range e.Findings {
 		text += "; " + f.What + ": " + f.Why + "; " + f.Remedy
 	}
-	return text + " (redis.allow_unsafe: true starts all the same)"
+	return text + " (redis.allow_unsafe: true starts anyway)"
 }
 
 // judgeSettings logs findings about Redis' settings, and refuses the start when a setting breaks the promises.

@@ -72,7 +72,7 @@ func NewMetrics() *Metrics {
 // countMessages registers the metrics of outcomes and latencies of messages.
 func (m *Metrics) countMessages() {
 	m.moves = m.counters("msghandler_moves_total",
-		"Messages to which an event happened, and what became of that: stored, or why not.", "event", "fate")
+		"Events of messages, by result: stored, or why not.", "event", "fate")
 	m.sendableTime = m.seconds("msghandler_sendable_seconds",
 		"Time from SendHalfMessage, by Redis's clock, until the verdict COMMITTED was stored, by this instance's.")
 	m.ackedTime = m.seconds(
@@ -91,7 +91,7 @@ func (m *Metrics) countMessages() {
 		"side",
 	)
 	m.confirmTries, m.publishTries = attempts.WithLabelValues("confirm"), attempts.WithLabelValues("publish")
-	m.batches = m.counts("msghandler_batch_messages", "Messages in a batch, by what was done with it.", "step")
+	m.batches = m.counts("msghandler_batch_messages", "Messages in a batch, by step.", "step")
 	m.publishBatches = m.batches.WithLabelValues("publish")
 	m.publishTime = m.seconds("msghandler_publish_batch_seconds", "How long batches took until the broker had answered.")
 }
@@ -101,7 +101,7 @@ func (m *Metrics) countCallbacks() {
 	m.callbackTime = m.secondsBy("msghandler_callback_seconds",
 		"How long calls to producers took, failed ones included.", "method")
 	m.deletions = m.counters("msghandler_marker_deletions_total",
-		"Business markers: deleted, failed (tried again), or left to the producer's own clean-up.", "result")
+		"Business markers: deleted, failed (retried), or left to the producer's own clean-up.", "result")
 	m.confirmBatches, m.deleteBatches = m.batches.WithLabelValues("confirm"), m.batches.WithLabelValues("delete")
 }
 
@@ -110,7 +110,7 @@ func (m *Metrics) countStore() {
 	m.scriptTime = m.secondsBy("msghandler_script_seconds",
 		"How long one call of a script took for all shards that it went to, failed ones included.", "script")
 	m.regressions = m.counter("msghandler_store_regressions_total",
-		"Shards whose data went back in time: Redis has forgotten what it had acknowledged. Any is an emergency.")
+		"Shards with a data rollback: acknowledged writes are missing. Any is an emergency.")
 	m.findings = m.gauges(
 		"msghandler_store_findings",
 		"Settings of Redis that endanger messages: a warning; refuse, with which a coordinator does not start; or allowed, "+
@@ -121,7 +121,7 @@ func (m *Metrics) countStore() {
 	m.repairs = m.counter("msghandler_sweep_repairs_total", "Records and indexes that did not match and were repaired.")
 	m.backlog = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "msghandler_sendable_backlog_messages",
-		Help: "SENDABLE messages that wait for us for longer than events.sendable_age, not for their delay or their next try.",
+		Help: "SENDABLE messages older than events.sendable_age that wait neither for their delay nor for their next try.",
 	})
 	m.register(m.backlog)
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -161,9 +161,9 @@ func (m *Metrics) countCalls() {
 
 // countEvents registers the metrics of events.
 func (m *Metrics) countEvents() {
-	m.events = m.counters("msghandler_events_total", "Events that people should know of, by kind.", "kind")
+	m.events = m.counters("msghandler_events_total", "Events for operators, by kind.", "kind")
 	m.posts = m.counters("msghandler_webhook_posts_total",
-		"Posts to the webhook: ok, failed (tried again), or given_up.", "result")
+		"Posts to the webhook: ok, failed (retried), or given_up.", "result")
 }
 
 // beginAtZero creates the series of alerts: Prometheus sees no increase in a series that begins with its first event.
@@ -205,7 +205,7 @@ func (m *Metrics) handler() http.Handler {
 func (m *Metrics) Build(version, instance string) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "msghandler_build_info",
-		Help:        "Always 1; the labels say what runs.",
+		Help:        "Always 1; the labels have the version and the instance.",
 		ConstLabels: prometheus.Labels{"version": version, "instance_id": instance, "go_version": runtime.Version()},
 	}, func() float64 { return 1 }))
 }
@@ -224,7 +224,7 @@ func (m *Metrics) Loop(name string, passes, failures func() float64) {
 // Queue shows how much waits in a queue of this process.
 func (m *Metrics) Queue(name string, waiting func() int) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "msghandler_queue_items", Help: "What waits in this process, by queue.",
+		Name: "msghandler_queue_items", Help: "Items waiting in this process, by queue.",
 		ConstLabels: prometheus.Labels{"queue": name},
 	}, func() float64 { return float64(waiting()) }))
 }
@@ -252,7 +252,7 @@ func (m *Metrics) Certificate(key string, expires func() time.Time) {
 // Broker shows whether the broker takes messages.
 func (m *Metrics) Broker(ready func() error) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "msghandler_broker_up", Help: "Whether the broker takes messages.",
+		Name: "msghandler_broker_up", Help: "Whether the broker accepts messages.",
 	}, func() float64 {
 		if ready() != nil {
 			return 0
@@ -273,7 +273,7 @@ type queueCollector struct {
 }
 
 var watchedDesc = prometheus.NewDesc("msghandler_watched_queue_messages",
-	"Messages that wait in a queue of the broker that is watched.", []string{"queue"}, nil)
+	"Messages in a watched queue of the broker.", []string{"queue"}, nil)
 
 // Describe implements prometheus.Collector.
 func (w queueCollector) Describe(ch chan<- *prometheus.Desc) { ch <- w.desc }

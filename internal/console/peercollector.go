@@ -16,7 +16,7 @@ type peerCollector struct{ peers *peerstats.Registry }
 var (
 	publishesDesc = prometheus.NewDesc(
 		"msghandler_publishes_total",
-		"What the broker said of publishings, copies to the dead-letter exchange left out.",
+		"Publish outcomes by exchange, without copies to the dead-letter exchange.",
 		[]string{"exchange", "outcome"},
 		nil,
 	)
@@ -28,9 +28,9 @@ var (
 		nil,
 	)
 	confirmCallsDesc = prometheus.NewDesc("msghandler_confirm_calls_total",
-		"Confirm calls, and whether the producer was reached: answered or unreachable.", []string{"producer", "result"}, nil)
+		"Confirm calls, by result: answered or unreachable.", []string{"producer", "result"}, nil)
 	targetsPausedDesc = prometheus.NewDesc("msghandler_callback_targets_paused",
-		"Callback targets of a producer whose breaker is open: left alone for a while because they could not be reached.",
+		"Callback targets of a producer with an open circuit breaker.",
 		[]string{"producer"}, nil)
 )
 

@@ -25,7 +25,7 @@ type takesAll struct{}
 func (takesAll) Resolve(_, named string) (string, error) { return named, nil }
 
 // admission is a server as far as it judges requests.
-var admission = &Server{config: Config{Targets: takesAll{}}.withHooks()}
+var admission = &Server{config: Config{Targets: takesAll{}}.WithDefaults().withHooks()}
 
 // admit judges a request as SendHalfMessage does.
 func admit(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {

@@ -23,7 +23,7 @@ func TestOverviewLinksToEachProblem(t *testing.T) {
 	r := start(t, patient)
 	b := browse(t, r.HTTPAddr())
 	b.open("/")
-	b.shows("All is well", "Every check holds")
+	b.shows("All is well", "All checks pass")
 	r.send("orders", false, many(3, "waiting", "")...)
 	r.send("orders", true, many(7, "refused", "no-such-exchange")...)
 	r.send("billing", true, many(2, "lost", "")...)
@@ -32,7 +32,7 @@ func TestOverviewLinksToEachProblem(t *testing.T) {
 	// The open page refreshes itself.
 	b.do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
 	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to look at")`)
-	b.shows("Something is wrong", "7 dead: the broker refused them to the end", "2 abandoned",
+	b.shows("Something is wrong", "7 dead: refused by the broker at every try", "2 abandoned",
 		"Exchange no-such-exchange does not take messages", "NOT_FOUND", "UNKNOWN", "COMMITTED", "redis")
 	b.click(`.verdict a[href*="state=dead"]`)
 	b.shows("orders/refused-000001", "orders/refused-000007", "NOT_FOUND")
@@ -50,8 +50,8 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	b.open("/")
 	b.do(chromedp.SendKeys(chromedp.CSS("#find"), "orders/waiting-000001"+kb.Enter),
 		chromedp.WaitVisible(chromedp.CSS("h1.name")))
-	b.shows("Next: Producer orders is asked (Confirm) what became of it", "in 59 min", "order.paid", "application/json",
-		`"customer": "Zoë"`, r.address, "of no instance")
+	b.shows("Next: Producer orders gets a Confirm call", "in 59 min", "order.paid", "application/json",
+		`"customer": "Zoë"`, r.address, "no lease holder")
 	b.click(`.as a[href$="hex"]`)
 	b.shows("00000000  7b 22 6f 72 64 65 72 22")
 	b.open("/message?producer=orders&id=refused-000001")

@@ -142,7 +142,7 @@ func filters(b *tab) {
 	b.lacks("orders/")
 	b.open("/messages?state=pending&exchange=money")
 	for !strings.Contains(b.text(), "billing/b-000001") {
-		b.shows("There are more to look at")
+		b.shows("there are further messages")
 		b.click("#next")
 	}
 	b.shows("billing/b-000030")

@@ -59,7 +59,7 @@ func TestDoctorReportsEachProblem(t *testing.T) {
 		t.Errorf("exit status %d, want 1", status)
 	}
 	for _, want := range []string{
-		"evicts keys", "set maxmemory-policy noeviction", "appendfsync everysec", "went back in time: 1 of 1 shards",
+		"evicts keys", "set maxmemory-policy noeviction", "appendfsync everysec", "data rollback detected: 1 of 1 shards",
 		"send.dead_letter_exchange nowhere", "submit.trust is true", "says COMMITTED of an id that cannot exist",
 	} {
 		if !strings.Contains(said, want) {

@@ -37,11 +37,11 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	}
 	copyFiles(t, earlier, files)
 	w.redis.Start()
-	servers.Eventually(t, patience, "the loss is told", func() bool { return tells(t, c, "/readyz", "went back in time") })
+	servers.Eventually(t, patience, "the loss is told", func() bool { return tells(t, c, "/readyz", "data rollback detected") })
 	if tells(t, c, "/metrics", "msghandler_store_regressions_total 0") {
 		t.Error("the loss is not in the metrics")
 	}
-	c.says("REDIS WENT BACK IN TIME", time.Minute)
+	c.says("Redis data rollback detected", time.Minute)
 
 	// The rollback is reported, and the work goes on.
 	w.ready(c)

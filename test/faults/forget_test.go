@@ -201,11 +201,11 @@ func (w *world) regressed() {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			return strings.Contains(ready, "went back in time") && strings.Contains(string(log), "REDIS WENT BACK IN TIME") &&
+			return strings.Contains(ready, "data rollback detected") && strings.Contains(string(log), "Redis data rollback detected") &&
 				!strings.Contains(metrics, "msghandler_store_regressions_total 0")
 		})
 	}
-	if said := w.doctor(w.coordinators[0]); !strings.Contains(said, "went back in time") {
+	if said := w.doctor(w.coordinators[0]); !strings.Contains(said, "data rollback detected") {
 		w.t.Errorf("the doctor says nothing of it:\n%s", said)
 	}
 }

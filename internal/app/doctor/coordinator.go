@@ -52,13 +52,13 @@ func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	stats, err := pb.NewAdminServiceClient(conn).GetStats(ctx, &pb.GetStatsRequest{})
 	if err != nil {
 		r.trouble("coordinator-mute", fmt.Sprintf("at %s cannot count its messages: %v", e.Server, err),
-			"its store does not answer", "look at what is found about redis")
+			"its store does not answer", "look at the findings about redis")
 		return r.all
 	}
 	r.findings(stats.GetFindings())
 	r.waiting(stats.GetStates(), time.Now())
 	r.failing(ctx, pb.NewAdminServiceClient(conn), stats.GetStates())
-	return r.orOK("serves at " + e.Server + ", and nothing waits for somebody to act")
+	return r.orOK("serves at " + e.Server + ", and no message waits for an operator")
 }
 
 // away says why no coordinator answers: the remedy for a hanging coordinator differs from the remedy for a missing
@@ -69,7 +69,7 @@ func (r *report) away(server string, err error) {
 	remedy := "start msghandler serve, restart one that hangs, or name another with --server"
 	switch {
 	case st.Code() == codes.Unimplemented:
-		what = "what answers at " + server + " is no coordinator: " + st.Message()
+		what = "the server at " + server + " is no coordinator: " + st.Message()
 	case st.Code() == codes.DeadlineExceeded:
 		what = "none answers at " + server + ", though something may listen there: " + st.Message()
 	case certs.Unmet(st.Message()):
@@ -90,8 +90,8 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 			r.warn(
 				"messages-dead",
 				fmt.Sprintf("%d messages are dead", n),
-				"the broker refused them to the last, and nobody delivers them",
-				"msghandler list --state dead shows why; mend it, then msghandler retry --state dead",
+				"the broker refused them at every try, and nobody delivers them",
+				"msghandler list --state dead shows why; fix the cause, then msghandler retry --state dead",
 			)
 		case halfmsg.Abandoned:
 			r.warn(
@@ -107,7 +107,7 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 					"messages-stuck",
 					fmt.Sprintf("of %d sendable messages the first has been due for %v", n, late.Round(time.Second)),
 					"it should have been published by now",
-					"look at what is found about rabbitmq; msghandler list --state sendable "+
+					"look at the findings about rabbitmq; msghandler list --state sendable "+
 						"shows the last errors",
 				)
 			}

@@ -89,7 +89,7 @@ func (r *report) refused(f failures) {
 			"messages-refused",
 			"sendable messages are refused by the broker and tried again: "+f.String(),
 			"after their last try they are DEAD",
-			fmt.Sprintf("mend what the broker says of exchange %q: bind the queue, declare the exchange, "+
+			fmt.Sprintf("fix the broker's error about exchange %q: bind the queue, declare the exchange, "+
 				"or permit it; see MsghandlerRefused in docs/operations.md", f.first.GetMessage().GetExchange()),
 		)
 	}
@@ -101,7 +101,7 @@ func (r *report) unanswered(f failures) {
 			"messages-unanswered",
 			"pending messages wait for their producer's answer: "+f.String(),
 			"they wait for as long as it does not answer",
-			fmt.Sprintf("msghandler doctor --producer %s=%s says what is the matter there; "+
+			fmt.Sprintf("msghandler doctor --producer %s=%s shows the cause; "+
 				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()),
 		)
 	}

@@ -120,7 +120,7 @@ const addNetwork = "add the network of that address to callbacks.networks, which
 
 // unreachable reports why a producer gave no answer, as far as the cause decides the remedy.
 func (r *report) unreachable(err error) {
-	const why = "its messages wait for as long as nobody answers"
+	const why = "its messages wait until it answers"
 	var away *callback.UnreachableError
 	errors.As(err, &away)
 	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
@@ -222,7 +222,7 @@ func (r *report) verdict(verdict halfmsg.Verdict, id string) {
 	case halfmsg.VerdictUnavailable:
 		r.trouble(
 			"producer-fails",
-			"says UNAVAILABLE: it cannot find out what became of its messages",
+			"says UNAVAILABLE: it cannot look up its transactions",
 			"they wait, and are asked about again",
 			"look at the producer's log, and at the database that holds its business data",
 		)

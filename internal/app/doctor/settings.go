@@ -33,7 +33,7 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"redis-unsafe-allowed",
 			"redis.allow_unsafe is true",
 			"the coordinator starts on a Redis that throws messages away",
-			"mend what is found about Redis, and set it back",
+			"fix the findings about Redis, and set it back",
 		)
 	}
 	if kept := e.Settings.Done.Retention; kept < shortRetention {
@@ -83,7 +83,7 @@ func (r *report) callbackSettings(settings config.Callbacks) {
 	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {
-			r.warn("callbacks-open", "callbacks.allow holds "+glob, "whoever may send a message decides which host is dialled",
+			r.warn("callbacks-open", "callbacks.allow holds "+glob, "anyone who may send a message decides which host is called",
 				"name the hosts of your producers, such as *.orders.svc:9000")
 		}
 	}

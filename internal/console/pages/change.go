@@ -162,7 +162,7 @@ func (p *Pages) change(r *http.Request) answer {
 				selection: s,
 				Hidden:    hidden,
 				Token:     token,
-				Problem:   "Say why: it goes into the log, beside each message's name.",
+				Problem:   "Give a reason: it is logged with each message's name.",
 			},
 		)
 	}

@@ -43,7 +43,7 @@ func (p *Pages) message(r *http.Request) answer {
 			http.StatusNotFound,
 			"No message "+name.String(),
 			"It was never stored, or it is finished and its trace has been "+
-				"forgotten, or somebody discarded it. The log says who discarded what.",
+				"expired, or an operator discarded it. The log says who discarded which message.",
 		)
 	case err != nil:
 		return trouble(statusOf(err), "Message "+name.String(), err.Error())
@@ -82,21 +82,21 @@ func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (wh
 	}
 	switch {
 	case state == halfmsg.Pending && held:
-		return "is asking producer " + r.GetProducer() + " now. Should it die, another takes over when its lease ends", due
+		return "is asking producer " + r.GetProducer() + " now. If it dies, another instance takes over when the lease ends", due
 	case state == halfmsg.Pending:
-		return "Producer " + r.GetProducer() + " is asked (Confirm) what became of it", due
+		return "Producer " + r.GetProducer() + " gets a Confirm call", due
 	case state == halfmsg.Sendable && held:
-		return "is publishing it now. Should it die, another takes over when its lease ends", due
+		return "is publishing the message now. If it dies, another instance takes over when the lease ends", due
 	case state == halfmsg.Sendable:
-		return fmt.Sprintf("It is published to exchange %s", exchangeName(r.GetMessage().GetExchange())), due
+		return fmt.Sprintf("Publish to exchange %s", exchangeName(r.GetMessage().GetExchange())), due
 	case state == halfmsg.Acknowledged && held:
-		return "is having its marker deleted now. Should it die, another takes over when its lease ends", due
+		return "is deleting the marker now. If it dies, another instance takes over when the lease ends", due
 	case state == halfmsg.Acknowledged:
-		return "Producer " + r.GetProducer() + " is told to delete its marker (DeleteBusiness)", due
+		return "Producer " + r.GetProducer() + " gets a DeleteBusiness call", due
 	case state == halfmsg.Abandoned:
-		return "Nothing, until the producer submits it or somebody retries it", time.Time{}
+		return "Nothing, until the producer submits the message or an operator retries it", time.Time{}
 	case state == halfmsg.Dead:
-		return "Nothing, until somebody retries it: look at the last error, mend the cause, retry", time.Time{}
+		return "Nothing, until an operator retries it: look at the last error, fix the cause, retry", time.Time{}
 	}
 	return "Nothing: it is finished, and its trace is forgotten after done.retention", time.Time{}
 }

@@ -72,11 +72,11 @@ type exchangeLine struct {
 
 // The meaning of each state, for operators who see the state for the first time at night.
 var means = map[halfmsg.State]string{
-	halfmsg.Pending:      "its producer has not said yet what became of the transaction",
+	halfmsg.Pending:      "no verdict from its producer yet",
 	halfmsg.Sendable:     "committed; on its way to the broker, or waiting for its delay",
-	halfmsg.Abandoned:    "its producer never knew; somebody must decide",
-	halfmsg.Dead:         "the broker refused it to the end; somebody must decide",
-	halfmsg.Acknowledged: "published; its marker is still to be deleted",
+	halfmsg.Abandoned:    "no verdict after the final question; an operator must decide",
+	halfmsg.Dead:         "refused by the broker at every try; an operator must decide",
+	halfmsg.Acknowledged: "published; its marker is not deleted yet",
 }
 
 func (p *Pages) overview(r *http.Request) answer {
@@ -215,7 +215,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		add(
 			true,
 			"#checks",
-			"Callers are turned away, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
+			"Calls are rejected, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
 				"the log says which",
 			count(d.Rejected),
 			span(history.Interval),
@@ -239,13 +239,13 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		switch {
 		case s.Count == 0:
 		case s.State == halfmsg.Dead:
-			add(true, link, "%s dead: the broker refused them to the end, and somebody must decide", count(s.Count))
+			add(true, link, "%s dead: refused by the broker at every try; an operator must decide", count(s.Count))
 		case s.State == halfmsg.Abandoned:
-			add(false, link, "%s abandoned: their producers never knew, and somebody must decide", count(s.Count))
+			add(false, link, "%s abandoned: no verdict after the final question; an operator must decide", count(s.Count))
 		case s.State == halfmsg.Pending && undecided > latePending:
-			add(false, link, "A pending message should have had its verdict for %s", span(undecided))
+			add(false, link, "The verdict of a pending message is overdue by %s", span(undecided))
 		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:
-			add(false, link, "Messages wait to be published: the first has been due for %s", span(now.Sub(s.FirstDue)))
+			add(false, link, "Publishing is overdue: the first message has been due for %s", span(now.Sub(s.FirstDue)))
 		}
 	}
 	slices.SortStableFunc(d.Problems, func(a, b problem) int {

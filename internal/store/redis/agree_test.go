@@ -25,7 +25,7 @@ func TestWhoStartTogetherAgree(t *testing.T) {
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
-			s, err := New(t.Context(), Config{URL: server.URL(), Logger: slog.New(slog.DiscardHandler)})
+			s, err := New(t.Context(), Config{URL: server.URL(), Logger: slog.New(slog.DiscardHandler)}.WithDefaults())
 			if err != nil {
 				t.Fatal(err)
 			}

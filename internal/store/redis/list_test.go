@@ -17,7 +17,7 @@ import (
 // filled makes a store with messages of so many producers, every third to the exchange rare.
 func filled(t *testing.T, shards, producers, messages int) *Store {
 	t.Helper()
-	s, err := New(t.Context(), Config{URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(t.Context(), Config{URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler)}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
