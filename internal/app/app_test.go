@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAMessageGoesThroughTheWholeHouse(t *testing.T) {
+func TestAMessageIsDeliveredEndToEnd(t *testing.T) {
 	r := start(t, settings())
 	r.awaitReady(t)
 	p := startOrders(t)
@@ -146,7 +146,7 @@ func TestMarkersAreDeletedWhenTheConfigurationSaysSo(t *testing.T) {
 	}
 }
 
-func TestATakenAddressIsToldAtOnce(t *testing.T) {
+func TestAnAddressInUseFailsTheStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestATakenAddressIsToldAtOnce(t *testing.T) {
 	}
 }
 
-func TestATargetThatIsNotAllowedIsToldAtOnce(t *testing.T) {
+func TestAForbiddenTargetFailsTheStart(t *testing.T) {
 	_, err := app.New(t.Context(), settings(func(c *config.Config) {
 		c.Producers["stock"] = config.Producer{Target: "10.0.0.1:9000"}
 	}), app.Deps{})
@@ -234,7 +234,7 @@ func TestStopMayBeCalledAnyTime(t *testing.T) {
 	}
 }
 
-func TestTheContextEndsIt(t *testing.T) {
+func TestRunEndsWithItsContext(t *testing.T) {
 	a, err := app.New(t.Context(), settings(), app.Deps{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestTheContextEndsIt(t *testing.T) {
 	}
 }
 
-func TestItWaitsForRedisAndSaysSo(t *testing.T) {
+func TestTheStartWaitsForRedis(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestItWaitsForRedisAndSaysSo(t *testing.T) {
 }
 
 // A connection may be cut at any moment of the start. The coordinator must retry even after Redis was reached.
-func TestAConnectionThatIsCutWhileSettingsAreReadIsNoReasonToStop(t *testing.T) {
+func TestACutConnectionDoesNotFailTheStart(t *testing.T) {
 	redis := servers.Redis(t)
 	proxy := wire.Redis(t, redis.Addr)
 	var cut atomic.Bool

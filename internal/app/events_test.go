@@ -47,7 +47,7 @@ func (h *told) of(kind events.Kind, subject string) (n int) {
 }
 
 // Operators get an event for each trouble of a coordinator, and for its end.
-func TestPeopleAreToldOfTrouble(t *testing.T) {
+func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 	h := &told{}
 	webhook := httptest.NewServer(h)
 	defer webhook.Close()

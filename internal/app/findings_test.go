@@ -169,7 +169,7 @@ func (r *running) fill(t *testing.T, queue string, messages int) {
 }
 
 // A failed part leaves /readyz at OK while half messages are still accepted, so the findings must name the part.
-func TestADegradedCoordinatorSaysSo(t *testing.T) {
+func TestADegradedCoordinatorIsAFinding(t *testing.T) {
 	nobody := nobodyAt(t)
 	r := start(t, settings(func(c *config.Config) { c.AMQP.URLs = []string{"amqp://guest:guest@" + nobody + "/"} }))
 	servers.Eventually(t, time.Minute, "it is ready without a broker", func() bool {
@@ -183,7 +183,7 @@ func TestADegradedCoordinatorSaysSo(t *testing.T) {
 }
 
 // A clean stop leaves no finding. The next coordinator reports a run without a clean stop at once.
-func TestOnlyAStopThatWasNoneIsToldByTheNext(t *testing.T) {
+func TestOnlyUncleanStopsAreReported(t *testing.T) {
 	redis := servers.Redis(t)
 	on := func(c *config.Config) { c.Redis.URL = redis.URL() }
 	first := start(t, settings(on))

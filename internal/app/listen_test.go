@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/app"
 )
 
-func TestAnAddressThatCannotBeListenedOnIsSaidHowToMend(t *testing.T) {
+func TestListenErrorsNameTheRemedy(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 
 // A message with a long confirm_after may be old. A message whose verdict is overdue is trouble, however often its
 // producer was asked.
-func TestTheMetricsTellOfAVerdictThatIsOverdue(t *testing.T) {
+func TestMetricsShowAnOverdueVerdict(t *testing.T) {
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
 	r.awaitReady(t)
@@ -150,7 +150,7 @@ func nobodyAt(t *testing.T) string {
 var many = flag.Int("messages", 10_000, "how many messages the number of series is shown with")
 
 // The number of series depends on the producers, not on their messages.
-func TestNoSeriesIsMadeOfIDs(t *testing.T) {
+func TestNoSeriesHasAnID(t *testing.T) {
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)

@@ -15,7 +15,7 @@ import (
 
 // An id that occurs several times in a batch gets the answers of sequential calls, on a real Redis too, whose scripts
 // handle a few hundred ids each.
-func TestAnIDThatStandsInABatchOften(t *testing.T) {
+func TestRepeatedIDsInABatch(t *testing.T) {
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)

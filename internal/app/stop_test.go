@@ -42,7 +42,7 @@ func TestPartsAreClosedInReverse(t *testing.T) {
 	}
 }
 
-func TestAPartThatHangsLeavesTimeToTheOthers(t *testing.T) {
+func TestAHangingPartLeavesTimeToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -73,7 +73,7 @@ func TestAPartThatHangsLeavesTimeToTheOthers(t *testing.T) {
 }
 
 // A stop ends within its grace even if a part does not return when closed.
-func TestAPartThatDoesNotReturnHoldsNoStop(t *testing.T) {
+func TestStopEndsWithoutAHangingPart(t *testing.T) {
 	t.Parallel()
 	a := newIdle(t)
 	a.settings.Shutdown.Grace = 50 * time.Millisecond

@@ -7,7 +7,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-func TestWhatWasAllowedOnPurposeIsToldToNobody(t *testing.T) {
+func TestAllowedFindingsRaiseNoAlert(t *testing.T) {
 	t.Parallel()
 	findings := []redisstore.Finding{{Severity: redisstore.Refuse, What: "it evicts"}, {What: "no replica"}}
 	for _, allowed := range []bool{false, true} {

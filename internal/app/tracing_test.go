@@ -153,7 +153,7 @@ func TestATraceIsPassedOnWithoutACollector(t *testing.T) {
 }
 
 // An unavailable collector delays neither messages nor a stop.
-func TestACollectorThatIsAwayIsNotWaitedFor(t *testing.T) {
+func TestAnUnavailableCollectorDelaysNothing(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+nobodyAt(t))
 	r := start(t, settings())
 	r.awaitReady(t)

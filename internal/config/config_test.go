@@ -149,9 +149,9 @@ producers:
 	}
 }
 
-// TestWhatIsWrongIsToldWithKeyAndLine gives each mistake alone and looks for the words of its error. FILE stands for
+// TestErrorsNameKeyAndLine gives each mistake alone and looks for the words of its error. FILE stands for
 // the path of the file.
-func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
+func TestErrorsNameKeyAndLine(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		file  string
@@ -420,7 +420,7 @@ func TestWhatIsWrongIsToldWithKeyAndLine(t *testing.T) {
 	}
 }
 
-func TestAllProblemsAreToldAtOnce(t *testing.T) {
+func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(config.Sources{
 		File:  write(t, "confirm:\n  after: soon\n  afer: 1s\nx: 1\n"),
@@ -454,7 +454,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
-func TestOfASecretOnlyAURLIsShown(t *testing.T) {
+func TestErrorsShowSecretsAsURLsOnly(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
 		"MSGHANDLER_EVENTS_WEBHOOK_TOKEN=geheim tok":                    "WEBHOOK_TOKEN holds what cannot stand in a header",

@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-func TestDefaultsAreSectionsThatNobodyGave(t *testing.T) {
+func TestDefaultsListsUnsetSections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sources config.Sources

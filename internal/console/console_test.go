@@ -84,7 +84,7 @@ func (r *rig) get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-func TestReadyOnlyWhileEveryCheckHoldsAndNothingStops(t *testing.T) {
+func TestReadyNeedsEveryRequiredCheck(t *testing.T) {
 	r := start(t)
 	if status, body := r.get(t, "/readyz"); status != http.StatusOK {
 		t.Errorf("got %d: %s", status, body)
@@ -138,7 +138,7 @@ func TestADegradedCoordinatorStaysReady(t *testing.T) {
 }
 
 // Probes and Prometheus use any host name of their network; only the pages hold data that a site could steal.
-func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
+func TestProbesAnswerUnderAnyHostName(t *testing.T) {
 	r := start(t)
 	for path, want := range map[string]int{
 		"/": http.StatusMisdirectedRequest, "/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusOK,
@@ -159,7 +159,7 @@ func TestProbesAndMetricsAnswerByAnyName(t *testing.T) {
 	}
 }
 
-func TestACheckThatHangsIsCutOff(t *testing.T) {
+func TestAHangingCheckTimesOut(t *testing.T) {
 	c := console.New(console.Config{
 		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
 		Checks: []console.Check{{Name: "slow", Required: true, Run: func(ctx context.Context) error {

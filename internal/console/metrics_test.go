@@ -184,7 +184,7 @@ func TestTheDefaultExchangeHasALabel(t *testing.T) {
 }
 
 // The charts and /metrics tell of the same messages.
-func TestASampleTellsOfWhatWasCounted(t *testing.T) {
+func TestASampleHoldsDifferences(t *testing.T) {
 	m := NewMetrics()
 	s := &sampler{metrics: m}
 	begun := time.Now()

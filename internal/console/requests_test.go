@@ -73,7 +73,7 @@ func serveInBubble(t *testing.T) (c *console.Console, p *pipes, asked, release c
 
 const whole = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-func TestAStopWaitsForNoHalfRequest(t *testing.T) {
+func TestStopDoesNotWaitForIncompleteRequests(t *testing.T) {
 	for name, sent := range map[string]string{
 		"nothing":                 "",
 		"half a header":           "GET /healthz HTTP/1.1\r\nHos",
@@ -135,7 +135,7 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 	})
 }
 
-func TestARequestThatBringsTooMuchIsToldSo(t *testing.T) {
+func TestAnOversizedRequestIsRefused(t *testing.T) {
 	r := start(t)
 	for size, want := range map[int]string{512 << 10: "What is to be changed?", 512<<10 + 1: "select fewer messages"} {
 		request, err := http.NewRequestWithContext(

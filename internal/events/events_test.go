@@ -98,7 +98,7 @@ func start(t *testing.T, config events.Config) (*events.Notifier, *counts) {
 	return teller, c
 }
 
-func TestEventsThatAreAlikeArriveAsOne(t *testing.T) {
+func TestEqualEventsAreMerged(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, c := start(t, events.Config{URL: h.URL, Token: "secret", Gather: 200 * time.Millisecond})
 	for i := range 1000 {
@@ -124,7 +124,7 @@ func TestEventsThatAreAlikeArriveAsOne(t *testing.T) {
 }
 
 // The order of the events ends with the current state.
-func TestWhatHappenedLastComesLast(t *testing.T) {
+func TestEventsAreOrderedByLastOccurrence(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, c := start(t, events.Config{URL: h.URL, Gather: 300 * time.Millisecond})
 	for _, kind := range []events.Kind{events.StoreAway, events.StoreBack, events.StoreAway} {
@@ -137,7 +137,7 @@ func TestWhatHappenedLastComesLast(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatFailsGetsThemLater(t *testing.T) {
+func TestAFailedPostIsRetried(t *testing.T) {
 	for _, status := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {
 		failing := 1
 		h := newWebhook(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -155,7 +155,7 @@ func TestAWebhookThatFailsGetsThemLater(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatIsDownGetsThemWhenItIsBack(t *testing.T) {
+func TestPostsReachARestartedWebhook(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAWebhookThatIsDownGetsThemWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatRefusesIsNotAskedAgain(t *testing.T) {
+func TestARefusedPostIsNotRetried(t *testing.T) {
 	for _, status := range []int{http.StatusForbidden, http.StatusFound} {
 		elsewhere := newWebhook(t, taken)
 		h := newWebhook(t, func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +198,7 @@ func TestAWebhookThatRefusesIsNotAskedAgain(t *testing.T) {
 }
 
 // While the webhook hangs, Note returns at once and the number of waiting events is bounded.
-func TestNobodyWaitsForAWebhookThatHangs(t *testing.T) {
+func TestNoteDoesNotWaitForTheWebhook(t *testing.T) {
 	release := make(chan struct{})
 	h := newWebhook(t, func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -256,7 +256,7 @@ func TestWithoutAWebhookEventsAreCounted(t *testing.T) {
 	}
 }
 
-func TestThresholdsTellTheBeginningAndTheEnd(t *testing.T) {
+func TestThresholdsNoteBeginningAndEnd(t *testing.T) {
 	h := newWebhook(t, taken)
 	teller, c := start(t, events.Config{URL: h.URL, Gather: 100 * time.Millisecond})
 	var log strings.Builder

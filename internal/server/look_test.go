@@ -52,7 +52,9 @@ func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &still{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{}})
+		s, err := New(Config{
+			Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{},
+		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +101,9 @@ func TestAStopEndsALookThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{}
-		s, err := New(Config{Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{}})
+		s, err := New(Config{
+			Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{},
+		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

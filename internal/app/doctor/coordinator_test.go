@@ -10,7 +10,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-func TestWhatWaitsForSomebodyIsFound(t *testing.T) {
+func TestWaitingMessagesAreFound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // A named queue that does not exist is a mistake, not a healthy part.
-func TestUnknownDeadLetterQueueIsNotWell(t *testing.T) {
+func TestMissingDeadLetterQueueIsReported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	s.e.DeadLetterQueues = []string{"payment.dead"}

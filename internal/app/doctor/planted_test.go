@@ -27,7 +27,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestNothingIsFoundWhereAllIsWell(t *testing.T) {
+func TestAHealthySiteHasNoFindings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	found := doctor.Examine(t.Context(), s.e)
@@ -212,7 +212,7 @@ func guarded(t *testing.T, token string) string {
 	return serveProducer(t, p.Register)
 }
 
-func TestWhatIsPlantedIsFound(t *testing.T) {
+func TestPlantedMistakesAreFound(t *testing.T) {
 	t.Parallel()
 	broker := servers.RabbitMQ(t).URL
 	for _, p := range planted {
@@ -370,8 +370,8 @@ func plantHanging(s *site) {
 	s.e.Producers["stock"] = mute.Addr().String()
 }
 
-// TestWhatIsAwayIsNamed: the operator on call must learn where to look.
-func TestWhatIsAwayIsNamed(t *testing.T) {
+// TestUnavailableServersAreNamed: the operator on call must learn where to look.
+func TestUnavailableServersAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, servers.RabbitMQ(t).URL)
 	nobody := servers.Addresses(t, 1)[0]
@@ -411,8 +411,8 @@ func TestWhatIsAwayIsNamed(t *testing.T) {
 	}
 }
 
-// TestABrokerThatTakesNothingIsFound hurts a broker of its own.
-func TestABrokerThatTakesNothingIsFound(t *testing.T) {
+// TestABlockedBrokerIsFound hurts a broker of its own.
+func TestABlockedBrokerIsFound(t *testing.T) {
 	t.Parallel()
 	node := servers.PrivateRabbitMQ(t)
 	s := newSite(t, node.URL)

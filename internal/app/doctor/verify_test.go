@@ -171,7 +171,7 @@ func TestEachBreachOfTheContractIsFound(t *testing.T) {
 	}
 }
 
-func TestAProducerThatCannotBeAskedIsNotVerified(t *testing.T) {
+func TestAnUnreachableProducerIsNotVerified(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"127.0.0.1:1": "producer-away", "orders.svc:9000": "producer-forbidden"} {
 		found := verify(t, target)

@@ -20,7 +20,7 @@ func TestARingKeepsAnHour(t *testing.T) {
 	}
 }
 
-func TestALineHasGapsWhereNothingIsKnown(t *testing.T) {
+func TestALineHasGapsWithoutSamples(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	var samples []history.Sample

@@ -43,7 +43,7 @@ func confirm(p *Pages, s selection, looked time.Duration) changedData {
 	return data
 }
 
-func TestOnlyWhatMatchedWhenCountedIsChanged(t *testing.T) {
+func TestOnlyCountedMessagesAreChanged(t *testing.T) {
 	t.Parallel()
 	dead := filter{State: halfmsg.Dead, Producer: "orders"}
 	older := dead

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestThePagesAnswerOnlyByTheirOwnNames(t *testing.T) {
+func TestPagesAnswerOnlyKnownHostNames(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	New(Config{Hosts: []string{"", "console.example.com", "Shop_1"}}).Register(mux)

@@ -34,7 +34,7 @@ func TestWords(t *testing.T) {
 
 // A message that waits for its delay or its confirm_after may be old without a problem. A due message that is not
 // published is a problem.
-func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
+func TestOverviewFindsOverdueMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestTheOverviewFindsWhatWaitsTooLong(t *testing.T) {
 	}
 }
 
-func TestTheOverviewFindsThatCallersAreTurnedAway(t *testing.T) {
+func TestOverviewFindsRejectedCalls(t *testing.T) {
 	t.Parallel()
 	data := overviewData{Rejected: 1200}
 	data.find(nil, 0, time.Now())
@@ -105,7 +105,7 @@ func TestTheOverviewForgetsOldFailures(t *testing.T) {
 	}
 }
 
-func TestALegendSaysNowOnlyWhatIsKnownNow(t *testing.T) {
+func TestALegendHidesUnknownValues(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	then := history.Sample{At: now.Add(-50 * time.Minute), P99: 12 * time.Second}
@@ -124,7 +124,7 @@ func TestALegendSaysNowOnlyWhatIsKnownNow(t *testing.T) {
 	}
 }
 
-func TestBodiesAreShownAsWhatTheyLookLike(t *testing.T) {
+func TestBodiesAreShownInFittingForm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		body     []byte
@@ -176,7 +176,7 @@ func TestWhatHappensNext(t *testing.T) {
 	}
 }
 
-func TestASelectionIsReadAsItWasWritten(t *testing.T) {
+func TestSelectionsRoundTrip(t *testing.T) {
 	t.Parallel()
 	counted := time.Unix(2e9, 1e6)
 	for _, want := range []selection{

@@ -37,7 +37,7 @@ func TestRefusalsAreLoggedOnceAMinuteEach(t *testing.T) {
 }
 
 // A caller with ever new names takes a bounded number of entries, and not for good.
-func TestStrangersTakeNoMoreThanTheirLines(t *testing.T) {
+func TestRefusalEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	var r Refusals
 	now := time.Unix(1e9, 0)

@@ -41,7 +41,7 @@ func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {
 	}
 }
 
-func TestABoardRemembersTheLastOfEach(t *testing.T) {
+func TestRegistryKeepsTheLastResults(t *testing.T) {
 	t.Parallel()
 	b := peerstats.New()
 	b.Confirmed(
@@ -72,7 +72,7 @@ func TestABoardRemembersTheLastOfEach(t *testing.T) {
 	}
 }
 
-func TestABoardIsBounded(t *testing.T) {
+func TestRegistryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := peerstats.New()
 	for i := range 10_000 {

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// TestWhoStartTogetherAgree has another coordinator write down a layout after this one has seen that there is none.
-func TestWhoStartTogetherAgree(t *testing.T) {
+// TestConcurrentStartsAgreeOnShards has another coordinator write down a layout after this one has seen that there is none.
+func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
 	for prefix, test := range map[string]struct {

@@ -335,7 +335,7 @@ func logged() (*bytes.Buffer, *slog.Logger) {
 }
 
 // What is left of a record cannot be published, so it must not be found where messages that are to be published stand.
-func TestARecordIsWholeAsLongAsItsMessageIsToBePublished(t *testing.T) {
+func TestRecordsStayCompleteUntilPublished(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, half("1"))

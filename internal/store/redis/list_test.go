@@ -83,7 +83,7 @@ func TestListsOfManyProducersAreWhole(t *testing.T) {
 	}
 }
 
-func TestAPageEndsWhenPatienceDoes(t *testing.T) {
+func TestAPageEndsWithItsPatience(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 16, 3, 6000)
 	page, err := s.List(t.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 10, Exchange: "none", Patience: time.Nanosecond})

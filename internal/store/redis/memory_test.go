@@ -27,7 +27,7 @@ func sent(t *testing.T, client *redis.Client) int {
 }
 
 // A message that was stored here is claimed as if it had been read, and is not read.
-func TestWhatWasStoredHereIsNotReadAgain(t *testing.T) {
+func TestOwnMessagesAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Instance: "one"})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})

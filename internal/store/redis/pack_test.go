@@ -123,7 +123,7 @@ func TestAPackedMessageIsStripped(t *testing.T) {
 }
 
 // What cannot be packed, or is too short to be worth it, stands as it is.
-func TestWhatPackingDoesNotHelpIsKeptAsItIs(t *testing.T) {
+func TestIncompressibleBodiesStayUnpacked(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
@@ -172,7 +172,7 @@ func TestDataMoveToPackedBodies(t *testing.T) {
 }
 
 // A record that says something else than its body is damaged. No memory is asked for on its word.
-func TestAPackedBodyThatLiesIsRefused(t *testing.T) {
+func TestACorruptPackedBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	create(t, store, packable("1"))
@@ -195,7 +195,7 @@ func TestAPackedBodyThatLiesIsRefused(t *testing.T) {
 }
 
 // A size that cannot be takes no more of a claim than the largest body would.
-func TestAPackedBodyThatLiesKeepsNoOtherWaiting(t *testing.T) {
+func TestACorruptPackedBodyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	bring(t, store, packable("1"), halfmsg.Sendable)

@@ -21,7 +21,7 @@ func pulse(t *testing.T, store *redisstore.Store) []redisstore.Regression {
 	return found
 }
 
-func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
+func TestARollbackIsDetected(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2})
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 2})
@@ -57,7 +57,7 @@ func TestAStoreThatWentBackInTimeGivesItselfAway(t *testing.T) {
 
 // Two servers that were one go on apart, as a master that was replaced in its sleep and the one that replaced it. What
 // was acknowledged on one of them is missing on the other, however far others have counted there.
-func TestAStoreThatWentOnElsewhereGivesItselfAway(t *testing.T) {
+func TestADivergedReplicaIsDetected(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
@@ -88,7 +88,7 @@ func TestAStoreThatWentOnElsewhereGivesItselfAway(t *testing.T) {
 }
 
 // Coordinators come and go, and each leaves its count.
-func TestCountsOfThoseThatAreGoneAreDropped(t *testing.T) {
+func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	pulse(t, store)
@@ -106,7 +106,7 @@ func TestCountsOfThoseThatAreGoneAreDropped(t *testing.T) {
 	}
 }
 
-func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
+func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always") // or a kill may lose something
 	pulse(t, store)
@@ -128,7 +128,7 @@ func TestAStoreThatWasEmptiedGivesItselfAway(t *testing.T) {
 
 // A message was done when Redis lost its last moment, and stands as pending again. The copy that is sent now must say
 // that it is one; the messages of afterwards are first copies.
-func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
+func TestMessagesRestoredByALossAreFlagged(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 2})
 	create(t, store, half("1"), half("2"))
@@ -170,7 +170,7 @@ func TestWhatALossBroughtBackIsFlagged(t *testing.T) {
 }
 
 // Data that come from elsewhere have a generation of their own.
-func TestWhatWasPutInPlaceOfTheDataIsFlagged(t *testing.T) {
+func TestReplacedDataAreFlagged(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
 	create(t, store, half("1"))
@@ -188,7 +188,7 @@ func TestWhatWasPutInPlaceOfTheDataIsFlagged(t *testing.T) {
 
 // The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master
 // again.
-func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
+func TestFailoverIsDetectedOnOldConnections(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{Shards: 1})
 	create(t, store, half("1"), half("2"))
@@ -219,7 +219,7 @@ func TestWhatAFailoverBroughtBackIsFlaggedOnAnOldConnection(t *testing.T) {
 }
 
 // A Redis that lost something and whose disk is full takes no note of it. That is made up for once it can write.
-func TestALossThatCouldNotBeWrittenDownIsNotForgotten(t *testing.T) {
+func TestAnUnrecordedLossIsKept(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 1})
 	create(t, store, half("1"))

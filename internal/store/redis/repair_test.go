@@ -329,7 +329,7 @@ func TestHalfWrittenMovesAreFinishedByTheNextCall(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftButTraces(t *testing.T) {
+func TestOnlyReceiptsRemain(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	for i, state := range []halfmsg.State{halfmsg.Done, halfmsg.Done, halfmsg.Dead, halfmsg.Pending} {

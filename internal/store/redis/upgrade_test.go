@@ -47,7 +47,7 @@ func asAnOldOneLeft(t *testing.T, client *redis.Client) {
 	}
 }
 
-func TestWhatAnOlderVersionLeftIsFinished(t *testing.T) {
+func TestMessagesOfOlderVersionsAreFinished(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
 	client.FlushAll(t.Context())
