@@ -129,7 +129,7 @@ func TestDeadLettersAreSeen(t *testing.T) {
 	if what := found["queue-dead-letters"]; what != "dead letters in queue payments.dead: 17\n" {
 		t.Errorf("found is %q", what)
 	}
-	if what := found["queue-missing"]; what != "the queue misspelt is to be watched and is not there\n" {
+	if what := found["queue-missing"]; what != "the watched queue misspelt does not exist\n" {
 		t.Errorf("found is %q", what)
 	}
 	if what, long := found["queue-long"]; long {

@@ -204,7 +204,7 @@ func TestASampleHoldsDifferences(t *testing.T) {
 		t.Errorf("in %v, out %v each second", sample.In, sample.Out)
 	}
 	if again := s.take(begun.Add(4 * time.Second)); sample.Rejected != 2 || again.Rejected != 0 {
-		t.Errorf("%d were turned away, and then %d", sample.Rejected, again.Rejected)
+		t.Errorf("%d were rejected, and then %d", sample.Rejected, again.Rejected)
 	}
 	if sample.P99 < 50*time.Second || sample.P99 > 70*time.Second {
 		t.Errorf("messages took %v, delayed ones left out", sample.P99)

@@ -8,9 +8,9 @@ import (
 // Thresholds notes an event when a backlog reaches its threshold, and when the backlog has shrunk again. Thresholds is
 // not safe for concurrent use.
 type Thresholds struct {
-	// Teller gets the events, Logger a line for each. Both are required.
+	// Notifier gets the events, Logger a line for each. Both are required.
 	Notifier *Notifier
-	Logger *slog.Logger
+	Logger   *slog.Logger
 
 	over map[string]bool
 }

@@ -47,13 +47,13 @@ func TestOverviewFindsOverdueMessages(t *testing.T) {
 		{
 			halfmsg.Stat{State: halfmsg.Sendable, FirstDueAt: now.Add(-2 * time.Minute)},
 			0,
-			"the first has been due for 2 min 0 s",
+			"the first message has been due for 2 min 0 s",
 		},
 		{halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)}, 14 * time.Minute, ""},
 		{
 			halfmsg.Stat{State: halfmsg.Pending, FirstDueAt: now.Add(time.Second)},
 			time.Hour,
-			"A pending message should have had its verdict for 1 h 0 min",
+			"The verdict of a pending message is overdue by 1 h 0 min",
 		},
 		{halfmsg.Stat{State: halfmsg.Dead}, 0, "7 dead"},
 		{halfmsg.Stat{State: halfmsg.Abandoned}, 0, "7 abandoned"},
@@ -73,7 +73,7 @@ func TestOverviewFindsRejectedCalls(t *testing.T) {
 	data := overviewData{Rejected: 1200}
 	data.find(nil, 0, time.Now())
 	if found := fmt.Sprint(data.Problems); !data.Bad ||
-		!strings.Contains(found, "Callers are turned away, 1,200 in 10 s: Redis is full") {
+		!strings.Contains(found, "Calls are rejected, 1,200 in 10 s: Redis is full") {
 		t.Errorf("found %s", found)
 	}
 }
