@@ -376,6 +376,6 @@ func TestHealthFollowsRedis(t *testing.T) {
 	await(healthv1.HealthCheckResponse_SERVING)
 	between.Silence()
 	await(healthv1.HealthCheckResponse_NOT_SERVING)
-	between.Mend()
+	between.Restore()
 	await(healthv1.HealthCheckResponse_SERVING)
 }

@@ -174,7 +174,7 @@ func (f *fixture) confirmed(confirm *amqp.DeferredConfirmation) bool {
 	case <-confirm.Done():
 		return confirm.Acked()
 	case <-time.After(patience):
-		f.Fatalf("no confirm for publishing %d", confirm.DeliveryTag)
+		f.Fatalf("no confirm for publish %d", confirm.DeliveryTag)
 		return false
 	}
 }

@@ -138,7 +138,7 @@ func Blocked(t *testing.T, url string, block, unblock func()) {
 	f.must(f.ch.Confirm(false))
 	blocked := f.conn.NotifyBlocked(make(chan amqp.Blocking, 4))
 	silent := f.dial()
-	told := silent.NotifyBlocked(make(chan amqp.Blocking, 4))
+	notices := silent.NotifyBlocked(make(chan amqp.Blocking, 4))
 	publish := func() *amqp.DeferredConfirmation {
 		confirm, err := f.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{Body: []byte("x")})
 		f.must(err)
@@ -152,14 +152,14 @@ func Blocked(t *testing.T, url string, block, unblock func()) {
 	if b := next(f, "notice of the alarm", blocked); !b.Active || b.Reason == "" {
 		f.Errorf("got %+v", b)
 	}
-	// A connection that does not publish is served, and not told.
+	// A connection that does not publish is served, and not notified.
 	ch, err := silent.Channel()
 	f.must(err)
 	_, err = ch.QueueDeclarePassive("q", true, false, false, false, nil)
 	f.must(err)
 	select {
-	case b := <-told:
-		f.Errorf("a connection that does not publish was told %+v", b)
+	case b := <-notices:
+		f.Errorf("a connection that does not publish was notified: %+v", b)
 	case <-waiting.Done():
 		f.Error("confirmed under an alarm")
 	default:

@@ -22,7 +22,7 @@ func confirms(f *fixture) {
 	}
 	for i, confirm := range pending {
 		if !f.confirmed(confirm) {
-			f.Fatalf("publishing %d was not acknowledged", i)
+			f.Fatalf("publish %d was not acknowledged", i)
 		}
 	}
 	ch := f.channel()
@@ -67,13 +67,13 @@ func returnThenAck(f *fixture) {
 		confirm, err := f.ch.PublishWithDeferredConfirm("", key, true, false, amqp.Publishing{MessageId: id})
 		f.must(err)
 		if !f.confirmed(confirm) {
-			f.Fatalf("publishing %s was not acknowledged", id)
+			f.Fatalf("publish %s was not acknowledged", id)
 		}
 		if drain(returns, returned) {
 			f.Fatal("returned with another code than 312")
 		}
 		if returned[id] == routable {
-			f.Fatalf("publishing %s, routable %v: returned %v when it was acknowledged", id, routable, returned[id])
+			f.Fatalf("publish %s, routable %v: returned %v when it was acknowledged", id, routable, returned[id])
 		}
 	}
 }
@@ -106,7 +106,7 @@ func returnsInAPipeline(f *fixture) {
 		acked := f.confirmed(confirm)
 		drain(returns, returned)
 		if !acked || returned[strconv.Itoa(i)] != (i%10 == 0) {
-			f.Fatalf("publishing %d: acknowledged %v, returned %v", i, acked, returned[strconv.Itoa(i)])
+			f.Fatalf("publish %d: acknowledged %v, returned %v", i, acked, returned[strconv.Itoa(i)])
 		}
 		i++
 	}

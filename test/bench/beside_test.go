@@ -38,14 +38,14 @@ func BenchmarkBesideConsole(b *testing.B) {
 				} else {
 					alone = append(alone, f)
 				}
-				b.Logf("round %d, somebody looks %t: %.0f messages/s, %.1f us", round+1, look, f.rate, f.cpu)
+				b.Logf("round %d, operator %t: %.0f messages/s, %.1f us", round+1, look, f.rate, f.cpu)
 			}
 		}
 		reportBeside(alone, watched)
 	}
 }
 
-// watched measures one round, with somebody at the console or not.
+// watched measures one round, with or without an operator at the console.
 func (s *setup) watched(look bool) figure {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -73,13 +73,13 @@ func (s *setup) watched(look bool) figure {
 	}
 }
 
-// reportBeside tells how rounds with somebody at the console compare with those beside them without.
+// reportBeside reports how rounds with an operator at the console compare with the rounds beside them.
 func reportBeside(alone, watched []figure) {
 	fmt.Print("\n| | messages/s | p99 | CPU us/message: coordinator and Redis |\n|---|---|---|---|\n")
 	for _, one := range []struct {
 		name string
 		all  []figure
-	}{{"nobody looks", alone}, {"somebody does", watched}} {
+	}{{"without an operator", alone}, {"with an operator", watched}} {
 		fmt.Printf("| %s | %.0f | %s | %.1f |\n", one.name, compare.Median(one.all, func(f figure) float64 { return f.rate }),
 			milliseconds(compare.Median(one.all, func(f figure) float64 { return f.p99 })),
 			compare.Median(one.all, func(f figure) float64 { return f.cpu }))
@@ -99,7 +99,7 @@ func reportBeside(alone, watched []figure) {
 	}
 }
 
-// pageCosts tells the CPU time of each page, less what the processes use when nobody asks for anything.
+// pageCosts reports the CPU time of each page, less what the processes use when idle.
 func (s *setup) pageCosts() {
 	const times = 20
 	idle := s.used(func() { <-time.After(10 * time.Second) })

@@ -16,7 +16,7 @@ import (
 
 var (
 	dead = flag.Int("dead", 1_000_000, "messages that wait for the dead producer of BenchmarkDead")
-	idle = flag.Duration("idle", 20*time.Second, "how long BenchmarkDead looks at what is spent while nobody sends")
+	idle = flag.Duration("idle", 20*time.Second, "how long BenchmarkDead measures the costs without senders")
 
 	rewrites = flag.Bool("rewrites", false, "let Redis write its append-only file anew while BenchmarkDead measures, as "+
 		"often as it does")
@@ -50,7 +50,7 @@ func BenchmarkDead(b *testing.B) {
 			for _, with := range []bool{round%2 != 0, round%2 == 0} {
 				t := worlds[with].turn()
 				if with && t.tried == 0 {
-					b.Error("nobody tried the dead producer")
+					b.Error("the dead producer was never called")
 				}
 				turns[with] = append(turns[with], t)
 				b.Logf("round %d, a dead producer %t: %s", round+1, with, t)
@@ -75,7 +75,7 @@ func (s *setup) die(n int) {
 	s.run(len(s.all))
 	defer s.run(0)
 	begun := time.Now()
-	s.store("dead", s.nobody(), n, atOnce)
+	s.store("dead", s.deadTarget(), n, atOnce)
 	s.b.Logf("%d messages of the dead producer were stored in %.0f s", n, time.Since(begun).Seconds())
 	if waiting := s.unfinished(); waiting != int64(n) {
 		s.b.Fatalf("%d messages wait, not %d", waiting, n)
@@ -110,7 +110,7 @@ var modes = []bench.Mode{bench.Gathered, bench.Unary}
 // turn is the result of one world in one round.
 type turn struct {
 	loads map[bench.Mode]bench.Report
-	// idle is the processor time of a second in which nobody sends.
+	// idle is the processor time of a second without senders.
 	idle map[string]time.Duration
 	// tried is how many messages were put off because their producer is dead, swept how many were compared with their
 	// indexes: whatever waits is swept as well.
@@ -164,11 +164,11 @@ func reportDead(b *testing.B, alone, beside []turn) {
 			strings.Join(compare.Processes, ", "))
 		reportLoad("nothing waits", without)
 		reportLoad(fmt.Sprintf("%d wait", *dead), with)
-		fmt.Printf("| ratio of pairs: median (all) | %s | %s | %s | %s |\n", told(pairs(with, without, rateOf)),
-			told(pairs(with, without, submitP99)), told(pairs(with, without, halfP99)), told(pairs(with, without, spentOn)))
+		fmt.Printf("| ratio of pairs: median (all) | %s | %s | %s | %s |\n", ratioText(pairs(with, without, rateOf)),
+			ratioText(pairs(with, without, submitP99)), ratioText(pairs(with, without, halfP99)), ratioText(pairs(with, without, spentOn)))
 		b.ReportMetric(median(pairs(with, without, rateOf)), string(mode)+"-ratio")
 	}
-	fmt.Printf("\n| while nobody sends, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept " +
+	fmt.Printf("\n| without senders, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept " +
 		"in a round |\n|---|---|---|---|---|\n")
 	reportIdle("nothing waits", alone)
 	reportIdle(fmt.Sprintf("%d wait", *dead), beside)

@@ -74,7 +74,7 @@ func drainSizes(b *testing.B) (sizes []int) {
 	return sizes
 }
 
-// reportDrains tells how larger backlogs compare with the first.
+// reportDrains reports how larger backlogs compare with the first.
 func reportDrains(b *testing.B, sizes []int, found map[int][]drained) {
 	fmt.Printf("\nbacklogs drained by one coordinator, %d bytes each, medians of the rounds; claims of all rounds "+
 		"together\n\n", *bodySize)
@@ -153,7 +153,7 @@ func (s *setup) drainBeside() (drain, fresh bench.Report) {
 	return drain, fresh
 }
 
-// reportDrainBeside tells how a drain and new messages fare beside each other.
+// reportDrainBeside reports how a drain and new messages fare beside each other.
 func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report) {
 	fmt.Printf("\n%d due at once, and %d new messages/s, one a call; %d bytes each, medians of %d rounds that took "+
 		"turns\n\n", *backlog,
@@ -178,8 +178,8 @@ func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report)
 		}
 		fmt.Printf("| %s | %s | %s | %s | %s |\n", row.name, drained, rate, submit, half)
 	}
-	fmt.Printf("| both to alone: median (all) | %s | %s | p99 %s | p99 %s |\n", told(pairs(drains, alone, rateOf)),
-		told(pairs(beside, calm, rateOf)), told(pairs(beside, calm, submitP99)), told(pairs(beside, calm, halfP99)))
+	fmt.Printf("| both to alone: median (all) | %s | %s | p99 %s | p99 %s |\n", ratioText(pairs(drains, alone, rateOf)),
+		ratioText(pairs(beside, calm, rateOf)), ratioText(pairs(beside, calm, submitP99)), ratioText(pairs(beside, calm, halfP99)))
 	b.ReportMetric(median(pairs(drains, alone, rateOf)), "drain-ratio")
 	b.ReportMetric(median(pairs(beside, calm, submitP99)), "p99-ratio")
 }

@@ -26,8 +26,8 @@ func pairs[T any](of, to []T, is func(T) float64) []float64 {
 	return ratios
 }
 
-// told is the median of ratios, and all of them in the order of the rounds.
-func told(ratios []float64) string {
+// ratioText is the median of ratios, and all of them in the order of the rounds.
+func ratioText(ratios []float64) string {
 	all := make([]string, len(ratios))
 	for i, ratio := range ratios {
 		all[i] = fmt.Sprintf("%.2f", ratio)

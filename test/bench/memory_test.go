@@ -37,7 +37,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// remember tells what the coordinator of a new world holds after something has happened.
+// remember reports what the coordinator of a new world holds after something has happened.
 func remember(b *testing.B, name string, happens func(*setup)) {
 	b.Run(name, func(b *testing.B) {
 		s := newSetup(b)

@@ -64,7 +64,7 @@ func (s *setup) tasks() (all []task) {
 type shared struct {
 	bench.Report
 	claims claims
-	// silent is how many messages somebody had to claim because nobody submitted them.
+	// silent counts the messages that had to be claimed because they were not submitted.
 	silent int64
 	// left is how many messages were unfinished at the end. Callers do not wait for the silent ones.
 	left int64
@@ -154,7 +154,7 @@ func finishing(report bench.Report, first, last sighting) bench.Report {
 	return report
 }
 
-// drain has the coordinators deliver n messages that nobody submits.
+// drain has the coordinators deliver n silent messages.
 func (s *setup) drain(q *consumed, n int) shared {
 	s.pileUp(n)
 	f := s.drained(q, n)
@@ -207,7 +207,7 @@ func reportScale(b *testing.B, t task, found map[int][]shared) {
 	for n := 1; n <= most; n++ {
 		all := reports(found[n])
 		ratios := pairs(all, reports(found[1]), rateOf)
-		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), told(ratios), costs(all),
+		fmt.Printf("| %d | %.0f | %s | %s | %s |\n", n, compare.Median(all, rateOf), ratioText(ratios), costs(all),
 			claimsOf(found[n]))
 		b.ReportMetric(median(ratios), fmt.Sprintf("%s-%d-ratio", t.name, n))
 	}
@@ -220,12 +220,12 @@ func reports(found []shared) (all []bench.Report) {
 	return all
 }
 
-// claimColumns are what claimsOf tells.
+// claimColumns are the columns of claimsOf.
 const claimColumns = "looks | claim calls, of them in vain | claimed in a call | claims for each silent message | " +
 	"leases lost | " +
 	"further copies | unfinished at the end"
 
-// claimsOf tells of the claims of all rounds.
+// claimsOf reports the claims of all rounds.
 func claimsOf(found []shared) string {
 	all, needed, copies := claims{}, int64(0), int64(0)
 	for _, f := range found {

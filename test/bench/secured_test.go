@@ -59,7 +59,7 @@ func reportSecured(mode bench.Mode, found [][]bench.Report) {
 		strings.Join(compare.Processes, ", "), strings.Repeat("---|", 5))
 	for i, what := range []string{"plain", "TLS, both certificates"} {
 		fmt.Printf("| %s | %.0f | %s | %.2f | %s |\n", what, compare.Median(found[i], rateOf),
-			told(pairs(found[i], found[0], rateOf)),
+			ratioText(pairs(found[i], found[0], rateOf)),
 			median(pairs(found[0], found[i], spentOn)), costs(found[i]))
 	}
 }

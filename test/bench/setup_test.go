@@ -144,8 +144,8 @@ func (s *setup) serve(answers pb.ProducerServiceServer) (target string) {
 	return listener.Addr().String()
 }
 
-// nobody is a callback target at which nobody listens.
-func (s *setup) nobody() (target string) {
+// deadTarget is a callback target at which nobody listens.
+func (s *setup) deadTarget() (target string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)
 	s.must(listener.Close())

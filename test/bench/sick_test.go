@@ -99,7 +99,7 @@ func (s *setup) healthy(long time.Duration) figure {
 // that needs two seconds of its three.
 func (s *setup) fall() {
 	targets := map[string]string{
-		"dead": s.nobody(), "hanging": s.serve(answering{takes: time.Hour}),
+		"dead": s.deadTarget(), "hanging": s.serve(answering{takes: time.Hour}),
 		"slow": s.serve(answering{takes: 2 * time.Second}),
 	}
 	for producer, target := range targets {

@@ -90,7 +90,7 @@ func reportSplit(b *testing.B, mode bench.Mode, found map[string][]bench.Report)
 		for n := 1; n <= most; n++ {
 			all := found[splitKey(what, n)]
 			ratios := pairs(all, one, rateOf)
-			fmt.Printf("| %s | %d | %.0f | %s | %.2f | %s |\n", what, n, compare.Median(all, rateOf), told(ratios),
+			fmt.Printf("| %s | %d | %.0f | %s | %.2f | %s |\n", what, n, compare.Median(all, rateOf), ratioText(ratios),
 				median(pairs(one, all, spentOn)), costs(all))
 			b.ReportMetric(median(ratios), fmt.Sprintf("%s-%s-%d-ratio", mode, strings.Fields(what)[0], n))
 		}

@@ -89,7 +89,7 @@ func tracesOf(master *servers.RedisServer) map[string]int {
 	return counts
 }
 
-// reportSpread tells how the work was spread over masters, nodes and queues.
+// reportSpread reports how the work was spread over masters, nodes and queues.
 func (r *siteRow) reportSpread(mode bench.Mode) {
 	r.b.Helper()
 	fmt.Printf("%s, %s; shares are of all rounds, shards and queues of the last one:\n\n%s\n%s\n%s\n", r.name, mode,
@@ -120,7 +120,7 @@ func (r *siteRow) mastersTable(mode bench.Mode) [][]string {
 	return table
 }
 
-// shardList tells how many shards a master has, and how evenly they are filled.
+// shardList reports how many shards a master has, and how evenly they are filled.
 func shardList(traces map[string]int) string {
 	counts := slices.Sorted(maps.Values(traces))
 	if len(counts) == 0 {

@@ -66,7 +66,7 @@ func TestOverviewRefreshesOrSaysStale(t *testing.T) {
 	} {
 		broken.Store(&instead)
 		if refreshed(b) || !js[bool](b, stale) {
-			t.Errorf("%s took the place of the overview, or nobody was told", name)
+			t.Errorf("%s replaced the overview, or the page did not say so", name)
 		}
 		b.shows("312 dead")
 		broken.Store(nil)

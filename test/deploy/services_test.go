@@ -49,8 +49,8 @@ func TestKubernetesConfigurationLoads(t *testing.T) {
 	}
 }
 
-// The manifests are rendered and read in a module of their own: kustomize and the types of Kubernetes are nobody
-// else's.
+// The manifests are rendered and read in a module of their own: kustomize and the types of Kubernetes are
+// not dependencies of the main module.
 func TestKubernetesManifestsAreValid(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("go", "test", "-count=1", "./...")

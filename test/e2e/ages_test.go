@@ -36,7 +36,7 @@ func TestConnectionAgeFailsNoCall(t *testing.T) {
 	}
 	var dials atomic.Int32
 	p := newAgingProducer(t, w.targets(), &dials)
-	heard := tailUntil(t, w.targets(), "last")
+	ended := tailUntil(t, w.targets(), "last")
 	sent := 0
 	deliver := func(id string) {
 		t.Helper()
@@ -55,7 +55,7 @@ func TestConnectionAgeFailsNoCall(t *testing.T) {
 		deliver(fmt.Sprint(sent))
 	}
 	deliver("last")
-	if err := <-heard; err != nil {
+	if err := <-ended; err != nil {
 		t.Fatalf("the tail ended: %v", err)
 	}
 }
@@ -99,21 +99,21 @@ func tailUntil(t *testing.T, coordinator, last string) <-chan error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		for {
 			news, err := tail.Recv()
 			if err != nil {
-				heard <- err
+				ended <- err
 				return
 			}
 			for _, move := range news.GetMoves() {
 				if move.GetId() == last {
-					heard <- nil
+					ended <- nil
 					return
 				}
 			}
 		}
 	}()
-	return heard
+	return ended
 }

@@ -293,7 +293,7 @@ func TestIdleConnectionsLeaveDescriptors(t *testing.T) {
 	a.serves()
 	a.coordinator.says("connection refused: too many from one address", patience)
 	for _, listener := range []string{"grpc", "http"} {
-		if tells(t, a.coordinator, "/metrics",
+		if pageHolds(t, a.coordinator, "/metrics",
 			`msghandler_connections_refused_total{listener="`+listener+`",reason="address"} 0`) {
 			t.Errorf("the refused connections of %s are not in the metrics", listener)
 		}

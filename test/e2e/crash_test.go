@@ -44,7 +44,7 @@ func TestOrderServiceSurvivesDeathAtEachStep(t *testing.T) {
 }
 
 // With after_ack a coordinator dies between the broker's acknowledgement and the deletion of the marker. To the
-// producer the message is done; the marker is deleted all the same, and the message is not published again.
+// producer the message is done; the marker is deleted nevertheless, and the message is not published again.
 func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 	const afterAck = "MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"
 	w := newWorld(t)

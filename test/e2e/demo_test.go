@@ -115,9 +115,9 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { tell(t) })
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
-		if told, status := runProgram(t, "msghandler-demo", nil, "--database", database); status != 1 ||
-			!strings.Contains(told, "give an empty one") {
-			t.Errorf("with a database that is not empty: exit status %d\n%s", status, told)
+		if output, status := runProgram(t, "msghandler-demo", nil, "--database", database); status != 1 ||
+			!strings.Contains(output, "give an empty one") {
+			t.Errorf("with a database that is not empty: exit status %d\n%s", status, output)
 		}
 	})
 }

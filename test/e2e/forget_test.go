@@ -27,8 +27,8 @@ func TestRedisRollbackIsReported(t *testing.T) {
 		before := w.pulse()
 		servers.Eventually(t, patience, "it is counted on", func() bool { return w.pulse() != before })
 	}
-	if !tells(t, c, "/metrics", "msghandler_store_regressions_total 0") || tells(t, c, "/readyz", "went back") {
-		t.Fatal("a restart that lost nothing was told as a loss")
+	if !pageHolds(t, c, "/metrics", "msghandler_store_regressions_total 0") || pageHolds(t, c, "/readyz", "went back") {
+		t.Fatal("a restart that lost nothing was reported as a loss")
 	}
 
 	w.redis.Kill()
@@ -37,8 +37,8 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	}
 	copyFiles(t, earlier, files)
 	w.redis.Start()
-	servers.Eventually(t, patience, "the loss is told", func() bool { return tells(t, c, "/readyz", "data rollback detected") })
-	if tells(t, c, "/metrics", "msghandler_store_regressions_total 0") {
+	servers.Eventually(t, patience, "the loss is reported", func() bool { return pageHolds(t, c, "/readyz", "data rollback detected") })
+	if pageHolds(t, c, "/metrics", "msghandler_store_regressions_total 0") {
 		t.Error("the loss is not in the metrics")
 	}
 	c.says("Redis data rollback detected", time.Minute)
@@ -53,8 +53,8 @@ func TestRedisRollbackIsReported(t *testing.T) {
 // pulse is how far each coordinator has counted in the first shard.
 func (w *world) pulse() string { return w.redis.CLI("HGETALL", "msghandler:{00}:pulse") }
 
-// tells says whether a page of the coordinator holds a text.
-func tells(t *testing.T, c *coordinator, page, text string) bool {
+// pageHolds says whether a page of the coordinator holds a text.
+func pageHolds(t *testing.T, c *coordinator, page, text string) bool {
 	t.Helper()
 	response, err := http.Get("http://" + c.http + page)
 	if err != nil {

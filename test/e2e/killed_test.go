@@ -25,10 +25,10 @@ func TestRepeatedKillsAreReported(t *testing.T) {
 	w.ready(victim)
 	for _, c := range w.coordinators {
 		servers.Eventually(t, time.Minute, "the metrics count six", func() bool {
-			return tells(t, c, "/metrics", "msghandler_unclean_ends 6\n")
+			return pageHolds(t, c, "/metrics", "msghandler_unclean_ends 6\n")
 		})
-		if !tells(t, c, "/", "ended without a clean stop: 6 within the last hour") ||
-			!tells(t, c, "/", "Something is wrong") {
+		if !pageHolds(t, c, "/", "ended without a clean stop: 6 within the last hour") ||
+			!pageHolds(t, c, "/", "Something is wrong") {
 			t.Error("the console does not show it")
 		}
 	}

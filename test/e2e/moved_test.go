@@ -23,7 +23,7 @@ func TestMovedProducerIsCalledAtNewAddress(t *testing.T) {
 	p.target = old
 	p.sendHalves(100*time.Millisecond, &pb.Message{Id: "1", RoutingKey: "moved", Body: []byte("{}")})
 	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
-	servers.Eventually(t, 30*time.Second, "nobody is found where it was", func() bool {
+	servers.Eventually(t, 30*time.Second, "the old address has no producer", func() bool {
 		said, _ := run(t, env, "show", "orders/1")
 		return strings.Contains(said, "pending") && strings.Contains(said, "connection refused")
 	})

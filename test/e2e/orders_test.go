@@ -115,7 +115,7 @@ func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 
 	w.paid(*orders/2, patience)
 	// Stopped, not killed: a single node of RabbitMQ 3.10 may leave a quorum queue without a leader after a kill, for
-	// good, whoever its clients are.
+	// good, with any client.
 	rabbit.Stop()
 	<-time.After(*outage)
 	rabbit.Start()

@@ -226,7 +226,7 @@ func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
 	serveProducer(w, address, s)
 	collect(t, w.amqp, 1)
 	w.drained(patience)
-	// The coordinator has been told that this business will never commit, and so it cannot.
+	// The coordinator has been told that this business will never commit, so the commit must fail.
 	err := s.InTx(paidMessage("never"), nothing)(t.Context())
 	if !errors.Is(err, producer.ErrRolledBack) {
 		t.Errorf("the late business: %v", err)

@@ -22,7 +22,7 @@ type plainProducer struct {
 	api     pb.MessageHandlerServiceClient
 	target  string
 	confirm func(ctx context.Context, ids []string) (*pb.ConfirmResponse, error)
-	// drop is told to delete markers; nil deletes them.
+	// drop deletes markers; nil deletes them.
 	drop func(ctx context.Context, ids []string) error
 
 	mu    sync.Mutex

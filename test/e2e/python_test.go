@@ -75,7 +75,7 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	third := s.startShop(s.listen)
 	s.drained(patience)
 	if verdict := s.verdict("vanished"); verdict != pb.Verdict_VERDICT_ROLLED_BACK {
-		t.Errorf("the last question about the order that vanished leaves %v in the database", verdict)
+		t.Errorf("the last Confirm call about the order that vanished leaves %v in the database", verdict)
 	}
 
 	// The other replica knows nothing of an order that a replica is about to commit.
@@ -85,13 +85,13 @@ func TestPythonProducerKeepsTheContract(t *testing.T) {
 	replica := s.startShop(servers.Addresses(t, 1)[0], "slow", "too-late", "vanished")
 	s.stands(replica, "too-late", "failed: UNIQUE constraint failed: markers.id")
 	if verdict := <-answer; verdict != pb.Verdict_VERDICT_ROLLED_BACK {
-		t.Errorf("the last question about an order without a row was answered %v", verdict)
+		t.Errorf("the last Confirm call about an order without a row was answered %v", verdict)
 	}
 	s.stands(replica, "vanished", "VERDICT_ROLLED_BACK")
 
 	err := (shop{process: replica, callbacks: s.listen}).asks(pythonQueue, "too-late")
 	if status.Code(err) != codes.Unauthenticated {
-		t.Errorf("a stranger's last question gets %v", err)
+		t.Errorf("a stranger's last Confirm call gets %v", err)
 	}
 	s.tally()
 	verified, exit := run(t, []string{
@@ -266,7 +266,7 @@ func (s *pythonShop) killed(p *process) {
 	}
 }
 
-// ask asks the shop a last question, as a coordinator does.
+// ask makes a last Confirm call to the shop, as a coordinator does.
 func (s *pythonShop) ask(id string) pb.Verdict {
 	conn, err := grpc.NewClient(s.listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -286,7 +286,7 @@ func (s *pythonShop) ask(id string) pb.Verdict {
 func (s *pythonShop) stands(p *process, id, want string) {
 	s.t.Helper()
 	var said string
-	servers.Eventually(s.t, patience, "the shop tells of "+id, func() bool {
+	servers.Eventually(s.t, patience, "the shop reports "+id, func() bool {
 		output, err := os.ReadFile(p.log)
 		if err != nil {
 			s.t.Fatal(err)

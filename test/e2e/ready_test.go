@@ -106,11 +106,11 @@ func (w *world) watched(c *coordinator, want healthv1.HealthCheckResponse_Servin
 			w.t.Fatal(err)
 		}
 		for {
-			heard, err := stream.Recv()
+			response, err := stream.Recv()
 			if err != nil {
 				w.t.Fatalf("the health of %q is not %s: %v", service, want, err)
 			}
-			if heard.GetStatus() == want {
+			if response.GetStatus() == want {
 				break
 			}
 		}

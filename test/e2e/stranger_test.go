@@ -58,7 +58,7 @@ func (s shop) post(path, body string) int {
 	return response.StatusCode
 }
 
-// stranger asks the final question about ids, as anybody can who reaches the port.
+// stranger makes the final Confirm call about ids, as anybody within reach of the port can.
 func (s shop) stranger(ids ...string) error { return s.asks("orders", ids...) }
 
 func (s shop) asks(producer string, ids ...string) error {
@@ -100,7 +100,7 @@ func writeTokens(t *testing.T, file string, tokens ...string) {
 	}
 }
 
-// A stranger's final Confirm plants no tombstone: the order is placed, paid and delivered all the same.
+// A stranger's final Confirm plants no tombstone: the order is placed, paid and delivered nevertheless.
 func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w := newWorld(t)
 	accepted := tokenFile(t, shopToken)

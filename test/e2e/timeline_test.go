@@ -20,8 +20,8 @@ import (
 // hostile is a producer's text that must be harmless where a person reads.
 const hostile = "</p><script>alert(1)</script>\x1b[31m"
 
-// told is one event of show --output json.
-type told struct {
+// timelineEvent is one event of show --output json.
+type timelineEvent struct {
 	Name, By, Cause string
 	Count           int
 	FirstAt         time.Time `json:"first_at"`
@@ -29,13 +29,13 @@ type told struct {
 }
 
 // events lists the events of show for a message, once the message is in that state.
-func (w *world) events(name, state string) (events []told) {
+func (w *world) events(name, state string) (events []timelineEvent) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, name+" is "+state, func() bool {
 		said, status := run(w.t, []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}, "show", name, "--output", "json")
 		var shown struct {
 			State  string
-			Events []told
+			Events []timelineEvent
 		}
 		if err := json.Unmarshal([]byte(said), &shown); err != nil || status != 0 {
 			w.t.Fatalf("show says (%d): %s, %v", status, said, err)
@@ -46,7 +46,7 @@ func (w *world) events(name, state string) (events []told) {
 	return events
 }
 
-func namesOf(events []told) string {
+func namesOf(events []timelineEvent) string {
 	var names []string
 	for _, e := range events {
 		names = append(names, e.Name)
@@ -121,7 +121,7 @@ func TestTimelineListsEachStep(t *testing.T) {
 		t.Fatalf("after the retry the story is %s", names)
 	}
 	if retry := events[6]; retry.Cause != "the exchange is <b>back</b>" || !strings.HasPrefix(retry.By, "127.0.0.1:") {
-		t.Errorf("of the retry it tells %+v", retry)
+		t.Errorf("the retry is shown as %+v", retry)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	}{
 		"anna.ops.shop": {0, "sendable"},
 		"orders.shop":   {1, "may not use the admin API"},
-		"":              {1, "--tls"}, // the reason is told or not, according to who is faster
+		"":              {1, "--tls"}, // the reason arrives or not, depending on timing
 	} {
 		if said, status := s.asks(name, "stats"); status != c.status || !strings.Contains(said, c.want) {
 			t.Errorf("%q: got %d:\n%s", name, status, said)
@@ -136,11 +136,11 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	}
 	said, status := run(t, []string{"MSGHANDLER_SERVER=" + s.coordinators[0].grpc}, "stats")
 	if status != 1 || !strings.Contains(said, "--tls") {
-		t.Errorf("who talks without TLS is told (%d):\n%s", status, said)
+		t.Errorf("the advice for a client without TLS (%d):\n%s", status, said)
 	}
 	if said, _ := s.asks("anna.ops.shop", "doctor", "--tls-name=elsewhere", "--redis.url="+s.redis.URL(),
 		"--amqp.url="+s.amqp); !strings.Contains(said, "talk to it as it wants: --tls") {
-		t.Errorf("whom the coordinator is not meant for is told by the doctor:\n%s", said)
+		t.Errorf("the doctor does not report the wrong TLS name:\n%s", said)
 	}
 	if said, status := run(t, []string{"MSGHANDLER_TLS=yes"}, "stats"); status != 2 ||
 		!strings.Contains(said, "neither true nor false") {
@@ -148,7 +148,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	}
 	said, status = s.asks("anna.ops.shop", "doctor", "--redis.url="+s.redis.URL(), "--amqp.url="+s.amqp)
 	if !strings.Contains(said, "refused calls of producer orders") {
-		t.Errorf("the doctor does not tell of the refused producer (%d):\n%s", status, said)
+		t.Errorf("the doctor does not report the refused producer (%d):\n%s", status, said)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 		}
 		return strings.Contains(s.coordinators[0].tail(), "certificates have changed and are no good")
 	})
-	if !tells(t, s.coordinators[0], "/metrics", `msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
+	if !pageHolds(t, s.coordinators[0], "/metrics", `msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
 		t.Error("the metrics do not tell when it ends")
 	}
 	s.coordinators[0].stop(20 * time.Second)

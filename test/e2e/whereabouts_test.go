@@ -88,18 +88,18 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 }
 
 // missing lists the table's rows of up to ten missing orders.
-func (p *paying) missing(ctx context.Context, db *sql.DB) (told []string) {
+func (p *paying) missing(ctx context.Context, db *sql.DB) (found []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, row := range strings.Split(rows(ctx, db,
 		"SELECT id, state, claims, attempts, created_at, cleaned_at, COALESCE(last_error, '') FROM msghandler_markers"),
 		"\n") {
 		id, _, _ := strings.Cut(row, " | ")
-		if _, came := p.deliveries[id]; !came && len(told) < 10 {
-			told = append(told, row)
+		if _, came := p.deliveries[id]; !came && len(found) < 10 {
+			found = append(found, row)
 		}
 	}
-	return told
+	return found
 }
 
 // rows are the rows of a query, for people: a line for each row, or the reason for none.

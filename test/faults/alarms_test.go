@@ -110,7 +110,7 @@ func (w *world) stopInTime(c *coordinator) {
 	}
 }
 
-// sent is how many publishings have left the coordinators.
+// sent is how many publishes have left the coordinators.
 func (w *world) sent() int {
 	w.t.Helper()
 	return w.published("acked") + w.published("refused") + w.published("unsure")

@@ -37,8 +37,8 @@ func felt(outcome string) func(*testing.T, *world, *load, End) {
 	return func(t *testing.T, w *world, _ *load, _ End) {
 		t.Helper()
 		n := w.published(outcome)
-		if t.Logf("%d publishings ended as %s", n, outcome); n == 0 {
-			t.Errorf("no publishing ended as %s: the fault hit nothing that was under way", outcome)
+		if t.Logf("%d publishes ended as %s", n, outcome); n == 0 {
+			t.Errorf("no publish ended as %s: the fault hit nothing that was under way", outcome)
 		}
 	}
 }

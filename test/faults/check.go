@@ -16,11 +16,11 @@ const (
 	// Dup: a further copy that no fault explains, or a second copy with attempt 1 that was not delivered before. The
 	// order of the copies says nothing: a stopped owner sends its attempt 1 after another's attempt 2.
 	Dup Verdict = "DUP"
-	// Parked: ABANDONED or DEAD, though every question had an answer.
+	// Parked: ABANDONED or DEAD, though every Confirm call was answered.
 	Parked Verdict = "PARKED"
 	// Stuck: still on its way when the time for draining is over.
 	Stuck Verdict = "STUCK"
-	// Contradiction: the producer was heard to say both committed and rolled back.
+	// Contradiction: the producer answered both committed and rolled back.
 	Contradiction Verdict = "CONTRADICTION"
 	// Leftover: a key in Redis besides receipts that expire, or a marker that nobody deleted.
 	Leftover Verdict = "LEFTOVER"
@@ -75,7 +75,7 @@ func Check(l *Ledger, end End) []Finding {
 	}
 	for key := range end.Underway {
 		if l.entries[key] == nil {
-			all = append(all, Finding{Stuck, key, "nobody sent it, and it is on its way"})
+			all = append(all, Finding{Stuck, key, "no producer sent it, and it is on its way"})
 		}
 	}
 	for _, left := range end.Left {
@@ -126,7 +126,7 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 		say(Stuck, "still on its way; its business is %v", e.Fate)
 	}
 	if parked && !end.ParkedExplained {
-		say(Parked, "parked, though every question had an answer; its business is %v", e.Fate)
+		say(Parked, "parked, though every Confirm call was answered; its business is %v", e.Fate)
 	}
 	if e.Accepted && e.Fate == Committed && len(e.Copies) == 0 && !underway && !parked {
 		say(Lost, "committed, and never delivered")
@@ -144,7 +144,7 @@ func judge(e *Entry, end End, key string) (found []Finding) {
 	for i, c := range e.Copies {
 		switch {
 		case !e.Sent:
-			say(Corrupted, "delivered, and nobody sent it")
+			say(Corrupted, "delivered, and no producer sent it")
 		case c.Headers != e.Content.Headers:
 			say(Corrupted, "delivered with other headers than were sent first")
 		case c.Content != e.Content:

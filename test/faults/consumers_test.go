@@ -41,7 +41,7 @@ const withRedis, withSQL = false, true
 // itself, as with kill -9, while a death is left at one of its two points.
 const (
 	deathsBefore = "deaths:before" // its effect
-	deathsAfter  = "deaths:after"  // its effect, and before anybody is told
+	deathsAfter  = "deaths:after"  // its effect, and before the acknowledgement
 	inbox        = "inbox"         // the messages that had their effect
 	effects      = "effects"       // how many effects each message had
 	doubled      = "doubled"       // how many copies found that the effect was there

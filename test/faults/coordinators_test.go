@@ -20,7 +20,7 @@ import (
 // Faults of coordinators.
 var coordinatorRows = []row{
 	{name: "F04", lasting: true, fault: rollUnderLoad},
-	{name: "F16", copies: true, world: options{wired: true}, fault: stopUnheard, judge: sentAgain},
+	{name: "F16", copies: true, world: options{wired: true}, fault: stopBeforeAck, judge: sentAgain},
 }
 
 // rollUnderLoad restarts one coordinator after the other while messages come.
@@ -62,9 +62,9 @@ func stopOwner(ctx context.Context, w *world, _ *rand.Rand) {
 	w.resume(w.coordinators[0])
 }
 
-// stopUnheard stops a coordinator at the moment at which the broker has a message of this coordinator, before the
+// stopBeforeAck stops a coordinator at the moment at which the broker has a message of this coordinator, before the
 // acknowledgement arrives.
-func stopUnheard(ctx context.Context, w *world, _ *rand.Rand) {
+func stopBeforeAck(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	c, stopped := w.coordinators[0], make(chan struct{})
 	var once sync.Once

@@ -30,14 +30,14 @@ func (w *world) account(end *End, within time.Duration) {
 			break
 		}
 	}
-	w.t.Logf("the coordinators count %d publishings acknowledged, %d refused or unanswered; %d copies were redelivered",
+	w.t.Logf("the coordinators count %d publishes acknowledged, %d refused or unanswered; %d copies were redelivered",
 		end.Counted, end.Open, w.ledger.redelivered())
 }
 
 // unansweredPublishes counts publishes without an answer of the broker in time: a copy may be out.
 const unansweredPublishes = `msghandler_publishes_total{outcome="unsure"}`
 
-// published sums up how many publishings had an outcome since the coordinators started: acked, refused, unsure, unsent.
+// published sums up how many publishes had an outcome since the coordinators started: acked, refused, unsure, unsent.
 func (w *world) published(outcome string) int {
 	w.t.Helper()
 	return w.counted(fmt.Sprintf("msghandler_publishes_total{outcome=%q}", outcome))

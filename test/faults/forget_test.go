@@ -27,32 +27,32 @@ import (
 // after the loss of its record makes a new message, and the copies cannot know of each other.
 var forgetRows = []row{
 	{
-		name: "F14", copies: true, litters: true, fault: powerCut(routed), heal: sendAgain, judge: copiesFlagged,
+		name: "F14", copies: true, leavesMarkers: true, fault: powerCut(routed), heal: sendAgain, judge: copiesFlagged,
 		world: options{once: true},
 	},
 	{
-		name: "F14_unrouted", copies: true, litters: true, fault: powerCut(unrouted), heal: sendAgain,
+		name: "F14_unrouted", copies: true, leavesMarkers: true, fault: powerCut(unrouted), heal: sendAgain,
 		judge: markersGone, world: options{once: true},
 	},
 	{
-		name: "F14_after_ack", copies: true, litters: true, fault: powerCut(unrouted), heal: sendAgain,
+		name: "F14_after_ack", copies: true, leavesMarkers: true, fault: powerCut(unrouted), heal: sendAgain,
 		judge: markersKept, world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
 	},
 	{
-		name: "F14_acked", copies: true, litters: true, fault: powerCut(routed), heal: sendAgain, judge: copiesUnmarked,
+		name: "F14_acked", copies: true, leavesMarkers: true, fault: powerCut(routed), heal: sendAgain, judge: copiesUnmarked,
 		world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
 	},
 	{
-		name: "F14_resend", copies: true, litters: true, users: keepers, fault: powerCut(unrouted), heal: sendAgain,
+		name: "F14_resend", copies: true, leavesMarkers: true, users: keepers, fault: powerCut(unrouted), heal: sendAgain,
 		judge: relaysSent,
 		world: options{once: true, settings: []string{"MSGHANDLER_DELETE_BUSINESS_WHEN=after_ack"}},
 	},
 	{
-		name: "F15", copies: true, litters: true, fault: failOver, heal: sendAgain, judge: copiesFlagged,
+		name: "F15", copies: true, leavesMarkers: true, fault: failOver, heal: sendAgain, judge: copiesFlagged,
 		world: options{once: true, replica: true},
 	},
 	{
-		name: "F15_wait", copies: true, litters: true, fault: failOverInStep, judge: copiesFlagged,
+		name: "F15_wait", copies: true, leavesMarkers: true, fault: failOverInStep, judge: copiesFlagged,
 		world: options{once: true, replica: true, settings: append([]string{"MSGHANDLER_REDIS_MIN_REPLICAS=1"}, patient...)},
 	},
 }
@@ -267,7 +267,7 @@ func (s *service) repeat(t *testing.T, id string, e Entry) (unmarked bool) {
 		t.Errorf("%s sent again: %v", d.key, err)
 	}
 	s.ledger.Noted(d.key, "producer", "has sent it again")
-	return e.Told && err == nil
+	return e.SendReturned && err == nil
 }
 
 // copiesFlagged demands that messages were sent a second time: Redis had forgotten that they were done.
@@ -286,7 +286,7 @@ func copiesUnmarked(t *testing.T, w *world, l *load, end End) {
 	copiesFlagged(t, w, l, end)
 	servers.Eventually(t, deletion, "no message that was delivered twice has its marker", func() bool {
 		twice := func(key string) bool { return w.ledger.Delivered(key) > 1 }
-		return !slices.ContainsFunc(l.litter(t, w, nil, 0), twice)
+		return !slices.ContainsFunc(l.remainingMarkers(t, w, nil, 0), twice)
 	})
 }
 

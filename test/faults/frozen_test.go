@@ -14,7 +14,7 @@ import (
 // A master of Redis that stands still is replaced, and stays a master until the Sentinel demotes the old master.
 var frozenRows = []row{
 	{
-		name: "F15_frozen", copies: true, litters: true, lasting: true, fault: freezeMaster, heal: sendAgain,
+		name: "F15_frozen", copies: true, leavesMarkers: true, lasting: true, fault: freezeMaster, heal: sendAgain,
 		world: options{once: true, replica: true},
 	},
 }

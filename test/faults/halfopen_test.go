@@ -24,7 +24,7 @@ func fallSilent(ctx context.Context, w *world, _ *rand.Rand) {
 	w.ledger.Fault("all coordinators have found out; new connections work")
 	w.t.Logf("found out after %v", took.Round(10*time.Millisecond))
 	for _, c := range w.coordinators {
-		c.amqp.Mend()
+		c.amqp.Restore()
 		c.amqp.Disconnect() // connections made meanwhile have swallowed their greeting
 	}
 	w.allReady()

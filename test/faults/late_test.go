@@ -265,8 +265,8 @@ func (l *lateShop) holdsOn(ctx context.Context, m producer.Message, d deed) {
 	l.must(d, l.operator.sees(ctx, l.name, d.id, pb.State_STATE_ROLLED_BACK))
 }
 
-// wereSetAside demands that the coordinators count as many parked messages as their producers saw.
-func wereSetAside(t *testing.T, w *world, l *load, _ End) {
+// parkedAreCounted demands that the coordinators count as many parked messages as their producers saw.
+func parkedAreCounted(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
 	plain, strict, sdk := userOf[*late](t, l), userOf[*tooLateToCommit](t, l), userOf[*lateSDK](t, l)
 	shop := userOf[*lateShop](t, l)

@@ -32,8 +32,8 @@ type Entry struct {
 	Fate       Fate
 	// Said holds the definite verdicts that the producer gave to Confirm calls.
 	Said [3]bool
-	// Told says that its Send returned nil, and so left a marker.
-	Told bool
+	// SendReturned says that its Send returned nil, and so left a marker.
+	SendReturned bool
 	// Copies are in the order in which consumers got them.
 	Copies []Copy
 	// came is when the first of them did.
@@ -126,9 +126,9 @@ func (l *Ledger) Said(key string, fate Fate) {
 	})
 }
 
-// Told is noted when a Send has returned nil.
-func (l *Ledger) Told(key string) {
-	l.change(key, "producer", "Send says that all went well", func(e *Entry) { e.Told = true })
+// SendReturned is noted when a Send has returned nil.
+func (l *Ledger) SendReturned(key string) {
+	l.change(key, "producer", "Send says that all went well", func(e *Entry) { e.SendReturned = true })
 }
 
 // Noted adds words to an id's history.

@@ -95,7 +95,7 @@ func (l *liar) most() (most int) {
 	return most
 }
 
-// fibs is how often a liar lies about an id: the coordinators of a row ask four times before the last question.
+// fibs is how often a liar lies about an id: the coordinators of a row ask four times before the last Confirm call.
 const fibs = 2
 
 // instead gives an invalid verdict.
@@ -185,11 +185,11 @@ func tooLate(after time.Duration) lie {
 type flapper struct {
 	*plain
 	flapped atomic.Int64
-	// questions are open between a Confirm and the Rollback that contradicts the answer.
-	questions sync.Map // of *question by id
+	// openConfirms are open between a Confirm and the Rollback that contradicts the answer.
+	openConfirms sync.Map // of *openConfirm by id
 }
 
-type question struct {
+type openConfirm struct {
 	once          sync.Once
 	asked, answer chan struct{}
 }
@@ -202,9 +202,9 @@ func newFlapper(w *world) *flapper {
 
 func (f *flapper) act(ctx context.Context, id string, random *rand.Rand) {
 	d, at := f.draw(id, random), random.IntN(len(f.coordinators))
-	q := &question{asked: make(chan struct{}), answer: make(chan struct{})}
-	f.questions.Store(id, q)
-	defer f.questions.Delete(id)
+	q := &openConfirm{asked: make(chan struct{}), answer: make(chan struct{})}
+	f.openConfirms.Store(id, q)
+	defer f.openConfirms.Delete(id)
 	if !f.begin(ctx, at, d, RolledBack) {
 		return
 	}
@@ -225,8 +225,8 @@ func (f *flapper) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmR
 	for _, id := range r.GetIds() {
 		answer.Confirmations = append(answer.Confirmations,
 			&pb.Confirmation{Id: id, Verdict: pb.Verdict_VERDICT_COMMITTED})
-		if open, ok := f.questions.Load(id); ok {
-			q := open.(*question)
+		if open, ok := f.openConfirms.Load(id); ok {
+			q := open.(*openConfirm)
 			q.once.Do(func() { close(q.asked) })
 			<-q.answer
 		}
@@ -243,7 +243,7 @@ func liesWereHeard(t *testing.T, w *world, l *load, _ End) {
 		n := w.counted(metric)
 		t.Logf("%s %d", metric, n)
 		if n == 0 {
-			t.Errorf("%s is 0: no lie was heard", metric)
+			t.Errorf("%s is 0: no lie was noticed", metric)
 		}
 	}
 	flapped := int(userOf[*flapper](t, l).flapped.Load())

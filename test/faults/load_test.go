@@ -35,7 +35,7 @@ const (
 // errRefused is a business that has certainly not committed.
 var errRefused = errors.New("the business refuses")
 
-// user is somebody who sends half messages in the load, and has a truth of his own in the ledger.
+// user is a producer of the load, with its own entries in the ledger.
 type user interface {
 	// act does one business in one of the ways.
 	act(ctx context.Context, id string, random *rand.Rand)
@@ -62,8 +62,8 @@ func (w *witness) called() string { return w.name }
 
 func (w *witness) key(id string) string { return w.name + "/" + id }
 
-// hear notes every definite verdict of this producer.
-func (w *witness) hear(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// observe notes every definite verdict of this producer.
+func (w *witness) observe(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	out, err := next(ctx, in)
 	if r, ok := out.(*pb.ConfirmResponse); ok && err == nil {
 		for _, c := range r.GetConfirmations() {
@@ -228,7 +228,7 @@ func (s *service) serve(w *world, resolve func(ctx context.Context, id string, f
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(s.hear))
+	server := grpc.NewServer(grpc.UnaryInterceptor(s.observe))
 	s.sdk.Register(server)
 	serve(w.t, server, listener)
 	w.t.Cleanup(func() {
@@ -285,7 +285,7 @@ func (s *service) act(ctx context.Context, id string, random *rand.Rand) {
 func (s *service) expect(key string, got error, wanted ...error) bool {
 	s.ledger.Noted(key, "producer", fmt.Sprint("Send returns: ", got))
 	if got == nil {
-		s.ledger.Told(key)
+		s.ledger.SendReturned(key)
 	}
 	for _, want := range wanted {
 		if errors.Is(got, want) {
@@ -385,9 +385,9 @@ func (l *load) tell(t *testing.T) {
 	}
 }
 
-// litter waits until no marker is left, for as long as the deletions may take, and lists the remaining markers,
+// remainingMarkers waits until no marker is left, for as long as the deletions may take, and lists the remaining markers,
 // except markers of parked messages.
-func (l *load) litter(t *testing.T, w *world, parked map[string]bool, within time.Duration) (keys []string) {
+func (l *load) remainingMarkers(t *testing.T, w *world, parked map[string]bool, within time.Duration) (keys []string) {
 	t.Helper()
 	type markedBy interface {
 		marked(ctx context.Context) ([]string, error)

@@ -59,7 +59,7 @@ func mixRow() row {
 	// Asked as often as by default: a Send may wait for its answer longer than a few questions take here, and would find
 	// its message set aside.
 	world := options{redis: durable.redis, ownBroker: true, settings: []string{"MSGHANDLER_CONFIRM_ATTEMPTS=15"}}
-	return row{name: "mix", copies: true, litters: true, world: world, fault: m.run, judge: m.judge}
+	return row{name: "mix", copies: true, leavesMarkers: true, world: world, fault: m.run, judge: m.judge}
 }
 
 func (m *mix) run(ctx context.Context, w *world, random *rand.Rand) {

@@ -148,7 +148,7 @@ func (m *mortal) openRedis() (err error) {
 	return err
 }
 
-// resolve looks at the business data, where the markers are not part of them. The last question plants the tombstone.
+// resolve looks at the business data, where the markers are not part of them. The last Confirm call plants the tombstone.
 func (m *mortal) resolve(_ context.Context, id string, final bool) (marker.Verdict, error) {
 	fate := m.journal.fate(id)
 	if fate == Undecided && final {
@@ -288,7 +288,7 @@ func (m *mortal) business(ctx context.Context, message producer.Message) error {
 	switch way {
 	case 8:
 		return errRefused
-	case 9: // breaks off
+	case 9: // ends without a word
 		return producer.ErrOutcomeUnknown
 	}
 	if err := m.commit(ctx, message); err != nil {

@@ -130,7 +130,7 @@ func (r *racer) rollbackAfter(wait pb.Wait) func(ctx context.Context, at, to int
 	}
 }
 
-// raceAfterCommit: the commit is stored, and all coordinators hear both calls at once.
+// raceAfterCommit: the commit is stored, and all coordinators get both calls at once.
 func (r *racer) raceAfterCommit(ctx context.Context, at, to int, d deed) {
 	if !r.begin(ctx, at, d, Committed) {
 		return

@@ -55,7 +55,7 @@ func (t *tally) of(what string) int {
 func newPlain(w *world, name string) *plain {
 	w.t.Helper()
 	p := connectPlain(w, name)
-	p.answerWith(w, p, grpc.UnaryInterceptor(p.hear))
+	p.answerWith(w, p, grpc.UnaryInterceptor(p.observe))
 	return p
 }
 
@@ -308,7 +308,7 @@ func (p *plain) sendTwice(ctx context.Context, at int, d deed) {
 	p.want(d, "Submit", p.submit(ctx, at+2, d, pb.Wait_WAIT_UNSPECIFIED), codes.OK)
 }
 
-// rollbackAfterCommit comes too late, and the message is delivered all the same.
+// rollbackAfterCommit comes too late, and the message is delivered nevertheless.
 func (p *plain) rollbackAfterCommit(ctx context.Context, at int, d deed) {
 	if !p.begin(ctx, at, d, Committed) {
 		return

@@ -69,11 +69,11 @@ var points = []point{
 var pointRows = func() []row {
 	rows := []row{
 		{
-			name: "F02", copies: true, litters: true, lasting: true, world: options{wired: true}, fault: killIntake,
+			name: "F02", copies: true, leavesMarkers: true, lasting: true, world: options{wired: true}, fault: killIntake,
 			judge: judgeIntake,
 		},
 		{
-			name: "F03", short: true, copies: true, litters: true, lasting: true, world: options{wired: true},
+			name: "F03", short: true, copies: true, leavesMarkers: true, lasting: true, world: options{wired: true},
 			fault: killAt(enoughKills, points...), judge: judgeKills,
 		},
 	}
@@ -86,7 +86,7 @@ var pointRows = func() []row {
 // pointRow kills each coordinator at a point.
 func pointRow(p point) row {
 	return row{
-		name: "F03_" + p.name, copies: true, litters: true, lasting: true, world: options{wired: true},
+		name: "F03_" + p.name, copies: true, leavesMarkers: true, lasting: true, world: options{wired: true},
 		fault: killAt(enoughKills, p), judge: judgeKills,
 	}
 }
@@ -124,7 +124,7 @@ type killer struct {
 func killAt(enough func(w *world) bool, points ...point) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		k := &killer{w: w, struck: make(chan *coordinator, 1)}
-		w.on(k.hear)
+		w.on(k.observe)
 		for hunting := true; hunting; {
 			satisfied := enough(w) // while nobody is aimed at
 			if satisfied && ctx.Err() != nil {
@@ -173,8 +173,8 @@ func (k *killer) disarm() {
 	k.armed = false
 }
 
-// hear kills the coordinator in its turn, while its call or request waits in the proxy.
-func (k *killer) hear(c *coordinator, e wire.Event) wire.Act {
+// observe kills the coordinator in its turn, while its call or request waits in the proxy.
+func (k *killer) observe(c *coordinator, e wire.Event) wire.Act {
 	if c == nil || !marked[e.Name] {
 		return wire.Pass
 	}

@@ -10,9 +10,9 @@ var producerRows = []row{
 	{name: "F01", leaves: true, fault: killProducers, judge: diedEverywhere},
 	{name: "F07", users: earlyUsers, fault: nothing, judge: sdkWasEarly},
 	{name: "F08", users: racingUsers, fault: nothing, judge: bothRacesWereWon},
-	{name: "F09", users: lateUsers, fault: nothing, judge: wereSetAside},
+	{name: "F09", users: lateUsers, fault: nothing, judge: parkedAreCounted},
 	{name: "F10", users: lyingUsers, fault: nothing, judge: liesWereHeard},
-	{name: "F12", users: hoardingUsers, fault: nothing, judge: litterIsCounted},
+	{name: "F12", users: failingDeleters, fault: nothing, judge: leakedMarkersAreCounted},
 	{name: "F20", users: stormingUsers, fault: nothing, judge: countedAsAnswered},
 }
 

@@ -16,9 +16,9 @@ var durable = options{redis: []string{"--appendfsync", "always"}}
 
 // Faults of Redis that end without the help of an operator.
 var redisRows = []row{
-	{name: "F13_1s", world: durable, short: true, copies: true, litters: true, fault: killRedis(time.Second)},
-	{name: "F13_5s", world: durable, copies: true, litters: true, fault: killRedis(5 * time.Second)},
-	{name: "F13_20s", world: durable, copies: true, litters: true, fault: killRedis(20 * time.Second)},
+	{name: "F13_1s", world: durable, short: true, copies: true, leavesMarkers: true, fault: killRedis(time.Second)},
+	{name: "F13_5s", world: durable, copies: true, leavesMarkers: true, fault: killRedis(5 * time.Second)},
+	{name: "F13_20s", world: durable, copies: true, leavesMarkers: true, fault: killRedis(20 * time.Second)},
 	{name: "F18", copies: true, fault: flushScripts},
 	{name: "F18_busy", copies: true, fault: busyScripts},
 }
@@ -59,7 +59,7 @@ func flushScripts(ctx context.Context, w *world, _ *rand.Rand) {
 	}
 }
 
-// busyScripts has a script of somebody else take all of Redis' time, which then refuses every other call.
+// busyScripts has a foreign script take all of Redis' time, which then refuses every other call.
 func busyScripts(ctx context.Context, w *world, _ *rand.Rand) {
 	w.redis.CLI("CONFIG", "SET", "busy-reply-threshold", "100")
 	stranger := redis.NewClient(&redis.Options{Addr: w.redis.Addr, ReadTimeout: -1, MaxRetries: -1})

@@ -24,7 +24,7 @@ var refusalRows = []row{
 	{name: "F22_exchange", copies: true, fault: withNeighbour(deleteExchange), judge: othersGoOn("refused")},
 	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn("refused")},
 	{
-		name: "F27", copies: true, setAside: true, fault: sendAstray, judge: deadAndRetried,
+		name: "F27", copies: true, parks: true, fault: sendAstray, judge: deadAndRetried,
 		world: options{settings: []string{
 			"MSGHANDLER_SEND_BACKOFF=200ms,500ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters,
 		}},

@@ -34,15 +34,15 @@ type row struct {
 	copies bool
 	// shows says that a user of the SDK may see errors of the fault.
 	shows bool
-	// litters says that markers may stay: the deleting process ended, or could not reach them.
-	litters bool
+	// leavesMarkers says that markers may stay: the deleting process ended, or could not reach them.
+	leavesMarkers bool
 	// leaves says that markers may stay after the coordinators have given up and counted the deletion: producers may be
 	// away for all tries.
 	leaves bool
 	// unanswered says that each publish without an answer in time explains a flagged copy, on a busy machine.
 	unanswered bool
-	// setAside says that messages may end as ABANDONED or DEAD.
-	setAside bool
+	// parks says that messages may end as ABANDONED or DEAD.
+	parks bool
 	// alone says that the fault brings its own messages: there is no other load.
 	alone bool
 	// lasting says that the load goes on for as long as the fault does.
@@ -119,7 +119,7 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 		<-ctx.Done()
 		unload()
 	}
-	w.ledger.Fault("all is mended")
+	w.ledger.Fault("everything is repaired")
 	select {
 	case <-loaded:
 	case <-time.After(patience):
@@ -129,18 +129,18 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	if r.heal != nil {
 		r.heal(t, w, l)
 	}
-	mended := time.Now()
+	repaired := time.Now()
 	end := w.drain(drain)
 	l.tell(t)
 	if w.effects != nil {
 		end.Effects = w.effects.had(t, w.ledger)
 	}
-	end.CopiesExplained, end.ParkedExplained = r.copies, r.setAside
+	end.CopiesExplained, end.ParkedExplained = r.copies, r.parks
 	if further := w.ledger.Further(); r.unanswered && further <= w.counted(unansweredPublishes) {
 		end.CopiesExplained = true
 	}
-	if !r.litters && len(end.Underway) == 0 {
-		end.Markers = l.litter(t, w, end.Parked, deletion)
+	if !r.leavesMarkers && len(end.Underway) == 0 {
+		end.Markers = l.remainingMarkers(t, w, end.Parked, deletion)
 	}
 	if left := w.counted(`msghandler_marker_deletions_total{result="left"}`); r.leaves && len(end.Markers) > 0 &&
 		len(end.Markers) <= left {
@@ -153,7 +153,7 @@ func (r row) play(t *testing.T, drain time.Duration) (*world, *load, End) {
 	ids, committed, copies := w.ledger.Totals()
 	flagged, faults := w.ledger.Flagged()
 	t.Logf("seed %d: %d ids, %d committed, %d copies (%d flagged), %d notes of faults, %d parked, drained in %v", *seed,
-		ids, committed, copies, flagged, faults, len(end.Parked), time.Since(mended).Round(100*time.Millisecond))
+		ids, committed, copies, flagged, faults, len(end.Parked), time.Since(repaired).Round(100*time.Millisecond))
 	return w, l, end
 }
 

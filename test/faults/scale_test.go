@@ -182,7 +182,7 @@ func (b *backlog) judge(t *testing.T, w *world, _ *load, _ End) {
 	// is unknown until the leases end, and a copy may follow. The broker may also answer after the timeout, which makes
 	// one copy of each unanswered message. Nothing else explains a copy.
 	unsure := w.published("unsure")
-	t.Logf("%d further copies; the broker left %d publishings unanswered", w.ledger.Further(), unsure)
+	t.Logf("%d further copies; the broker left %d publishes unanswered", w.ledger.Further(), unsure)
 	if further := w.ledger.Further(); further > unsure && lost == 0 {
 		t.Errorf("%d further copies, and Redis answered every call; %d words came after their lease",
 			further, w.counted(`msghandler_moves_total{fate="lease_lost"}`))
@@ -215,7 +215,7 @@ func unanswered(w *world) (n int) {
 	return n
 }
 
-// leases counts the messages that somebody holds.
+// leases counts the messages with a lease holder.
 func leases(w *world, client *redis.Client) (n int64) {
 	w.t.Helper()
 	pipe := client.Pipeline()

@@ -27,7 +27,7 @@ import (
 var smallRows = []row{
 	{name: "F01_memory", alone: true, world: options{settings: oneQuestion}, fault: forgetfulProducer(true)},
 	{name: "F03_deleting", alone: true, world: options{settings: quick}, fault: diesDeleting},
-	{name: "F03_unheard", alone: true, copies: true, world: options{settings: quick, wired: true}, fault: diesUnheard},
+	{name: "F03_unheard", alone: true, copies: true, world: options{settings: quick, wired: true}, fault: diesBeforeAck},
 	{name: "F08_early", alone: true, fault: submitsAndRollsBack},
 	{name: "F08_late", alone: true, fault: rollsBackTooLate},
 	{name: "F09_late", alone: true, world: options{settings: oneQuestion}, fault: commitsTooLate},
@@ -191,8 +191,8 @@ func (w *world) restartAfter(killed <-chan struct{}, c *coordinator) {
 	w.ready(c)
 }
 
-// diesUnheard: the owner is killed when a copy is out, before the acknowledgement arrives.
-func diesUnheard(ctx context.Context, w *world, _ *rand.Rand) {
+// diesBeforeAck: the owner is killed when a copy is out, before the acknowledgement arrives.
+func diesBeforeAck(ctx context.Context, w *world, _ *rand.Rand) {
 	p, owner := newPeer(w), w.coordinators[0]
 	copies := func(n int) func() bool {
 		return func() bool { _, _, copies := w.ledger.Totals(); return copies >= n }
@@ -201,18 +201,18 @@ func diesUnheard(ctx context.Context, w *world, _ *rand.Rand) {
 	p.commit(ctx, "0")
 	w.until("the way to the queue is known", copies(1))
 	p.send(ctx, "1", "paid")
-	heard := make(chan struct{})
+	received := make(chan struct{})
 	w.on(func(_ *coordinator, e wire.Event) wire.Act {
 		if e.Name == "basic.ack" && len(e.Messages) > 0 {
-			<-heard
+			<-received
 		}
 		return wire.Pass
 	})
 	p.commit(ctx, "1")
 	w.until("a copy is out", copies(2))
-	w.ledger.Fault("kill -9 of the owner, which has not heard of its copy")
+	w.ledger.Fault("kill -9 of the owner, which has not got the acknowledgement of its copy")
 	_ = w.end(owner, syscall.SIGKILL) // killed, and exits so
-	close(heard)
+	close(received)
 	w.start(owner)
 	w.ready(owner)
 }
@@ -253,7 +253,7 @@ func (w *world) unroutable(ctx context.Context, meanwhile func(*peer)) {
 	w.ledger.Fault("the queue is bound again")
 }
 
-// commitsTooLate: the business ends after the last question, which had no answer.
+// commitsTooLate: the business ends after the last Confirm call, which had no answer.
 func commitsTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 	p := newPeer(w)
 	p.answers = func(id string, _ bool) []Fate {
@@ -298,14 +298,14 @@ func saysBoth(ctx context.Context, w *world, _ *rand.Rand) {
 // writesTooLate: an owner's verdict comes to the store when its lease has ended and another asks already. A full queue
 // keeps the message on its way meanwhile, and has a copy of each attempt come out.
 func writesTooLate(ctx context.Context, w *world, _ *rand.Rand) {
-	p, mend := newPeer(w), w.fillQueue()
+	p, restore := newPeer(w), w.fillQueue()
 	p.answers = func(id string, _ bool) []Fate {
 		switch p.times(id) {
 		case 1:
 			w.ledger.Fault("the first owner's way to Redis is shut")
 			w.coordinators[0].redis.Hold()
 		case 2:
-			w.coordinators[0].redis.Mend()
+			w.coordinators[0].redis.Restore()
 			w.ledger.Fault("the first owner's way to Redis is open again")
 			soon := time.Now().Add(300 * time.Millisecond) // less than whoever asks now waits
 			for w.countedBy(w.coordinators[0], committedMoves) == 0 && time.Now().Before(soon) {
@@ -317,7 +317,7 @@ func writesTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 	p.send(ctx, "1", "paid")
 	p.commit(ctx, "1")
 	w.until("it is published by all who believe they may", func() bool { return w.tried() > 2 })
-	mend()
+	restore()
 }
 
 const committedMoves = `msghandler_moves_total{event="committed",`
@@ -340,15 +340,15 @@ func sendsOther(ctx context.Context, w *world, _ *rand.Rand) {
 
 // findsQueueFull: one of two queues takes the message and the other does not, so the broker refuses the publish.
 func findsQueueFull(ctx context.Context, w *world, _ *rand.Rand) {
-	p, mend := newPeer(w), w.fillQueue()
+	p, restore := newPeer(w), w.fillQueue()
 	p.send(ctx, "1", "paid")
 	p.commit(ctx, "1")
 	w.until("it is published again", func() bool { return w.tried() > 1 })
-	mend()
+	restore()
 }
 
-// fillQueue adds a queue that has no room, until mend is called.
-func (w *world) fillQueue() (mend func()) {
+// fillQueue adds a queue that has no room, until restore is called.
+func (w *world) fillQueue() (restore func()) {
 	w.t.Helper()
 	const full = "faults.full"
 	channel := w.channel()

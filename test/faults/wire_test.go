@@ -48,7 +48,7 @@ func loseRow(method string) row {
 	relayed := options{relayed: true, settings: patient}
 	// One deletion in sixty is lost five times in a row, and is then left to the producer.
 	return row{
-		name: "F06_" + method, litters: method == "DeleteBusiness", world: relayed, fault: lose(method), judge: judgeLosses,
+		name: "F06_" + method, leavesMarkers: method == "DeleteBusiness", world: relayed, fault: lose(method), judge: judgeLosses,
 	}
 }
 
@@ -66,7 +66,7 @@ func lose(method string) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		l := &w.wiring.losses
 		l.random, l.method, l.lost = random, method, map[wire.Phase]int{}
-		w.on(l.hear)
+		w.on(l.observe)
 		w.insist(ctx)
 		w.on(nil)
 	}
@@ -89,7 +89,7 @@ func (w *world) insist(ctx context.Context) {
 	sending.Wait()
 }
 
-func (l *losses) hear(_ *coordinator, e wire.Event) wire.Act {
+func (l *losses) observe(_ *coordinator, e wire.Event) wire.Act {
 	if e.Name != l.method {
 		return wire.Pass
 	}
@@ -139,7 +139,7 @@ func answersAreLate(ctx context.Context, w *world, _ *rand.Rand) {
 	defer cancel()
 	u := &w.wiring.unanswered
 	u.asked = map[string]int{}
-	w.on(u.hear)
+	w.on(u.observe)
 	var sending sync.WaitGroup
 	for _, s := range u.services {
 		d := deed{id: "1", key: s.key("1"), body: bodyOf("1", 1<<10)}
@@ -153,7 +153,7 @@ func answersAreLate(ctx context.Context, w *world, _ *rand.Rand) {
 	sending.Wait()
 }
 
-func (u *unansweredSends) hear(_ *coordinator, e wire.Event) wire.Act {
+func (u *unansweredSends) observe(_ *coordinator, e wire.Event) wire.Act {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range e.Messages {
@@ -209,8 +209,8 @@ func cutOff(how func(*wire.Proxy)) func(context.Context, *world, *rand.Rand) {
 		wait(cutOffFor)
 		_, _, after := w.ledger.Totals()
 		w.wiring.meanwhile = after - before
-		c.redis.Mend()
-		w.ledger.Fault("mended")
+		c.redis.Restore()
+		w.ledger.Fault("repaired")
 		w.ready(c)
 		w.goesOn(c)
 	}
@@ -224,7 +224,7 @@ func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	c := w.coordinators[0]
 	c.redis.Delay(slowBy)
-	w.ledger.Fault(c.grpc + " and Redis hear of each other late")
+	w.ledger.Fault(c.grpc + " and Redis reach each other late")
 	begun := time.Now()
 	if err := c.direct.insist(w.t.Context(), "slow"); err != nil {
 		w.t.Errorf("a message by way of the slow one: %v", err)
@@ -233,7 +233,7 @@ func slowDown(ctx context.Context, w *world, _ *rand.Rand) {
 		w.t.Errorf("it was delivered after %v: nothing was slow", took)
 	}
 	wait(slowFor - time.Since(begun))
-	c.redis.Mend()
+	c.redis.Restore()
 	w.ledger.Fault("Redis answers at once")
 }
 
@@ -245,10 +245,10 @@ func (w *world) goesOn(c *coordinator) {
 	for n := range 20 {
 		id := fmt.Sprintf("direct-%06d", n)
 		if code := c.direct.send(w.t.Context(), id); code != codes.OK {
-			w.t.Errorf("%s after it was mended: SendHalfMessage returns %v", c.grpc, code)
+			w.t.Errorf("%s after the repair: SendHalfMessage returns %v", c.grpc, code)
 		}
 		if err := c.direct.deliver(w.t.Context(), id); err != nil {
-			w.t.Errorf("%s after it was mended: Submit returns %v", c.grpc, err)
+			w.t.Errorf("%s after the repair: Submit returns %v", c.grpc, err)
 		}
 	}
 }

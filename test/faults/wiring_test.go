@@ -45,16 +45,16 @@ type hook func(c *coordinator, e wire.Event) wire.Act
 // wire makes the ways of a coordinator, as far as the world has them.
 func (w *world) wire(c *coordinator) {
 	w.t.Helper()
-	hear := func(e wire.Event) wire.Act { return w.hear(c, e) }
+	observe := func(e wire.Event) wire.Act { return w.observe(c, e) }
 	if w.options.wired {
 		redis, amqp := w.addresses()
 		c.redis, c.amqp = wire.Redis(w.t, wire.Host(w.t, redis)), wire.RabbitMQ(w.t, wire.Host(w.t, amqp))
-		c.redis.On(hear)
-		c.amqp.On(hear)
+		c.redis.On(observe)
+		c.amqp.On(observe)
 	}
 	if w.options.relayed {
 		c.calls = wire.GRPC(w.t, c.grpc)
-		c.calls.On(hear)
+		c.calls.On(observe)
 	}
 	c.direct = newDirect(w, c.address(), "kept")
 }
@@ -68,7 +68,7 @@ func (w *world) callback(producer, addr string) string {
 			if len(e.Messages) == 0 {
 				return wire.Pass
 			}
-			return w.hear(w.wiring.caller(e.Messages[0].Key), e)
+			return w.observe(w.wiring.caller(e.Messages[0].Key), e)
 		})
 		addr = calls.Addr
 	}
@@ -87,8 +87,8 @@ func (g *wiring) callbackOf(producer string) string {
 	return g.callbacks[producer]
 }
 
-// hear takes note of the traffic and asks the row's hook.
-func (w *world) hear(c *coordinator, e wire.Event) wire.Act {
+// observe takes note of the traffic and asks the row's hook.
+func (w *world) observe(c *coordinator, e wire.Event) wire.Act {
 	w.wiring.note(c, e)
 	w.wiring.mu.Lock()
 	decide := w.wiring.hook

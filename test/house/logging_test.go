@@ -91,7 +91,7 @@ func attributesOf(f file, info *types.Info, call *ast.CallExpr) (found []attribu
 		at := fmt.Sprintf("%s:%d", f.path, f.line(call.Args[i].Pos()))
 		key := info.Types[call.Args[i]].Value
 		if key == nil || key.Kind() != constant.String {
-			found = append(found, attribute{"?", "!named by no constant, so that nobody can look for it", at})
+			found = append(found, attribute{"?", "!named by no constant, so that no search finds it", at})
 		} else {
 			found = append(found, attribute{constant.StringVal(key), kindOf(info.TypeOf(call.Args[i+1])), at})
 		}

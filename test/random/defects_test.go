@@ -42,7 +42,7 @@ var defects = map[string]struct {
 	},
 	"a Submit believed without Confirm": {
 		defect{believed: true},
-		"COMMITTED is stored and nobody said so",
+		"COMMITTED is stored without a source",
 	},
 	"a trusted Submit that is only remembered": {
 		defect{store: func(_ *miniredis.Miniredis, s store) store { return remembers{s} }},

@@ -245,7 +245,7 @@ func (n *instance) Confirm(
 	return verdicts, nil
 }
 
-// verdict is an honest producer's answer. The final question plants a tombstone, after which the business fails.
+// verdict is an honest producer's answer. The final Confirm call plants a tombstone, after which the business fails.
 func (it *item) verdict(final bool) halfmsg.Verdict {
 	if it.truth == running && final {
 		it.truth = rolledBack

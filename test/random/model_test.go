@@ -145,7 +145,7 @@ func (m *model) trusted(name halfmsg.Name, r halfmsg.Submitted, lease int64) {
 		return
 	}
 	if name.Producer != trusted {
-		m.failf("%s: COMMITTED is stored and nobody said so", name)
+		m.failf("%s: COMMITTED is stored without a source", name)
 	}
 	m.note(it.state, halfmsg.EventSubmitTrusted)
 	if it.state == halfmsg.Abandoned {
@@ -278,12 +278,12 @@ func (m *model) grounds(s *halfmsg.Settlement, it *item) {
 	switch s.Event {
 	case halfmsg.EventCommitted:
 		if !it.saidCommitted {
-			m.failf("%s: COMMITTED is stored and nobody said so", s.Name)
+			m.failf("%s: COMMITTED is stored without a source", s.Name)
 		}
 		it.fateStored = true
 	case halfmsg.EventRolledBack:
 		if !it.saidRolledBack {
-			m.failf("%s: ROLLED_BACK is stored and nobody said so", s.Name)
+			m.failf("%s: ROLLED_BACK is stored without a source", s.Name)
 		}
 		it.fateStored = true
 	case halfmsg.EventAcked, halfmsg.EventAckedMarked:
@@ -325,7 +325,7 @@ func (m *model) published(p *halfmsg.Publishing) {
 	it := m.items[p.Name]
 	switch {
 	case it == nil || !it.sent:
-		m.failf("%s: published, and nobody sent it", p.Name)
+		m.failf("%s: published, and never sent", p.Name)
 		return
 	case !it.saidCommitted || it.saidRolledBack:
 		m.failf("%s: published without a verdict COMMITTED", p.Name)

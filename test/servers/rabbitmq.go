@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Variable names the environment variable that tells tests of the broker they share: a Broker as JSON.
+// Variable names the environment variable that holds the tests' shared broker: a Broker as JSON.
 const Variable = "TEST_RABBITMQ"
 
 // Broker says where a RabbitMQ is; the JSON form is what Variable holds.

@@ -109,7 +109,7 @@ func loopback(port int) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// listening says whether somebody accepts connections there.
+// listening says whether a server accepts connections there.
 func listening(port int) bool {
 	conn, err := net.DialTimeout("tcp", loopback(port), time.Second)
 	if err != nil {

@@ -31,7 +31,7 @@ type sqlKind struct {
 	driver string
 	// dsn names a database of a server; the empty one is where databases are made.
 	dsn func(port int, database string) string
-	// drop removes a database even while somebody is connected to it.
+	// drop removes a database even while clients are connected.
 	drop string
 	// halt stops the server at once, and lets it tell its children.
 	halt syscall.Signal

@@ -66,8 +66,8 @@ func calls(t *testing.T) (*wire.Calls, *coordinator, pb.MessageHandlerServiceCli
 func TestCallsPassWithMetadataAndErrors(t *testing.T) {
 	t.Parallel()
 	p, c, client := calls(t)
-	var heard notes
-	p.On(heard.hear)
+	var recorded notes
+	p.On(recorded.record)
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"),
 		patience)
 	defer cancel()
@@ -75,7 +75,7 @@ func TestCallsPassWithMetadataAndErrors(t *testing.T) {
 	if err != nil || response.GetState() != pb.State_STATE_DONE || c.token.Load() != "Bearer x" {
 		t.Errorf("%v, %v, token %q", response, err, c.token.Load())
 	}
-	want(t, "call", heard.of("Submit"), "Submit before [{orders/1 }]", "Submit after [{orders/1 }]")
+	want(t, "call", recorded.of("Submit"), "Submit before [{orders/1 }]", "Submit after [{orders/1 }]")
 	_, err = client.Submit(ctx, &pb.SubmitRequest{Producer: "orders", Id: "unknown"})
 	if s := status.Convert(err); s.Code() != codes.NotFound || len(s.Details()) != 1 {
 		t.Errorf("%v with %v", err, s.Details())
@@ -147,8 +147,8 @@ func TestStreamedAnswersPass(t *testing.T) {
 func TestTapNamesMessagesOfCalls(t *testing.T) {
 	t.Parallel()
 	p, _, client := calls(t)
-	var heard notes
-	p.On(heard.hear)
+	var recorded notes
+	p.On(recorded.record)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	one, two := &pb.Message{Id: "1"}, &pb.Message{Id: "2"}
@@ -157,7 +157,7 @@ func TestTapNamesMessagesOfCalls(t *testing.T) {
 	_, _ = client.SendHalfMessages(ctx, &pb.SendHalfMessagesRequest{Producer: "orders", Messages: []*pb.Message{one, two}})
 	_, _ = client.SubmitAll(ctx, &pb.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
 	_, _ = client.Rollback(ctx, &pb.RollbackRequest{Producer: "orders", Id: "1", Reason: "refused"})
-	want(t, "calls", heard.of("SendHalfMessage", "SendHalfMessages", "SubmitAll", "Rollback"),
+	want(t, "calls", recorded.of("SendHalfMessage", "SendHalfMessages", "SubmitAll", "Rollback"),
 		"SendHalfMessage before [{orders/1 }]", "SendHalfMessage after [{orders/1 }]",
 		"SendHalfMessages before [{orders/1 } {orders/2 }]", "SendHalfMessages after [{orders/1 } {orders/2 }]",
 		"SubmitAll before [{orders/1 } {orders/2 }]", "SubmitAll after [{orders/1 } {orders/2 }]",

@@ -135,7 +135,7 @@ func (p *Proxy) Disconnect() {
 }
 
 // Silence drops all bytes, in both directions, and closes nothing: the connections are half-open. The open
-// connections stay dead after Mend, as with a router that has forgotten them.
+// connections stay dead after Restore, as with a router that has forgotten them.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// Hold keeps back all bytes, in both directions. The bytes arrive after Mend, however late and even without a waiting
+// Hold keeps back all bytes, in both directions. The bytes arrive after Restore, however late and even without a waiting
 // reader, as with a network that comes back.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
@@ -160,8 +160,8 @@ func (p *Proxy) Delay(by time.Duration) {
 	p.delay = by
 }
 
-// Mend ends Cut, Silence, Hold and Delay. The hook stays.
-func (p *Proxy) Mend() {
+// Restore ends Cut, Silence, Hold and Delay. The hook stays.
+func (p *Proxy) Restore() {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,7 +64,7 @@ func (e *echo) answer(conn net.Conn) {
 	}
 }
 
-func (e *echo) heard() string {
+func (e *echo) received() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.got
@@ -95,24 +95,24 @@ func say(t *testing.T, conn net.Conn, line string, within time.Duration) (string
 func wantEcho(t *testing.T, conn net.Conn, line string) {
 	t.Helper()
 	if got, err := say(t, conn, line, patience); got != line+"\n" || err != nil {
-		t.Fatalf("said %q, heard %q, %v", line, got, err)
+		t.Fatalf("said %q, got %q, %v", line, got, err)
 	}
 }
 
-func TestCutRefusesConnectionsUntilMended(t *testing.T) {
+func TestCutRefusesConnectionsUntilRestored(t *testing.T) {
 	t.Parallel()
 	p := wire.TCP(t, newEcho(t).addr)
 	conn := dial(t, p.Addr)
 	wantEcho(t, conn, "one")
 	p.Cut()
 	if got, err := say(t, conn, "two", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("after the cut: heard %q, %v", got, err)
+		t.Errorf("after the cut: got %q, %v", got, err)
 	}
 	if other, err := net.Dial("tcp", p.Addr); err == nil {
 		other.Close()
 		t.Error("a new connection was not refused")
 	}
-	p.Mend()
+	p.Restore()
 	wantEcho(t, dial(t, p.Addr), "three")
 }
 
@@ -123,7 +123,7 @@ func TestDisconnectAllowsNewConnections(t *testing.T) {
 	wantEcho(t, conn, "one")
 	p.Disconnect()
 	if got, err := say(t, conn, "two", patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("disconnected: heard %q, %v", got, err)
+		t.Errorf("disconnected: got %q, %v", got, err)
 	}
 	wantEcho(t, dial(t, p.Addr), "three")
 }
@@ -138,20 +138,20 @@ func TestSilenceDropsBytesWithoutClosing(t *testing.T) {
 	fresh := dial(t, p.Addr)
 	for _, conn := range []net.Conn{old, fresh} {
 		if got, err := say(t, conn, "two", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("in silence: heard %q, %v", got, err)
+			t.Errorf("in silence: got %q, %v", got, err)
 		}
 	}
-	p.Mend()
+	p.Restore()
 	if got, err := say(t, old, "three", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection that went silent speaks again: heard %q, %v", got, err)
+		t.Errorf("a connection that went silent speaks again: got %q, %v", got, err)
 	}
 	wantEcho(t, dial(t, p.Addr), "four")
-	if got := server.heard(); got != "one\nfour\n" {
-		t.Errorf("the server heard %q", got)
+	if got := server.received(); got != "one\nfour\n" {
+		t.Errorf("the server got %q", got)
 	}
 }
 
-func TestHeldBytesArriveAfterMend(t *testing.T) {
+func TestHeldBytesArriveAfterRestore(t *testing.T) {
 	t.Parallel()
 	server := newEcho(t)
 	p := wire.TCP(t, server.addr)
@@ -160,22 +160,22 @@ func TestHeldBytesArriveAfterMend(t *testing.T) {
 	p.Hold()
 	for conn, line := range map[net.Conn]string{patient: "two", gone: "three"} {
 		if got, err := say(t, conn, line, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("held: heard %q, %v", got, err)
+			t.Errorf("held: got %q, %v", got, err)
 		}
 	}
 	gone.Close()
-	if got := server.heard(); got != "one\n" {
-		t.Errorf("held, and the server heard %q", got)
+	if got := server.received(); got != "one\n" {
+		t.Errorf("held, and the server got %q", got)
 	}
-	p.Mend()
+	p.Restore()
 	if err := patient.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := bufio.NewReader(patient).ReadString('\n'); got != "two\n" || err != nil {
-		t.Errorf("mended: heard %q, %v", got, err)
+		t.Errorf("restored: got %q, %v", got, err)
 	}
 	servers.Eventually(t, patience, "what was sent by one that is gone", func() bool {
-		return len(server.heard()) == len("one\ntwo\nthree\n")
+		return len(server.received()) == len("one\ntwo\nthree\n")
 	})
 }
 

@@ -23,7 +23,7 @@ type notes struct {
 	all []string
 }
 
-func (n *notes) hear(e wire.Event) wire.Act {
+func (n *notes) record(e wire.Event) wire.Act {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, fmt.Sprint(e.Name, " ", e.Phase, " ", e.Messages))
@@ -31,23 +31,23 @@ func (n *notes) hear(e wire.Event) wire.Act {
 }
 
 // of returns the events of these names, and forgets all events.
-func (n *notes) of(names ...string) (heard []string) {
+func (n *notes) of(names ...string) (found []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, words := range n.all {
 		name, _, _ := strings.Cut(words, " ")
 		if slices.Contains(names, name) {
-			heard = append(heard, words)
+			found = append(found, words)
 		}
 	}
 	n.all = nil
-	return heard
+	return found
 }
 
 func want(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: heard %q, want %q", what, got, want)
+		t.Errorf("%s: got %q, want %q", what, got, want)
 	}
 }
 
@@ -89,31 +89,31 @@ func half(id string) halfmsg.Message {
 func TestTapReportsScripts(t *testing.T) {
 	t.Parallel()
 	p, store, server := behind(t)
-	var heard notes
-	p.On(heard.hear)
+	var recorded notes
+	p.On(recorded.record)
 	two := []halfmsg.Message{half("1"), half("2")}
 	store.Create(t.Context(), two)
-	want(t, "create", heard.of("create"), "create before [{orders/1 } {orders/2 }]",
+	want(t, "create", recorded.of("create"), "create before [{orders/1 } {orders/2 }]",
 		"create after [{orders/1 } {orders/2 }]")
 
 	submitted := store.Submit(t.Context(), []halfmsg.Name{two[0].Name}, time.Minute)
-	want(t, "submit", heard.of("submit"), "submit before [{orders/1 }]", "submit after [{orders/1 }]")
+	want(t, "submit", recorded.of("submit"), "submit before [{orders/1 }]", "submit after [{orders/1 }]")
 	if _, err := store.ClaimPending(t.Context(), map[string]int{"orders": 10}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "claim", heard.of("claim"), "claim before []", "claim after [{orders/2 }]")
+	want(t, "claim", recorded.of("claim"), "claim before []", "claim after [{orders/2 }]")
 
 	settle(t, store, submitted[0].Claim, halfmsg.EventCommitted, time.Minute)
-	want(t, "verdict", heard.of("move"), "move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
+	want(t, "verdict", recorded.of("move"), "move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
 	settle(t, store, submitted[0].Claim, halfmsg.EventAcked, 0)
-	want(t, "done", heard.of("move"), "move before [{orders/1 acked}]", "move after [{orders/1 acked}]")
+	want(t, "done", recorded.of("move"), "move before [{orders/1 acked}]", "move after [{orders/1 acked}]")
 	trusted := half("3")
 	store.Create(t.Context(), []halfmsg.Message{trusted})
 	store.SubmitTrusted(t.Context(), []halfmsg.Name{trusted.Name}, time.Minute)
-	want(t, "trust", heard.of("trust"), "trust before [{orders/3 }]", "trust after [{orders/3 }]")
+	want(t, "trust", recorded.of("trust"), "trust before [{orders/3 }]", "trust after [{orders/3 }]")
 	server.CLI("SCRIPT", "FLUSH")
 	store.Rollback(t.Context(), []halfmsg.Name{two[1].Name})
-	want(t, "a forgotten script is sent again", heard.of("move"), "move before [{orders/2 rollback}]",
+	want(t, "a forgotten script is sent again", recorded.of("move"), "move before [{orders/2 rollback}]",
 		"move after [{orders/2 rollback}]",
 		"move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]")
 }
@@ -207,20 +207,20 @@ func publish(t *testing.T, ch *amqp.Channel, to, id string) (acked bool, err err
 func TestTapReportsPublishesAndAnswers(t *testing.T) {
 	t.Parallel()
 	_, p, ch := channel(t)
-	var heard notes
-	p.On(heard.hear)
+	var recorded notes
+	p.On(recorded.record)
 	for _, id := range []string{"1", "2"} {
 		if acked, err := publish(t, ch, queue, id); !acked || err != nil {
 			t.Fatalf("acked %v, %v", acked, err)
 		}
 	}
-	want(t, "publish", heard.of("basic.publish", "basic.ack"), "basic.publish before [{orders/1 }]",
+	want(t, "publish", recorded.of("basic.publish", "basic.ack"), "basic.publish before [{orders/1 }]",
 		"basic.ack after [{orders/1 }]",
 		"basic.publish before [{orders/2 }]", "basic.ack after [{orders/2 }]")
-	if acked, err := publish(t, ch, "nobody", "3"); !acked || err != nil {
+	if acked, err := publish(t, ch, "unbound", "3"); !acked || err != nil {
 		t.Fatalf("acked %v, %v", acked, err)
 	}
-	want(t, "unroutable", heard.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]",
+	want(t, "unroutable", recorded.of("basic.return", "basic.ack"), "basic.return after [{orders/3 }]",
 		"basic.ack after [{orders/3 }]")
 }
 

@@ -14,28 +14,28 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// hoarder never deletes a marker: each DeleteBusiness fails. The hoarder counts the deletions of each marker.
-type hoarder struct {
+// failingDeleter never deletes a marker: each DeleteBusiness fails. The failingDeleter counts the deletions of each marker.
+type failingDeleter struct {
 	*plain
 	mu    sync.Mutex
 	tries map[string]int
 }
 
 // DeleteBusiness implements the service of a producer.
-func (h *hoarder) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+func (h *failingDeleter) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range r.GetIds() {
 		h.tries[id]++
 	}
-	return nil, status.Error(codes.Internal, "it keeps everything")
+	return nil, status.Error(codes.Internal, "no marker can be deleted")
 }
 
 // marked is empty: the row itself looks for the remaining markers.
-func (h *hoarder) marked(context.Context) ([]string, error) { return nil, nil }
+func (h *failingDeleter) marked(context.Context) ([]string, error) { return nil, nil }
 
 // most is the highest number of deletions of one marker.
-func (h *hoarder) most() (most int) {
+func (h *failingDeleter) most() (most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range h.tries {
@@ -44,29 +44,31 @@ func (h *hoarder) most() (most int) {
 	return most
 }
 
-// keepsMarkers is a marker store without a working deletion.
-type keepsMarkers struct{ *memory.Store }
+// undeletableMarkers is a marker store without a working deletion.
+type undeletableMarkers struct{ *memory.Store }
 
-func (keepsMarkers) Delete(context.Context, []string) error { return errors.New("it keeps everything") }
+func (undeletableMarkers) Delete(context.Context, []string) error {
+	return errors.New("no marker can be deleted")
+}
 
-// hoardingSDK is the same with the SDK.
-type hoardingSDK struct{ *service }
+// failingDeleterSDK is the same with the SDK.
+type failingDeleterSDK struct{ *service }
 
-func (hoardingSDK) marked(context.Context) ([]string, error) { return nil, nil }
+func (failingDeleterSDK) marked(context.Context) ([]string, error) { return nil, nil }
 
-func hoardingUsers(w *world) []user {
-	h := &hoarder{plain: connectPlain(w, "hoarder"), tries: map[string]int{}}
+func failingDeleters(w *world) []user {
+	h := &failingDeleter{plain: connectPlain(w, "failing-deleter"), tries: map[string]int{}}
 	h.answerWith(w, h)
-	return []user{h, hoardingSDK{newService(w, "hoarding-sdk", keepsMarkers{memory.New()})}}
+	return []user{h, failingDeleterSDK{newService(w, "failing-deleter-sdk", undeletableMarkers{memory.New()})}}
 }
 
 // deletionTries is how often the coordinators try to delete a marker.
 const deletionTries = 5
 
-// litterIsCounted waits until the coordinators have given up the first markers, after all their tries.
-func litterIsCounted(t *testing.T, w *world, l *load, _ End) {
+// leakedMarkersAreCounted waits until the coordinators have given up the first markers, after all their tries.
+func leakedMarkersAreCounted(t *testing.T, w *world, l *load, _ End) {
 	t.Helper()
-	h := userOf[*hoarder](t, l)
+	h := userOf[*failingDeleter](t, l)
 	left := func() int { return w.counted(`msghandler_marker_deletions_total{result="left"}`) }
 	servers.Eventually(t, patience, "markers are tried often enough, and left to their producer", func() bool {
 		return left() > 0 && h.most() >= deletionTries
