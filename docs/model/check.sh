@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the model. With the argument "small" (the default) the small instances and the known defects, in a minute or so, most
-# of it spent compiling; with "large" those with more faults and the store that goes back, in minutes. Fails when an instance that must
-# hold does not, or when a defect is not found by the assertion that is there for it. It needs spin and a C compiler.
+# Runs the model. With the argument "small" (the default) the small instances and the known defects, in about a minute, most
+# of it spent compiling; with "large" the instances with more faults and a store that falls back, in minutes. Fails when an
+# instance that must hold does not, or when a defect is not found by its assertion. Needs spin and a C compiler.
 set -euo pipefail
 model=$(cd "$(dirname "$0")" && pwd)/halfmsg.pml
 size=${1:-small}
@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-# What names an assertion in the checker's report.
+# The text that identifies an assertion in the checker's report.
 declare -A assertion=(
   [P1]='half_ok' [P2]='&&fate)&&' [P3]='(fate||forgot)' [P5]='confirms<=unknowns' [DUP]='1<<attempt' [CORRUPTED]='content==1'
   [CONTRADICTION]='said_committed&&said_rolled_back' [TRUST]='accepted&&' [STUCK]='producer_done' [LEFTOVER]='!(left)'
@@ -30,7 +30,7 @@ figures() {
     END { printf "%d states, %d MB, %s s", n, m, t }' "$work/report"
 }
 
-# holds SWITCHES...: every state was seen and no assertion failed.
+# holds SWITCHES...: every state was searched and no assertion failed.
 holds() {
   search "$@"
   if grep -q 'errors: 0' "$work/report" && ! grep -qE 'Search not completed|max search depth too small' "$work/report"; then
@@ -41,7 +41,7 @@ holds() {
   fi
 }
 
-# found NAME SWITCHES...: that assertion fails.
+# found NAME SWITCHES...: the assertion NAME fails.
 found() {
   local name=$1
   shift
@@ -87,19 +87,19 @@ large() {
   holds -DTRUST=1 -DFAULTS=2
   holds -DTRUST=1 -DFAULTS=2 -DAFTER_ACK=1
   holds -DTRUST=1 -DFAULTS=1 -DNC=3
-  holds -DTRACE_ENDS=1 -DFAULTS=2
+  holds -DRECEIPT_ENDS=1 -DFAULTS=2
 
-  # SQL markers: what must not be removed.
+  # SQL markers: rows that must not be removed.
   found P1 -DABSENCE_IS_VERDICT -DMARKER=2
   found P1 -DTOMBSTONE_KEPT=0 -DMARKER=2
   found CONTRADICTION -DROW_KEPT=0 -DMARKER=2
 
-  # A store that goes back, not behind the half message: deleting a row early loses, after the acknowledgement it does not.
+  # A store that falls back, but keeps the half message: an early deletion of the row loses, a late deletion does not.
   found P1 -DREGRESS=1 -DMARKER=2 -DROW_KEPT=0
   holds -DREGRESS=1 -DMARKER=2 -DROW_KEPT=0 -DAFTER_ACK=1 -DFAULTS=1
   holds -DREGRESS=1 -DMARKER=2 -DFAULTS=1
   holds -DREGRESS=1 -DMARKER=1 -DFAULTS=1
-  # Behind the half message nothing helps that only Redis knows of.
+  # When the half message itself is lost, only the producer knows of it.
   found P1 -DREGRESS=2 -DMARKER=2 -DAFTER_ACK=1
 }
 

@@ -12,13 +12,13 @@ mtype = { e_send, e_submit, e_submit_trusted, e_rollback, e_committed, e_rolled_
 mtype = { b_idle, b_running, b_committed, b_aborted };    /* the business: the only truth about "committed" */
 mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 
-/* Faults are paid for from one purse, so a run sees every combination of FAULTS of them:
-     an owner dies between two effects, or cannot store what it found out while its lease lasts;
+/* All faults share one budget, so a run sees every combination of FAULTS of them:
+     an owner dies between two effects, or cannot store its result while its lease lasts;
      a lease ends under an owner that lives and goes on;
      a call of the producer, or the store's answer to an owner, comes late, or twice;
-     nobody learns the outcome of a publish, or the broker refuses (a copy may be in a queue all the same);
+     the outcome of a publish stays unknown, or the broker refuses (a copy may be in a queue nevertheless);
      the producer's process dies;
-     an operator retries or discards; somebody sends the same id with other content;
+     an operator retries or discards; a client sends the same id with other content;
      Redis forgets its last writes (with REGRESS only).
    These cost nothing and may happen without limit: a producer or a broker out of reach, a spurious UNKNOWN, a message
    that is handed back, a Submit or Rollback that is lost, a DeleteBusiness that fails. */
@@ -31,13 +31,13 @@ mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 #ifndef REGRESS
 #define REGRESS 0   /* 1: Redis may forget its last writes, once; 2: even the half message itself */
 #endif
-#ifndef TRACE_ENDS
-#define TRACE_ENDS 0  /* 1: the trace of a finished message may expire */
+#ifndef RECEIPT_ENDS
+#define RECEIPT_ENDS 0  /* 1: the receipt of a finished message may expire */
 #endif
 
 /* The configuration. */
 #ifndef ATTEMPTS
-#define ATTEMPTS 1  /* confirm.attempts: UNKNOWNs before the final question */
+#define ATTEMPTS 1  /* confirm.attempts: UNKNOWNs before the final Confirm call */
 #endif
 #ifndef STEPS
 #define STEPS 0     /* steps of send.backoff: the refusal after the last one is the end */
@@ -51,8 +51,8 @@ mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 #ifndef TRUST
 #define TRUST 0     /* submit.trust */
 #endif
-/* Markers: 0 memory (a restart forgets), 1 Redis (set after the commit), 2 SQL (in the transaction; the final question
-   plants a tombstone). */
+/* Markers: 0 memory (a restart forgets), 1 Redis (set after the commit), 2 SQL (in the transaction; the final Confirm
+   call plants a tombstone). */
 #ifndef MARKER
 #define MARKER 1
 #endif
@@ -64,26 +64,26 @@ mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 #endif
 
 /* ---- the record in Redis ---------------------------------------------------------------------------------------- */
-#define GONE 255            /* the token of an owner that is dead or has let go */
+#define GONE 255            /* the token of an owner that is dead or has released the message */
 mtype rec = s_none;
-byte content = 0;           /* 1 is what the first SendHalfMessage said */
-byte holder = 0;            /* whose token is kept with the record; 0 is nobody's */
+byte content = 0;           /* 1 is the content of the first SendHalfMessage */
+byte holder = 0;            /* the owner whose token is in the record; 0: none */
 bool live = false;          /* the lease has not ended, by the store's clock */
-bool hurry = false;         /* somebody submitted or retried it while its owner was busy */
+bool hurry = false;         /* submitted or retried while its owner was busy */
 byte confirms = 0, publishes = 0, copies = 0, deletes = 0;
-/* what Redis falls back to */
+/* the state to which Redis falls back */
 bool have_snap = false, sn_live = false, sn_hurry = false;
 mtype sn_rec = s_none;
 byte sn_holder = 0, sn_confirms = 0, sn_publishes = 0, sn_copies = 0, sn_deletes = 0;
 
 /* ---- the producer and the network ------------------------------------------------------------------------------- */
 mtype biz = b_idle, marker = m_none;
-bool half_ok = false;       /* the producer was told that the half message is stored */
+bool half_ok = false;       /* the producer has got OK for its half message */
 bool producer_done = false;
 byte net_send = 0, net_other = 0, net_submit = 0, net_rollback = 0;  /* calls under way */
-bool net_final = false;     /* a final question that its asker waits for no more */
+bool net_final = false;     /* a final Confirm call whose caller no longer waits */
 
-/* ---- what a checker outside sees -------------------------------------------------------------------------------- */
+/* ---- the view of a checker outside -------------------------------------------------------------------------------- */
 byte out = 0;               /* copies that reached a queue: bit n is the one with attempt n */
 byte highest = 0;           /* the highest attempt among them */
 bool done = false;          /* the broker has acknowledged and routed a copy */
@@ -94,13 +94,13 @@ bool discarded = false, forgot = false;
 bool left = false;          /* a marker was left to the producer's own clean-up */
 byte unknowns = 0;          /* UNKNOWN answers that a producer really gave, up to ATTEMPTS + 1 */
 
-byte faults = FAULTS;       /* what is left in the purse */
+byte faults = FAULTS;       /* the rest of the budget */
 bool stalled = false;
 
 mtype to = s_none;          /* scratch: where an event leads; s_none with moved == false when it is refused */
 bool moved = false;
 
-/* The table of moves. What is not here is refused. One line each: the test reads them. */
+/* The table of moves. A move that is missing here is refused. One line each: the test reads them. */
 inline next(state, event) {
   moved = true;
   if
@@ -287,7 +287,7 @@ inline apply(me, event, hold) {
   assert(publishes <= FAULTS - faults)
 }
 
-/* move.lua for an owner's word; ok says that the store took it, or had taken it before */
+/* move.lua for an owner's event; ok: the store accepts the event, or has accepted it before */
 inline r_settle(me, event, hold, ok) {
   ok = false;
   if
@@ -304,7 +304,7 @@ inline r_settle(me, event, hold, ok) {
   :: else
 #else
   :: rec == s_none ->                                       /* ErrLeaseLost */
-  :: rec == s_done ->                                       /* the same word, said before */
+  :: rec == s_done ->                                       /* the same event, sent before */
      ok = (event == e_acked || event == e_marker_deleted || event == e_marker_left)
   :: rec == s_rolled_back -> ok = (event == e_rolled_back)
   :: else ->
@@ -400,14 +400,14 @@ inline arrive(n) {
   if :: n > highest -> highest = n :: else fi
 }
 
-/* ---- an owner: what happens to one claim, from the claim to the last word --------------------------------------- */
+/* ---- an owner: one claim, from the claim to the last event --------------------------------------- */
 inline let_go(me) {
   if :: holder == me -> holder = GONE :: else fi;
   if :: sn_holder == me -> sn_holder = GONE :: else fi;
   attempt = 0; final = false; last = false; spent = false; hold = false; ok = false; word = e_released
 }
 
-/* it dies: its token stays behind, and nobody answers for it */
+/* the owner dies: its token stays behind */
 #define DIES atomic { faults > 0 -> faults--; let_go(me) }
 
 proctype Owner(byte me) {
@@ -474,8 +474,8 @@ stored:
 publish:
   if
   :: DIES; goto end_idle
-  :: atomic { word = e_released; hold = false }             /* no room, broker away, stopping, lease nearly over */
-  :: atomic {                                               /* an owner that is stopped right before goes on all the same */
+  :: atomic { word = e_released; hold = false }             /* no room, broker away, stopping, lease about to end */
+  :: atomic {                                               /* an owner that was stopped right before continues */
        hold = false;
        assert(biz == b_committed && fate && (!said_rolled_back || (REGRESS && !ROW_KEPT)));  /* P2 */
        assert(content == 1);                                /* CORRUPTED */
@@ -515,9 +515,9 @@ forget:
   hold = false;
   if
   :: DIES; goto end_idle
-  :: atomic { word = e_released }                           /* no room, its target is left alone, stopping */
+  :: atomic { word = e_released }                           /* no room, circuit open, stopping */
   :: atomic { delete_business(); word = e_marker_deleted }
-  :: atomic { if :: delete_business() :: true fi;           /* it failed, or nobody heard that it did not */
+  :: atomic { if :: delete_business() :: true fi;           /* failed, or the success stays unknown */
        word = (spent -> e_marker_left : e_marker_kept) }
   fi;
 
@@ -543,7 +543,7 @@ end:
   :: atomic { net_final -> net_final = false;
        if :: marker == m_none && biz != b_running -> marker = m_rolled_back :: else fi }
   /* leases */
-#ifndef LEASE_NEVER_ENDS     /* defect: what a dead owner held is held for ever */
+#ifndef LEASE_NEVER_ENDS     /* defect: messages of a dead owner are held for ever */
   :: atomic { live && holder == GONE -> live = false }      /* a dead owner's lease always ends */
 #endif
 #ifdef PENDING_EXPIRES      /* defect: a half message is deleted when its time is over */
@@ -555,7 +555,7 @@ end:
   :: atomic { faults > 0 && KEPT && rec != s_sendable -> faults--; r_bring(e_discard) }
   /* a restart of the producer with markers in memory */
   :: atomic { MARKER == 0 && faults > 0 && producer_done -> faults--; marker = m_none }
-#if TRACE_ENDS              /* the retention is longer than any call is under way */
+#if RECEIPT_ENDS              /* the retention is longer than any call is under way */
   :: atomic { (rec == s_done || rec == s_rolled_back) && producer_done && net_send + net_submit + net_rollback == 0 ->
        rec = s_none; p1() }
 #endif
@@ -566,8 +566,8 @@ end:
        sn_rec = s_none; sn_holder = 0; sn_live = false; sn_hurry = false; sn_confirms = 0; sn_publishes = 0; sn_copies = 0;
        sn_deletes = 0 }
 #endif
-  /* STUCK: when nothing can happen any more, the message's story has come to an end that somebody sees.
-     LEFTOVER: deleted after the acknowledgement, the marker of what is done is gone, unless it was left after the last try */
+  /* STUCK: when nothing can happen any more, the message has reached a final state that an operator sees.
+     LEFTOVER: deleted after the acknowledgement, the marker of a done message is gone, unless it was left after the last try */
   :: atomic { timeout ->
        assert(rec != s_pending && rec != s_sendable && rec != s_acknowledged && !live && producer_done);
        assert(!(AFTER_ACK && rec == s_done && marker == m_committed && !left)); break }
