@@ -78,9 +78,9 @@ type siteRound struct {
 	messages float64
 	// scripts and commands are calls of each master.
 	scripts, commands []float64
-	// traces are the receipts on each master, by shard.
-	traces []map[string]int
-	queues []queueRound
+	// receipts are the receipts on each master, by shard.
+	receipts []map[string]int
+	queues   []queueRound
 }
 
 // clusterRows are the compared sites, the clusters last.
@@ -180,7 +180,7 @@ func (r *siteRow) measure(mode bench.Mode) siteRound {
 	for i := range r.masters {
 		found.scripts = append(found.scripts, after[i].scripts-before[i].scripts)
 		found.commands = append(found.commands, after[i].all-before[i].all)
-		found.traces = append(found.traces, tracesOf(r.masters[i]))
+		found.receipts = append(found.receipts, receiptsOf(r.masters[i]))
 	}
 	return found
 }

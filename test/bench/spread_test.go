@@ -77,8 +77,8 @@ func (s *site) commandStats() []calls {
 	return all
 }
 
-// tracesOf counts the receipts on a master, by shard: the receipts of messages that were done in the last seconds.
-func tracesOf(master *servers.RedisServer) map[string]int {
+// receiptsOf counts the receipts on a master, by shard: the receipts of messages that were done in the last seconds.
+func receiptsOf(master *servers.RedisServer) map[string]int {
 	counts := map[string]int{}
 	for key := range strings.Lines(master.CLI("KEYS", "msghandler:{*:m:*")) {
 		_, rest, _ := strings.Cut(key, "{")
@@ -105,7 +105,7 @@ func (r *siteRow) mastersTable(mode bench.Mode) [][]string {
 		for i := range r.masters {
 			scripts[i] += round.scripts[i]
 			commands[i] += round.commands[i]
-			for _, count := range round.traces[i] {
+			for _, count := range round.receipts[i] {
 				messages[i] += float64(count)
 			}
 		}
@@ -113,7 +113,7 @@ func (r *siteRow) mastersTable(mode bench.Mode) [][]string {
 	for i := range r.masters {
 		table = append(table, []string{
 			masterGroup(i), share(messages, i), share(scripts, i), share(commands, i), r.groupCPU(mode, masterGroup(i)),
-			shardList(r.last(mode).traces[i]),
+			shardList(r.last(mode).receipts[i]),
 		})
 	}
 	r.mustBeSpread("the masters' messages", messages)
@@ -121,8 +121,8 @@ func (r *siteRow) mastersTable(mode bench.Mode) [][]string {
 }
 
 // shardList reports how many shards a master has, and how evenly they are filled.
-func shardList(traces map[string]int) string {
-	counts := slices.Sorted(maps.Values(traces))
+func shardList(receipts map[string]int) string {
+	counts := slices.Sorted(maps.Values(receipts))
 	if len(counts) == 0 {
 		return "none"
 	}

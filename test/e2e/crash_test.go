@@ -83,7 +83,7 @@ func TestMarkerIsDeletedAfterCoordinatorDies(t *testing.T) {
 		t.Fatal("the marker is still there")
 	}
 	w.drained(patience)
-	w.onlyTraces()
+	w.onlyReceipts()
 	w.get(channel, "bills")
 	if queue, err := channel.QueueDeclarePassive("bills", true, false, false, false, nil); err != nil ||
 		queue.Messages != 0 {

@@ -35,7 +35,7 @@ func TestDoctorPassesOnAHealthySystem(t *testing.T) {
 		}
 	}
 	// The doctor looked, and changed nothing.
-	w.onlyTraces()
+	w.onlyReceipts()
 }
 
 // unknown says UNKNOWN of everything.

@@ -57,7 +57,7 @@ func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 		t.Errorf("without a fault %d orders are paid, want %d, and there were copies: %+v", b.Paid, payable(*orders),
 			b.Copies)
 	}
-	w.onlyTraces()
+	w.onlyReceipts()
 	payments.stop(20 * time.Second)
 	w.coordinators[0].stop(25 * time.Second)
 }
@@ -71,7 +71,7 @@ func (w *world) settled(ordersDone *process, n int) {
 	w.drained(patience)
 	w.balanced(n)
 	w.flagged()
-	w.onlyTraces()
+	w.onlyReceipts()
 }
 
 func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {

@@ -203,7 +203,7 @@ func TestOrdersCommitWithoutCoordinator(t *testing.T) {
 	t.Logf("all delivered %v after the coordinator was back", time.Since(back))
 	sentAll(t, stores[0], *orders)
 	w.drained(patience)
-	w.onlyTraces()
+	w.onlyReceipts()
 }
 
 func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
@@ -236,5 +236,5 @@ func TestSQLMarkerSurvivesAProducerCrash(t *testing.T) {
 	if err != nil || response.GetOutcomes()[0].GetState() != pb.State_STATE_ROLLED_BACK {
 		t.Errorf("the message that never was: %v, %v", response, err)
 	}
-	w.onlyTraces()
+	w.onlyReceipts()
 }

@@ -67,7 +67,7 @@ func startCommand(t *testing.T, name string, env []string, cmd *exec.Cmd) *proce
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("the end of what %s wrote:\n%s", name, p.tail())
+			t.Logf("the end of the output of %s:\n%s", name, p.tail())
 		}
 	})
 	return p

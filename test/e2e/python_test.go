@@ -334,7 +334,7 @@ func (s *pythonShop) tally() {
 		}
 		return left == 0
 	})
-	s.onlyTraces()
+	s.onlyReceipts()
 	s.t.Logf("%d orders committed and delivered: %v", len(committed), slices.Sorted(maps.Keys(committed)))
 }
 

@@ -108,7 +108,7 @@ func TestTimelineListsEachStep(t *testing.T) {
 	inOrder(t, "show", table, story)
 	page := w.page("/message?producer=orders&id=1")
 	if strings.Contains(page, "<script>alert") || strings.Contains(table, "\x1b") {
-		t.Errorf("what the producer wrote is more than text in\n%s\n%s", page, table)
+		t.Errorf("the producer's text is more than text in\n%s\n%s", page, table)
 	}
 	_, timeline, _ := strings.Cut(page, `<ol class="timeline">`)
 	inOrder(t, "the console", html.UnescapeString(timeline), story)

@@ -120,7 +120,7 @@ func TestEachPartyNeedsACertificate(t *testing.T) {
 	err := stranger.Send(t.Context(), commits("2"), nothing)
 	if err == nil ||
 		!strings.Contains(err.Error(), `PermissionDenied: a certificate of stock.shop may not call as producer "orders"`) {
-		t.Errorf("who is not orders stored a message of it: %v", err)
+		t.Errorf("another producer stored a message of orders: %v", err)
 	}
 	for name, c := range map[string]struct {
 		status int
@@ -172,7 +172,7 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 	second := shown()
 	servers.Eventually(t, 30*time.Second, "the log says that it is no good", func() bool {
 		if shown() != second {
-			t.Fatal("what is no good took the place of what is")
+			t.Fatal("a bad certificate replaced a good certificate")
 		}
 		return strings.Contains(s.coordinators[0].tail(), "certificates have changed and are no good")
 	})

@@ -78,10 +78,10 @@ func tellWhereTheyAre(t *testing.T, d *servers.Database, broker *servers.RabbitS
 	p.mu.Unlock()
 	t.Logf("payments, distinct:\n%s", rows(ctx, p.db, "SELECT COUNT(*), COUNT(DISTINCT id) FROM payments"))
 	t.Logf("never delivered:\n%s", strings.Join(p.missing(ctx, db), "\n"))
-	t.Logf("what was said last:\n%s", said)
+	t.Logf("the last output:\n%s", said)
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-	t.Logf("what runs:\n%s", &stacks)
+	t.Logf("the goroutines:\n%s", &stacks)
 	// Last, because a missing broker ends the test here.
 	t.Logf("the broker's queues:\n%s", broker.Ctl("list_queues", "name", "state", "messages_ready",
 		"messages_unacknowledged", "consumers"))

@@ -239,13 +239,13 @@ func (w *world) flagged() {
 	w.t.Logf("%d copies, all flagged", len(copies))
 }
 
-// onlyTraces demands that Redis holds only receipts that expire, and the keys that describe the store itself.
-func (w *world) onlyTraces() {
+// onlyReceipts demands that Redis holds only receipts that expire, and the keys that describe the store itself.
+func (w *world) onlyReceipts() {
 	w.t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr, Protocol: 2})
 	defer client.Close()
 	keys := client.Scan(w.t.Context(), 0, "*", 1000).Iterator()
-	traces := 0
+	receipts := 0
 	for keys.Next(w.t.Context()) {
 		key := keys.Val()
 		if key == "msghandler:meta" {
@@ -259,12 +259,12 @@ func (w *world) onlyTraces() {
 		if ttl == forever {
 			w.t.Errorf("%s has been left in Redis", key)
 		}
-		traces++
+		receipts++
 	}
 	if err := keys.Err(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Logf("Redis holds %d traces and nothing else", traces)
+	w.t.Logf("Redis holds %d receipts and nothing else", receipts)
 }
 
 // drained waits until no message is on its way.

@@ -92,7 +92,7 @@ func powerCut(routed bool) func(context.Context, *world, *rand.Rand) {
 		w.forgot.from = time.Now()
 		earlier := w.redis.Copy()
 		w.forgot.surely = time.Now()
-		w.ledger.Fault("what comes now is forgotten")
+		w.ledger.Fault("writes from now on are forgotten")
 		wait(time.Second)
 		w.forgot.back = time.Now()
 		w.redis.PutBack(earlier)

@@ -114,7 +114,7 @@ func (p *producerProcess) liveOn() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not come to an end with what it has begun", p.Name)
+	return fmt.Errorf("%s does not end its open businesses", p.Name)
 }
 
 // tell brings the rows of its database into the ledger. tell may run again: the first word counts there too.

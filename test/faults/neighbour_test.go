@@ -72,8 +72,8 @@ func othersGoOn(outcome string) func(*testing.T, *world, *load, End) {
 		silence := w.ledger.Silence(neighbours)
 		t.Logf("the neighbour sent %d messages; none came for %v at most", len(w.ledger.Copies(neighbours)), silence)
 		if silence >= confirmTimeout {
-			t.Errorf("for %v nothing came from an exchange that has nothing to do with the fault: that is what waiting for an "+
-				"answer takes (%v)",
+			t.Errorf("for %v nothing came from an exchange outside the fault: as long as the wait for an answer "+
+				"(%v)",
 				silence, confirmTimeout)
 		}
 	}

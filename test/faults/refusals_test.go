@@ -172,7 +172,7 @@ func (w *world) deadLetters() map[string]string {
 // retryDead is the operator's retry after the repair.
 func (w *world) retryDead() {
 	w.t.Helper()
-	w.ledger.Fault("an operator retries what is dead")
+	w.ledger.Fault("an operator retries the dead messages")
 	request := &pb.RetryMessagesRequest{State: pb.State_STATE_DEAD, Reason: "the exchange is there"}
 	if _, err := w.admin().RetryMessages(w.t.Context(), request); err != nil {
 		w.t.Fatal(err)

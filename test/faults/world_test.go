@@ -317,7 +317,7 @@ func (w *world) drain(within time.Duration) (end End) {
 		end = End{Underway: underway, Parked: parked, Counted: -1}
 		over := time.Now().After(deadline)
 		if over && (!ok || !okToo) {
-			w.t.Fatal("the coordinators do not say what is on its way")
+			w.t.Fatal("the coordinators do not list the messages on their way")
 		}
 		// Published messages may still be on their way to a consumer.
 		if over || ok && okToo && len(underway) == 0 && (w.ledger.UndeliveredOf("") <= len(parked)) {

@@ -30,7 +30,7 @@ func TestWalkNamesExistingCode(t *testing.T) {
 	if len(steps) < 10 {
 		t.Fatalf("docs/walk.md has %d steps of the form: number, link to a file, name of a function", len(steps))
 	}
-	visited, lines := map[string]bool{}, 0
+	visited, lines, seams := map[string]bool{}, 0, 0
 	for _, found := range steps {
 		name, path, function := found[1], found[2], found[3]
 		source, err := os.ReadFile(filepath.Join("..", "..", path))
@@ -49,7 +49,28 @@ func TestWalkNamesExistingCode(t *testing.T) {
 			lines += strings.Count(string(source), "\n")
 		}
 	}
+	for _, f := range files(t) {
+		if visited[f.path] {
+			seams += functionFields(f)
+		}
+	}
+	figure(t, "function fields in the files on the way, which jump-to-definition cannot cross: %d", seams)
 	figure(t, "files on the way of a Submit: %d (aim %d), with %d lines (aim %d)", len(visited), fewFiles, lines, fewLines)
+}
+
+// functionFields counts the fields of structs that hold a function.
+func functionFields(f file) (fields int) {
+	ast.Inspect(f.tree, func(n ast.Node) bool {
+		if structure, ok := n.(*ast.StructType); ok {
+			for _, field := range structure.Fields.List {
+				if _, function := field.Type.(*ast.FuncType); function {
+					fields += max(1, len(field.Names))
+				}
+			}
+		}
+		return true
+	})
+	return fields
 }
 
 // namesOf lists what a file declares: functions, types, and methods as Type.Method.

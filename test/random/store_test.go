@@ -32,7 +32,7 @@ func (w *world) compare() {
 			continue
 		case it.state.Final():
 			if kind != it.state.String() || ttl <= 0 {
-				w.model.failf("%s is %v, its trace is %q and expires in %v", name, it.state, text, ttl)
+				w.model.failf("%s is %v, its receipt is %q and expires in %v", name, it.state, text, ttl)
 			}
 		default:
 			busy[name.Producer] = true
