@@ -165,7 +165,8 @@ func reportDead(b *testing.B, alone, beside []turn) {
 		reportLoad("nothing waits", without)
 		reportLoad(fmt.Sprintf("%d wait", *dead), with)
 		fmt.Printf("| ratio of pairs: median (all) | %s | %s | %s | %s |\n", ratioText(pairs(with, without, rateOf)),
-			ratioText(pairs(with, without, submitP99)), ratioText(pairs(with, without, halfP99)), ratioText(pairs(with, without, spentOn)))
+			ratioText(pairs(with, without, submitP99)), ratioText(pairs(with, without, halfP99)),
+			ratioText(pairs(with, without, spentOn)))
 		b.ReportMetric(median(pairs(with, without, rateOf)), string(mode)+"-ratio")
 	}
 	fmt.Printf("\n| without senders, CPU ms/s | coordinator | Redis | messages put off in a round | messages swept " +

@@ -179,7 +179,8 @@ func reportDrainBeside(b *testing.B, alone, drains, beside, calm []bench.Report)
 		fmt.Printf("| %s | %s | %s | %s | %s |\n", row.name, drained, rate, submit, half)
 	}
 	fmt.Printf("| both to alone: median (all) | %s | %s | p99 %s | p99 %s |\n", ratioText(pairs(drains, alone, rateOf)),
-		ratioText(pairs(beside, calm, rateOf)), ratioText(pairs(beside, calm, submitP99)), ratioText(pairs(beside, calm, halfP99)))
+		ratioText(pairs(beside, calm, rateOf)), ratioText(pairs(beside, calm, submitP99)),
+		ratioText(pairs(beside, calm, halfP99)))
 	b.ReportMetric(median(pairs(drains, alone, rateOf)), "drain-ratio")
 	b.ReportMetric(median(pairs(beside, calm, submitP99)), "p99-ratio")
 }

@@ -37,7 +37,9 @@ func TestRedisRollbackIsReported(t *testing.T) {
 	}
 	copyFiles(t, earlier, files)
 	w.redis.Start()
-	servers.Eventually(t, patience, "the loss is reported", func() bool { return pageHolds(t, c, "/readyz", "data rollback detected") })
+	servers.Eventually(t, patience, "the loss is reported", func() bool {
+		return pageHolds(t, c, "/readyz", "data rollback detected")
+	})
 	if pageHolds(t, c, "/metrics", "msghandler_store_regressions_total 0") {
 		t.Error("the loss is not in the metrics")
 	}

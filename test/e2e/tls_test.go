@@ -176,7 +176,8 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 		}
 		return strings.Contains(s.coordinators[0].tail(), "certificates have changed and are no good")
 	})
-	if !pageHolds(t, s.coordinators[0], "/metrics", `msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
+	if !pageHolds(t, s.coordinators[0], "/metrics",
+		`msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {
 		t.Error("the metrics do not tell when it ends")
 	}
 	s.coordinators[0].stop(20 * time.Second)

@@ -73,7 +73,8 @@ func judgeDeletions(t *testing.T, w *world, l *load, end End) {
 	t.Helper()
 	judgeKills(t, w, l, end)
 	kept := func() []string {
-		return slices.DeleteFunc(l.remainingMarkers(t, w, nil, 0), func(key string) bool { return w.ledger.Delivered(key) == 0 })
+		return slices.DeleteFunc(l.remainingMarkers(t, w, nil, 0),
+			func(key string) bool { return w.ledger.Delivered(key) == 0 })
 	}
 	for deadline := time.Now().Add(deletion); len(kept()) > 0 && time.Now().Before(deadline); {
 		wait(200 * time.Millisecond)

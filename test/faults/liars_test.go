@@ -185,7 +185,7 @@ func tooLate(after time.Duration) lie {
 type flapper struct {
 	*plain
 	flapped atomic.Int64
-	// openConfirms are open between a Confirm and the Rollback that contradicts the answer.
+	// openConfirms holds each Confirm call until the Rollback that contradicts its answer.
 	openConfirms sync.Map // of *openConfirm by id
 }
 

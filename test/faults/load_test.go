@@ -385,8 +385,8 @@ func (l *load) tell(t *testing.T) {
 	}
 }
 
-// remainingMarkers waits until no marker is left, for as long as the deletions may take, and lists the remaining markers,
-// except markers of parked messages.
+// remainingMarkers waits until no marker is left, for as long as the deletions may take, and lists the remaining
+// markers, except markers of parked messages.
 func (l *load) remainingMarkers(t *testing.T, w *world, parked map[string]bool, within time.Duration) (keys []string) {
 	t.Helper()
 	type markedBy interface {

@@ -148,7 +148,8 @@ func (m *mortal) openRedis() (err error) {
 	return err
 }
 
-// resolve looks at the business data, where the markers are not part of them. The last Confirm call plants the tombstone.
+// resolve looks at the business data, where the markers are not part of them. The last Confirm call plants the
+// tombstone.
 func (m *mortal) resolve(_ context.Context, id string, final bool) (marker.Verdict, error) {
 	fate := m.journal.fate(id)
 	if fate == Undecided && final {

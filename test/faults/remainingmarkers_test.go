@@ -14,7 +14,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// failingDeleter never deletes a marker: each DeleteBusiness fails. The failingDeleter counts the deletions of each marker.
+// failingDeleter never deletes a marker: each DeleteBusiness fails. It counts the deletions of each
+// marker.
 type failingDeleter struct {
 	*plain
 	mu    sync.Mutex
@@ -22,7 +23,9 @@ type failingDeleter struct {
 }
 
 // DeleteBusiness implements the service of a producer.
-func (h *failingDeleter) DeleteBusiness(_ context.Context, r *pb.DeleteBusinessRequest) (*pb.DeleteBusinessResponse, error) {
+func (h *failingDeleter) DeleteBusiness(
+	_ context.Context, r *pb.DeleteBusinessRequest,
+) (*pb.DeleteBusinessResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range r.GetIds() {

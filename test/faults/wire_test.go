@@ -48,7 +48,8 @@ func loseRow(method string) row {
 	relayed := options{relayed: true, settings: patient}
 	// One deletion in sixty is lost five times in a row, and is then left to the producer.
 	return row{
-		name: "F06_" + method, leavesMarkers: method == "DeleteBusiness", world: relayed, fault: lose(method), judge: judgeLosses,
+		name: "F06_" + method, leavesMarkers: method == "DeleteBusiness", world: relayed, fault: lose(method),
+		judge: judgeLosses,
 	}
 }
 

@@ -191,7 +191,8 @@ func pages(t *testing.T) []string {
 
 // placeOf names a page within docs/, and a page of the root by its file name.
 func placeOf(page string) string {
-	if within, err := filepath.Rel(filepath.Join("..", "..", "docs"), page); err == nil && !strings.HasPrefix(within, "..") {
+	if within, err := filepath.Rel(filepath.Join("..", "..", "docs"), page); err == nil &&
+		!strings.HasPrefix(within, "..") {
 		return within
 	}
 	return filepath.Base(page)

@@ -145,8 +145,8 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// Hold keeps back all bytes, in both directions. The bytes arrive after Restore, however late and even without a waiting
-// reader, as with a network that comes back.
+// Hold keeps back all bytes, in both directions. The bytes arrive after Restore, however late and even without a
+// waiting reader, as with a network that comes back.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
