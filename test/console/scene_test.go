@@ -55,12 +55,12 @@ func (s *scene) pages() http.Handler {
 	mux := http.NewServeMux()
 	pages.New(pages.Config{
 		Instance: "shop-coordinator-0", Version: "v1.0.0", Peers: s.board, Ring: &s.ring,
-		Admin:     func(string) pages.Admin { return s },
-		Check:     func(context.Context) []pages.Checked { return s.checks },
-		Stats:     func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
-		Overdue: func() time.Duration { return s.undecided },
-		Findings:  func() []*msghandlerv1.Finding { return s.findings },
-		Owners:    func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
+		Admin:    func(string) pages.Admin { return s },
+		Check:    func(context.Context) []pages.Checked { return s.checks },
+		Stats:    func(context.Context) ([]halfmsg.Stat, error) { return s.stats, nil },
+		Overdue:  func() time.Duration { return s.undecided },
+		Findings: func() []*msghandlerv1.Finding { return s.findings },
+		Owners:   func(context.Context) (halfmsg.Owners, error) { return s.owners, nil },
 	}).Register(mux)
 	return mux
 }

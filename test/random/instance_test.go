@@ -65,7 +65,7 @@ func (w *world) start(index int) *instance {
 	sending := sendloop.Config{
 		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
 		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
-		Logger: quiet,
+		Logger:   quiet,
 		Parallel: 4, Queue: 5000, Margin: lease / 3,
 	}
 	when := confirmloop.BeforePublish
@@ -77,7 +77,7 @@ func (w *world) start(index int) *instance {
 		Store: n, Callbacks: n, Pipeline: pipeline, Backoff: backoff.Steps{time.Second}, Attempts: 1, Batch: 2,
 		Lease: lease, SendLease: lease, Margin: lease / 3, DeleteWhen: when, DeleteTimeout: 3 * time.Second,
 		CallsPerProducer: 4,
-		QueuePerProducer: 1, Logger:           quiet,
+		QueuePerProducer: 1, Logger: quiet,
 	})
 	pipeline.Confirm, pipeline.Send = n.confirmer, n.sender
 	return n
