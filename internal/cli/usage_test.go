@@ -10,18 +10,19 @@ import (
 func TestWhatCannotBeIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
-		"list --state=done":                   "--state=done names no state",
-		"retry --state=gone":                  "--state=gone names no state",
-		"tail --state=gone":                   "--state=gone",
-		"show 1001":                           "write PRODUCER/ID",
-		"dlq list --queue=q --output=text":    "--output must be one of",
-		"dlq show 1001 --queue=q":             `"1001" does not name a dead letter; write PRODUCER/ID`,
-		"dlq replay 1001 --queue=q":           `"1001" does not name a dead letter`,
-		"dlq discard orders/1 1001 --queue=q": `"1001" does not name a dead letter`,
-		"completion csh":                      "must be one of",
-		"version --output=text":               "--output must be one of",
-		"serve --log.level=loud":              "is none of debug, info, warn, error",
-		"serve --delete_business.when=never":  "is none of before_publish, after_ack",
+		"list --state=done":                               "--state=done names no state",
+		"retry --state=gone":                              "--state=gone names no state",
+		"tail --state=gone":                               "--state=gone",
+		"show 1001":                                       "write PRODUCER/ID",
+		"dlq list --queue=q --output=text":                "--output must be one of",
+		"dlq show 1001 --queue=q":                         `"1001" does not name a dead letter; write PRODUCER/ID`,
+		"dlq replay 1001 --queue=q":                       `"1001" does not name a dead letter`,
+		"dlq discard orders/1 1001 --queue=q":             `"1001" does not name a dead letter`,
+		"completion csh":                                  "must be one of",
+		"version --output=text":                           "--output must be one of",
+		"serve --log.level=loud":                          "is none of debug, info, warn, error",
+		"serve --delete_business.when=never":              "is none of before_publish, after_ack",
+		"serve --callbacks.allow=b:1 --callbacks.allow=a": `callbacks.allow = "b:1,a"`,
 		"serve --callbacks.allow=a:1 --set=producers.stock.target=b:1": `producers.NAME.target: target of producer stock`,
 	} {
 		t.Run(typed, func(t *testing.T) {

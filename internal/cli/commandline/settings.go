@@ -27,8 +27,11 @@ func NewConfigFlags(hidden ...string) *ConfigFlags {
 	var fields []reflect.StructField
 	for i, k := range f.keys {
 		kind := reflect.TypeFor[*string]()
-		if k.Bool() {
+		switch {
+		case k.Bool():
 			kind = reflect.TypeFor[*bool]()
+		case k.List():
+			kind = reflect.TypeFor[[]string]()
 		}
 		tag := flagTag(k, slices.Contains(hidden, k.Name))
 		fields = append(fields, reflect.StructField{Name: "Key" + strconv.Itoa(i), Type: kind, Tag: tag})
@@ -40,7 +43,7 @@ func NewConfigFlags(hidden ...string) *ConfigFlags {
 func flagTag(k config.Key, hidden bool) reflect.StructTag {
 	tag := "name:" + strconv.Quote(k.Name) + " help:" + strconv.Quote(k.Meaning) + " group:" + strconv.Quote(k.Section())
 	if !k.Bool() {
-		tag += " placeholder:" + strconv.Quote(cmp.Or(k.Default, strings.ToUpper(k.Kind())))
+		tag += ` sep:"none" placeholder:` + strconv.Quote(cmp.Or(k.Default, strings.ToUpper(k.Kind())))
 	}
 	if hidden {
 		tag += ` hidden:""`
@@ -51,7 +54,7 @@ func flagTag(k config.Key, hidden bool) reflect.StructTag {
 // Plugins returns the flags for a field of type kong.Plugins.
 func (f *ConfigFlags) Plugins() kong.Plugins { return kong.Plugins{f.fields.Interface()} }
 
-// Given returns the typed flags, by key.
+// Given returns the typed flags, by key. The values of a list that is given several times add up.
 func (f *ConfigFlags) Given() map[string]string {
 	typed := map[string]string{}
 	for i, k := range f.keys {
@@ -63,6 +66,10 @@ func (f *ConfigFlags) Given() map[string]string {
 		case *bool:
 			if v != nil {
 				typed[k.Name] = strconv.FormatBool(*v)
+			}
+		case []string:
+			if v != nil {
+				typed[k.Name] = strings.Join(v, ",")
 			}
 		}
 	}
