@@ -2,10 +2,10 @@ package app
 
 import (
 	"net"
-	"sync"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/connlimit"
+	"github.com/msghandler/msghandler/internal/loglimit"
 )
 
 // userTimeout is for how long data sent to a client may stay unacknowledged before the connection is closed.
@@ -44,50 +44,29 @@ func (a *App) divideConnections() {
 
 // limited bounds the connections of a listener.
 func (a *App) limited(name string, listener net.Listener, most, perAddress int) net.Listener {
-	refused := refusals{logged: map[connlimit.Reason]time.Time{}, silent: map[connlimit.Reason]int{}}
+	logged := loglimit.New(refusalInterval)
 	limited := connlimit.New(
 		listener,
 		connlimit.Config{Max: most, PerAddress: perAddress, Refused: func(reason connlimit.Reason, from string) {
 			a.metrics.ConnectionRefused(name, string(reason))
-			silent, due := refused.due(reason)
+			suppressed, due := logged.Due(string(reason))
 			switch {
 			case !due:
 			case reason == connlimit.Address:
 				a.logger.Warn(
 					"connection refused: too many from one address; its client sees a closed connection; find out what opens "+
 						"them, or raise limits.connections_per_address",
-					"listener", name, "address", from, "limit", perAddress, "not_logged_before", silent,
+					"listener", name, "address", from, "limit", perAddress, "not_logged_before", suppressed,
 				)
 			default:
 				a.logger.Warn(
 					"connection refused: too many in all; clients see closed connections; add coordinators, or raise "+
 						"limits.connections and the limit of open files",
-					"listener", name, "address", from, "limit", most, "not_logged_before", silent,
+					"listener", name, "address", from, "limit", most, "not_logged_before", suppressed,
 				)
 			}
 		}},
 	)
 	a.metrics.Connections(name, limited.Open, most)
 	return limited
-}
-
-// refusals counts the refused connections between log lines.
-type refusals struct {
-	mu     sync.Mutex
-	logged map[connlimit.Reason]time.Time
-	silent map[connlimit.Reason]int
-}
-
-// due says whether a refusal is to be logged, and how many were not.
-func (r *refusals) due(reason connlimit.Reason) (silent int, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if last, before := r.logged[reason]; before && now.Sub(last) < refusalInterval {
-		r.silent[reason]++
-		return 0, false
-	}
-	silent = r.silent[reason]
-	r.logged[reason], r.silent[reason] = now, 0
-	return silent, true
 }

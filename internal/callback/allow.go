@@ -92,7 +92,8 @@ func (r rules) check(t target) error {
 	return nil
 }
 
-// localhost says whether a name resolves to this host everywhere (RFC 6761): of no other name is that known before it is dialled.
+// localhost says whether a name resolves to this host everywhere (RFC 6761): of no other name is that known before it
+// is dialled.
 func localhost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")

@@ -45,8 +45,8 @@ type Config struct {
 	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
 	Secure      func(producer string) bool
 	Credentials credentials.TransportCredentials
-	// Token gives the bearer token that a producer is shown; empty: none. Default: nobody is shown one. Everybody who may be
-	// named as a producer's target can learn its token.
+	// Token gives the bearer token that a producer is shown; empty: none. Default: nobody is shown one. Everybody who
+	// may be named as a producer's target can learn its token.
 	Token func(producer string) string
 	// Logger hears of answers that contradict themselves. Default slog.Default().
 	Logger *slog.Logger
@@ -210,8 +210,8 @@ func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []st
 	})
 }
 
-// Open gives a producer's own answers, for whoever examines them rather than relies on them: unjudged, and of questions of
-// any form. Deadlines are the caller's. release must be called when the last call has ended.
+// Open gives a producer's own answers, for whoever examines them rather than relies on them: unjudged, and of
+// questions of any form. Deadlines are the caller's. release must be called when the last call has ended.
 func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceClient, release func(), err error) {
 	t, err := c.resolve(to.Producer, to.Address)
 	if err != nil {
@@ -293,13 +293,14 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("%s of producer %s at %s: %s: %s", e.Method, e.Producer, e.Target, st.Code(), said)
 }
 
-// isLate says whether words tell no more than that time was over. They differ with who noticed it first, and as causes of a
-// message's troubles they are one.
+// isLate says whether words tell no more than that time was over. They differ with who noticed it first, and as
+// causes of a message's troubles they are one.
 func isLate(said string) bool {
 	return said == context.DeadlineExceeded.Error() || strings.HasPrefix(said, "stream terminated by RST_STREAM")
 }
 
-// Unresolved says that the target's name did not resolve, or to no address. gRPC has no other sign of it than these words.
+// Unresolved says that the target's name did not resolve, or to no address. gRPC has no other sign of it than these
+// words.
 func (e *UnreachableError) Unresolved() bool {
 	return e.Code() == codes.Unavailable && strings.Contains(status.Convert(e.err).Message(), "no children to pick from")
 }
@@ -315,8 +316,8 @@ func (e *UnreachableError) Unwrap() error { return e.err }
 // Code is the gRPC status code of the failure.
 func (e *UnreachableError) Code() codes.Code { return status.Code(e.err) }
 
-// Is says of halfmsg.ErrCallFailed whether the code is one that a producer answers because of a message. The others tell
-// of the way to it, of a deadline, or of who calls.
+// Is says of halfmsg.ErrCallFailed whether the code is one that a producer answers because of a message. The others
+// tell of the way to it, of a deadline, or of who calls.
 func (e *UnreachableError) Is(target error) bool {
 	if target != halfmsg.ErrCallFailed {
 		return false

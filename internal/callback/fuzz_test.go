@@ -166,7 +166,8 @@ func FuzzAllow(f *testing.F) {
 	})
 }
 
-// Who notices first that time is over, the producer or this side, is chance; the cause of a message's troubles is the same.
+// Who notices first that time is over, the producer or this side, is chance; the cause of a message's troubles is the
+// same.
 func TestLateAnswersReadAlike(t *testing.T) {
 	t.Parallel()
 	words := map[string]bool{}

@@ -49,8 +49,8 @@ func parseTarget(s string) (target, error) {
 	return target{host: strings.ToLower(host), port: port}, nil
 }
 
-// literal reads a host that is an address. An IPv4 address with the root's dot behind it is one too, and no name: callbacks.allow
-// and callbacks.networks judge it as the address that it leads to.
+// literal reads a host that is an address. An IPv4 address with the root's dot behind it is one too, and no name:
+// callbacks.allow and callbacks.networks judge it as the address that it leads to.
 func literal(host string) (addr netip.Addr, is bool) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {

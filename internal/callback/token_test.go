@@ -59,7 +59,8 @@ func TestCallsCarryTheTokenOfTheirProducer(t *testing.T) {
 	check("orders", "Bearer new")
 }
 
-// A producer that does not know this coordinator is out of reach: no verdict, no message to blame, and the remedy is told.
+// A producer that does not know this coordinator is out of reach: no verdict, no message to blame, and the remedy is
+// told.
 func TestARefusalIsNoVerdictAndNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// CallerNames are the names in the verified client certificate of a connection: the common name, DNS names, URIs and e-mail
-// addresses. It returns nil where the client has shown no certificate, or none that was verified.
+// CallerNames are the names in the verified client certificate of a connection: the common name, DNS names, URIs and
+// e-mail addresses. It returns nil where the client has shown no certificate, or none that was verified.
 func CallerNames(info credentials.AuthInfo) []string {
 	secured, ok := info.(credentials.TLSInfo)
 	if !ok || len(secured.State.VerifiedChains) == 0 {
@@ -32,8 +32,8 @@ func certifiedNames(leaf *x509.Certificate) (names []string) {
 	return append(names, leaf.EmailAddresses...)
 }
 
-// AnyMatches says whether one of the names matches one of the globs, which are those of path.Match: * is any text without a
-// slash. A glob that path.Match refuses matches nothing.
+// AnyMatches says whether one of the names matches one of the globs, which are those of path.Match: * is any text
+// without a slash. A glob that path.Match refuses matches nothing.
 func AnyMatches(globs, names []string) bool {
 	for _, glob := range globs {
 		for _, name := range names {

@@ -1,6 +1,6 @@
-// Package certs reads the credentials with which the two sides of a gRPC call identify each other: certificates in PEM files
-// and bearer tokens in text files. Changed files are read again, so that a credential is replaced without a restart. The package
-// also tells who a caller is, by the certificate or the token of a call.
+// Package certs reads the credentials with which the two sides of a gRPC call identify each other: certificates in
+// PEM files and bearer tokens in text files. Changed files are read again, so that a credential is replaced without a
+// restart. The package also tells who a caller is, by the certificate or the token of a call.
 package certs
 
 import (
@@ -37,8 +37,8 @@ type material struct {
 	authorities *x509.CertPool // nil: none were named
 }
 
-// Open reads the files. It fails when one of them cannot be read or does not hold what it should, in words that name it. The
-// logger hears of files that are read anew.
+// Open reads the files. It fails when one of them cannot be read or does not hold what it should, in words that name
+// it. The logger hears of files that are read anew.
 func Open(files Files, logger *slog.Logger) (*Source, error) {
 	s := &Source{&reloader[contents, material]{
 		read: files.read, make: files.make,

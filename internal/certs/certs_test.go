@@ -38,8 +38,8 @@ func of(t *testing.T, a *certstest.Authority, names ...string) *certs.Source {
 	return source(t, files, &bytes.Buffer{})
 }
 
-// meet has a client and a server greet each other, and say a word as gRPC does next: with TLS 1.3 a client learns only then that its certificate is not
-// taken. It returns what each has seen of the other.
+// meet has a client and a server greet each other, and say a word as gRPC does next: with TLS 1.3 a client learns
+// only then that its certificate is not taken. It returns what each has seen of the other.
 func meet(client, server credentials.TransportCredentials) (ofServer, ofClient *x509.Certificate, err error) {
 	here, there := net.Pipe()
 	defer here.Close()

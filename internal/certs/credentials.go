@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Server are the credentials of a server: it shows its certificate, and where Files has a CA every client must show one of
-// its authorities.
+// Server are the credentials of a server: it shows its certificate, and where Files has a CA every client must show
+// one of its authorities.
 func (s *Source) Server() credentials.TransportCredentials {
 	return newTransport(func() *tls.Config {
 		now := s.current()
@@ -23,8 +23,8 @@ func (s *Source) Server() credentials.TransportCredentials {
 	})
 }
 
-// Client are the credentials of a client: it shows its certificate, where Files has one, to servers that ask for it. A server's
-// must be for name; where that is empty, for the host that is dialled.
+// Client are the credentials of a client: it shows its certificate, where Files has one, to servers that ask for it.
+// A server's must be for name; where that is empty, for the host that is dialled.
 func (s *Source) Client(name string) credentials.TransportCredentials {
 	return newTransport(func() *tls.Config { return s.ClientConfig(name) })
 }
@@ -35,8 +35,8 @@ func (s *Source) ClientConfig(name string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, RootCAs: now.authorities, ServerName: name}
 }
 
-// Unmet says of the words of a gRPC error that two ends could not agree on TLS, or on each other's certificates: there is no
-// other sign of it. A connection that gRPC itself gave up tells nothing.
+// Unmet says of the words of a gRPC error that two ends could not agree on TLS, or on each other's certificates:
+// there is no other sign of it. A connection that gRPC itself gave up tells nothing.
 func Unmet(words string) bool {
 	return strings.Contains(words, "authentication handshake failed") ||
 		strings.Contains(words, "error reading server preface") && !strings.Contains(words, "use of closed network connection")

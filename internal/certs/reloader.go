@@ -8,8 +8,9 @@ import (
 // lookInterval is how long a check of the files is good for: a crowd that connects at once has them read once.
 const lookInterval = time.Second
 
-// reloader holds a value that is made of files, and makes it again when the files change. While they cannot be read, or hold
-// nothing usable, as between the replacements of two files, the value made before stays in use. It is safe for concurrent use.
+// reloader holds a value that is made of files, and makes it again when the files change. While they cannot be read,
+// or hold nothing usable, as between the replacements of two files, the value made before stays in use. It is safe
+// for concurrent use.
 type reloader[C comparable, T any] struct {
 	read func() (C, error)
 	make func(C) (T, error)

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// A token shorter than minToken bytes may be guessed; one longer than maxToken bytes does not fit into the metadata that gRPC
-// servers accept.
+// A token shorter than minToken bytes may be guessed; one longer than maxToken bytes does not fit into the metadata
+// that gRPC servers accept.
 const (
 	minToken = 16
 	maxToken = 4096
 )
 
-// CheckToken refuses what cannot be a bearer token: shorter than 16 or longer than 4,096 bytes, or holding anything but
-// printable ASCII without spaces. The error is a phrase that goes on from the token's name, and quotes nothing of the token.
+// CheckToken refuses what cannot be a bearer token: shorter than 16 or longer than 4,096 bytes, or holding anything
+// but printable ASCII without spaces. The error is a phrase that goes on from the token's name, and quotes nothing of
+// the token.
 func CheckToken(token string) error {
 	switch {
 	case len(token) < minToken:
@@ -56,9 +57,9 @@ func (s TokenSet) Accepts(token string) bool {
 	return accepted == 1
 }
 
-// TokenFile is a file of bearer tokens, one a line; empty lines and those that begin with # do not count. A client shows the
-// first, a server accepts all of them, so that both may read the same file. The file is read again when it changes. A
-// TokenFile is safe for concurrent use.
+// TokenFile is a file of bearer tokens, one a line; empty lines and those that begin with # do not count. A client
+// shows the first, a server accepts all of them, so that both may read the same file. The file is read again when it
+// changes. A TokenFile is safe for concurrent use.
 type TokenFile struct {
 	tokens *reloader[string, tokens]
 }
@@ -68,8 +69,8 @@ type tokens struct {
 	accepted TokenSet
 }
 
-// OpenTokens reads a file of tokens. It fails when the file cannot be read, holds no token, or a line that cannot be one; the
-// error names the file and quotes nothing of it. The logger hears of a file that is read again.
+// OpenTokens reads a file of tokens. It fails when the file cannot be read, holds no token, or a line that cannot be
+// one; the error names the file and quotes nothing of it. The logger hears of a file that is read again.
 func OpenTokens(file string, logger *slog.Logger) (*TokenFile, error) {
 	t := &TokenFile{&reloader[string, tokens]{
 		read: func() (string, error) {

@@ -27,13 +27,14 @@ type Config struct {
 	Max int
 	// PerAddress is how many of them may come from one IP address. Required.
 	PerAddress int
-	// Refused is told of each connection that is refused, and of the address that it came from. It must not block. Required.
+	// Refused is told of each connection that is refused, and of the address that it came from. It must not block.
+	// Required.
 	Refused func(reason Reason, from string)
 }
 
-// Listener closes connections past its bounds as soon as they are accepted. It does not leave them in the backlog: there
-// honest clients would wait behind them without an answer, and here they learn at once to try elsewhere. It is safe for
-// concurrent use.
+// Listener closes connections past its bounds as soon as they are accepted. It does not leave them in the backlog:
+// there honest clients would wait behind them without an answer, and here they learn at once to try elsewhere. It is
+// safe for concurrent use.
 type Listener struct {
 	net.Listener
 	config Config

@@ -11,6 +11,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/msghandler/msghandler/internal/server"
+	"github.com/msghandler/msghandler/internal/server/guard"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/wire"
 )
@@ -83,7 +84,7 @@ func TestALargeRequestHoldsWhatItAnnounces(t *testing.T) {
 	h, conn, refused := openRaw(t, server.Limits{Bytes: 4 << 20})
 	first := announce(t, conn, sendHalf, 2<<20)
 	wantAnswer(t, conn, announce(t, conn, sendHalf, 2<<20), codes.ResourceExhausted)
-	if reason := <-refused; reason != server.RefusedBytes {
+	if reason := <-refused; reason != guard.RefusedBytes {
 		t.Errorf("it is refused for %q", reason)
 	}
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("small")); err != nil {

@@ -19,23 +19,23 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// takesAll lets everything through but what a message says.
+// takesAll accepts every target.
 type takesAll struct{}
 
 func (takesAll) Resolve(_, named string) (string, error) { return named, nil }
 
-// admission is a server as far as it judges requests.
-var admission = &Server{config: Config{Targets: takesAll{}}.WithDefaults().withHooks()}
+// judge is a server as far as it checks requests.
+var judge = &Server{config: Config{Targets: takesAll{}}.WithDefaults().withHooks()}
 
-// admit judges a request as SendHalfMessage does.
-func admit(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {
+// accept checks a request as SendHalfMessage does.
+func accept(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidError) {
 	c := &check{}
-	o, err := admission.origin(context.Background(), c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := judge.origin(context.Background(), c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
 		return halfmsg.Message{}, invalid("callback_target", err.Error())
 	}
 	c.path = "message"
-	m := admission.build(c, o, r.GetMessage())
+	m := judge.build(c, o, r.GetMessage())
 	return m, c.found
 }
 
@@ -203,7 +203,7 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 			key := fmt.Sprintf("%02d", i) + bytesOf(maxShort-2, "k")
 			m.Headers[key] = bytesOf(maxHeaderBytes/maxHeaders-len(key), "v")
 		}
-		m.Body = make([]byte, admission.config.Limits.Body)
+		m.Body = make([]byte, judge.config.Limits.Body)
 	})
 	add("everything at its longest, not ASCII", func(_ *request, m *message) {
 		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(maxShort, "é"), bytesOf(maxShort, "\U0001f4e6"), bytesOf(maxShort, "\u200d")

@@ -8,12 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 const (
-	// maxChange bounds one call that changes all that match, and how many messages it looks at; more says that it was not
-	// enough.
+	// maxChange bounds the messages that one call with a filter changes, and the messages that it looks at.
 	maxChange = 10_000
 	// changePage is how many messages are changed at a time.
 	changePage = 500
@@ -23,16 +23,16 @@ const (
 
 // change is a retry or a discard: the same request with another move at its end.
 type change struct {
-	*Server
-	call  string
-	event halfmsg.Event
-	// done is what the log calls it.
+	server *Server
+	call   string
+	event  halfmsg.Event
+	// done is the log line for changed messages.
 	done string
 	do   func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result
 
 	reason string
 	dry    bool
-	// expected is the state that named messages must still stand in to be discarded; None is any.
+	// expected is the state that named messages must be in to be discarded; None is any.
 	expected halfmsg.State
 }
 
@@ -49,27 +49,27 @@ type changeRequest interface {
 // selection is what a request names, checked.
 type selection struct {
 	names   []halfmsg.Name
-	results []halfmsg.Result // those of names that are wrong have their error already
+	results []halfmsg.Result // an invalid name has its error already
 }
 
-// changed is what became of it.
+// changed is the result of a change.
 type changed struct {
 	count    int64
-	next     string // the page token of what was not looked at; empty when that is nothing
+	next     string // the page token of messages not looked at; empty without such messages
 	outcomes []*msghandlerv1.Outcome
 }
 
 // RetryMessages implements AdminService.
-func (s *operators) RetryMessages(
+func (o *operators) RetryMessages(
 	ctx context.Context, r *msghandlerv1.RetryMessagesRequest,
 ) (*msghandlerv1.RetryMessagesResponse, error) {
-	c := change{Server: s.Server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried"}
+	c := change{server: o.server, call: "RetryMessages", event: halfmsg.EventRetry, done: "messages retried"}
 	c.do = func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-		return s.config.Inspector.Retry(ctx, names, asker(ctx), c.reason)
+		return o.server.config.Inspector.Retry(ctx, names, asker(ctx), c.reason)
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
-		return nil, s.fail(c.call, err, halfmsg.None)
+		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
 	return &msghandlerv1.RetryMessagesResponse{
 		Retried: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
@@ -77,18 +77,18 @@ func (s *operators) RetryMessages(
 }
 
 // DiscardMessages implements AdminService.
-func (s *operators) DiscardMessages(
+func (o *operators) DiscardMessages(
 	ctx context.Context, r *msghandlerv1.DiscardMessagesRequest,
 ) (*msghandlerv1.DiscardMessagesResponse, error) {
 	c := change{
-		Server: s.Server, call: "DiscardMessages", event: halfmsg.EventDiscard, done: "messages discarded",
+		server: o.server, call: "DiscardMessages", event: halfmsg.EventDiscard, done: "messages discarded",
 		do: func(ctx context.Context, names []halfmsg.Name) []halfmsg.Result {
-			return s.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
+			return o.server.config.Inspector.Discard(ctx, names, stateOf(r.GetState()))
 		},
 	}
 	all, err := c.run(ctx, r)
 	if err != nil {
-		return nil, s.fail(c.call, err, halfmsg.None)
+		return nil, o.server.fail(c.call, err, halfmsg.None)
 	}
 	return &msghandlerv1.DiscardMessagesResponse{
 		Discarded: all.count, More: all.next != "", NextPageToken: all.next, Outcomes: all.outcomes,
@@ -123,14 +123,14 @@ func (c *change) named(r changeRequest) (selection, error) {
 	c.expected, query.State = query.State, halfmsg.None
 	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
 		k.fail("names", "must be empty where producer, exchange, min_age, error_contains or page_token is set: "+
-			"what is meant is not clear")
+			"the request is ambiguous")
 	}
 	switch {
 	case c.expected == halfmsg.None:
 	case c.event == halfmsg.EventDiscard:
 		k.kept("state", c.expected, c.from())
 	default:
-		k.fail("names", "must be empty where state is set: what is meant is not clear")
+		k.fail("names", "must be empty where state is set: the request is ambiguous")
 	}
 	wanted := selection{results: make([]halfmsg.Result, len(names)), names: make([]halfmsg.Name, len(names))}
 	for i, n := range names {
@@ -177,24 +177,25 @@ func (c *change) byName(ctx context.Context, wanted selection) (changed, error) 
 		}
 	}
 	var all changed
-	for _, now := range turns(places, func(i int) halfmsg.Name { return wanted.names[i] }) {
-		part := make([]halfmsg.Name, len(now))
-		for k, i := range now {
+	name := func(i int) halfmsg.Name { return wanted.names[i] }
+	submit.InOrder(places, name, wanted.results, func(places []int) []halfmsg.Result {
+		part := make([]halfmsg.Name, len(places))
+		for k, i := range places {
 			part[k] = wanted.names[i]
 		}
 		results, count := c.apply(ctx, part)
-		scatter(wanted.results, now, results)
 		all.count += count
-	}
+		return results
+	})
 	if err := halted(wanted.results); err != nil {
 		return all, err
 	}
-	all.outcomes = c.outcomes(c.call, wanted.results)
+	all.outcomes = c.server.outcomes(c.call, wanted.results)
 	return all, nil
 }
 
-// byState changes the messages that match, oldest first, a page at a time. What was changed stays changed when the
-// store fails later: the caller then learns how far it came, and that there is more from the page on that failed.
+// byState changes the messages that match, oldest first, a page at a time. When the store fails later, changed messages
+// stay changed. The caller then learns their number, and that more messages follow from the failed page on.
 func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (changed, error) {
 	all := changed{next: writeToken(query.Cursor, query)}
 	scan := maxChange
@@ -210,7 +211,7 @@ func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (c
 			return all, err // No token leads to the first page.
 		}
 		if err != nil {
-			c.faults.note(c.call, err)
+			c.server.faults.note(c.call, err)
 			return all, nil
 		}
 		left, scan = left-len(page.Records), scan-page.Looked
@@ -222,8 +223,8 @@ func (c *change) byState(ctx context.Context, query halfmsg.Query, limit int) (c
 	return all, nil
 }
 
-// applyPage makes the move for the messages of a page and says for how many. In a dry run to be on the page is enough.
-// The error is why it is worth trying again for some of them.
+// applyPage makes the move for the messages of a page and counts the moves. A dry run counts the messages of the page.
+// The error is the reason why some messages can be retried.
 func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error) {
 	if c.dry {
 		return int64(len(page.Records)), nil
@@ -242,22 +243,26 @@ func (c *change) applyPage(ctx context.Context, page halfmsg.Page) (int64, error
 }
 
 func (c *change) list(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
-	ctx, cancel := c.withStoreTimeout(ctx)
+	ctx, cancel := c.server.withStoreTimeout(ctx)
 	defer cancel()
-	return c.config.Inspector.List(ctx, query)
+	return c.server.config.Inspector.List(ctx, query)
 }
 
-// apply makes the move for each name, wakes those who go on with them, and writes to the log what was done. In a dry
-// run it only looks what would become of them.
+// apply makes the move for each name, wakes the loops that go on with the messages, and logs the change. A dry run only
+// predicts the results.
 func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Result, int64) {
 	if len(names) == 0 {
 		return nil, 0
 	}
 	if c.dry {
-		return c.foresee(ctx, names)
+		return c.predict(ctx, names)
 	}
-	results := c.inDetachedWrite(ctx, len(names), func(ctx context.Context) []halfmsg.Result { return c.do(ctx, names) })
-	c.tails.results(results, func(i int) halfmsg.Name { return names[i] })
+	results := submit.Detached(ctx, storeTimeout, len(names), func(ctx context.Context) []halfmsg.Result {
+		return c.do(ctx, names)
+	})
+	if c.server.tails.Observing() {
+		c.server.tails.Moved(submit.Moves(results, func(i int) halfmsg.Name { return names[i] }))
+	}
 	var done []string
 	woken := map[halfmsg.State]struct{}{}
 	for i, r := range results {
@@ -267,19 +272,19 @@ func (c *change) apply(ctx context.Context, names []halfmsg.Name) ([]halfmsg.Res
 		done = append(done, names[i].String())
 		if _, already := woken[r.State]; !already && c.event == halfmsg.EventRetry {
 			woken[r.State] = struct{}{}
-			c.config.Pipeline.Due(r.State)
+			c.server.config.Pipeline.Due(r.State)
 		}
 	}
 	c.log(ctx, done)
 	return results, int64(len(done))
 }
 
-// foresee says what would become of messages.
-func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result, legal int64) {
-	ctx, cancel := c.withStoreTimeout(ctx)
+// predict returns the results of a change without making it.
+func (c *change) predict(ctx context.Context, names []halfmsg.Name) (results []halfmsg.Result, legal int64) {
+	ctx, cancel := c.server.withStoreTimeout(ctx)
 	defer cancel()
 	for _, name := range names {
-		record, err := c.config.Inspector.Get(ctx, name)
+		record, err := c.server.config.Inspector.Get(ctx, name)
 		to, allowed := halfmsg.Next(record.State, c.event)
 		switch {
 		case err != nil:
@@ -294,14 +299,14 @@ func (c *change) foresee(ctx context.Context, names []halfmsg.Name) (results []h
 	return results, legal
 }
 
-// log tells who changed what, and why. Every name is told: of a message that was discarded nothing else remains.
+// log writes who changed which messages, and why. It names each message: nothing else remains of a discarded message.
 func (c *change) log(ctx context.Context, names []string) {
 	for part := range slices.Chunk(names, namesPerLine) {
-		c.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
+		c.server.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
 	}
 }
 
-// asker is where a call comes from, and whose certificate it came with.
+// asker is the address of a call, after the name in its certificate.
 func asker(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

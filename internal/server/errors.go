@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -15,16 +14,20 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/ground/batch"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/loglimit"
+	"github.com/msghandler/msghandler/internal/server/guard"
+	"github.com/msghandler/msghandler/internal/server/submit"
 )
 
-// domain is that of every ErrorInfo.
+// domain is the domain of every ErrorInfo.
 const domain = "msghandler"
 
 // retryAfter is what RetryInfo suggests. Clients add their own jitter and growth.
 const retryAfter = time.Second
 
-// fault is how an error is told to a client: never in a driver's words.
+// fault is how an error is answered to a client: never in a driver's words.
 type fault struct {
 	kind   error
 	code   codes.Code
@@ -34,21 +37,7 @@ type fault struct {
 	retry bool
 }
 
-// What the server says by itself.
-var (
-	errStopping  = errors.New("stopping")
-	errWaitEnded = errors.New("wait ended")
-	errTooMany   = errors.New("too many calls")
-	errPanic     = errors.New("panic")
-
-	errCompressed = errors.New("the request is compressed")
-	errNoRoomLeft = errors.New("requests under way hold as many bytes as they may")
-
-	errUnknownFields = errors.New("the request has fields that this version does not know")
-
-	errWaits      = errors.New("too many calls that wait")
-	errWaitsOfOne = errors.New("too many calls of one producer that wait")
-)
+var errUnknownFields = errors.New("the request has fields that this version does not know")
 
 // faultTable translates errors, once. The first line that matches counts. Reasons are part of the API: they never
 // change.
@@ -61,21 +50,24 @@ var faultTable = []fault{
 	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{
-		errNoRoomLeft, codes.ResourceExhausted, "TOO_MANY_CALLS",
-		"the requests under way hold as many bytes as they may; nothing was done: send smaller batches, or come again", true,
+		guard.ErrBytes, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"the requests in flight hold as many bytes as they may; nothing was done: send smaller batches, or retry later", true,
 	},
 	{
-		errCompressed, codes.Unimplemented, "COMPRESSED",
+		guard.ErrCompressed, codes.Unimplemented, "COMPRESSED",
 		"compressed requests are not supported (grpc-encoding); nothing was done: send requests uncompressed", false,
 	},
-	{errTooMany, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are under way; nothing was done", true},
 	{
-		errWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",
-		"too many calls wait for the fate of their messages; nothing was done: submit without a wait, or come again", true,
+		guard.ErrTooManyCalls, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"too many calls are in flight; nothing was done: retry later", true,
 	},
 	{
-		errWaitsOfOne, codes.ResourceExhausted, "TOO_MANY_CALLS",
-		"the producer has as many calls waiting for the fate of messages as it may have; nothing was done: " +
+		submit.ErrTooManyWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"too many calls wait for the outcome of their messages; nothing was done: submit without a wait, or retry later", true,
+	},
+	{
+		submit.ErrTooManyWaitsOfProducer, codes.ResourceExhausted, "TOO_MANY_CALLS",
+		"the producer has as many calls waiting for the outcome of messages as it may have; nothing was done: " +
 			"submit without a wait, or several messages in one call", true,
 	},
 	{halfmsg.ErrUncertain, codes.Unknown, "OUTCOME_UNKNOWN", "the outcome is unknown; repeat the call", true},
@@ -87,10 +79,14 @@ var faultTable = []fault{
 	{errCaller, codes.PermissionDenied, "CALLER_FORBIDDEN", "the caller may not do this", false},
 	{
 		errUnknownFields, codes.Unimplemented, "UNKNOWN_FIELDS",
-		"the request has fields that this version does not know, and without them more messages might be meant; nothing was done", false,
+		"the request has fields that this version does not know, and without them more messages might be meant; " +
+			"nothing was done", false,
 	},
-	{errStopping, codes.Unavailable, "STOPPING", "this instance is stopping; the call may be repeated at another", true},
-	{errWaitEnded, codes.DeadlineExceeded, "WAIT_ENDED", "submitted; only the wait has ended", false},
+	{
+		submit.ErrStopping, codes.Unavailable, "STOPPING", "this instance is stopping; the call may be repeated at another",
+		true,
+	},
+	{submit.ErrWaitEnded, codes.DeadlineExceeded, "WAIT_ENDED", "submitted; only the wait has ended", false},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE_EXCEEDED", "too late; the outcome is unknown", false},
 	{context.Canceled, codes.Canceled, "CANCELED", "the call was canceled; the outcome is unknown", false},
 }
@@ -100,7 +96,27 @@ var unexpected = fault{
 	nil, codes.Internal, "INTERNAL", "internal error; the outcome is unknown, and the coordinator's log says more", false,
 }
 
+// asPanic returns the panic that is wrapped in an error, if there is one. Such an error may wrap the value of the
+// panic, which must not decide the answer: a panic with ErrUnavailable does not mean that nothing was done.
+func asPanic(err error) *lifecycle.PanicError {
+	var failure *lifecycle.PanicError
+	errors.As(err, &failure)
+	return failure
+}
+
+// asInvalid returns the fields of a request that an error complains of, if there are any.
+func asInvalid(err error) *invalidError {
+	var invalid *invalidError
+	if asPanic(err) == nil {
+		errors.As(err, &invalid)
+	}
+	return invalid
+}
+
 func faultOf(err error) fault {
+	if asPanic(err) != nil {
+		return unexpected
+	}
 	for _, f := range faultTable {
 		if errors.Is(err, f.kind) {
 			return f
@@ -109,10 +125,9 @@ func faultOf(err error) fault {
 	return unexpected
 }
 
-// translate makes the status of an error. state is that of the message, or None where there is none to tell.
+// translate makes the status of an error. state is the state of the message, or None where it is not known.
 func translate(err error, state halfmsg.State) *status.Status {
-	var invalid *invalidError
-	if errors.As(err, &invalid) {
+	if invalid := asInvalid(err); invalid != nil {
 		return invalid.status()
 	}
 	f := faultOf(err)
@@ -131,6 +146,15 @@ func translate(err error, state halfmsg.State) *status.Status {
 	return st
 }
 
+// translateUnread makes the client's error of a refusal by the guard.
+func translateUnread(err error) error {
+	var undecodable *guard.FieldError
+	if errors.As(err, &undecodable) {
+		err = invalid(undecodable.Field, undecodable.Reason)
+	}
+	return translate(err, halfmsg.None).Err()
+}
+
 // words puts an error in a sentence for the caller.
 func (f fault) words(err error, state halfmsg.State) string {
 	switch {
@@ -144,33 +168,24 @@ func (f fault) words(err error, state halfmsg.State) string {
 	return f.text
 }
 
-// faults logs the causes that clients are not told. Where the store is away every call fails, so each kind is logged at
-// most once in an interval, with how many there were.
+// faults logs the causes that clients do not learn. While the store is down every call fails, so each kind is logged at
+// most once in an interval, with the number of suppressed lines.
 type faults struct {
 	logger *slog.Logger
-
-	mu   sync.Mutex
-	seen map[string]*spell
-}
-
-// spell is a run of failures of one kind.
-type spell struct {
-	loggedAt time.Time
-	silent   int
+	logged *loglimit.Limiter
 }
 
 // logInterval is how often one kind of failure is worth a line.
 const logInterval = 10 * time.Second
 
 func newFaults(logger *slog.Logger) *faults {
-	return &faults{logger: logger, seen: map[string]*spell{}}
+	return &faults{logger: logger, logged: loglimit.New(logInterval)}
 }
 
-// note logs an error that the client cannot fix. A request that is wrong in itself is answered and not logged: the
-// field and the rule stand in the answer, and an operator could do nothing.
+// note logs an error that the client cannot fix. An invalid request is answered and not logged: the answer holds the
+// field and the rule, and an operator could do nothing.
 func (f *faults) note(call string, err error) {
-	var invalid *invalidError
-	if errors.As(err, &invalid) {
+	if asInvalid(err) != nil {
 		return
 	}
 	kind := faultOf(err)
@@ -183,31 +198,20 @@ func (f *faults) note(call string, err error) {
 		if !errors.Is(err, errCaller) {
 			return
 		}
-		level = slog.LevelWarn // its caller cannot mend it, and may be up to something
+		level = slog.LevelWarn // its caller cannot fix the permissions, and may be an attacker
 	}
-	if silent, due := f.due(kind.reason); due {
-		f.logger.Log(context.Background(), level, "a call failed", "call", call, "reason", kind.reason, "cause", err,
-			"not_logged_before", silent)
+	suppressed, due := f.logged.Due(kind.reason)
+	if !due {
+		return
 	}
+	attributes := []any{"call", call, "reason", kind.reason, "cause", err, "not_logged_before", suppressed}
+	if failure := asPanic(err); failure != nil {
+		attributes = append(attributes, "stack", string(failure.Stack))
+	}
+	f.logger.Log(context.Background(), level, "a call failed", attributes...)
 }
 
-func (f *faults) due(reason string) (silent int, due bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.seen[reason]
-	if s == nil {
-		s = &spell{}
-		f.seen[reason] = s
-	}
-	if now := time.Now(); now.Sub(s.loggedAt) >= logInterval {
-		silent, s.silent, s.loggedAt = s.silent, 0, now
-		return silent, true
-	}
-	s.silent++
-	return 0, false
-}
-
-// fail logs an error where that is called for and translates it for the client of a call.
+// fail logs an error that needs an operator, and translates the error for the client of a call.
 func (s *Server) fail(call string, err error, state halfmsg.State) error {
 	s.faults.note(call, err)
 	return translate(err, state).Err()

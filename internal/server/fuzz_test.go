@@ -11,12 +11,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/guard"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -28,7 +27,7 @@ func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
 	all := nasty()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
-			m, refused := admit(all[name])
+			m, refused := accept(all[name])
 			if refused != nil {
 				t.Fatalf("it is not even accepted: %v", refused)
 			}
@@ -49,14 +48,14 @@ const leastCarried = 30
 // TestWhatTheFuzzerKeptRabbitMQTakes brings the accepted ones among the kept requests through the real broker.
 func TestWhatTheFuzzerKeptRabbitMQTakes(t *testing.T) {
 	t.Parallel()
-	c, codec, carried := newCarrier(t, servers.RabbitMQ(t).URL), newCodec(), 0
+	c, carried := newCarrier(t, servers.RabbitMQ(t).URL), 0
 	files, err := filepath.Glob("testdata/fuzz/FuzzRequest/*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			m, accepted := admitBytes(t, codec, kept(t, file))
+			m, accepted := acceptBytes(t, kept(t, file))
 			if !accepted && strings.HasPrefix(filepath.Base(file), "accepted-") {
 				t.Error("it is refused")
 			}
@@ -135,25 +134,22 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{0x0a, 1, 0xff})
 	f.Add([]byte{0x1a, 5, 0x2a, 3, 0x0a, 1, 0xff})
 	c := embeddedCarrier(f)
-	codec := newCodec()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if m, accepted := admitBytes(t, codec, data); accepted && declarable(&m) {
+		if m, accepted := acceptBytes(t, data); accepted && declarable(&m) {
 			c.carry(t, &m, kinds[len(data)%len(kinds)], 1)
 		}
 	})
 }
 
-// admitBytes reads the bytes of a request and judges it.
-func admitBytes(t *testing.T, codec encoding.CodecV2, data []byte) (m halfmsg.Message, accepted bool) {
+// acceptBytes decodes the bytes of a request and checks the request.
+func acceptBytes(t *testing.T, data []byte) (m halfmsg.Message, accepted bool) {
 	t.Helper()
 	var r msghandlerv1.SendHalfMessageRequest
-	in := &incoming{request: &r}
-	if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, in); err != nil {
-		t.Fatalf("gRPC would answer INTERNAL: %v", err)
-	}
-	refused := in.err
-	if refused == nil {
-		m, refused = admit(&r)
+	var refused *invalidError
+	if err := guard.Decode(data, &r, judge.config.Limits.ofRequests()); err != nil {
+		refused = invalid(err.Field, err.Reason)
+	} else {
+		m, refused = accept(&r)
 	}
 	if refused != nil {
 		checkRefusal(t, refused)
@@ -194,7 +190,7 @@ func FuzzMessage(f *testing.F) {
 		if _, err := proto.Marshal(r); err != nil {
 			return // Not UTF-8: there is no such request.
 		}
-		m, refused := admit(r)
+		m, refused := accept(r)
 		if refused != nil {
 			checkRefusal(t, refused)
 			return

@@ -18,24 +18,24 @@ import (
 // operators is AdminService.
 type operators struct {
 	msghandlerv1.UnimplementedAdminServiceServer
-	*Server
+	server *Server
 }
 
 const (
 	// defaultPage is the size of a page when the request does not say.
 	defaultPage = 100
-	// maxScan is about how many messages are looked at for one page. More would find more, and cost those who send more.
+	// maxScan is about how many messages are looked at for one page. More would delay producers' calls.
 	maxScan = 5000
-	// maxSearch is about how long is looked for one page, so that it is there within half a second when much else goes on.
+	// maxSearch is about how long the search for one page takes, so that a page takes half a second at most under load.
 	maxSearch = 250 * time.Millisecond
-	// maxAge: whoever asks for older ones has most likely mixed up a unit.
+	// maxAge: a larger value is most likely a wrong unit.
 	maxAge = 10 * 365 * 24 * time.Hour
-	// maxErrorText is how long the text looked for in last errors may be.
+	// maxErrorText is how many characters a search in last errors may have.
 	maxErrorText = 200
 )
 
 // GetMessage implements AdminService.
-func (s *operators) GetMessage(
+func (o *operators) GetMessage(
 	ctx context.Context, r *msghandlerv1.GetMessageRequest,
 ) (*msghandlerv1.GetMessageResponse, error) {
 	const call = "GetMessage"
@@ -43,13 +43,13 @@ func (s *operators) GetMessage(
 	c := &check{}
 	c.name(name)
 	if err := c.err(); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	ctx, cancel := s.withStoreTimeout(ctx)
+	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
-	record, err := s.config.Inspector.Get(ctx, name)
+	record, err := o.server.config.Inspector.Get(ctx, name)
 	if err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	answer := recordOf(&record)
 	answer.Events = eventsOf(&record)
@@ -57,12 +57,12 @@ func (s *operators) GetMessage(
 }
 
 // ListMessages implements AdminService.
-func (s *operators) ListMessages(
+func (o *operators) ListMessages(
 	ctx context.Context, r *msghandlerv1.ListMessagesRequest,
 ) (*msghandlerv1.ListMessagesResponse, error) {
 	const call = "ListMessages"
 	if err := understood(r); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	c := &check{}
 	query := c.query(r)
@@ -75,13 +75,13 @@ func (s *operators) ListMessages(
 		c.fail("page_size", "must be from 1 to %d, or 0 for %d", maxItems, defaultPage)
 	}
 	if err := c.err(); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(call, err, halfmsg.None)
 	}
-	ctx, cancel := s.withStoreTimeout(ctx)
+	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
-	page, err := s.config.Inspector.List(ctx, query)
+	page, err := o.server.config.Inspector.List(ctx, query)
 	if err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, o.server.fail(call, err, halfmsg.None)
 	}
 	response := &msghandlerv1.ListMessagesResponse{NextPageToken: writeToken(page.Next, query)}
 	for i := range page.Records {
@@ -91,16 +91,16 @@ func (s *operators) ListMessages(
 }
 
 // GetStats implements AdminService.
-func (s *operators) GetStats(
+func (o *operators) GetStats(
 	ctx context.Context, _ *msghandlerv1.GetStatsRequest,
 ) (*msghandlerv1.GetStatsResponse, error) {
-	ctx, cancel := s.withStoreTimeout(ctx)
+	ctx, cancel := o.server.withStoreTimeout(ctx)
 	defer cancel()
-	stats, err := s.config.Inspector.Stats(ctx)
+	stats, err := o.server.config.Inspector.Stats(ctx)
 	if err != nil {
-		return nil, s.fail("GetStats", err, halfmsg.None)
+		return nil, o.server.fail("GetStats", err, halfmsg.None)
 	}
-	response := &msghandlerv1.GetStatsResponse{Findings: s.config.Findings(ctx)}
+	response := &msghandlerv1.GetStatsResponse{Findings: o.server.config.Findings(ctx)}
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),
@@ -110,7 +110,12 @@ func (s *operators) GetStats(
 	return response, nil
 }
 
-// filter is what ListMessages and the calls that change all that match have in common.
+// withStoreTimeout bounds one call to the store from within a handler.
+func (s *Server) withStoreTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, storeTimeout)
+}
+
+// filter is what ListMessages, RetryMessages and DiscardMessages have in common.
 type filter interface {
 	GetState() msghandlerv1.State
 	GetProducer() string
@@ -120,8 +125,8 @@ type filter interface {
 	GetPageToken() string
 }
 
-// understood refuses a request with fields that this version does not know. A newer caller may have narrowed with them
-// what is meant, and what passes over them lists, counts or discards the rest as well.
+// understood refuses a request with fields that this version does not know. A newer caller may have narrowed the filter
+// with them. To ignore them would list, count or discard more messages than meant.
 func understood(r proto.Message) error {
 	if len(r.ProtoReflect().GetUnknown()) > 0 {
 		return errUnknownFields
@@ -129,7 +134,7 @@ func understood(r proto.Message) error {
 	return nil
 }
 
-// query checks a filter, but for its state.
+// query checks a filter, except its state.
 func (c *check) query(f filter) halfmsg.Query {
 	query := halfmsg.Query{
 		State: stateOf(f.GetState()), Producer: f.GetProducer(), Exchange: f.GetExchange(), Error: f.GetErrorContains(),
@@ -149,7 +154,7 @@ func (c *check) query(f filter) halfmsg.Query {
 	return query
 }
 
-// kept checks that a state is one of those that a call can work on.
+// kept checks that a call can work on messages in a state.
 func (c *check) kept(field string, state halfmsg.State, allowed []halfmsg.State) {
 	if !slices.Contains(allowed, state) {
 		c.fail(field, "must be one of %s", listed(allowed))
@@ -168,7 +173,7 @@ func listed(states []halfmsg.State) string {
 	return text
 }
 
-// stateOf is the domain's state; what is out of range becomes None, which no call works on.
+// stateOf is the domain's state. A value out of range becomes None, which no call works on.
 func stateOf(state msghandlerv1.State) halfmsg.State {
 	if state < 0 || int(state) >= len(halfmsg.States()) {
 		return halfmsg.None
@@ -188,15 +193,17 @@ func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 		Producer: r.Producer, Message: message, State: msghandlerv1.State(r.State), CallbackTarget: r.CallbackTarget,
 		CreateTime: moment(r.CreatedAt), UpdateTime: moment(r.UpdatedAt), DueTime: moment(r.DueAt),
 		ConfirmAttempts: count32(r.ConfirmAttempts), PublishAttempts: count32(r.PublishAttempts),
-		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError), LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
+		DeleteAttempts: count32(r.DeleteAttempts), LastError: cut(r.LastError),
+		LeaseOwner: r.LeaseOwner, LeaseUntil: moment(r.LeaseUntil),
 	}
 }
 
-// eventsOf tells the story of a message.
+// eventsOf lists the events of a message's timeline.
 func eventsOf(r *halfmsg.Record) (events []*msghandlerv1.Event) {
 	for _, h := range r.Story() {
 		events = append(events, &msghandlerv1.Event{
-			Name: h.What, FirstTime: moment(h.First), LastTime: moment(h.Last), Count: count32(h.Times), By: cut(h.By), Cause: cut(h.Cause),
+			Name: h.What, FirstTime: moment(h.First), LastTime: moment(h.Last), Count: count32(h.Times),
+			By: cut(h.By), Cause: cut(h.Cause),
 		})
 	}
 	return events

@@ -6,26 +6,24 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
-
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/guard"
 )
 
-// Permissions say whom his certificate lets do what: globs, as of path.Match, on the names in it. The zero value lets
-// everybody do everything.
+// Permissions say who may call what: globs, as of path.Match, on the names in the caller's certificate. The zero value
+// allows everything to all callers.
 type Permissions struct {
-	// Admins may use AdminService. None: whoever can connect.
+	// Admins may use AdminService. None: all who can connect.
 	Admins []string
-	// Callers gives those who may call as a producer; none: whoever can connect. May be nil.
+	// Callers returns the globs of callers that may call as a producer. None: all who can connect. May be nil.
 	Callers func(producer string) []string
 }
 
-// errCaller is of every forbiddenError.
+// errCaller is wrapped by every forbiddenError.
 var errCaller = errors.New("the caller may not do this")
 
-// forbiddenError refuses a call for whom it comes from.
+// forbiddenError refuses a call because of its caller.
 type forbiddenError struct {
 	names []string
 	what  string
@@ -44,37 +42,24 @@ func (e *forbiddenError) Error() string {
 // Unwrap implements errors.Is.
 func (e *forbiddenError) Unwrap() error { return errCaller }
 
-// permit refuses calls by those who may not make them. Health and reflection are everybody's.
-func (s *Server) permit(
-	ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
-) (any, error) {
-	switch info.Server.(type) {
-	case *operators:
-		if err := s.config.Permissions.admin(ctx); err != nil {
-			return nil, s.fail(info.FullMethod, err, halfmsg.None)
-		}
-	case *producers:
-		var producer string // a request that named none would be nobody's
-		if of, ok := request.(interface{ GetProducer() string }); ok {
-			producer = of.GetProducer()
-		}
-		if err := s.config.Permissions.caller(ctx, producer); err != nil {
-			return nil, s.refuse(producer, err)
-		}
+// authorizeProducer refuses a caller who may not call as the producer of the request. An empty name is no producer's.
+func (s *Server) authorizeProducer(ctx context.Context, request any) error {
+	var producer string
+	if of, ok := request.(interface{ GetProducer() string }); ok {
+		producer = of.GetProducer()
 	}
-	return next(ctx, request)
+	if err := s.config.Permissions.caller(ctx, producer); err != nil {
+		return s.refuse(producer, err)
+	}
+	return nil
 }
 
-// permitStream does so for streams, all of which are of operators.
-func (s *Server) permitStream(
-	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
-) error {
-	if _, is := server.(*operators); is {
-		if err := s.config.Permissions.admin(stream.Context()); err != nil {
-			return s.fail(info.FullMethod, err, halfmsg.None)
-		}
+// authorizeOperator refuses a caller who may not use AdminService.
+func (s *Server) authorizeOperator(ctx context.Context, method string) error {
+	if err := s.config.Permissions.admin(ctx); err != nil {
+		return s.fail(method, err, halfmsg.None)
 	}
-	return next(server, stream)
+	return nil
 }
 
 func (p Permissions) admin(ctx context.Context) error {
@@ -97,15 +82,5 @@ func (p Permissions) caller(ctx context.Context, producer string) error {
 	}
 }
 
-// namesOf are the names in the certificate of whoever calls; none where he has shown none.
-func namesOf(ctx context.Context) []string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
-	}
-	from, ok := p.AuthInfo.(caller)
-	if !ok {
-		return nil
-	}
-	return certs.CallerNames(from.AuthInfo)
-}
+// namesOf are the names in the caller's certificate; none where the caller has shown no certificate.
+func namesOf(ctx context.Context) []string { return certs.CallerNames(guard.AuthInfo(ctx)) }

@@ -14,10 +14,10 @@ import (
 // producers is MessageHandlerService.
 type producers struct {
 	msghandlerv1.UnimplementedMessageHandlerServiceServer
-	*Server
+	server *Server
 }
 
-// origin is what the messages of one request have in common: who sends them, where he is called back and when.
+// origin is what the messages of one request have in common: their producer, its callback target and the first Confirm.
 type origin struct {
 	producer     string
 	target       string
@@ -25,7 +25,7 @@ type origin struct {
 	trace        string
 }
 
-// origin checks the part of a request that is not about one message.
+// origin checks the part of a request that its messages have in common.
 func (s *Server) origin(
 	ctx context.Context, c *check, producer, target string, confirmAfter *durationpb.Duration,
 ) (origin, error) {
@@ -41,13 +41,13 @@ func (s *Server) origin(
 	case err != nil:
 		c.fail("callback_target", "is not usable: %s", err)
 	case target != "":
-		// Where the request names none, none is stored: the one configured when the time comes is asked.
+		// Without a named target no target is stored: Confirm then uses the target that is configured at the time.
 		o.target = resolved
 	}
 	return o, nil
 }
 
-// build checks a message and makes it the domain's.
+// build checks a message and returns the domain's message.
 func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Message {
 	if m == nil {
 		c.fail("", "must be set")
@@ -65,81 +65,72 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 }
 
 // SendHalfMessage implements MessageHandlerService.
-func (s *producers) SendHalfMessage(
+func (p *producers) SendHalfMessage(
 	ctx context.Context, r *msghandlerv1.SendHalfMessageRequest,
 ) (*msghandlerv1.SendHalfMessageResponse, error) {
 	const call = "SendHalfMessage"
 	c := &check{}
-	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, s.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(r.GetProducer(), err)
 	}
 	c.path = "message"
-	message := s.build(c, o, r.GetMessage())
+	message := p.server.build(c, o, r.GetMessage())
 	if err := c.err(); err != nil {
-		return nil, s.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(r.GetProducer(), err)
 	}
-	result, err := gathered(ctx, s.creates, message)
+	result, err := p.server.submits.Create(ctx, message)
 	if err = errors.Join(err, result.Err); err != nil {
-		return nil, s.fail(call, err, result.State)
+		return nil, p.server.fail(call, err, result.State)
 	}
 	return &msghandlerv1.SendHalfMessageResponse{State: msghandlerv1.State(result.State)}, nil
 }
 
 // SendHalfMessages implements MessageHandlerService.
-func (s *producers) SendHalfMessages(
+func (p *producers) SendHalfMessages(
 	ctx context.Context, r *msghandlerv1.SendHalfMessagesRequest,
 ) (*msghandlerv1.SendHalfMessagesResponse, error) {
 	const call = "SendHalfMessages"
 	c := &check{}
-	o, err := s.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
+	o, err := p.server.origin(ctx, c, r.GetProducer(), r.GetCallbackTarget(), r.GetConfirmAfter())
 	if err != nil {
-		return nil, s.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(r.GetProducer(), err)
 	}
 	c.count("messages", len(r.GetMessages()))
 	if err := c.err(); err != nil {
-		return nil, s.refuse(r.GetProducer(), err)
+		return nil, p.server.refuse(r.GetProducer(), err)
 	}
-	results, err := s.createAll(ctx, o, r.GetMessages())
+	results, err := p.createAll(ctx, o, r.GetMessages())
 	if err = errors.Join(err, halted(results)); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(call, err, halfmsg.None)
 	}
-	return &msghandlerv1.SendHalfMessagesResponse{Outcomes: s.outcomes(call, results)}, nil
+	return &msghandlerv1.SendHalfMessagesResponse{Outcomes: p.server.outcomes(call, results)}, nil
 }
 
-// createAll judges each message alone and stores the good ones. Of an id that stands in the batch more than once the
-// first is stored before the others are looked at, so the answers are those of calls one after the other.
-func (s *Server) createAll(ctx context.Context, o origin, messages []*msghandlerv1.Message) ([]halfmsg.Result, error) {
+// createAll judges each message alone and stores the valid messages.
+func (p *producers) createAll(
+	ctx context.Context, o origin, messages []*msghandlerv1.Message,
+) ([]halfmsg.Result, error) {
 	results := make([]halfmsg.Result, len(messages))
-	good := make([]halfmsg.Message, len(messages))
+	valid := make([]halfmsg.Message, len(messages))
 	var places []int
 	for i, m := range messages {
 		c := &check{path: item("messages", i)}
-		if good[i] = s.build(c, o, m); c.found != nil {
+		if valid[i] = p.server.build(c, o, m); c.found != nil {
 			results[i].Err = c.err()
-			s.tellRefused(o.producer, results[i].Err)
+			p.server.reportRefusal(o.producer, results[i].Err)
 			continue
 		}
 		places = append(places, i)
 	}
-	done, err := s.heavy(ctx)
-	if err != nil {
+	if err := p.server.submits.CreateAll(ctx, valid, places, results); err != nil {
 		return nil, err
-	}
-	defer done()
-	for _, now := range turns(places, func(i int) halfmsg.Name { return good[i].Name }) {
-		part := make([]halfmsg.Message, len(now))
-		for k, i := range now {
-			part[k] = good[i]
-		}
-		created := s.inDetachedWrite(ctx, len(part), func(ctx context.Context) []halfmsg.Result { return s.create(ctx, part) })
-		scatter(results, now, created)
 	}
 	return results, nil
 }
 
 // Rollback implements MessageHandlerService.
-func (s *producers) Rollback(
+func (p *producers) Rollback(
 	ctx context.Context, r *msghandlerv1.RollbackRequest,
 ) (*msghandlerv1.RollbackResponse, error) {
 	const call = "Rollback"
@@ -147,14 +138,14 @@ func (s *producers) Rollback(
 	c := &check{}
 	c.name(name)
 	if err := c.err(); err != nil {
-		return nil, s.fail(call, err, halfmsg.None)
+		return nil, p.server.fail(call, err, halfmsg.None)
 	}
-	result, err := gathered(ctx, s.rollbacks, name)
+	result, err := p.server.submits.Rollback(ctx, name)
 	if err = errors.Join(err, result.Err); err != nil {
-		return nil, s.fail(call, err, result.State)
+		return nil, p.server.fail(call, err, result.State)
 	}
 	if r.GetReason() != "" {
-		s.config.Logger.InfoContext(ctx, "rolled back by its producer",
+		p.server.config.Logger.InfoContext(ctx, "rolled back by its producer",
 			"message", name.String(), "reason", cut(r.GetReason()))
 	}
 	return &msghandlerv1.RollbackResponse{State: msghandlerv1.State(result.State)}, nil

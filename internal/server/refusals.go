@@ -1,35 +1,26 @@
 package server
 
-import (
-	"errors"
+import "github.com/msghandler/msghandler/internal/halfmsg"
 
-	"github.com/msghandler/msghandler/internal/halfmsg"
-)
-
-// reasonInvalid is what a refusal is called that says which fields are wrong, and so needs no reason in its ErrorInfo.
+// reasonInvalid is the reason of a refusal that names fields, and so needs no reason in its ErrorInfo.
 const reasonInvalid = "INVALID_ARGUMENT"
 
-// refuse answers a call of a producer that somebody must change something for: its team, or whoever configures this
-// coordinator. The caller hears why; without this nobody else would.
+// refuse answers a call of a producer that must be fixed by the producer's team, or in the configuration of this
+// coordinator. The caller learns why; with the report, operators do too.
 func (s *Server) refuse(producer string, err error) error {
-	s.tellRefused(producer, err)
+	s.reportRefusal(producer, err)
 	return translate(err, halfmsg.None).Err()
 }
 
-// tellRefused tells of one call, or one message of a batch, that is refused.
-func (s *Server) tellRefused(producer string, err error) {
+// reportRefusal reports one call, or one message of a batch, that is refused.
+func (s *Server) reportRefusal(producer string, err error) {
 	c := &check{}
 	if c.producer("producer", producer); c.found != nil {
 		producer = "" // it may hold anything
 	}
 	reason := reasonInvalid
-	if !isInvalid(err) {
+	if asInvalid(err) == nil {
 		reason = faultOf(err).reason
 	}
 	s.config.Refused(producer, reason, cut(err.Error())) // both kinds are in words fit for the caller
-}
-
-func isInvalid(err error) bool {
-	var invalid *invalidError
-	return errors.As(err, &invalid)
 }

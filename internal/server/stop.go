@@ -8,16 +8,15 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
-// linger is how long clients may take, after the last call has ended, to read their answers and to go by themselves.
+// linger is how long clients may take, after the last call has ended, to read their answers and to close.
 const linger = 2 * time.Second
 
-// lingerTick is how often is looked whether a call is under way: nothing tells it, and a stop has the time.
+// lingerTick is how often Stop checks for calls in flight.
 const lingerTick = 50 * time.Millisecond
 
-// Stop refuses new calls and waits for those under way; when ctx ends first it cuts them off and returns ctx's error.
-// Calls that only wait for a message's fate end at once with UNAVAILABLE: their Submit has been taken up. Whatever
-// clients do, it waits for no answer to be read and no request to be finished once the calls have ended. It may be
-// called again.
+// Stop refuses new calls and waits for the calls in flight. When ctx ends first, Stop cuts them off and returns ctx's
+// error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Once the
+// calls have ended, Stop waits for no client to read an answer or to finish a request. Stop may be called again.
 func (s *Server) Stop(ctx context.Context) error {
 	s.once.Do(func() {
 		s.health.Shutdown() // NOT_SERVING for good
@@ -27,23 +26,19 @@ func (s *Server) Stop(ctx context.Context) error {
 	defer cancel()
 	var drain lifecycle.Group
 	drain.Go(s.grpc.GracefulStop)
-	s.clients.dismiss()
+	s.guard.Dismiss()
 	s.background.Go(func() { s.cutWhenIdle(ended) })
 	if err := drain.Wait(ctx); err != nil {
-		s.clients.cut()
+		s.guard.Cut()
 		s.background.Go(s.grpc.Stop) // it ends Serve, though handlers may still be in the store
 		return err
 	}
-	return s.waitForBatches(ctx)
+	cancel()
+	// The store is closed after the server, so batches whose callers have left must end first.
+	return errors.Join(s.submits.Wait(ctx), s.guard.Wait(ctx), s.background.Wait(ctx))
 }
 
-// waitForBatches waits for the batches that are in the store though their callers have left. The store is closed after
-// the server.
-func (s *Server) waitForBatches(ctx context.Context) error {
-	return errors.Join(s.creates.Wait(ctx), s.submits.Wait(ctx), s.verdicts.Wait(ctx), s.rollbacks.Wait(ctx))
-}
-
-// cutWhenIdle cuts all clients off when no call has been under way for a while.
+// cutWhenIdle cuts all clients off when no call has been in flight for a while.
 func (s *Server) cutWhenIdle(ctx context.Context) {
 	tick := time.NewTicker(lingerTick)
 	defer tick.Stop()
@@ -53,9 +48,9 @@ func (s *Server) cutWhenIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.room.usedCalls.Load() > 0 {
+		if s.inFlight.calls.Load() > 0 {
 			idle = 0
 		}
 	}
-	s.clients.cut()
+	s.guard.Cut()
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// A page token holds the store's cursor and a checksum over it and the listing that it belongs to, so a damaged token,
-// or one of another listing, is refused rather than taken for some other place in the list. An age cuts off the end of
-// a list and moves no place in it, so a token is good with any.
+// A page token holds the store's cursor and a checksum over the cursor and its listing. So a damaged token, or a
+// token of another listing, is refused, and never leads to a wrong place in the list. An age cuts off the end of a
+// list and moves no place, so a token is valid with any age.
 
 // maxToken is far above any cursor of a store.
 const maxToken = 4096
@@ -34,7 +34,7 @@ func readToken(token string, query halfmsg.Query) (cursor string, ok bool) {
 	if err != nil || len(raw) <= crc32.Size {
 		return "", false
 	}
-	// The token is written again rather than its sum compared: base64 lets line ends and odd last bits pass.
+	// Comparing sums is not enough: base64 ignores line ends and odd last bits. So the whole token is written again.
 	cursor = string(raw[crc32.Size:])
 	return cursor, writeToken(cursor, query) == token
 }

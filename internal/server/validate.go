@@ -12,6 +12,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/escape"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -23,11 +24,11 @@ const (
 	// maxHeaders and maxHeaderBytes keep a message's properties far below the frame size of 128 KiB.
 	maxHeaders     = 32
 	maxHeaderBytes = 16 << 10
-	// maxDelay and maxConfirmAfter: whoever asks for more has most likely mixed up a unit.
+	// maxDelay and maxConfirmAfter: a larger value is most likely a wrong unit.
 	maxDelay        = 30 * 24 * time.Hour
 	maxConfirmAfter = 24 * time.Hour
-	// maxViolations is how many faults of one message are told. A status travels in trailers, of which some clients take 8
-	// KiB and call anything larger RESOURCE_EXHAUSTED; no more of a caller's text is quoted either.
+	// maxViolations is how many violations of one message are answered. A status travels in trailers. Some clients take 8
+	// KiB of trailers and report more as RESOURCE_EXHAUSTED, so a caller's text is cut as well.
 	maxViolations = 8
 )
 
@@ -69,13 +70,13 @@ func (e *invalidError) status() *status.Status {
 	return st
 }
 
-// check collects what is wrong with the part of a request that a path leads to.
+// check collects the violations in the part of a request that a path leads to.
 type check struct {
 	path  string
 	found *invalidError
 }
 
-// fail notes that a field is wrong, if there is room to tell it.
+// fail notes that a field is wrong, up to maxViolations.
 func (c *check) fail(field, format string, args ...any) {
 	if c.found == nil {
 		c.found = &invalidError{}
@@ -86,7 +87,7 @@ func (c *check) fail(field, format string, args ...any) {
 	c.found.add(c.path+field, fmt.Sprintf(format, args...))
 }
 
-// err is nil when nothing was found.
+// err is nil without violations.
 func (c *check) err() error {
 	if c.found == nil {
 		return nil
@@ -133,7 +134,7 @@ func (c *check) short(field, s string) {
 	}
 }
 
-// shortText checks a text that is only compared with stored ones: those of an earlier version may hold anything.
+// shortText checks a text that is only compared with stored texts. Those of an earlier version may hold anything.
 func (c *check) shortText(field, s string) {
 	if len(s) > maxShort {
 		c.fail(field, "is %d bytes long, more than %d", len(s), maxShort)
@@ -149,7 +150,7 @@ func (c *check) duration(field string, d *durationpb.Duration, limit time.Durati
 		c.fail(field, "is not a valid duration")
 		return 0
 	}
-	// AsDuration saturates, so what is absurd stays so.
+	// AsDuration saturates, so an absurd value stays absurd.
 	switch value := d.AsDuration(); {
 	case value < 0:
 		c.fail(field, "must not be negative")
@@ -161,11 +162,11 @@ func (c *check) duration(field string, d *durationpb.Duration, limit time.Durati
 	return 0
 }
 
-// message checks one message of a request, whose body may have that many bytes.
+// message checks one message of a request. maxBody bounds its body in bytes.
 func (c *check) message(m *msghandlerv1.Message, maxBody int) {
 	c.id("id", m.GetId())
 	c.short("exchange", m.GetExchange())
-	// RabbitMQ compares case: AMQ.direct is like any other name, and may exist.
+	// RabbitMQ compares case: AMQ.direct is an ordinary name, and may exist.
 	if strings.HasPrefix(m.GetExchange(), "amq.") {
 		c.fail("exchange", "must not begin with amq., which RabbitMQ keeps for itself")
 	}
@@ -221,13 +222,21 @@ func (c *check) count(field string, n int) {
 	}
 }
 
-func (c *check) wait(w msghandlerv1.Wait) {
-	if _, known := msghandlerv1.Wait_name[int32(w)]; !known {
+// wait checks how far a Submit waits.
+func (c *check) wait(w msghandlerv1.Wait) submit.Wait {
+	switch w {
+	case msghandlerv1.Wait_WAIT_UNSPECIFIED:
+	case msghandlerv1.Wait_WAIT_SENDABLE:
+		return submit.UntilSendable
+	case msghandlerv1.Wait_WAIT_DONE:
+		return submit.UntilDone
+	default:
 		c.fail("wait", "is not a value of Wait: %d", int32(w))
 	}
+	return submit.NoWait
 }
 
-// isReserved: RabbitMQ gives these headers a meaning of its own, or we do.
+// isReserved reports whether RabbitMQ or msghandler gives a header a meaning of its own.
 func isReserved(key string) bool {
 	key = strings.ToLower(key)
 	return strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "msghandler-") || key == "cc" || key == "bcc"
@@ -237,7 +246,7 @@ func isAlphanumeric(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
 }
 
-// allBytes says whether s holds nothing but letters, digits and the bytes of others.
+// allBytes reports whether s holds only letters, digits and the bytes of others.
 func allBytes(s, others string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && strings.IndexByte(others, s[i]) < 0 {

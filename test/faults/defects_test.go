@@ -42,6 +42,7 @@ type edit struct{ file, old, new string }
 
 const (
 	lua         = "internal/store/redis/lua/"
+	submits     = "internal/server/submit/"
 	confirmloop = "internal/confirmloop/"
 	publisher   = "internal/publish/rabbitmq/"
 	inboxes     = "consumer/inbox/sql/"
@@ -141,13 +142,13 @@ var defects = []defect{
 	},
 	{
 		name: "submit_believed", row: "F08_early", want: Phantom,
-		edits: []edit{{"internal/server/submit.go", "if s.config.Trusted(name.Producer) {", "if true {"}},
+		edits: []edit{{submits + "submit.go", "if b.config.Trusted(name.Producer) {", "if true {"}},
 	},
 	{
 		name: "trust_remembered", row: "F08_trusted", want: Parked,
 		edits: []edit{{
-			"internal/server/store.go", "s.config.Intake.SubmitTrusted, s.config.SendLease",
-			"s.config.Intake.Submit, s.config.ConfirmLease",
+			submits + "submit.go", "b.config.Intake.SubmitTrusted, b.config.SendLease",
+			"b.config.Intake.Submit, b.config.ConfirmLease",
 		}},
 	},
 	{

@@ -9,7 +9,7 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit",
+		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit", "internal/loglimit",
 		"internal/ground/address", "internal/ground/backoff", "internal/ground/batch", "internal/ground/lifecycle",
 		"internal/ground/sqldb", "internal/ground/versions",
 	}
@@ -31,7 +31,7 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions"},
+		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit"},
 		nil,
 		"these are the lowest rooms",
 	},
@@ -71,9 +71,19 @@ var rooms = []struct {
 		"a loop knows the domain and the runner, not the other loop and no adapter",
 	},
 	{
+		[]string{"internal/server/guard"},
+		[]string{"internal/connlimit", "internal/lifecycle", "internal/loglimit"},
+		"it bounds requests for any gRPC service, and knows no handler and no message",
+	},
+	{
+		[]string{"internal/server/submit"},
+		[]string{"internal/halfmsg", "internal/batch", "internal/backoff", "internal/lifecycle", "internal/delivery"},
+		"it gathers and waits below any protocol, and hands claims to the pipeline",
+	},
+	{
 		[]string{"internal/server"},
 		slices.Concat(ground, []string{"internal/delivery"}),
-		"it is a middle room, and hands what is submitted to the pipeline",
+		"it is a middle room: its handlers stand between the guard and the batches of the store",
 	},
 	{
 		middle, ground,
@@ -217,7 +227,7 @@ var libraries = []struct {
 	{
 		"google.golang.org/grpc",
 		[]string{
-			"proto/...", "internal/certs", "internal/server", "internal/callback", "producer/...", "internal/app/...",
+			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback", "producer/...", "internal/app/...",
 			"internal/cli/...",
 			"internal/demo/...", "internal/bench/...",
 		},
@@ -315,6 +325,9 @@ var free = []struct {
 	{"cmd/msghandler-demo", module + "/internal/app", "the coordinator of the demo is the shipped program"},
 	{"internal/server", "github.com/redis/go-redis", "the server sees the store through halfmsg's roles"},
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
+	{"internal/server/submit", "google.golang.org", "batches and waits know no gRPC and no protobuf"},
+	{"internal/server/guard", module + "/proto", "the guard reads requests of any service"},
+	{"internal/server/guard", module + "/internal/halfmsg", "the guard knows nothing of messages"},
 }
 
 func TestForbiddenDependenciesAreNotIndirect(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/bare"
 	"github.com/msghandler/msghandler/internal/bench/compare"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // reference is the program of the bare reference, which this program starts as a process of its own for --ceilings.

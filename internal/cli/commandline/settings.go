@@ -10,8 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/msghandler/msghandler/internal/address"
 	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
 // ConfigFlags are the keys of the configuration as flags. The parser reads flags from the fields of a struct, so a

@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // errStoppedAtOnce is the error of a command that a second signal ends.

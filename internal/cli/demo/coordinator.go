@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 // coordinator is msghandler serve as a child process.

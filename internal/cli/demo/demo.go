@@ -23,7 +23,7 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/payments"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/producer"
 )
 

@@ -1,8 +1,8 @@
-package server
+package guard
 
 import "sync/atomic"
 
-// resource is something that clients use up with requests that are not answered yet.
+// resource is what clients use up with requests that are not answered yet.
 type resource int
 
 const (
@@ -13,8 +13,8 @@ const (
 	unfinishedProbes
 	// requestBytes are the announced bytes of all requests, until their calls end.
 	requestBytes
-	// largeBytes are those of large requests, which count as requestBytes too. The difference between the two
-	// budgets is kept for small requests.
+	// largeBytes are the announced bytes of large requests, which count as requestBytes too. The difference between the
+	// two budgets is kept for small requests.
 	largeBytes
 
 	resources
@@ -37,7 +37,7 @@ type budget struct {
 
 // address is an IP address (in IPv6 a /64) from which clients are connected.
 type address struct {
-	// connections is how many are open. connections.mu guards the field.
+	// connections is how many connections are open. Guard.mu guards the field.
 	connections int
 	held        [resources]atomic.Int64
 }
@@ -54,7 +54,7 @@ func (a *address) idle() bool {
 
 func newBudgets(limits Limits) *[resources]budget {
 	all := &[resources]budget{}
-	all[unfinishedCalls].limit, all[unfinishedProbes].limit = int64(limits.calls), int64(limits.calls)
+	all[unfinishedCalls].limit, all[unfinishedProbes].limit = int64(limits.Calls), int64(limits.Calls)
 	all[requestBytes].limit, all[largeBytes].limit = int64(limits.Bytes), int64(limits.Bytes-limits.Bytes/4)
 	return all
 }
@@ -74,34 +74,34 @@ func (b *budget) allows(amount, used, ofAddress, ofConnection int64) bool {
 		(ofConnection == amount || ofConnection <= connectionShare*free)
 }
 
-// acquireLocked takes an amount from a budget, and returns false where the amount does not fit. The caller
-// holds one.mu.
-func (one *connection) acquireLocked(r resource, amount int64) bool {
-	b, ofAddress := &one.all.budgets[r], &one.address.held[r]
+// acquireLocked takes an amount from a budget, and returns false where the amount does not fit. The caller holds
+// c.mu.
+func (c *connection) acquireLocked(r resource, amount int64) bool {
+	b, ofAddress := &c.guard.budgets[r], &c.address.held[r]
 	// A refused request must not use up the rest even for a moment, so look before taking.
-	if !b.allows(amount, b.used.Load()+amount, ofAddress.Load()+amount, one.held[r]+amount) {
+	if !b.allows(amount, b.used.Load()+amount, ofAddress.Load()+amount, c.held[r]+amount) {
 		return false
 	}
-	one.held[r] += amount
-	if b.allows(amount, b.used.Add(amount), ofAddress.Add(amount), one.held[r]) {
+	c.held[r] += amount
+	if b.allows(amount, b.used.Add(amount), ofAddress.Add(amount), c.held[r]) {
 		return true
 	}
-	one.releaseLocked(r, amount)
+	c.releaseLocked(r, amount)
 	return false
 }
 
-// releaseLocked gives an amount back. The caller holds one.mu.
-func (one *connection) releaseLocked(r resource, amount int64) {
-	one.held[r] -= amount
-	one.address.held[r].Add(-amount)
-	one.all.budgets[r].used.Add(-amount)
+// releaseLocked gives an amount back. The caller holds c.mu.
+func (c *connection) releaseLocked(r resource, amount int64) {
+	c.held[r] -= amount
+	c.address.held[r].Add(-amount)
+	c.guard.budgets[r].used.Add(-amount)
 }
 
 // largestHolder returns the address that holds most of a resource, and how much. It is for log lines.
-func (c *connections) largestHolder(r resource) (name string, held int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ip, a := range c.addresses {
+func (g *Guard) largestHolder(r resource) (name string, held int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for ip, a := range g.addresses {
 		if n := a.held[r].Load(); n > held {
 			name, held = ip.String(), n
 		}

@@ -1,4 +1,4 @@
-package server
+package submit
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // still is a store in which nothing moves.
@@ -27,17 +26,33 @@ func (s *still) Get(context.Context, halfmsg.Name) (halfmsg.Record, error) {
 	return halfmsg.Record{State: halfmsg.Sendable}, nil
 }
 
-// sendable waits for messages that stand there ready to be sent, and says how its call ended.
-func sendable(ctx context.Context, t *testing.T, s *Server, names []halfmsg.Name) []halfmsg.Result {
+// newBatcher returns a batcher on a store, and stop, which ends its waits.
+func newBatcher(t *testing.T, store interface {
+	halfmsg.Intake
+	halfmsg.Inspector
+},
+) (b *Batcher, stop context.CancelFunc) {
 	t.Helper()
-	ear, err := s.watch.subscribe(names)
+	stopping, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	return New(Config{
+		Intake: store, Inspector: store, Pipeline: &delivery.Pipeline{}, Calls: 20_000, StoreTimeout: 10 * time.Second,
+		Stopping: stopping,
+	}), stop
+}
+
+// awaitDone waits for messages that are SENDABLE in the store, and returns the results of the wait.
+func awaitDone(ctx context.Context, t *testing.T, b *Batcher, names []halfmsg.Name) []halfmsg.Result {
+	t.Helper()
+	moves, err := b.watch.subscribe(names)
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
-	defer s.watch.unsubscribe(ear)
-	w := &waiting{
-		Server: s, wait: msghandlerv1.Wait_WAIT_DONE, subscription: ear, ours: make([]bool, len(names)), results: make([]halfmsg.Result, len(names)),
+	defer b.watch.unsubscribe(moves)
+	w := &waiter{
+		batcher: b, wait: UntilDone, subscription: moves,
+		claimed: make([]bool, len(names)), results: make([]halfmsg.Result, len(names)),
 	}
 	for i := range w.results {
 		w.results[i].State = halfmsg.Sendable
@@ -46,18 +61,13 @@ func sendable(ctx context.Context, t *testing.T, s *Server, names []halfmsg.Name
 	return w.results
 }
 
-// While the broker is away all stands still: many who wait for much cost Redis no more than few, and whoever is told
-// something hears it at once, though it is not his turn to look.
-func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
+// While the broker is down nothing moves. Many waits then cost Redis no more than few, and a notification ends a wait
+// at once, without a look at the store.
+func TestMoreWaitsLookNoMoreOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &still{}
-		s, err := New(Config{
-			Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{},
-		}.WithDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, _ := newBatcher(t, store)
 		const outage = 10 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), outage)
 		defer cancel()
@@ -67,7 +77,7 @@ func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 			for i := range 500 {
 				names = append(names, halfmsg.Name{Producer: "orders", ID: fmt.Sprint(call, "-", i)})
 			}
-			calls.Go(func() { sendable(ctx, t, s, names) })
+			calls.Go(func() { awaitDone(ctx, t, b, names) })
 		}
 		synctest.Wait()
 		time.Sleep(outage / 2)
@@ -75,13 +85,13 @@ func TestMoreWhoWaitLookNoMoreOften(t *testing.T) {
 		one := halfmsg.Name{Producer: "stock", ID: "1"}
 		calls.Go(func() {
 			begun := time.Now()
-			if got := sendable(ctx, t, s, []halfmsg.Name{one}); got[0].State != halfmsg.Done || time.Since(begun) != time.Second {
+			if got := awaitDone(ctx, t, b, []halfmsg.Name{one}); got[0].State != halfmsg.Done || time.Since(begun) != time.Second {
 				t.Errorf("%v after %v, want done after the second in which it was", got, time.Since(begun))
 			}
 		})
 		synctest.Wait()
 		time.Sleep(time.Second)
-		s.Moved([]halfmsg.Moved{{Name: one, State: halfmsg.Done}})
+		b.Moved([]halfmsg.Moved{{Name: one, State: halfmsg.Done}})
 		calls.Wait()
 		if most, n := int64(maxPolls*(outage/lookPause+1)), store.looks.Load(); n > most || n < most/2 {
 			t.Errorf("%d looks in %v, want no more than %d, and at least half of them", n, outage, most)
@@ -97,28 +107,23 @@ func (*hanging) Get(ctx context.Context, _ halfmsg.Name) (halfmsg.Record, error)
 	return halfmsg.Record{}, ctx.Err()
 }
 
-func TestAStopEndsALookThatHangs(t *testing.T) {
+func TestAStopEndsAHangingLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{}
-		s, err := New(Config{
-			Intake: store, Inspector: store, Targets: takesAll{}, Pipeline: &delivery.Pipeline{},
-		}.WithDefaults())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, stop := newBatcher(t, store)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var call sync.WaitGroup
 		call.Go(func() {
 			begun := time.Now()
-			got := sendable(ctx, t, s, []halfmsg.Name{{Producer: "orders", ID: "1"}})
-			if !errors.Is(got[0].Err, errStopping) || time.Since(begun) != time.Second {
+			got := awaitDone(ctx, t, b, []halfmsg.Name{{Producer: "orders", ID: "1"}})
+			if !errors.Is(got[0].Err, ErrStopping) || time.Since(begun) != time.Second {
 				t.Errorf("%v after %v, want the stop's answer after a second", got, time.Since(begun))
 			}
 		})
 		time.Sleep(time.Second)
-		s.stop()
+		stop()
 		call.Wait()
 	})
 }

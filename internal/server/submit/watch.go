@@ -1,4 +1,4 @@
-package server
+package submit
 
 import (
 	"slices"
@@ -8,18 +8,17 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// watch notifies the calls that wait for the fate of messages of the moves that this coordinator has stored. A wait may
-// be long, so waiting calls together get half of the places for calls, and the calls of one producer half of that. The
-// rest stays for calls that do not wait.
+// watch notifies waiting calls of the moves that this coordinator has stored. A wait may be long, so waiting calls get
+// half of the calls in flight, and the waiting calls of one producer half of that half. The rest stays for other calls.
 type watch struct {
-	most, mostOfOne int
+	most, mostOfProducer int
 
 	// waiting is how many calls wait, so that moves without waiting calls cost no lock.
 	waiting atomic.Int64
 
 	mu         sync.Mutex
 	byName     map[halfmsg.Name][]place
-	byProducer map[string]int // how many calls of each wait
+	byProducer map[string]int // how many calls of each producer wait
 }
 
 // subscription collects the moves of one call's messages, which are all of one producer.
@@ -37,75 +36,78 @@ type place struct {
 	index        int
 }
 
-// newWatch returns a watch where that many calls may be under way.
+// newWatch returns a watch for a server with at most that many calls in flight.
 func newWatch(calls int) *watch {
 	return &watch{
-		most: max(calls/2, 1), mostOfOne: max(calls/4, 1),
+		most: max(calls/2, 1), mostOfProducer: max(calls/4, 1),
 		byName: map[halfmsg.Name][]place{}, byProducer: map[string]int{},
 	}
 }
 
-// subscribe begins to subscribe for the names; leave must follow, unless it fails because too many subscribe already.
+// subscribe subscribes to the moves of messages, unless too many calls wait already. unsubscribe must follow.
 func (w *watch) subscribe(names []halfmsg.Name) (*subscription, error) {
-	e := &subscription{names: names, changed: make(chan struct{}, 1), latest: make([]halfmsg.State, len(names))}
+	s := &subscription{names: names, changed: make(chan struct{}, 1), latest: make([]halfmsg.State, len(names))}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.byProducer[e.producer()] >= w.mostOfOne:
-		return nil, errWaitsOfOne
+	case w.byProducer[s.producer()] >= w.mostOfProducer:
+		return nil, ErrTooManyWaitsOfProducer
 	case w.waiting.Load() >= int64(w.most):
-		return nil, errWaits
+		return nil, ErrTooManyWaits
 	}
 	for i, name := range names {
-		w.byName[name] = append(w.byName[name], place{e, i})
+		w.byName[name] = append(w.byName[name], place{s, i})
 	}
-	w.byProducer[e.producer()]++
+	w.byProducer[s.producer()]++
 	w.waiting.Add(1)
-	return e, nil
+	return s, nil
 }
 
-func (e *subscription) producer() string { return e.names[0].Producer }
+func (s *subscription) producer() string { return s.names[0].Producer }
 
-func (w *watch) unsubscribe(e *subscription) {
+func (w *watch) unsubscribe(s *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range e.names {
-		others := slices.DeleteFunc(w.byName[name], func(p place) bool { return p.subscription == e })
+	for _, name := range s.names {
+		others := slices.DeleteFunc(w.byName[name], func(p place) bool { return p.subscription == s })
 		if len(others) == 0 {
 			delete(w.byName, name)
 			continue
 		}
 		w.byName[name] = others
 	}
-	if w.byProducer[e.producer()]--; w.byProducer[e.producer()] == 0 {
-		delete(w.byProducer, e.producer())
+	if w.byProducer[s.producer()]--; w.byProducer[s.producer()] == 0 {
+		delete(w.byProducer, s.producer())
 	}
 	w.waiting.Add(-1)
 }
 
 // discard drops news of a state that came before the answer to the Submit and no longer holds: the Submit has made an
 // ABANDONED message pending again.
-func (w *watch) discard(e *subscription, state halfmsg.State) {
+func (w *watch) discard(s *subscription, state halfmsg.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, told := range e.latest {
-		if told == state {
-			e.latest[i] = halfmsg.None
+	for i, latest := range s.latest {
+		if latest == state {
+			s.latest[i] = halfmsg.None
 		}
 	}
 }
 
 // takeNews calls each for every message with news since the last call.
-func (w *watch) takeNews(e *subscription, each func(index int, state halfmsg.State)) {
+func (w *watch) takeNews(s *subscription, each func(index int, state halfmsg.State)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, state := range e.latest {
+	for i, state := range s.latest {
 		if state != halfmsg.None {
-			e.latest[i] = halfmsg.None
+			s.latest[i] = halfmsg.None
 			each(i, state)
 		}
 	}
 }
+
+// Moved implements halfmsg.Watcher.
+func (b *Batcher) Moved(moves []halfmsg.Moved) { b.watch.notify(moves) }
 
 // notify passes moves on. It never blocks.
 func (w *watch) notify(moves []halfmsg.Moved) {
@@ -123,10 +125,4 @@ func (w *watch) notify(moves []halfmsg.Moved) {
 			}
 		}
 	}
-}
-
-// Moved implements halfmsg.Watcher.
-func (s *Server) Moved(moves []halfmsg.Moved) {
-	s.watch.notify(moves)
-	s.tails.tell(moves)
 }

@@ -1,0 +1,267 @@
+package guard
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+)
+
+const (
+	// smallRequest is how many bytes a request may announce and still use the part of requestBytes that is kept for small
+	// requests. A client may fill a window of that size before gRPC asks for more.
+	smallRequest = 64 << 10
+	// furtherMessage is how many bytes a probe may have, and a message after the request. No call of this API has a
+	// second message. A reflection stream has further messages, and they are names.
+	furtherMessage = 4 << 10
+	// sweepInterval bounds what refusing many requests costs.
+	sweepInterval = time.Second
+	// healthMethods is the prefix of the methods of grpc.health.v1.
+	healthMethods = "/grpc.health.v1.Health/"
+)
+
+// request is a request from its headers until its call ends, and what the request holds of the budgets: a call until
+// the request is decoded, and the announced bytes until the call ends. A request is the context of its stream, so that
+// the handler finds the request.
+//
+// conn.mu guards its fields: the goroutine that reads the connection receives, and the handler's goroutine ends the
+// request.
+type request struct {
+	context.Context
+
+	conn   *connection
+	stream uint32
+	// handled says that a handler ends the request. Until then the stream may end without a handler, for example when the
+	// method is unknown.
+	handled atomic.Bool
+
+	messages messages
+	// call is unfinishedCalls or unfinishedProbes.
+	call resource
+	// announced says that the size of the request is known, or that nothing comes. Where a handler waits for the size,
+	// sized is closed then.
+	announced bool
+	sized     chan struct{}
+	// refused says that the budgets do not allow the announced bytes.
+	refused bool
+	// bytes is what the request holds of requestBytes, and of largeBytes where the request is large.
+	bytes   int64
+	decoded bool
+	ended   bool
+}
+
+// requestKey finds the request of a call in its context.
+type requestKey struct{}
+
+// Value implements context.Context.
+func (r *request) Value(key any) any {
+	if key == (requestKey{}) {
+		return r
+	}
+	return r.Context.Value(key)
+}
+
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
+
+// admit is called by gRPC for each call, in the goroutine that reads its connection, when the headers are there and
+// nothing of the request has been read.
+func (g *Guard) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	from, ok := p.AuthInfo.(authInfo)
+	if !ok {
+		return ctx, nil
+	}
+	call := callOf(info.FullMethodName)
+	r := from.conn.admit(ctx, call)
+	if r == nil && g.sweep() {
+		r = from.conn.admit(ctx, call)
+	}
+	if r == nil {
+		return nil, g.refuse(ctx, info.FullMethodName, ErrTooManyCalls)
+	}
+	return r, nil
+}
+
+// callOf is the resource that a call of a method takes until its request is decoded.
+func callOf(method string) resource {
+	if strings.HasPrefix(method, healthMethods) {
+		return unfinishedProbes
+	}
+	return unfinishedCalls
+}
+
+// admit adds the request whose headers were read last. The result is nil where too many calls are unfinished: in all,
+// of the address, or of the connection.
+func (c *connection) admit(ctx context.Context, call resource) *request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.requests) > 2*maxStreams {
+		c.sweepLocked() // no more than maxStreams can be alive
+	}
+	if !c.acquireLocked(call, 1) {
+		return nil
+	}
+	r := &request{Context: ctx, conn: c, stream: c.frames.stream, call: call, announced: c.frames.ends}
+	if c.requests == nil {
+		c.requests = map[uint32]*request{}
+	}
+	c.requests[r.stream] = r
+	return r
+}
+
+// sweepLocked ends the requests whose streams have ended before a handler took them over.
+func (c *connection) sweepLocked() {
+	for _, r := range c.requests {
+		if !r.handled.Load() && r.Err() != nil {
+			r.endLocked()
+		}
+	}
+}
+
+func (c *connection) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweepLocked()
+}
+
+// sweep ends such requests on all connections, at most once in each sweepInterval, and reports whether it did. A
+// refused request calls sweep, because requests without handlers may still hold what is missing.
+func (g *Guard) sweep() bool {
+	now, last := time.Now().UnixNano(), g.lastSweep.Load()
+	if now-last < int64(sweepInterval) || !g.lastSweep.CompareAndSwap(last, now) {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.open {
+		c.sweep()
+	}
+	return true
+}
+
+// receive takes the next data of a stream's messages; empty data is their end. The result is false when the connection
+// must be closed.
+func (c *connection) receive(stream uint32, data []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.requests[stream]
+	switch {
+	case r == nil:
+		return true
+	case len(data) == 0:
+		r.setAnnouncedLocked()
+		return true
+	}
+	return r.receiveLocked(data)
+}
+
+func (r *request) receiveLocked(data []byte) bool {
+	for !r.refused {
+		length, rest, begins := r.messages.next(data)
+		if !begins {
+			return true
+		}
+		data = rest
+		if !r.announced {
+			r.refused = !r.acquireBytesLocked(length)
+			r.setAnnouncedLocked()
+		} else if length > furtherMessage {
+			return false
+		}
+	}
+	return true
+}
+
+// acquireBytesLocked takes the announced bytes of the request, and reports whether the budgets allow them.
+func (r *request) acquireBytesLocked(length int64) bool {
+	switch {
+	case length > int64(r.conn.guard.config.Limits.Request):
+		return true // gRPC refuses a request that is too large, and receives nothing more of it
+	case r.call == unfinishedProbes:
+		return length <= furtherMessage
+	case !r.conn.acquireLocked(requestBytes, length):
+		return false
+	case length > smallRequest && !r.conn.acquireLocked(largeBytes, length):
+		r.conn.releaseLocked(requestBytes, length)
+		return false
+	}
+	r.bytes = length
+	return true
+}
+
+// setAnnouncedLocked lets the handler go on: whether the request is refused is known, or that nothing comes.
+func (r *request) setAnnouncedLocked() {
+	if r.announced = true; r.sized != nil {
+		close(r.sized)
+		r.sized = nil
+	}
+}
+
+// awaitSize waits until the request has announced its size, and reports whether the budgets allow the request. As a
+// rule the size is known before the handler runs.
+func (r *request) awaitSize() (allowed bool) {
+	r.conn.mu.Lock()
+	sized := r.sized
+	if !r.announced && sized == nil {
+		sized = make(chan struct{})
+		r.sized = sized
+	}
+	announced := r.announced
+	r.conn.mu.Unlock()
+	if !announced {
+		select {
+		case <-sized:
+		case <-r.Done():
+		}
+	}
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return !r.refused
+}
+
+// setHandled says that a handler ends the request.
+func (r *request) setHandled() { r.handled.Store(true) }
+
+// setDecoded says that the request has been received and decoded, or that it will not be.
+func (r *request) setDecoded() {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.setDecodedLocked()
+}
+
+func (r *request) setDecodedLocked() {
+	if !r.decoded {
+		r.decoded = true
+		r.conn.releaseLocked(r.call, 1)
+	}
+}
+
+// end frees what the request held.
+func (r *request) end() {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.endLocked()
+}
+
+func (r *request) endLocked() {
+	if r.ended {
+		return
+	}
+	r.ended = true
+	r.setDecodedLocked()
+	r.conn.releaseLocked(requestBytes, r.bytes)
+	if r.bytes > smallRequest {
+		r.conn.releaseLocked(largeBytes, r.bytes)
+	}
+	r.bytes = 0
+	delete(r.conn.requests, r.stream)
+}

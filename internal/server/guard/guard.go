@@ -1,0 +1,168 @@
+// Package guard stands between gRPC's transport and the handlers. It bounds what a request may hold before a handler
+// sees the request: calls without a complete request, announced bytes, decoded items, and the time a request takes to
+// arrive.
+//
+// A request takes from shared budgets before any of its bytes are received, so each admitted request can finish. No
+// address and no connection can use up a budget alone.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/loglimit"
+)
+
+// Config configures a Guard. Every field is required, except where the field says otherwise.
+type Config struct {
+	// Credentials secure connections. Nil: nothing is encrypted.
+	Credentials credentials.TransportCredentials
+	Limits      Limits
+	// ConnectionAge and ConnectionIdle are when clients are asked to close a connection.
+	ConnectionAge, ConnectionIdle time.Duration
+	// Translate returns the client's error for a refusal: ErrCompressed, ErrBytes, ErrTooManyCalls or a *FieldError.
+	Translate func(err error) error
+	// Refused is called for each request that is refused unread, with one of Reasons. It must not block.
+	Refused func(reason string)
+	// Stopping ends the streams when it ends.
+	Stopping context.Context
+	Logger   *slog.Logger
+}
+
+// Limits bounds the requests of all clients together, and of each request.
+type Limits struct {
+	// Calls is how many calls may have begun without a complete request; as many again may be probes of health.
+	Calls int
+	// Bytes is how many announced bytes the requests in flight may hold.
+	Bytes int
+	// Request is the largest size of a request in bytes.
+	Request int
+	// Items is how many items a repeated field of a request may have.
+	Items int
+	// Headers is how many headers a message may have.
+	Headers int
+}
+
+const (
+	// maxStreams is how many calls one connection may have in flight.
+	maxStreams = 2000
+	// connectionGrace is how long calls may go on after their connection was asked to close: TailMessages lasts a day.
+	connectionGrace = 24 * time.Hour
+	// logInterval is how often one kind of refusal is worth a log line.
+	logInterval = 10 * time.Second
+)
+
+// Guard knows the open connections of a gRPC server and what their requests hold. It is safe for concurrent use.
+type Guard struct {
+	config  Config
+	budgets *[resources]budget
+	logged  *loglimit.Limiter
+
+	mu sync.Mutex
+	// handshaking are connections that are not secured yet.
+	handshaking map[net.Conn]struct{}
+	open        map[*connection]struct{}
+	// addresses are the addresses of the open connections. An address stays until its last request has ended, so a
+	// client that connects again does not get a second share.
+	addresses map[netip.Addr]*address
+	// closing says that no more connections are accepted.
+	closing bool
+
+	// tick counts the rounds of CloseSlow.
+	tick atomic.Uint32
+	// lastSweep is the time of the last sweep for requests without handlers, in nanoseconds.
+	lastSweep atomic.Int64
+
+	// receivers are the goroutines that receive messages of streams.
+	receivers lifecycle.Group
+}
+
+// New returns a Guard without connections.
+func New(config Config) *Guard {
+	return &Guard{
+		config: config, budgets: newBudgets(config.Limits), logged: loglimit.New(logInterval),
+		handshaking: map[net.Conn]struct{}{}, open: map[*connection]struct{}{}, addresses: map[netip.Addr]*address{},
+	}
+}
+
+// receiveBuffers hold what is received. The buffers of gRPC's own pool take up to four times the size of their content.
+var receiveBuffers = func() mem.BufferPool {
+	pool, err := mem.NewBinaryTieredBufferPool(8, 10, 11, 12, 13, 14, 15, 20)
+	if err != nil {
+		panic(err) // the sizes are constants
+	}
+	return pool
+}()
+
+// Options returns the options of a gRPC server behind the guard. Its services go through Service, its streams through
+// InterceptStream.
+func (g *Guard) Options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec(g.config.Limits)),
+		grpc.Creds(transport{cmp.Or(g.config.Credentials, insecure.NewCredentials()), g}),
+		grpc.InTapHandle(g.admit),
+		// Admission must know which frame was read last, so each connection has the buffer, and not gRPC.
+		grpc.ReadBufferSize(0),
+		experimental.BufferPool(receiveBuffers),
+		grpc.MaxRecvMsgSize(g.config.Limits.Request),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.ConnectionTimeout(10 * time.Second),
+		// A dead client is noticed after 40 s, so its waits do not stay for ever.
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: g.config.ConnectionIdle,
+			MaxConnectionAge: g.config.ConnectionAge, MaxConnectionAgeGrace: connectionGrace,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	}
+}
+
+// Dismiss accepts no more connections and closes those that have not finished their greeting.
+func (g *Guard) Dismiss() {
+	g.closeWhere(func(c *connection) bool { return c.received.Load() < greeting })
+}
+
+// Cut accepts no more connections and closes all.
+func (g *Guard) Cut() { g.closeWhere(func(*connection) bool { return true }) }
+
+// Wait waits until no message of a stream is being received. The server's connections must be closed before.
+func (g *Guard) Wait(ctx context.Context) error { return g.receivers.Wait(ctx) }
+
+func (g *Guard) closeWhere(chosen func(*connection) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closing = true
+	for raw := range g.handshaking {
+		_ = raw.Close()
+	}
+	for c := range g.open {
+		if chosen(c) {
+			_ = c.Conn.Close() // gRPC finds the connection closed, and then calls connection.Close
+		}
+	}
+}
+
+// AuthInfo returns the credentials that the caller has shown; nil where the context is of no call.
+func AuthInfo(ctx context.Context) credentials.AuthInfo {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(authInfo); ok {
+			return info.AuthInfo
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package guard
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+)
+
+// InterceptStream reads the messages of a stream, and ends the stream when the server stops. A drain would wait for
+// ever for a watch of the server's health.
+func (g *Guard) InterceptStream(
+	server any, grpcStream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) error {
+	if r := requestOf(grpcStream.Context()); r != nil {
+		r.setHandled()
+		defer r.end()
+	}
+	ctx, cancel := context.WithCancel(grpcStream.Context())
+	defer cancel()
+	defer context.AfterFunc(g.config.Stopping, cancel)()
+	return next(server, &stream{ServerStream: grpcStream, guard: g, ctx: ctx, method: info.FullMethod})
+}
+
+// stream is a stream with a context of its own, which also ends the receiving.
+type stream struct {
+	grpc.ServerStream
+	guard  *Guard
+	ctx    context.Context
+	method string
+	// begun says that the first message, which is the request, has been asked for. Further messages may take their time.
+	begun bool
+}
+
+// Context implements grpc.ServerStream.
+func (s *stream) Context() context.Context { return s.ctx }
+
+// received is the result of receiving one message.
+type received struct {
+	err     error
+	failure *lifecycle.PanicError
+}
+
+// RecvMsg implements grpc.ServerStream. A message that comes after the end of the context is dropped: its stream has
+// ended. A panic goes on in the handler, where the interceptors find it.
+func (s *stream) RecvMsg(message any) error {
+	read := s.readFurther
+	if !s.begun {
+		s.begun, read = true, s.readFirst
+	}
+	done := make(chan received, 1)
+	s.guard.receivers.Go(func() {
+		var r received
+		r.failure = lifecycle.Recovered(func() { r.err = read(message) })
+		done <- r
+	})
+	select {
+	case r := <-done:
+		if r.failure != nil {
+			panic(r.failure)
+		}
+		return r.err
+	case <-s.ctx.Done():
+		return status.Error(codes.Unavailable, "the server is stopping")
+	}
+}
+
+func (s *stream) readFirst(message any) error {
+	return s.guard.read(s.ctx, s.method, s.ServerStream.RecvMsg, message)
+}
+
+func (s *stream) readFurther(message any) error {
+	return s.guard.refuse(s.ctx, s.method, decodeInto(s.ServerStream.RecvMsg, message))
+}
