@@ -17,12 +17,12 @@ type rules struct {
 	networks []netip.Prefix
 }
 
-// pattern is one glob of callbacks.allow. A star stands for any characters, dots included, but never for the colon
+// pattern is a glob of callbacks.allow. A star stands for any characters, dots included, but never for the colon
 // between host and port.
 type pattern struct {
 	host string
 	port string
-	// address says that the host is written as an address, so that a literal address it matches has been named on purpose.
+	// address says that the host is written as an address, so a matching literal address is allowed on purpose.
 	address bool
 }
 
@@ -65,7 +65,8 @@ func parsePattern(glob string) (pattern, error) {
 	return pattern{host: strings.TrimSuffix(host, "."), port: glob[i+1:], address: bracketed || numeric}, nil
 }
 
-// match says whether a target may be dialled, and whether it is a literal address that a pattern names as an address.
+// match reports whether a target may be dialled, and whether a pattern names the target's literal address as an
+// address.
 func (r rules) match(t target) (allowed, named bool) {
 	host := strings.TrimSuffix(t.host, ".")
 	for _, p := range r.allow {
@@ -77,14 +78,15 @@ func (r rules) match(t target) (allowed, named bool) {
 	return allowed, named
 }
 
-// check refuses a target that must not be dialled. What a name resolves to is checked when it is connected to.
+// check refuses a target that must not be dialled. The addresses of a name are checked on connecting.
 func (r rules) check(t target) error {
 	allowed, named := r.match(t)
 	if !allowed {
 		return fmt.Errorf("%w: %s matches no glob of callbacks.allow", halfmsg.ErrForbidden, net.JoinHostPort(t.host, t.port))
 	}
 	if localhost(t.host) && !r.within(netip.AddrFrom4([4]byte{127, 0, 0, 1})) && !r.within(netip.IPv6Loopback()) {
-		return fmt.Errorf("%w: %s always means loopback, which lies outside callbacks.networks; write the address", halfmsg.ErrForbidden, t.host)
+		return fmt.Errorf("%w: %s always means loopback, which lies outside callbacks.networks; write the address",
+			halfmsg.ErrForbidden, t.host)
 	}
 	if t.literal.IsValid() && !named && !r.within(t.literal) {
 		return fmt.Errorf("%w: %s lies outside callbacks.networks", halfmsg.ErrForbidden, t.literal)
@@ -92,14 +94,13 @@ func (r rules) check(t target) error {
 	return nil
 }
 
-// localhost says whether a name resolves to this host everywhere (RFC 6761): of no other name is that known before it
-// is dialled.
+// localhost reports whether a name always resolves to this host (RFC 6761). All other names must be resolved first.
 func localhost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// within says whether an address lies in the networks that may be connected to.
+// within reports whether an address lies in the allowed networks.
 func (r rules) within(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	if len(r.networks) == 0 {
@@ -113,8 +114,8 @@ func (r rules) within(addr netip.Addr) bool {
 	return false
 }
 
-// control returns the check of a dialer for this target: it sees the very address that the socket is about to connect
-// to, so a name that resolves elsewhere later is not a way in.
+// control returns the check of a dialer for this target. The check sees the address that the socket is about to connect
+// to, so a name that resolves elsewhere later is no way in.
 func (r rules) control(t target) func(network, address string, _ syscall.RawConn) error {
 	_, named := r.match(t)
 	return func(_, address string, _ syscall.RawConn) error {
@@ -129,8 +130,8 @@ func (r rules) control(t target) func(network, address string, _ syscall.RawConn
 	}
 }
 
-// globMatch matches s against a pattern in which a star stands for any characters. It goes back to the last star only,
-// so its time is bounded by the product of the lengths.
+// globMatch matches s against a pattern in which a star stands for any characters. Matching goes back to the last star
+// only, so its time is bounded by the product of the lengths.
 func globMatch(pattern, s string) bool {
 	p, i, star, mark := 0, 0, -1, 0
 	for i < len(s) {

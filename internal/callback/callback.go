@@ -1,8 +1,8 @@
-// Package callback calls producers back: it asks them for the fate of their messages and tells them which business
-// markers they may forget.
+// Package callback calls producers: Confirm asks for the verdicts on their messages, DeleteBusiness deletes business
+// markers.
 //
-// Callback targets are data from outside. A target is dialled only when it is of the one allowed form and matches the
-// allow-list, and what its name resolves to is checked again at the very moment a socket is connected.
+// Callback targets are untrusted data. A target is dialled only when it has the allowed form and matches the
+// allow-list. The addresses of its name are checked again when a socket is connected.
 package callback
 
 import (
@@ -31,12 +31,12 @@ import (
 type Config struct {
 	// Allow holds globs on host:port that may be dialled, such as *.orders.svc:9000. None: no target is allowed.
 	Allow []string
-	// Networks holds the CIDRs that a connected address must lie in. None: all but loopback, link-local, multicast and
-	// unspecified addresses. A literal address that Allow names as an address needs no more.
+	// Networks holds the CIDRs of allowed addresses. None: all addresses except loopback, link-local, multicast and
+	// unspecified addresses. A literal address that Allow names as an address is always allowed.
 	Networks []string
-	// Targets holds the callback targets of producers that send none, by the producer's name.
+	// Targets holds the callback targets of producers that send no target, by the producer's name.
 	Targets map[string]string
-	// Moved holds targets that producers have moved from, and where they are called instead.
+	// Moved holds pairs of an old and a new target of producers that have moved.
 	Moved [][2]string
 	// Timeout bounds each call. Required.
 	Timeout time.Duration
@@ -45,10 +45,10 @@ type Config struct {
 	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
 	Secure      func(producer string) bool
 	Credentials credentials.TransportCredentials
-	// Token gives the bearer token that a producer is shown; empty: none. Default: nobody is shown one. Everybody who
-	// may be named as a producer's target can learn its token.
+	// Token returns the bearer token to show to a producer; empty: no token. Default: no producer gets a token. Every
+	// allowed target of a producer can learn the producer's token.
 	Token func(producer string) string
-	// Logger hears of answers that contradict themselves. Default slog.Default().
+	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
 	// Tests choose fewer targets, and how names are resolved.
@@ -56,26 +56,26 @@ type Config struct {
 	dialOptions []grpc.DialOption
 }
 
-// maxTargets is how many targets stay connected. Of more, the connections used longest ago are closed.
+// maxTargets is how many targets stay connected; the least recently used connections are closed.
 const maxTargets = 512
 
-// contractBatch is how many ids the contract allows in one Confirm.
+// contractBatch is how many ids the contract allows in a Confirm.
 const contractBatch = 500
 
-// Client implements halfmsg.Callbacks over gRPC. It is safe for concurrent use.
+// Client implements halfmsg.Callbacks over gRPC. A Client is safe for concurrent use.
 type Client struct {
 	config Config
 	rules  rules
-	// configured holds Config.Targets, read.
+	// configured holds Config.Targets, parsed.
 	configured map[string]target
-	// moved holds Config.Moved, read.
+	// moved holds Config.Moved, parsed.
 	moved map[target]target
 	conns *conns
 }
 
 var _ halfmsg.Callbacks = (*Client)(nil)
 
-// New checks the configuration and returns a client that has not connected to anything yet. Close ends it.
+// New checks the configuration and returns a client without connections. Close must follow.
 func New(config Config) (*Client, error) {
 	if config.Timeout <= 0 || config.MaxBatch <= 0 {
 		return nil, errors.New("callback: Timeout and MaxBatch are required")
@@ -108,7 +108,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// move notes who has moved. Nobody may have moved twice: which of the places it is now is the configuration's to say.
+// move notes moved targets. A chain of moves is refused: the configuration must name the current target.
 func (c *Client) move(pairs [][2]string) error {
 	for _, pair := range pairs {
 		from, err := parseTarget(pair[0])
@@ -130,7 +130,7 @@ func (c *Client) move(pairs [][2]string) error {
 	return nil
 }
 
-// read reads a target that the configuration names.
+// read parses and checks a configured target.
 func (c *Client) read(text string) (target, error) {
 	t, err := parseTarget(text)
 	if err == nil {
@@ -142,9 +142,9 @@ func (c *Client) read(text string) (target, error) {
 // Close ends all connections, and the calls under way with them.
 func (c *Client) Close() { c.conns.close() }
 
-// Resolve says where a producer is called back: at the target that its request names, or, where that is empty, at the
-// one configured for it. The answer has one canonical form. It fails with halfmsg.ErrNoTarget, ErrBadTarget or
-// ErrForbidden, in words that are fit for the caller. Nothing is dialled or looked up.
+// Resolve returns the callback target of a producer in canonical form: the target of its request, or the configured
+// target where named is empty. Resolve fails with halfmsg.ErrNoTarget, ErrBadTarget or ErrForbidden, in words that are
+// fit for the caller. Nothing is dialled or looked up.
 func (c *Client) Resolve(producer, named string) (string, error) {
 	t, err := c.resolve(producer, named)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Client) resolve(producer, named string) (target, error) {
 	return t, c.rules.check(t)
 }
 
-// find gives the target that was named, or else the one that is configured.
+// find returns the named target, or else the configured target.
 func (c *Client) find(producer, named string) (target, error) {
 	if named != "" {
 		return parseTarget(named)
@@ -210,8 +210,8 @@ func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []st
 	})
 }
 
-// Open gives a producer's own answers, for whoever examines them rather than relies on them: unjudged, and of
-// questions of any form. Deadlines are the caller's. release must be called when the last call has ended.
+// Open returns a client for a producer's own answers, for doctor, which examines them: unjudged, and with requests of
+// any form. Deadlines are the caller's. release must be called when the last call has ended.
 func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceClient, release func(), err error) {
 	t, err := c.resolve(to.Producer, to.Address)
 	if err != nil {
@@ -225,8 +225,8 @@ func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceC
 	return msghandlerv1.NewProducerServiceClient(shown), func() { c.conns.release(conn) }, nil
 }
 
-// call makes one or more calls to a target, each with a batch of the ids and a deadline of its own. The target is
-// checked again: it was stored some time ago, and the configuration may say otherwise by now.
+// call makes calls to a target, each with a batch of the ids and a deadline of its own. The target is checked again:
+// the configuration may have changed since the target was stored.
 func (c *Client) call(
 	ctx context.Context, method string, to halfmsg.Target, ids []string,
 	do func(ctx context.Context, conn *conn, ids []string) error,
@@ -243,8 +243,9 @@ func (c *Client) call(
 	ctx = certs.WithToken(ctx, c.config.Token(to.Producer))
 	for part := range slices.Chunk(ids, c.config.MaxBatch) {
 		if err := c.once(ctx, conn, part, do); err != nil {
-			return &UnreachableError{
-				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout, err: err,
+			return &CallError{
+				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout,
+				Reached: reached(status.Code(err)), err: err,
 			}
 		}
 	}
@@ -259,27 +260,28 @@ func (c *Client) once(
 	return do(ctx, conn, ids)
 }
 
-// UnreachableError says that a producer gave no answer. Whatever the code, NOT_FOUND and UNIMPLEMENTED included, it is
-// never a verdict.
-type UnreachableError struct {
+// CallError says that a call to a producer failed. No code is ever a verdict, NOT_FOUND and UNIMPLEMENTED included.
+type CallError struct {
 	// Method is Confirm or DeleteBusiness.
 	Method string
 	// Producer is the producer's name.
 	Producer string
-	// Target is what was dialled.
+	// Target is the dialled target.
 	Target string
-	// Timeout is how long an answer was waited for.
+	// Timeout is the time limit of the call.
 	Timeout time.Duration
+	// Reached says that the producer was reached and failed the call itself, so that a message may be the reason.
+	Reached bool
 
 	err error
 }
 
-// Error names the target and the status code. What the producer said is cut short and made printable.
-func (e *UnreachableError) Error() string {
+// Error names the target and the status code. The producer's text is cut and made printable.
+func (e *CallError) Error() string {
 	st := status.Convert(e.err)
 	said := printable(st.Message())
 	switch {
-	case st.Code() == codes.DeadlineExceeded && isLate(said):
+	case st.Code() == codes.DeadlineExceeded && isTimeout(said):
 		said = fmt.Sprintf("no answer within %s", e.Timeout)
 	case st.Code() == codes.DeadlineExceeded:
 		said = fmt.Sprintf("no answer within %s (%s)", e.Timeout, said)
@@ -288,41 +290,43 @@ func (e *UnreachableError) Error() string {
 	case st.Code() == codes.Unimplemented:
 		said += "; does that server serve msghandler.v1.ProducerService?"
 	case e.Refused():
-		said += "; give this coordinator a token (callbacks.token_file) or certificate (callbacks.tls_cert) that the producer accepts"
+		said += "; give this coordinator a token (callbacks.token_file) or certificate (callbacks.tls_cert) " +
+			"that the producer accepts"
 	}
 	return fmt.Sprintf("%s of producer %s at %s: %s: %s", e.Method, e.Producer, e.Target, st.Code(), said)
 }
 
-// isLate says whether words tell no more than that time was over. They differ with who noticed it first, and as
-// causes of a message's troubles they are one.
-func isLate(said string) bool {
+// isTimeout reports whether a status text says only that time was over. The texts differ with the side that noticed
+// first. As causes of a message they must be equal.
+func isTimeout(said string) bool {
 	return said == context.DeadlineExceeded.Error() || strings.HasPrefix(said, "stream terminated by RST_STREAM")
 }
 
-// Unresolved says that the target's name did not resolve, or to no address. gRPC has no other sign of it than these
-// words.
-func (e *UnreachableError) Unresolved() bool {
+// Unresolved reports that the target's name has no address. gRPC gives no other sign than its text.
+func (e *CallError) Unresolved() bool {
 	return e.Code() == codes.Unavailable && strings.Contains(status.Convert(e.err).Message(), "no children to pick from")
 }
 
-// Refused says that the producer was reached, and does not take the caller for one of its coordinators.
-func (e *UnreachableError) Refused() bool {
+// Refused reports that the producer does not accept the caller as a coordinator.
+func (e *CallError) Refused() bool {
 	return e.Code() == codes.Unauthenticated || e.Code() == codes.PermissionDenied
 }
 
 // Unwrap gives the gRPC error.
-func (e *UnreachableError) Unwrap() error { return e.err }
+func (e *CallError) Unwrap() error { return e.err }
 
 // Code is the gRPC status code of the failure.
-func (e *UnreachableError) Code() codes.Code { return status.Code(e.err) }
+func (e *CallError) Code() codes.Code { return status.Code(e.err) }
 
-// Is says of halfmsg.ErrCallFailed whether the code is one that a producer answers because of a message. The others
-// tell of the way to it, of a deadline, or of who calls.
-func (e *UnreachableError) Is(target error) bool {
-	if target != halfmsg.ErrCallFailed {
-		return false
-	}
-	switch e.Code() {
+// Is reports that the error is halfmsg.ErrCallFailed where the producer was reached.
+func (e *CallError) Is(target error) bool {
+	return target == halfmsg.ErrCallFailed && e.Reached
+}
+
+// reached reports whether a producer answers a code because of a message. The other codes come from the network, a
+// deadline, a server without the service, or a refusal of the caller.
+func reached(code codes.Code) bool {
+	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Unimplemented,
 		codes.Unauthenticated, codes.PermissionDenied:
 		return false

@@ -110,18 +110,21 @@ func ids(n int) []string {
 	return all
 }
 
-func TestAProducerIsAsked(t *testing.T) {
+func TestConfirmCallsTheProducer(t *testing.T) {
 	t.Parallel()
-	b := &business{confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
-		if r.GetProducer() != "orders" || !r.GetFinal() {
-			return nil, status.Error(codes.Internal, "not what was asked")
-		}
-		return committed(ctx, r)
-	}}
+	b := &business{
+		confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+			if r.GetProducer() != "orders" || !r.GetFinal() {
+				return nil, status.Error(codes.Internal, "not what was asked")
+			}
+			return committed(ctx, r)
+		},
+	}
 	target := halfmsg.Target{Producer: "orders", Address: "dns:///" + serve(t, b)}
 	c := client(t, callback.Config{})
 	verdicts, err := c.Confirm(t.Context(), target, []string{"1", "2"}, true)
-	if err != nil || len(verdicts) != 2 || verdicts["1"] != halfmsg.VerdictCommitted || verdicts["2"] != halfmsg.VerdictCommitted {
+	if err != nil || len(verdicts) != 2 || verdicts["1"] != halfmsg.VerdictCommitted ||
+		verdicts["2"] != halfmsg.VerdictCommitted {
 		t.Fatalf("got %v, %v", verdicts, err)
 	}
 	if err := c.DeleteBusiness(t.Context(), target, []string{"1", "2"}); err != nil || len(b.deleted) != 1 {
@@ -129,7 +132,7 @@ func TestAProducerIsAsked(t *testing.T) {
 	}
 }
 
-func TestWithoutATargetTheConfiguredOneIsAsked(t *testing.T) {
+func TestConfirmUsesTheConfiguredTarget(t *testing.T) {
 	t.Parallel()
 	b := &business{confirm: committed}
 	c := client(t, callback.Config{Targets: map[string]string{"orders": serve(t, b)}})
@@ -199,13 +202,16 @@ func TestADoubtIsNeverAVerdict(t *testing.T) {
 	}
 }
 
-func TestNoAnswerIsUnreachable(t *testing.T) {
+// confirmFunc answers a Confirm.
+type confirmFunc func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error)
+
+func TestAFailedCallIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	hang := func(ctx context.Context, _ *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	fail := func(code codes.Code) func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+	fail := func(code codes.Code) confirmFunc {
 		return func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
 			return nil, status.Error(code, "the\nproducer \x1b[31msaid so")
 		}
@@ -216,10 +222,10 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 		}}, nil
 	}
 	for name, tc := range map[string]struct {
-		confirm func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error)
+		confirm confirmFunc
 		code    codes.Code
-		// failed says that the reason may lie in a message.
-		failed bool
+		// reached says that a message may be the reason.
+		reached bool
 	}{
 		"hangs":         {hang, codes.DeadlineExceeded, false},
 		"not found":     {fail(codes.NotFound), codes.NotFound, true},
@@ -234,12 +240,12 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 			address := serve(t, &business{confirm: tc.confirm})
 			c := client(t, callback.Config{Timeout: 200 * time.Millisecond})
 			verdicts, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: address}, []string{"1"}, true)
-			var unreachable *callback.UnreachableError
-			if verdicts != nil || !errors.As(err, &unreachable) || unreachable.Code() != tc.code {
+			var failed *callback.CallError
+			if verdicts != nil || !errors.As(err, &failed) || failed.Code() != tc.code {
 				t.Fatalf("got %v, %v; want %v", verdicts, err, tc.code)
 			}
-			if got := errors.Is(err, halfmsg.ErrCallFailed); got != tc.failed {
-				t.Errorf("that a message may be the reason is %t, want %t", got, tc.failed)
+			if is := errors.Is(err, halfmsg.ErrCallFailed); is != tc.reached || failed.Reached != tc.reached {
+				t.Errorf("a message may be the reason: %t, %t; want %t", is, failed.Reached, tc.reached)
 			}
 			if name == "hangs" && !strings.HasSuffix(err.Error(), ": no answer within 200ms") {
 				t.Errorf("the cause reads %q", err)
@@ -252,7 +258,7 @@ func TestNoAnswerIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestNobodyListensIsUnreachableAtOnce(t *testing.T) {
+func TestARefusedConnectionFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -267,13 +273,18 @@ func TestNobodyListensIsUnreachableAtOnce(t *testing.T) {
 	}
 }
 
-func TestANameThatDoesNotResolveIsSaidToBeSo(t *testing.T) {
+func TestAnUnresolvedNameIsReported(t *testing.T) {
 	t.Parallel()
 	// gRPC takes a name that DNS does not know for one without addresses.
 	c := client(t, callback.Config{Allow: []string{"orders.nowhere:9000"}}.WithDialOptions(named()))
-	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"}, []string{"1"}, false)
-	var unreachable *callback.UnreachableError
-	if !errors.As(err, &unreachable) || !unreachable.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
+	_, err := c.Confirm(
+		t.Context(),
+		halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"},
+		[]string{"1"},
+		false,
+	)
+	var failed *callback.CallError
+	if !errors.As(err, &failed) || !failed.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
 		t.Errorf("the cause reads %q", err)
 	}
 }
@@ -289,7 +300,7 @@ func named(addresses ...string) grpc.DialOption {
 	return grpc.WithResolvers(r)
 }
 
-func TestCallsGoRoundAllReplicas(t *testing.T) {
+func TestCallsRotateOverReplicas(t *testing.T) {
 	t.Parallel()
 	one, two := &business{confirm: committed}, &business{confirm: committed}
 	c := client(t, callback.Config{
@@ -307,7 +318,7 @@ func TestCallsGoRoundAllReplicas(t *testing.T) {
 	}
 }
 
-func TestAForbiddenAddressIsNotConnectedTo(t *testing.T) {
+func TestAForbiddenAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
 	touched := make(chan struct{}, 1)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -334,12 +345,17 @@ func TestAForbiddenAddressIsNotConnectedTo(t *testing.T) {
 	}
 }
 
-func TestAStoredTargetThatIsForbiddenNowIsNotDialled(t *testing.T) {
+func TestAStoredForbiddenTargetIsNotDialled(t *testing.T) {
 	t.Parallel()
 	b := &business{confirm: committed}
 	address := serve(t, b)
 	c := client(t, callback.Config{Allow: []string{"orders:9000"}})
-	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "dns:///" + address}, []string{"1"}, false)
+	_, err := c.Confirm(
+		t.Context(),
+		halfmsg.Target{Producer: "orders", Address: "dns:///" + address},
+		[]string{"1"},
+		false,
+	)
 	if !errors.Is(err, halfmsg.ErrForbidden) || b.calls() != 0 {
 		t.Fatalf("got %v and %d calls", err, b.calls())
 	}
@@ -349,11 +365,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{}.WithMaxTargets(2))
 	hold, entered := make(chan struct{}), make(chan struct{})
-	first := &business{confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
-		close(entered)
-		<-hold
-		return committed(ctx, r)
-	}}
+	first := &business{
+		confirm: func(ctx context.Context, r *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+			close(entered)
+			<-hold
+			return committed(ctx, r)
+		},
+	}
 	answered := make(chan error, 1)
 	slow := halfmsg.Target{Producer: "slow", Address: serve(t, first)}
 	go func() {
@@ -363,7 +381,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	<-entered
 	for range 5 { // pushes the slow one out while its call is under way
 		b := &business{confirm: committed}
-		if _, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "p", Address: serve(t, b)}, []string{"1"}, false); err != nil {
+		to := halfmsg.Target{Producer: "p", Address: serve(t, b)}
+		if _, err := c.Confirm(t.Context(), to, []string{"1"}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,15 +392,17 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestACloseEndsCalls(t *testing.T) {
+func TestCloseEndsCalls(t *testing.T) {
 	t.Parallel()
 	c := client(t, callback.Config{Timeout: time.Minute})
 	entered := make(chan struct{})
-	b := &business{confirm: func(ctx context.Context, _ *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
-		close(entered)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
+	b := &business{
+		confirm: func(ctx context.Context, _ *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
+			close(entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}
 	target := halfmsg.Target{Producer: "orders", Address: serve(t, b)}
 	answered := make(chan error, 1)
 	go func() {

@@ -17,9 +17,9 @@ import (
 const (
 	// maxAnswer is far above the answer about 500 messages with the longest ids, which is about 70 KiB.
 	maxAnswer = 1 << 20
-	// idleAfter closes the connections of a target that nobody calls.
+	// idleAfter is when unused connections of a target are closed.
 	idleAfter = 5 * time.Minute
-	// connectTimeout is short: producers are near, and a call waits no longer than this either.
+	// connectTimeout is short: producers are near, and a call waits no longer either.
 	connectTimeout = 3 * time.Second
 )
 
@@ -28,7 +28,7 @@ const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
 var errClosed = errors.New("the callback client is closed")
 
-// conns keeps one connection for each target, and closes the one that was used longest ago when there are too many.
+// conns keeps a connection for each target, and closes the least recently used connection when there are too many.
 type conns struct {
 	dial func(t target) (*grpc.ClientConn, error)
 	max  int
@@ -36,10 +36,10 @@ type conns struct {
 	mu     sync.Mutex
 	closed bool
 	to     map[target]*list.Element // of *conn
-	order  *list.List               // the one used last in front
+	order  *list.List               // most recently used first
 }
 
-// conn is a connection and how many calls use it now. It is closed when it is dropped and nobody uses it.
+// conn is a connection with a count of its calls. A dropped connection is closed when its last call ends.
 type conn struct {
 	*grpc.ClientConn
 	to      target
@@ -85,7 +85,7 @@ func (c *conns) release(used *conn) {
 	}
 }
 
-// drop forgets a connection and closes it, at once or when its last call ends.
+// drop removes a connection, which is closed at once or when its last call ends.
 func (c *conns) drop(element *list.Element) {
 	old := c.order.Remove(element).(*conn)
 	delete(c.to, old.to)
@@ -95,7 +95,7 @@ func (c *conns) drop(element *list.Element) {
 	}
 }
 
-// close ends all connections, and with them the calls that are under way.
+// close ends all connections and their calls.
 func (c *conns) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *conns) close() {
 	}
 }
 
-// dialOptions are those of a connection to a target.
+// dialOptions are the options of a connection to a target.
 func (c *Client) dialOptions(t target) []grpc.DialOption {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t)}
 	secured := insecure.NewCredentials()
@@ -124,15 +124,15 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithIdleTimeout(idleAfter),
-		// gRPC's own limit of two minutes would keep a producer that is back waiting. The loops have a breaker as well.
+		// gRPC's own limit of two minutes would delay a producer after an outage. The loops have a circuit breaker as well.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
 				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 5 * time.Second,
 			},
 			MinConnectTimeout: connectTimeout,
 		}),
-		// Pings go out only while a call is under way and nothing was heard for so long: a half-open connection is found,
-		// and a producer whose server counts pings is not annoyed.
+		// Pings are sent only during a call, after so long without an answer. They find a half-open connection, and stay
+		// below the ping limit of servers.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
 		grpc.WithMaxHeaderListSize(16 << 10),

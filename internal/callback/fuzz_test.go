@@ -60,7 +60,7 @@ func FuzzConfirmations(f *testing.F) {
 	})
 }
 
-// unanimous is the one verdict that an answer gives for an id, and UNKNOWN where it gives none or several.
+// unanimous is the only verdict in an answer for an id, and UNKNOWN without a verdict or with several.
 func unanimous(id string, answer *msghandlerv1.ConfirmResponse) halfmsg.Verdict {
 	said := map[msghandlerv1.Verdict]bool{}
 	for _, c := range answer.GetConfirmations() {
@@ -77,9 +77,9 @@ func unanimous(id string, answer *msghandlerv1.ConfirmResponse) halfmsg.Verdict 
 	return halfmsg.VerdictUnknown
 }
 
-// FuzzUnreachable: whatever code and words a producer fails with, the error is short, printable, and not taken for
+// FuzzCallError: whatever code and words a producer fails with, the error is short, printable, and not taken for
 // one of the coordinator's own.
-func FuzzUnreachable(f *testing.F) {
+func FuzzCallError(f *testing.F) {
 	f.Add(uint32(codes.NotFound), "no such \x00 thing\n")
 	f.Add(uint32(codes.Unimplemented), "\xff\xfe")
 	f.Add(uint32(codes.DeadlineExceeded), "")
@@ -89,7 +89,7 @@ func FuzzUnreachable(f *testing.F) {
 		if cause == nil {
 			return // OK is no error.
 		}
-		err := &UnreachableError{Method: "Confirm", Producer: "orders", Target: "dns:///orders:9000", err: cause}
+		err := &CallError{Method: "Confirm", Producer: "orders", Target: "dns:///orders:9000", err: cause}
 		text := err.Error()
 		if !utf8.ValidString(text) || len(text) > 1000 {
 			t.Errorf("%d bytes: %q", len(text), text)
@@ -105,8 +105,8 @@ func FuzzUnreachable(f *testing.F) {
 	})
 }
 
-// FuzzTarget: what is accepted as a callback target has one form, which is read as the same target again; what the
-// form leads to is dialled, so it must not say more than a host and a port.
+// FuzzTarget: an accepted callback target has a canonical form, which is parsed as the same target again. The form is
+// dialled, so it must hold a host and a port only.
 func FuzzTarget(f *testing.F) {
 	for _, text := range []string{
 		"orders:9000", "dns:///Orders.SVC.:9000", "[2001:DB8::1]:9000", "[::ffff:127.0.0.1]:80", "unix:///tmp/x",
@@ -168,17 +168,17 @@ func FuzzAllow(f *testing.F) {
 
 // Who notices first that time is over, the producer or this side, is chance; the cause of a message's troubles is the
 // same.
-func TestLateAnswersReadAlike(t *testing.T) {
+func TestTimeoutsHaveOneText(t *testing.T) {
 	t.Parallel()
 	words := map[string]bool{}
 	for _, said := range []string{"context deadline exceeded", "stream terminated by RST_STREAM with error code: CANCEL"} {
-		words[(&UnreachableError{err: status.Error(codes.DeadlineExceeded, said), Timeout: time.Second}).Error()] = true
+		words[(&CallError{err: status.Error(codes.DeadlineExceeded, said), Timeout: time.Second}).Error()] = true
 	}
 	if len(words) != 1 {
 		t.Errorf("they read %q", slices.Collect(maps.Keys(words)))
 	}
 	const onTheWay = "context deadline exceeded while waiting for connections to become ready"
-	err := &UnreachableError{err: status.Error(codes.DeadlineExceeded, onTheWay), Timeout: time.Second}
+	err := &CallError{err: status.Error(codes.DeadlineExceeded, onTheWay), Timeout: time.Second}
 	if !strings.Contains(err.Error(), onTheWay) {
 		t.Errorf("where the time went is not told: %v", err)
 	}

@@ -24,7 +24,7 @@ func serveSecurely(t *testing.T, a *certstest.Authority, names ...string) (addre
 }
 
 // Whom a certificate does not make the producer is out of reach: he is told nothing, and gives no verdict.
-func TestProducersAreCalledWithTLSWhereThatIsSaid(t *testing.T) {
+func TestTLSIsChosenPerProducer(t *testing.T) {
 	t.Parallel()
 	a, foreign := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	files := certs.Files{CA: a.File}
@@ -34,7 +34,8 @@ func TestProducersAreCalledWithTLSWhereThatIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client(t, callback.Config{
-		Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" }, Credentials: source.Client(""),
+		Timeout: 5 * time.Second, Secure: func(producer string) bool { return producer != "plain" },
+		Credentials: source.Client(""),
 	})
 	plain, secure := serve(t, &business{confirm: committed}), serveSecurely(t, a, "127.0.0.1")
 	for name, tc := range map[string]struct {
@@ -56,8 +57,8 @@ func TestProducersAreCalledWithTLSWhereThatIsSaid(t *testing.T) {
 			}
 			continue
 		}
-		var away *callback.UnreachableError
-		if !errors.As(err, &away) || away.Code() != codes.Unavailable || !strings.Contains(err.Error(), tc.want) ||
+		var failed *callback.CallError
+		if !errors.As(err, &failed) || failed.Code() != codes.Unavailable || !strings.Contains(err.Error(), tc.want) ||
 			errors.Is(err, halfmsg.ErrCallFailed) {
 			t.Errorf("%s: got %v, %v; want unreachable for %q", name, got, err, tc.want)
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// scheme is the only one that a target may have: every other would let a caller choose a resolver, a socket or a proxy.
+// scheme is the only scheme of a target. Any other scheme would let a caller choose a resolver, a socket or a proxy.
 const scheme = "dns:///"
 
 // maxTarget is longer than any host name with a port can be.
 const maxTarget = 300
 
-// target is a callback target that was read and found well formed.
+// target is a well-formed callback target.
 type target struct {
 	// host is lower-cased; a literal address has no brackets.
 	host string
 	port string
-	// literal is the address that the host is, and invalid where the host is a name.
+	// literal is the host as an address, and invalid where the host is a name.
 	literal netip.Addr
-	// secure says that it is called with TLS.
+	// secure says that the target is called with TLS.
 	secure bool
 }
 
@@ -49,8 +49,8 @@ func parseTarget(s string) (target, error) {
 	return target{host: strings.ToLower(host), port: port}, nil
 }
 
-// literal reads a host that is an address. An IPv4 address with the root's dot behind it is one too, and no name:
-// callbacks.allow and callbacks.networks judge it as the address that it leads to.
+// literal parses a host that is an address. An IPv4 address with a final dot counts as an address, and callbacks.allow
+// and callbacks.networks judge the host as such.
 func literal(host string) (addr netip.Addr, is bool) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
@@ -85,5 +85,5 @@ func isHostByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
-// String is the form that is stored and dialled: one target has one form, however it was written.
+// String is the canonical form, which is stored and dialled.
 func (t target) String() string { return scheme + net.JoinHostPort(t.host, t.port) }

@@ -36,7 +36,8 @@ func TestOtherTargetsAreRefused(t *testing.T) {
 		"unix:/tmp/x", "unix:///tmp/x", "passthrough:///10.0.0.1:80", "xds:///orders:9000", "DNS:///orders:9000",
 		"dns://8.8.8.8/orders:9000", "dns:orders:9000", "dns:////orders:9000", "http://orders:80", "ipv4:127.0.0.1:80",
 		"a:1,b:2", "orders:9000/x", "user@orders:9000", "or ders:9000", "orders..svc:9000", "-\x00:1", "::1:9000",
-		"127.0.0.1..:9000", "[::1.]:9000", "[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x", "%6fo:1",
+		"127.0.0.1..:9000", "[::1.]:9000", "[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x",
+		"%6fo:1",
 		strings.Repeat("a", 64) + ":9000", strings.Repeat("a.", 200) + "b:9000", strings.Repeat("9", 1<<16) + ":1",
 	} {
 		if got, err := parseTarget(in); !errors.Is(err, halfmsg.ErrBadTarget) {
@@ -67,14 +68,26 @@ func TestTheAllowListDecides(t *testing.T) {
 		{"and in another guise", []string{"127.0.0.1:*"}, nil, "[::ffff:127.0.0.1]:9000", false},
 		{"and with the root's dot", []string{"127.0.0.1:*"}, nil, "127.0.0.1.:9000", false},
 		{"a literal loopback that a star caught, with the root's dot", []string{"*:9000"}, nil, "127.0.0.1.:9000", true},
-		{"a literal in no network, with the root's dot", []string{"*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1.:9000", true},
+		{
+			"a literal in no network, with the root's dot",
+			[]string{"*:9000"},
+			[]string{"10.0.0.0/8"},
+			"192.168.0.1.:9000",
+			true,
+		},
 		{"a literal in a network, with the root's dot", []string{"*:9000"}, []string{"10.0.0.0/8"}, "10.1.2.3.:9000", false},
 		{"a literal loopback of IPv6 that is named", []string{"[::1]:*"}, nil, "[::1]:9000", false},
 		{"a literal loopback that a star caught", []string{"*:9000"}, nil, "127.0.0.1:9000", true},
 		{"the metadata service that a star caught", []string{"*:80"}, nil, "169.254.169.254:80", true},
 		{"a literal in no network", []string{"*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1:9000", true},
 		{"a literal in a network", []string{"*:9000"}, []string{"10.0.0.0/8"}, "10.1.2.3:9000", false},
-		{"a literal in no network, but named", []string{"192.168.0.*:9000"}, []string{"10.0.0.0/8"}, "192.168.0.1:9000", false},
+		{
+			"a literal in no network, but named",
+			[]string{"192.168.0.*:9000"},
+			[]string{"10.0.0.0/8"},
+			"192.168.0.1:9000",
+			false,
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +104,7 @@ func TestTheAllowListDecides(t *testing.T) {
 	}
 }
 
-func TestAnEmptyTargetIsTheConfiguredOne(t *testing.T) {
+func TestAnEmptyTargetIsConfigured(t *testing.T) {
 	t.Parallel()
 	client, err := New(Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}}.WithDefaults())
 	if err != nil {
@@ -106,7 +119,7 @@ func TestAnEmptyTargetIsTheConfiguredOne(t *testing.T) {
 	}
 }
 
-func TestWhoHasMovedIsCalledThere(t *testing.T) {
+func TestAMovedProducerIsCalledThere(t *testing.T) {
 	t.Parallel()
 	client, err := New(Config{
 		Allow:   []string{"new:*", "far:*"},

@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs"
 )
 
-// withToken is a connection whose unary calls carry the token of the moment. ProducerService has no other calls.
+// withToken is a connection whose unary calls carry the current token. ProducerService has only unary calls.
 type withToken struct {
 	grpc.ClientConnInterface
 	token func() string

@@ -17,8 +17,8 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Both calls carry the token of their producer, as it is at that time, and a producer without one gets none.
-func TestCallsCarryTheTokenOfTheirProducer(t *testing.T) {
+// Both calls carry the current token of their producer, and a producer without a token gets no token.
+func TestCallsCarryTheirProducersToken(t *testing.T) {
 	t.Parallel()
 	seen := make(chan []string, 1)
 	target := serve(t, &business{confirm: committed}, grpc.UnaryInterceptor(func(
@@ -61,7 +61,7 @@ func TestCallsCarryTheTokenOfTheirProducer(t *testing.T) {
 
 // A producer that does not know this coordinator is out of reach: no verdict, no message to blame, and the remedy is
 // told.
-func TestARefusalIsNoVerdictAndNamesTheRemedy(t *testing.T) {
+func TestARefusalNamesItsRemedy(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Unauthenticated, codes.PermissionDenied} {
 		b := &business{confirm: func(context.Context, *msghandlerv1.ConfirmRequest) (*msghandlerv1.ConfirmResponse, error) {
@@ -69,11 +69,12 @@ func TestARefusalIsNoVerdictAndNamesTheRemedy(t *testing.T) {
 		}}
 		c := client(t, callback.Config{Token: func(string) string { return "s3cret" }})
 		verdicts, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: serve(t, b)}, []string{"1"}, true)
-		var away *callback.UnreachableError
+		var away *callback.CallError
 		if len(verdicts) > 0 || !errors.As(err, &away) || !away.Refused() || errors.Is(err, halfmsg.ErrCallFailed) {
 			t.Fatalf("%v: got %v, %v", code, verdicts, err)
 		}
-		if text := err.Error(); !strings.Contains(text, "callbacks.token_file") || !strings.Contains(text, "callbacks.tls_cert") ||
+		if text := err.Error(); !strings.Contains(text, "callbacks.token_file") ||
+			!strings.Contains(text, "callbacks.tls_cert") ||
 			strings.Contains(text, "s3cret") {
 			t.Errorf("%v: %q", code, text)
 		}

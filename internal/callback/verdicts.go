@@ -5,7 +5,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// oddities counts what an honest answer does not hold.
+// oddities counts the faults of an answer.
 type oddities struct {
 	contradictory int
 	notAsked      int
@@ -14,8 +14,8 @@ type oddities struct {
 
 func (o oddities) any() bool { return o != oddities{} }
 
-// judge enters a verdict for every id that was asked about. A doubt is never a verdict: what was left out, said twice
-// in different ways or not in the contract is UNKNOWN.
+// judge enters a verdict for every id of the request. A doubt is never a verdict: an id without an answer, with
+// contradictory answers, or with a value outside the contract is UNKNOWN.
 func judge(verdicts map[string]halfmsg.Verdict, asked []string, answers []*msghandlerv1.Confirmation) oddities {
 	var odd oddities
 	said := make(map[string]halfmsg.Verdict, len(answers))

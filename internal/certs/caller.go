@@ -12,7 +12,7 @@ import (
 )
 
 // CallerNames are the names in the verified client certificate of a connection: the common name, DNS names, URIs and
-// e-mail addresses. It returns nil where the client has shown no certificate, or none that was verified.
+// e-mail addresses. The result is nil without a verified certificate.
 func CallerNames(info credentials.AuthInfo) []string {
 	secured, ok := info.(credentials.TLSInfo)
 	if !ok || len(secured.State.VerifiedChains) == 0 {
@@ -32,8 +32,8 @@ func certifiedNames(leaf *x509.Certificate) (names []string) {
 	return append(names, leaf.EmailAddresses...)
 }
 
-// AnyMatches says whether one of the names matches one of the globs, which are those of path.Match: * is any text
-// without a slash. A glob that path.Match refuses matches nothing.
+// AnyMatches reports whether any name matches any glob of path.Match: * is any text without a slash. An invalid glob
+// matches nothing.
 func AnyMatches(globs, names []string) bool {
 	for _, glob := range globs {
 		for _, name := range names {
@@ -51,7 +51,7 @@ const (
 	bearer        = "bearer "
 )
 
-// WithToken returns a context whose gRPC calls carry a bearer token; with an empty token the context stays as it is.
+// WithToken returns a context whose gRPC calls carry a bearer token. An empty token changes nothing.
 func WithToken(ctx context.Context, token string) context.Context {
 	if token == "" {
 		return ctx
@@ -59,7 +59,7 @@ func WithToken(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, authorization, "Bearer "+token)
 }
 
-// ShownTokens are the bearer tokens that came with a gRPC call.
+// ShownTokens are the bearer tokens of a gRPC call.
 func ShownTokens(ctx context.Context) (tokens []string) {
 	for _, value := range metadata.ValueFromIncomingContext(ctx, authorization) {
 		if len(value) > len(bearer) && strings.EqualFold(value[:len(bearer)], bearer) {

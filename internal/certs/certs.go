@@ -1,6 +1,6 @@
-// Package certs reads the credentials with which the two sides of a gRPC call identify each other: certificates in
-// PEM files and bearer tokens in text files. Changed files are read again, so that a credential is replaced without a
-// restart. The package also tells who a caller is, by the certificate or the token of a call.
+// Package certs reads the credentials with which the two sides of a gRPC call identify each other: certificates in PEM
+// files and bearer tokens in text files. Changed files are read again, so that a credential is replaced without a
+// restart. The package also identifies a caller by the certificate or the token of a call.
 package certs
 
 import (
@@ -15,36 +15,37 @@ import (
 
 // Files names PEM files. An empty name is none.
 type Files struct {
-	// Cert is the certificate to show, followed by those between it and its authority, and Key its private key. Both or
+	// Cert is the certificate to show, followed by its intermediate certificates, and Key its private key. Both or
 	// neither.
 	Cert, Key string
-	// CA holds the certificates of the authorities that the other side's certificate must come from. Without it a client
-	// takes those of the system, and a server asks for no certificate.
+	// CA holds the certificates of the authorities of the other side. Without CA a client trusts the authorities of the
+	// system, and a server asks for no certificate.
 	CA string
 }
 
-// Source is what stands in the files by now. It is safe for concurrent use.
+// Source is the current content of the files. A Source is safe for concurrent use.
 type Source struct {
 	material *reloader[contents, material]
 }
 
-// contents are those of the files, in the order Cert, Key, CA.
+// contents are the contents of the files, in the order Cert, Key, CA.
 type contents [3]string
 
-// material is what was made of them.
+// material is made of the contents.
 type material struct {
 	own         []tls.Certificate
 	authorities *x509.CertPool // nil: none were named
 }
 
-// Open reads the files. It fails when one of them cannot be read or does not hold what it should, in words that name
-// it. The logger hears of files that are read anew.
+// Open reads the files. Open fails when a file cannot be read or is invalid, with an error that names the file. Reloads
+// are logged.
 func Open(files Files, logger *slog.Logger) (*Source, error) {
 	s := &Source{&reloader[contents, material]{
 		read: files.read, make: files.make,
-		reloaded: func() { logger.Info("certificates were read anew", "cert", files.Cert, "ca", files.CA) },
+		reloaded: func() { logger.Info("certificates reloaded", "cert", files.Cert, "ca", files.CA) },
 		failed: func(err error) {
-			logger.Warn("certificates have changed and are no good; those read before stay in use", "error", err)
+			logger.Warn("changed certificates are unusable; the certificates read before stay in use; correct the files",
+				"error", err)
 		},
 	}}
 	if err := s.material.open(); err != nil {
@@ -53,7 +54,7 @@ func Open(files Files, logger *slog.Logger) (*Source, error) {
 	return s, nil
 }
 
-// Expires is when the certificate ends that is shown; the zero time where none is.
+// Expires is when the shown certificate expires; the zero time without a certificate.
 func (s *Source) Expires() time.Time {
 	if now := s.current(); len(now.own) > 0 {
 		return now.own[0].Leaf.NotAfter
@@ -70,7 +71,7 @@ func (f Files) read() (read contents, err error) {
 		}
 		content, err := os.ReadFile(name) //nolint:gosec // the path is the operator's own
 		if err != nil {
-			return contents{}, err // it names the file
+			return contents{}, err // the error names the file
 		}
 		read[i] = string(content)
 	}

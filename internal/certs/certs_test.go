@@ -20,7 +20,7 @@ import (
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 )
 
-// source opens files; what is logged of them goes to log.
+// source opens files and logs to log.
 func source(t *testing.T, files certs.Files, log *bytes.Buffer) *certs.Source {
 	t.Helper()
 	s, err := certs.Open(files, slog.New(slog.NewTextHandler(log, nil)))
@@ -86,7 +86,7 @@ func greet(shake func() (net.Conn, credentials.AuthInfo, error)) (*x509.Certific
 	return nil, nil //nolint:nilnil // nobody showed one
 }
 
-func TestEachSideWantsACertificateOfItsAuthority(t *testing.T) {
+func TestBothSidesVerifyCertificates(t *testing.T) {
 	t.Parallel()
 	ours, theirs := certstest.NewAuthority(t), certstest.NewAuthority(t)
 	server := of(t, ours, "coordinator.shop").Server()
@@ -109,7 +109,8 @@ func TestEachSideWantsACertificateOfItsAuthority(t *testing.T) {
 	}
 	open := certs.Files{}
 	open.Cert, open.Key = ours.Issue("coordinator.shop")
-	if _, ofClient, err := meet(source(t, bare, &bytes.Buffer{}).Client(""), source(t, open, &bytes.Buffer{}).Server()); err != nil || ofClient != nil {
+	if _, ofClient, err := meet(source(t, bare, &bytes.Buffer{}).Client(""), source(t, open, &bytes.Buffer{}).Server()); err != nil ||
+		ofClient != nil {
 		t.Errorf("a server without authorities saw %v, %v", ofClient, err)
 	}
 }
@@ -122,7 +123,7 @@ func ofTwo(t *testing.T, own, trusted *certstest.Authority) *certs.Source {
 	return source(t, files, &bytes.Buffer{})
 }
 
-func TestFilesAreReadAnew(t *testing.T) {
+func TestChangedFilesAreReloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := certstest.NewAuthority(t)

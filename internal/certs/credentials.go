@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Server are the credentials of a server: it shows its certificate, and where Files has a CA every client must show
-// one of its authorities.
+// Server are the credentials of a server. The server shows its certificate. Where Files has a CA, every client must
+// show a certificate of its authorities.
 func (s *Source) Server() credentials.TransportCredentials {
 	return newTransport(func() *tls.Config {
 		now := s.current()
@@ -23,26 +23,27 @@ func (s *Source) Server() credentials.TransportCredentials {
 	})
 }
 
-// Client are the credentials of a client: it shows its certificate, where Files has one, to servers that ask for it.
-// A server's must be for name; where that is empty, for the host that is dialled.
+// Client are the credentials of a client. The client shows its certificate, where Files has one, to servers that ask. A
+// server's certificate must be for name, or for the dialled host where name is empty.
 func (s *Source) Client(name string) credentials.TransportCredentials {
 	return newTransport(func() *tls.Config { return s.ClientConfig(name) })
 }
 
-// ClientConfig is that of a client, as Client uses it, by what stands in the files now.
+// ClientConfig is the current configuration of Client.
 func (s *Source) ClientConfig(name string) *tls.Config {
 	now := s.current()
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: now.own, RootCAs: now.authorities, ServerName: name}
 }
 
-// Unmet says of the words of a gRPC error that two ends could not agree on TLS, or on each other's certificates:
-// there is no other sign of it. A connection that gRPC itself gave up tells nothing.
+// Unmet reports whether the text of a gRPC error says that two ends did not agree on TLS or on certificates. gRPC gives
+// no other sign. A connection that gRPC itself gave up says nothing.
 func Unmet(words string) bool {
 	return strings.Contains(words, "authentication handshake failed") ||
-		strings.Contains(words, "error reading server preface") && !strings.Contains(words, "use of closed network connection")
+		strings.Contains(words, "error reading server preface") &&
+			!strings.Contains(words, "use of closed network connection")
 }
 
-// transport is TLS with a configuration that is made for each connection.
+// transport is TLS with a fresh configuration for each connection.
 type transport struct {
 	credentials.TransportCredentials
 	config func() *tls.Config
@@ -53,7 +54,9 @@ func newTransport(config func() *tls.Config) transport {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (t transport) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t transport) ClientHandshake(
+	ctx context.Context, authority string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	config := t.config()
 	return credentials.NewTLS(config).ClientHandshake(ctx, cmp.Or(config.ServerName, authority), conn)
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// lookInterval is how long a check of the files is good for: a crowd that connects at once has them read once.
+// lookInterval is how long a check of the files is valid, so that many simultaneous connections read the files once.
 const lookInterval = time.Second
 
-// reloader holds a value that is made of files, and makes it again when the files change. While they cannot be read,
-// or hold nothing usable, as between the replacements of two files, the value made before stays in use. It is safe
-// for concurrent use.
+// reloader holds a value made of files, and makes the value again when the files change. While the files cannot be read
+// or are invalid, as between the replacements of two files, the value made before stays in use. A reloader is safe for
+// concurrent use.
 type reloader[C comparable, T any] struct {
 	read func() (C, error)
 	make func(C) (T, error)
@@ -20,7 +20,7 @@ type reloader[C comparable, T any] struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	// last is the content that was tried last, reported the error that was passed to failed last.
+	// last is the content of the last attempt, reported the last error that was passed to failed.
 	last     C
 	reported string
 	value    T

@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// A token shorter than minToken bytes may be guessed; one longer than maxToken bytes does not fit into the metadata
+// A token shorter than minToken bytes may be guessed. A token longer than maxToken bytes does not fit into the metadata
 // that gRPC servers accept.
 const (
 	minToken = 16
 	maxToken = 4096
 )
 
-// CheckToken refuses what cannot be a bearer token: shorter than 16 or longer than 4,096 bytes, or holding anything
-// but printable ASCII without spaces. The error is a phrase that goes on from the token's name, and quotes nothing of
-// the token.
+// CheckToken refuses an invalid bearer token: shorter than 16 or longer than 4,096 bytes, or with characters other than
+// printable ASCII without spaces. The error is a phrase that follows the token's name, and never quotes the token.
 func CheckToken(token string) error {
 	switch {
 	case len(token) < minToken:
@@ -35,7 +34,7 @@ func CheckToken(token string) error {
 // TokenSet holds accepted tokens, as their hashes. The zero value accepts none.
 type TokenSet struct{ sums [][sha256.Size]byte }
 
-// NewTokenSet fails when one of the tokens cannot be one; the error names it by its number and quotes nothing of it.
+// NewTokenSet fails when a token is invalid. The error names the token by its number and never quotes the token.
 func NewTokenSet(tokens []string) (TokenSet, error) {
 	var set TokenSet
 	for i, token := range tokens {
@@ -47,7 +46,7 @@ func NewTokenSet(tokens []string) (TokenSet, error) {
 	return set, nil
 }
 
-// Accepts says whether a token is in the set. How long that takes tells nothing about the accepted tokens.
+// Accepts reports whether a token is in the set, in a time that reveals nothing about the accepted tokens.
 func (s TokenSet) Accepts(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	accepted := 0
@@ -57,9 +56,9 @@ func (s TokenSet) Accepts(token string) bool {
 	return accepted == 1
 }
 
-// TokenFile is a file of bearer tokens, one a line; empty lines and those that begin with # do not count. A client
-// shows the first, a server accepts all of them, so that both may read the same file. The file is read again when it
-// changes. A TokenFile is safe for concurrent use.
+// TokenFile is a file with a bearer token on each line; empty lines and lines that begin with # do not count. A client
+// shows the first token, a server accepts all tokens, so that both may read the same file. The file is read again when
+// it changes. A TokenFile is safe for concurrent use.
 type TokenFile struct {
 	tokens *reloader[string, tokens]
 }
@@ -69,8 +68,8 @@ type tokens struct {
 	accepted TokenSet
 }
 
-// OpenTokens reads a file of tokens. It fails when the file cannot be read, holds no token, or a line that cannot be
-// one; the error names the file and quotes nothing of it. The logger hears of a file that is read again.
+// OpenTokens reads a file of tokens. OpenTokens fails when the file cannot be read, holds no token, or holds an invalid
+// token; the error names the file and never quotes a token. Reloads are logged.
 func OpenTokens(file string, logger *slog.Logger) (*TokenFile, error) {
 	t := &TokenFile{&reloader[string, tokens]{
 		read: func() (string, error) {

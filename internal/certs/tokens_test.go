@@ -29,7 +29,7 @@ func writeFile(t *testing.T, path, content string) {
 }
 
 // A rotation: the new token is accepted beside the old one, then shown, then the old one is removed.
-func TestTokensAreRotatedWithoutARestart(t *testing.T) {
+func TestTokensRotateWithoutARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "tokens")
@@ -58,7 +58,9 @@ func TestTokensAreRotatedWithoutARestart(t *testing.T) {
 		stands("the other way round", newToken, oldToken, newToken)
 		writeFile(t, path, newToken+"\n")
 		stands("with the new one", newToken, newToken)
-		for name, bad := range map[string]string{"an empty file": "\n", "a short token": "5ecret", "two words": "a 5ecret of two words"} {
+		for name, bad := range map[string]string{
+			"an empty file": "\n", "a short token": "5ecret", "two words": "a 5ecret of two words",
+		} {
 			writeFile(t, path, bad)
 			stands(name, newToken, newToken)
 		}
@@ -96,7 +98,8 @@ func TestBadTokensAreRefusedAndNotQuoted(t *testing.T) {
 			t.Errorf("%.40q: got %v", content, err)
 		}
 	}
-	if _, err := certs.OpenTokens(path+".missing", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := certs.OpenTokens(path+".missing", slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("without a file: %v", err)
 	}
 }
@@ -111,7 +114,8 @@ func TestAnEmptySetAcceptsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]bool{
-		oldToken: true, newToken: true, "": false, oldToken + newToken: false, oldToken[:len(oldToken)-1]: false, strings.ToUpper(oldToken): false,
+		oldToken: true, newToken: true, "": false, oldToken + newToken: false, oldToken[:len(oldToken)-1]: false,
+		strings.ToUpper(oldToken): false,
 	} {
 		if set.Accepts(token) != want {
 			t.Errorf("%q accepted: %t", token, !want)
@@ -122,7 +126,8 @@ func TestAnEmptySetAcceptsNothing(t *testing.T) {
 func TestATokenIsFoundInTheMetadata(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"Bearer " + oldToken: oldToken, "bEARER  " + oldToken: oldToken, "Basic " + oldToken: "", oldToken: "", "Bearer ": "", "Bearer": "",
+		"Bearer " + oldToken: oldToken, "bEARER  " + oldToken: oldToken, "Basic " + oldToken: "",
+		oldToken: "", "Bearer ": "", "Bearer": "",
 	} {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", value))
 		if got := strings.Join(certs.ShownTokens(ctx), ","); got != want {

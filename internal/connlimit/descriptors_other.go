@@ -2,5 +2,5 @@
 
 package connlimit
 
-// Descriptors is how many descriptors this process may have open, 0 where that is unknown or without bounds.
+// Descriptors is how many descriptors this process may have open, 0 where the limit is unknown or infinite.
 func Descriptors() int { return 0 }

@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// Descriptors is how many descriptors this process may have open, 0 where that is unknown or without bounds.
+// Descriptors is how many descriptors this process may have open, 0 where the limit is unknown or infinite.
 func Descriptors() int {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || uint64(limit.Cur) > math.MaxInt32 { //nolint:unconvert // signed on some systems
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	if err != nil || uint64(limit.Cur) > math.MaxInt32 { //nolint:unconvert // signed on some systems
 		return 0
 	}
 	return int(limit.Cur) //nolint:gosec // checked above

@@ -1,4 +1,4 @@
-// Package connlimit bounds how many connections a listener has open, in all and from one address.
+// Package connlimit bounds how many connections a listener has open, in all and from each address.
 package connlimit
 
 import (
@@ -27,14 +27,12 @@ type Config struct {
 	Max int
 	// PerAddress is how many of them may come from one IP address. Required.
 	PerAddress int
-	// Refused is told of each connection that is refused, and of the address that it came from. It must not block.
-	// Required.
+	// Refused is called for each refused connection, with its address. Refused must not block. Required.
 	Refused func(reason Reason, from string)
 }
 
-// Listener closes connections past its bounds as soon as they are accepted. It does not leave them in the backlog:
-// there honest clients would wait behind them without an answer, and here they learn at once to try elsewhere. It is
-// safe for concurrent use.
+// Listener closes connections past its bounds as soon as they are accepted, and leaves none in the backlog: there
+// honest clients would wait behind them without an answer. A Listener is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	config Config
@@ -56,7 +54,7 @@ func (l *Listener) Open() int {
 	return l.open
 }
 
-// Accept implements net.Listener. It returns the next connection that is within the bounds.
+// Accept implements net.Listener. It returns the next connection within the bounds.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -110,7 +108,7 @@ func AddressOf(c net.Conn) netip.Addr {
 	return addr
 }
 
-// conn leaves its listener when it is closed.
+// conn leaves its listener on Close.
 type conn struct {
 	net.Conn
 	once  sync.Once

@@ -10,13 +10,13 @@ import (
 	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
-// refusal is one connection that was refused.
+// refusal is a refused connection.
 type refusal struct {
 	reason connlimit.Reason
 	from   string
 }
 
-// open bounds a listener that accepts whatever may come.
+// open bounds a listener that accepts all connections.
 func open(t *testing.T, most, perAddress int) (l *connlimit.Listener, accepted chan net.Conn, refused chan refusal) {
 	t.Helper()
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,9 +24,12 @@ func open(t *testing.T, most, perAddress int) (l *connlimit.Listener, accepted c
 		t.Fatal(err)
 	}
 	accepted, refused = make(chan net.Conn, 100), make(chan refusal, 100)
-	l = connlimit.New(tcp, connlimit.Config{Max: most, PerAddress: perAddress, Refused: func(reason connlimit.Reason, from string) {
-		refused <- refusal{reason, from}
-	}})
+	l = connlimit.New(
+		tcp,
+		connlimit.Config{Max: most, PerAddress: perAddress, Refused: func(reason connlimit.Reason, from string) {
+			refused <- refusal{reason, from}
+		}},
+	)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -56,7 +59,7 @@ func dial(t *testing.T, to net.Listener, from byte) net.Conn {
 	return conn
 }
 
-func TestConnectionsPastTheBoundsAreClosedAtOnce(t *testing.T) {
+func TestConnectionsPastTheBoundsAreClosed(t *testing.T) {
 	t.Parallel()
 	l, accepted, refused := open(t, 3, 2)
 	first, second := dial(t, l, 2), dial(t, l, 2)
@@ -75,7 +78,7 @@ func TestConnectionsPastTheBoundsAreClosedAtOnce(t *testing.T) {
 		t.Errorf("the fourth in all got %v", got)
 	}
 	_ = one.Close()
-	_ = one.Close() // it leaves once
+	_ = one.Close() // the second Close has no effect
 	_ = first.Close()
 	_ = second.Close()
 	if n := l.Open(); n != 2 {
@@ -90,7 +93,7 @@ func TestConnectionsPastTheBoundsAreClosedAtOnce(t *testing.T) {
 	_ = other.Close()
 }
 
-// ended says that a connection has been closed on the other side.
+// ended reports whether the other side has closed a connection.
 func ended(err error) bool {
 	var at *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &at) && !at.Timeout()

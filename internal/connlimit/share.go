@@ -2,12 +2,12 @@ package connlimit
 
 // Share says how many connections each listener may have.
 type Share struct {
-	// API and Console are those of the gRPC API and of the HTTP listener; the second has a share of its own, so that
-	// probes are answered when the first is full.
+	// API and Console are the shares of the gRPC API and of the HTTP listener. The HTTP listener has a share of its own,
+	// so that probes are answered when the API is full.
 	API, Console int
 	// APIPerAddress and ConsolePerAddress are how many of them may come from one address.
 	APIPerAddress, ConsolePerAddress int
-	// Descriptors is how many descriptors the process may have open, 0 where nothing is known of that.
+	// Descriptors is how many descriptors the process may have open, 0 where the limit is unknown.
 	Descriptors int
 	// Low says that there are fewer than a coordinator should have.
 	Low bool
@@ -18,16 +18,15 @@ const (
 	mostConnections = 4096
 	// mostOfConsole bounds the share of the console, in connections.
 	mostOfConsole = 256
-	// reserve is how many descriptors a coordinator wants for itself: Redis has up to 16 connections for each of its
-	// pools and nodes, each producer that is called has one for each of its addresses, and there are RabbitMQ, the
-	// webhook and files.
+	// reserve is how many descriptors a coordinator needs itself: up to 16 connections for each pool and node of Redis, a
+	// connection for each address of each producer, RabbitMQ, the webhook, and files.
 	reserve = 192
-	// enough is from how many descriptors on there is nothing to warn of.
+	// enough is from how many descriptors on there is no warning.
 	enough = 1024
 )
 
-// Divide divides the descriptors of a process. total and perAddress are what the configuration says, 0 where it
-// leaves it to us.
+// Divide divides the descriptors of a process. total and perAddress are the configured values, 0 without a configured
+// value.
 func Divide(descriptors, total, perAddress int) Share {
 	s := Share{Descriptors: descriptors, Low: descriptors > 0 && descriptors < enough}
 	if total == 0 {

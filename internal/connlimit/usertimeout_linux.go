@@ -8,8 +8,8 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not name.
 const tcpUserTimeout = 0x12
 
-// UserTimeout is a net.ListenConfig's Control: connections of the listener end when what was sent is not acknowledged
-// for so long. gRPC sets that by itself on a *net.TCPConn only.
+// UserTimeout is a net.ListenConfig's Control: connections of the listener end when sent data stays unacknowledged for
+// so long. gRPC sets the option itself on a *net.TCPConn only.
 func UserTimeout(after time.Duration) func(network, address string, raw syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) error {
 		var failed error

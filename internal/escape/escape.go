@@ -1,4 +1,4 @@
-// Package escape makes visible what a text could hide from whoever reads it on a terminal or on a page.
+// Package escape makes visible what a text could hide from a reader on a terminal or on a page.
 package escape
 
 import (
@@ -7,15 +7,14 @@ import (
 	"unicode"
 )
 
-// Line is for a text that has one line: what a producer or a broker wrote neither breaks a table nor commands a
-// terminal.
+// Line is for single-line texts of producers and brokers: the result neither breaks a table nor commands a terminal.
 func Line(s string) string { return escape(s, "") }
 
 // Lines is for a text whose lines and tabs stay as they are.
 func Lines(s string) string { return escape(s, "\n\t") }
 
-// escape writes as Go would what cannot be seen, such as a control character, a new direction of writing, with which
-// a text can look like another one, or a byte that is no text, except what may stay.
+// escape quotes invisible characters as Go does, except the characters of mayStay: control characters, bytes that are
+// no text, and changes of the writing direction, with which a text can look like another text.
 func escape(s, mayStay string) string {
 	hidden := func(r rune) bool {
 		return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !strings.ContainsRune(mayStay, r)
@@ -35,10 +34,10 @@ func escape(s, mayStay string) string {
 	return b.String()
 }
 
-// Deceptive says whether a name should not hold a text like this: a control character (C0, DEL, C1), the end of a
-// line, or a character that is invisible or changes the direction of writing, with which a name can look like another
-// one or command a terminal. The joiners U+200C and U+200D, and the signs that stand before a number in Arabic or
-// Syriac, belong to ordinary words and are none.
+// Deceptive says whether a name should not hold a text like this: a control character (C0, DEL, C1), the end of a line,
+// or a character that is invisible or changes the direction of writing, with which a name can look like another name or
+// command a terminal. The joiners U+200C and U+200D, and the signs that stand before a number in Arabic or Syriac,
+// belong to ordinary words and are none.
 func Deceptive(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		const nonJoiner, joiner = '\u200c', '\u200d'

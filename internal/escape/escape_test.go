@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-func TestWhatCannotBeSeenIsEscaped(t *testing.T) {
+func TestInvisibleTextIsEscaped(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"größe 12 €\u3042":          "größe 12 €\u3042",
@@ -30,14 +30,17 @@ func TestWhatCannotBeSeenIsEscaped(t *testing.T) {
 func TestDeceptiveNames(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"\x00", "a\nb", "a\x1b[2J", "\x7f", "\u0080", "\u009b2J", "\u0085", "\u00ad", "\u061c", "\u200b", "\u200e", "\u200f", "\u2028", "\u2029",
+		"\x00", "a\nb", "a\x1b[2J", "\x7f", "\u0080", "\u009b2J", "\u0085", "\u00ad", "\u061c", "\u200b", "\u200e", "\u200f",
+		"\u2028", "\u2029",
 		"\u202a", "\u202e", "\u2060", "\u2066", "\u2069", "\ufeff", "\U000e0061",
 	} {
 		if !escape.Deceptive("order" + text + "paid") {
 			t.Errorf("%q is none", text)
 		}
 	}
-	for _, text := range []string{"", "order.paid", "größe 12.€", "\u3042", "\u0645\u06cc\u200c\u0631\u0648\u062f", "\u0601\u0661", "👩\u200d🔧", "a\u00a0b"} {
+	for _, text := range []string{
+		"", "order.paid", "größe 12.€", "\u3042", "\u0645\u06cc\u200c\u0631\u0648\u062f", "\u0601\u0661", "👩\u200d🔧", "a\u00a0b",
+	} {
 		if escape.Deceptive(text) {
 			t.Errorf("%q is one", text)
 		}

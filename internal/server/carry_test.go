@@ -39,14 +39,14 @@ func accept(r *msghandlerv1.SendHalfMessageRequest) (halfmsg.Message, *invalidEr
 	return m, c.found
 }
 
-// carrier brings messages through a broker, with the coordinator's own publisher, and looks at what arrives.
+// carrier brings messages through a broker, with the coordinator's own publisher, and checks the deliveries.
 type carrier struct {
 	publisher *rabbitmq.Publisher
 	trouble   *lines
 	topology  *amqp.Channel
 }
 
-// lines is what the publisher logs as a warning or worse: it says when the broker closes a channel or a connection.
+// lines are the publisher's warnings and errors: among them, that the broker has closed a channel or a connection.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -96,8 +96,8 @@ func newCarrier(t testing.TB, url string) *carrier {
 // kinds are the exchanges that a message can meet.
 var kinds = []string{amqp.ExchangeFanout, amqp.ExchangeDirect, amqp.ExchangeTopic, amqp.ExchangeHeaders}
 
-// carry brings a message through an exchange of that kind, or the default exchange where it names none. Whatever is in
-// the message, the broker must acknowledge it, close nothing, and deliver it as it was sent.
+// carry brings a message through an exchange of a kind, or through the default exchange. The broker must acknowledge
+// every message, close nothing, and deliver the message unchanged.
 func (c *carrier) carry(t *testing.T, m *halfmsg.Message, kind string, attempt int) {
 	t.Helper()
 	queue, remove := c.route(t, m, kind)
@@ -123,7 +123,7 @@ func (c *carrier) carry(t *testing.T, m *halfmsg.Message, kind string, attempt i
 	compare(t, &sent, &got)
 }
 
-// route makes a way for one message to a queue, and removes it again.
+// route routes a message to a queue; remove removes the queue.
 func (c *carrier) route(t *testing.T, m *halfmsg.Message, kind string) (queue string, remove func()) {
 	t.Helper()
 	queue = "of-the-fuzz"
@@ -180,7 +180,7 @@ func bytesOf(n int, s string) string {
 	return text + strings.Repeat("x", n-len(text))
 }
 
-// nasty are messages that go to the limits of what is accepted: where AMQP, RabbitMQ or a library could choke.
+// nasty are messages at the limits of validation, where AMQP, RabbitMQ or a library could fail.
 func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 	all := map[string]*msghandlerv1.SendHalfMessageRequest{}
 	add := func(name string, edit func(r *msghandlerv1.SendHalfMessageRequest, m *msghandlerv1.Message)) {
@@ -206,7 +206,16 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		m.Body = make([]byte, judge.config.Limits.Body)
 	})
 	add("everything at its longest, not ASCII", func(_ *request, m *message) {
-		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(maxShort, "é"), bytesOf(maxShort, "\U0001f4e6"), bytesOf(maxShort, "\u200d")
+		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(
+			maxShort,
+			"é",
+		), bytesOf(
+			maxShort,
+			"\U0001f4e6",
+		), bytesOf(
+			maxShort,
+			"\u200d",
+		)
 		m.Headers = map[string]string{bytesOf(maxShort, "é"): bytesOf(maxHeaderBytes-maxShort, "\U0001f4e6")}
 	})
 	add("a queue's name at its longest, default exchange", func(_ *request, m *message) {
@@ -216,7 +225,8 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		add(fmt.Sprintf("a body of %d bytes", n), func(_ *request, m *message) { m.Body = bytes.Repeat([]byte{0xCE}, n) })
 	}
 	for _, text := range []string{
-		" ", "  a  ", "/", "%2f", "#", "*", ".", "..", "a..b", "#.#.#.*", ":", "\u200c\u200d", "\u00a0\u3000", "\ufffd", "\u0601!",
+		" ", "  a  ", "/", "%2f", "#", "*", ".", "..", "a..b", "#.#.#.*", ":", "\u200c\u200d", "\u00a0\u3000", "\ufffd",
+		"\u0601!",
 		"amq", "AMQ.direct", " amq.direct", "(AMQP default)", "<<\"x\">>", "'; --", "${x}", "~p~s~n",
 		strings.Repeat(".", maxShort), strings.Repeat("#.", 127), strings.Repeat("a.", 127),
 	} {
@@ -234,7 +244,8 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 	})
 	add("headers of letters beyond ASCII, of a trace, and of a number", func(_ *request, m *message) {
 		m.Headers = map[string]string{
-			"größe": "très grand", "\U0001f4e6": "\U0001f4e6\u202e", "traceparent": "not one", "n": "-9223372036854775808", "t": "true",
+			"größe": "très grand", "\U0001f4e6": "\U0001f4e6\u202e", "traceparent": "not one", "n": "-9223372036854775808",
+			"t": "true",
 		}
 	})
 	add("no body, and everything else at its shortest", func(r *request, m *message) {
@@ -243,7 +254,8 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 	add("no routing key", func(_ *request, m *message) { m.RoutingKey = "" })
 	add("headers with names of properties and of RabbitMQ", func(_ *request, m *message) {
 		m.Headers = map[string]string{
-			"user-id": "nobody", "user_id": "nobody", "expiration": "never", "priority": "300", "delivery-mode": "7", "type": "x",
+			"user-id": "nobody", "user_id": "nobody", "expiration": "never", "priority": "300", "delivery-mode": "7",
+			"type":   "x",
 			"deaths": "1", "timestamp": "-1", "timestamp_in_ms": "-1", "headers": "", " CC": "a", "CC ": "a", "BCC\u00a0": "a",
 			"x": "y", "X": "Z", "_x-death": "1", "content-length": "-1", "correlation-id": strings.Repeat("x", 300),
 		}

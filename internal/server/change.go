@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxChange bounds the messages that one call with a filter changes, and the messages that it looks at.
+	// maxChange bounds the messages that a call with a filter changes, and the messages looked at.
 	maxChange = 10_000
 	// changePage is how many messages are changed at a time.
 	changePage = 500
-	// namesPerLine is how many names one line of the log holds.
+	// namesPerLine is how many names a log line holds.
 	namesPerLine = 100
 )
 
@@ -46,7 +46,7 @@ type changeRequest interface {
 	GetDryRun() bool
 }
 
-// selection is what a request names, checked.
+// selection holds the checked names of a request.
 type selection struct {
 	names   []halfmsg.Name
 	results []halfmsg.Result // an invalid name has its error already
@@ -153,7 +153,7 @@ func (c *change) matching(r changeRequest) (halfmsg.Query, error) {
 	return query, k.err()
 }
 
-// from lists the states that the move is legal in.
+// from lists the states in which the move is legal.
 func (c *change) from() []halfmsg.State {
 	return slices.DeleteFunc(halfmsg.Kept(), func(state halfmsg.State) bool {
 		_, legal := halfmsg.Next(state, c.event)
@@ -168,7 +168,7 @@ func limitOf(limit int32) int {
 	return int(limit)
 }
 
-// byName changes the messages that were named.
+// byName changes the named messages.
 func (c *change) byName(ctx context.Context, wanted selection) (changed, error) {
 	var places []int
 	for i := range wanted.names {
@@ -299,10 +299,11 @@ func (c *change) predict(ctx context.Context, names []halfmsg.Name) (results []h
 	return results, legal
 }
 
-// log writes who changed which messages, and why. It names each message: nothing else remains of a discarded message.
+// log writes who changed which messages, and why. Each message is named: nothing else remains of a discarded message.
 func (c *change) log(ctx context.Context, names []string) {
 	for part := range slices.Chunk(names, namesPerLine) {
-		c.server.config.Logger.InfoContext(ctx, c.done, "count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
+		c.server.config.Logger.InfoContext(ctx, c.done,
+			"count", len(part), "by", asker(ctx), "reason", c.reason, "names", part)
 	}
 }
 

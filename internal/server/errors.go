@@ -63,7 +63,8 @@ var faultTable = []fault{
 	},
 	{
 		submit.ErrTooManyWaits, codes.ResourceExhausted, "TOO_MANY_CALLS",
-		"too many calls wait for the outcome of their messages; nothing was done: submit without a wait, or retry later", true,
+		"too many calls wait for the outcome of their messages; nothing was done: submit without a wait, or retry later",
+		true,
 	},
 	{
 		submit.ErrTooManyWaitsOfProducer, codes.ResourceExhausted, "TOO_MANY_CALLS",
@@ -91,13 +92,13 @@ var faultTable = []fault{
 	{context.Canceled, codes.Canceled, "CANCELED", "the call was canceled; the outcome is unknown", false},
 }
 
-// unexpected is for errors that the table does not know.
+// unexpected is for errors outside the table.
 var unexpected = fault{
 	nil, codes.Internal, "INTERNAL", "internal error; the outcome is unknown, and the coordinator's log says more", false,
 }
 
-// asPanic returns the panic that is wrapped in an error, if there is one. Such an error may wrap the value of the
-// panic, which must not decide the answer: a panic with ErrUnavailable does not mean that nothing was done.
+// asPanic returns the panic in an error, or nil. The value of a panic must not decide the answer: a panic with
+// ErrUnavailable may come after the write.
 func asPanic(err error) *lifecycle.PanicError {
 	var failure *lifecycle.PanicError
 	errors.As(err, &failure)
@@ -168,7 +169,7 @@ func (f fault) words(err error, state halfmsg.State) string {
 	return f.text
 }
 
-// faults logs the causes that clients do not learn. While the store is down every call fails, so each kind is logged at
+// faults logs causes, which clients do not learn. While the store is down every call fails, so each kind is logged at
 // most once in an interval, with the number of suppressed lines.
 type faults struct {
 	logger *slog.Logger

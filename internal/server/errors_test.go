@@ -22,7 +22,10 @@ func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
 	if err != nil || sent.GetOutcomes()[0].GetCode() == 0 {
 		t.Fatalf("a half message with a bad id: %v, %v", sent, err)
 	}
-	submitted, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{bad}})
+	submitted, err := h.producers.SubmitAll(
+		t.Context(),
+		&msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{bad}},
+	)
 	if err != nil || submitted.GetOutcomes()[0].GetCode() == 0 {
 		t.Fatalf("a Submit with a bad id: %v, %v", submitted, err)
 	}

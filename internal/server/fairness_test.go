@@ -113,7 +113,7 @@ func TestOneConnectionLeavesRoomForOthers(t *testing.T) {
 
 // Small requests hold their announced bytes at once. A request that was admitted therefore never finds the room
 // used up.
-func TestSmallRequestsCloseNobodysConnection(t *testing.T) {
+func TestSmallRequestsCloseNoOtherConnection(t *testing.T) {
 	t.Parallel()
 	h := openLimited(t, server.Limits{Bytes: 128 << 10})
 	innocent, guilty := h.dialFrom(t, 1), h.dialFrom(t, attacker)

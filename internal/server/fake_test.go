@@ -29,15 +29,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-// store is a store in memory: enough of one to see what the server asks of it.
+// store is a minimal store in memory, which records its calls.
 type store struct {
 	mu      sync.Mutex
 	records map[halfmsg.Name]halfmsg.Record
 	digests map[halfmsg.Name]string
 	batches []int
-	// fail, where set, is what every item of every call gets.
+	// fail, where set, is the error of every item of every call.
 	fail error
-	// away, where set, is the id of a message that cannot be reached.
+	// away, where set, is the id of an unavailable message.
 	away string
 	// before runs at the start of each call, with the method's name.
 	before func(call string)
@@ -67,7 +67,11 @@ func (s *store) put(producer, id string, state halfmsg.State) {
 	defer s.mu.Unlock()
 	name := halfmsg.Name{Producer: producer, ID: id}
 	s.records[name] = halfmsg.Record{
-		Message: halfmsg.Message{Name: name, Exchange: "shop", RoutingKey: "paid"}, State: state, CreatedAt: time.Unix(1e9, 0),
+		Message: halfmsg.Message{
+			Name:       name,
+			Exchange:   "shop",
+			RoutingKey: "paid",
+		}, State: state, CreatedAt: time.Unix(1e9, 0),
 	}
 }
 
@@ -171,7 +175,9 @@ func (s *store) Retry(_ context.Context, names []halfmsg.Name, by, reason string
 	for i, name := range names {
 		if record, known := s.records[name]; known && all[i].Err == nil {
 			at := time.Unix(2e9, 0)
-			record.Timeline = record.Timeline.Add(halfmsg.Happening{What: "retry", First: at, Last: at, Times: 1, By: by, Cause: reason})
+			record.Timeline = record.Timeline.Add(
+				halfmsg.Happening{What: "retry", First: at, Last: at, Times: 1, By: by, Cause: reason},
+			)
 			s.records[name] = record
 		}
 	}
@@ -239,7 +245,7 @@ func (s *store) Stats(context.Context) ([]halfmsg.Stat, error) {
 	return []halfmsg.Stat{pending, {State: halfmsg.Dead}}, s.fail
 }
 
-// targets allows what begins with orders, and knows one for the producer called configured.
+// targets allows the host orders, and has a configured target for the producer called configured.
 type targets struct{}
 
 func (targets) Resolve(producer, named string) (string, error) {
@@ -254,7 +260,7 @@ func (targets) Resolve(producer, named string) (string, error) {
 	return "dns:///" + named, nil
 }
 
-// house is a server with a client on a connection of its own.
+// house is a server with a client.
 type house struct {
 	*server.Server
 	store     *store
@@ -269,7 +275,7 @@ type house struct {
 	woken  []halfmsg.State
 }
 
-// pipeline hands what is submitted, and what is made due, to the house.
+// pipeline hands claims and wake-ups to the house.
 func (h *house) pipeline() *delivery.Pipeline {
 	return &delivery.Pipeline{
 		Confirm: confirmStage(h.submitted), ConfirmLoop: h.waker(halfmsg.Pending), SendLoop: h.waker(halfmsg.Sendable),
@@ -277,7 +283,7 @@ func (h *house) pipeline() *delivery.Pipeline {
 	}
 }
 
-// confirmStage is a confirm stage that only takes what is submitted.
+// confirmStage is a confirm stage that only takes claims.
 type confirmStage func(claims []halfmsg.Claim, until time.Time)
 
 func (c confirmStage) Offer(claims []halfmsg.Claim, until time.Time) { c(claims, until) }
@@ -298,7 +304,7 @@ func (h *house) submitted(claims []halfmsg.Claim, _ time.Time) {
 	h.claims = append(h.claims, claims...)
 }
 
-// taken is what Submits have claimed so far.
+// taken are the claims of Submits so far.
 func (h *house) taken() []halfmsg.Claim {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,7 +317,7 @@ func (h *house) wake(state halfmsg.State) {
 	h.woken = append(h.woken, state)
 }
 
-// wakes is what the server has woken so far.
+// wakes are the states of the woken loops so far.
 func (h *house) wakes() []halfmsg.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -342,7 +348,7 @@ func connect(t testing.TB, target string, options ...grpc.DialOption) *grpc.Clie
 	return conn
 }
 
-// openAt serves on a listener, with a client to where it says that it is.
+// openAt serves on a listener, with a client to its address.
 func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *house {
 	t.Helper()
 	h := &house{store: newStore(), served: make(chan error, 1)}
@@ -359,7 +365,11 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	}
 	go func() { h.served <- h.Serve(listener) }()
 	h.conn = connect(t, listener.Addr().String())
-	h.producers, h.operators = msghandlerv1.NewMessageHandlerServiceClient(h.conn), msghandlerv1.NewAdminServiceClient(h.conn)
+	h.producers, h.operators = msghandlerv1.NewMessageHandlerServiceClient(
+		h.conn,
+	), msghandlerv1.NewAdminServiceClient(
+		h.conn,
+	)
 	h.health = healthv1.NewHealthClient(h.conn)
 	t.Cleanup(func() {
 		_ = h.conn.Close()
@@ -383,7 +393,7 @@ func (h *house) alive(t *testing.T) {
 	}
 }
 
-// good is a request that nothing is wrong with.
+// good is a valid request.
 func good(id string) *msghandlerv1.SendHalfMessageRequest {
 	return &msghandlerv1.SendHalfMessageRequest{
 		Producer: "orders", CallbackTarget: "orders:9000",
@@ -391,7 +401,7 @@ func good(id string) *msghandlerv1.SendHalfMessageRequest {
 	}
 }
 
-// fields names those that a status complains of.
+// fields are the fields in the violations of a status.
 func fields(err error) (all []string) {
 	for _, detail := range status.Convert(err).Details() {
 		if bad, ok := detail.(*errdetails.BadRequest); ok {
@@ -403,7 +413,7 @@ func fields(err error) (all []string) {
 	return all
 }
 
-// reason is that of a status, and whether it says when to come again.
+// reason returns the ErrorInfo of a status, and whether the status has a retry delay.
 func reason(err error) (info *errdetails.ErrorInfo, retry bool) {
 	info = &errdetails.ErrorInfo{}
 	for _, detail := range status.Convert(err).Details() {

@@ -21,7 +21,10 @@ func (h *house) fill(n, oneIn int) {
 	for i := range n {
 		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%05d", i)}
 		r := halfmsg.Record{
-			Message: halfmsg.Message{Name: name, Exchange: "shop"}, State: halfmsg.Dead, CreatedAt: time.Unix(1e9, 0), LastError: "nack",
+			Message: halfmsg.Message{
+				Name:     name,
+				Exchange: "shop",
+			}, State: halfmsg.Dead, CreatedAt: time.Unix(1e9, 0), LastError: "nack",
 		}
 		if i%oneIn == 0 {
 			r.LastError = "NOT_FOUND - no exchange 'shop'"
@@ -30,12 +33,13 @@ func (h *house) fill(n, oneIn int) {
 	}
 }
 
-func TestAFilteredListingLooksAtSoManyMessagesAtATime(t *testing.T) {
+func TestAFilteredListingLooksInSteps(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.fill(50_000, 100)
 	r := &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State_STATE_DEAD, PageSize: 1000, ErrorContains: "no exchange", Exchange: "shop", MinAge: durationpb.New(time.Hour),
+		State: msghandlerv1.State_STATE_DEAD, PageSize: 1000, ErrorContains: "no exchange", Exchange: "shop",
+		MinAge: durationpb.New(time.Hour),
 	}
 	var pages []int
 	for {
@@ -100,7 +104,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	t.Error("what does not match was discarded")
 }
 
-func TestADryRunOfNamesSaysWhatWouldBecomeOfEach(t *testing.T) {
+func TestADryRunOfNamesPredictsEach(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "dead", halfmsg.Dead)
@@ -110,11 +114,16 @@ func TestADryRunOfNamesSaysWhatWouldBecomeOfEach(t *testing.T) {
 		names = append(names, &msghandlerv1.MessageName{Producer: "orders", Id: id})
 	}
 	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{Names: names, DryRun: true})
-	if err != nil || retried.GetRetried() != 2 || retried.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_SENDABLE {
+	if err != nil || retried.GetRetried() != 2 ||
+		retried.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_SENDABLE {
 		t.Errorf("got %v, %v", retried, err)
 	}
-	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{Names: names, DryRun: true})
-	if err != nil || discarded.GetDiscarded() != 1 || codes.Code(discarded.GetOutcomes()[1].GetCode()) != codes.FailedPrecondition ||
+	discarded, err := h.operators.DiscardMessages(
+		t.Context(),
+		&msghandlerv1.DiscardMessagesRequest{Names: names, DryRun: true},
+	)
+	if err != nil || discarded.GetDiscarded() != 1 ||
+		codes.Code(discarded.GetOutcomes()[1].GetCode()) != codes.FailedPrecondition ||
 		codes.Code(discarded.GetOutcomes()[2].GetCode()) != codes.NotFound {
 		t.Errorf("got %v, %v", discarded, err)
 	}
@@ -125,17 +134,21 @@ func TestADryRunOfNamesSaysWhatWouldBecomeOfEach(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
-func TestADiscardByNameSparesWhatHasMovedOn(t *testing.T) {
+func TestADiscardSparesMovedMessages(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "moved", halfmsg.Pending)
 	h.store.put("orders", "lost", halfmsg.Abandoned)
-	r := &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_ABANDONED, Names: []*msghandlerv1.MessageName{
-		{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
-	}}
+	r := &msghandlerv1.DiscardMessagesRequest{
+		State: msghandlerv1.State_STATE_ABANDONED,
+		Names: []*msghandlerv1.MessageName{
+			{Producer: "orders", Id: "moved"}, {Producer: "orders", Id: "lost"},
+		},
+	}
 	for _, r.DryRun = range []bool{true, false} {
 		answer, err := h.operators.DiscardMessages(t.Context(), r)
-		if err != nil || answer.GetDiscarded() != 1 || codes.Code(answer.GetOutcomes()[0].GetCode()) != codes.FailedPrecondition {
+		if err != nil || answer.GetDiscarded() != 1 ||
+			codes.Code(answer.GetOutcomes()[0].GetCode()) != codes.FailedPrecondition {
 			t.Errorf("dry %t: got %v, %v", r.GetDryRun(), answer, err)
 		}
 	}
@@ -147,7 +160,7 @@ func TestADiscardByNameSparesWhatHasMovedOn(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
-// What an earlier version has stored is found, listed and discarded, whatever it is called.
+// Messages of an earlier version are found, listed and discarded, whatever their names.
 func TestOldNamesAreFoundAndDiscarded(t *testing.T) {
 	t.Parallel()
 	h := open(t)

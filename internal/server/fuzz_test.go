@@ -20,8 +20,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// TestWhatIsAcceptedRabbitMQTakes brings the nasty messages through the real broker, with exchanges of every kind.
-func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
+// TestRabbitMQTakesAcceptedMessages brings the nasty messages through the real broker, with exchanges of every kind.
+func TestRabbitMQTakesAcceptedMessages(t *testing.T) {
 	t.Parallel()
 	c := newCarrier(t, servers.RabbitMQ(t).URL)
 	all := nasty()
@@ -41,12 +41,12 @@ func TestWhatIsAcceptedRabbitMQTakes(t *testing.T) {
 	}
 }
 
-// leastCarried is how many kept requests must be accepted, so that the broker meets some. Those named accepted-... are
-// at the edges of what is accepted, those named refused-... just beyond.
+// leastCarried is how many kept requests must be accepted and carried. Files named accepted-... are at the edges of
+// validation, files named refused-... just beyond.
 const leastCarried = 30
 
-// TestWhatTheFuzzerKeptRabbitMQTakes brings the accepted ones among the kept requests through the real broker.
-func TestWhatTheFuzzerKeptRabbitMQTakes(t *testing.T) {
+// TestRabbitMQTakesKeptFuzzMessages brings the accepted ones among the kept requests through the real broker.
+func TestRabbitMQTakesKeptFuzzMessages(t *testing.T) {
 	t.Parallel()
 	c, carried := newCarrier(t, servers.RabbitMQ(t).URL), 0
 	files, err := filepath.Glob("testdata/fuzz/FuzzRequest/*")
@@ -73,7 +73,7 @@ func TestWhatTheFuzzerKeptRabbitMQTakes(t *testing.T) {
 	}
 }
 
-// kept reads a file of the fuzzer that holds one value of bytes.
+// kept reads a file of the fuzzer with a single value of bytes.
 func kept(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -100,11 +100,12 @@ func embeddedCarrier(f *testing.F) *carrier {
 	return newCarrier(f, "amqp://guest:guest@"+address+"/")
 }
 
-// checkRefusal demands of a refusal that it names its fields, in words that gRPC can carry.
+// checkRefusal checks that a refusal names its fields, in valid UTF-8.
 func checkRefusal(t *testing.T, refused *invalidError) {
 	t.Helper()
 	for _, v := range refused.violations {
-		if v.GetDescription() == "" || v.GetField() == "" && !strings.HasPrefix(v.GetDescription(), "the request cannot be read") {
+		if v.GetDescription() == "" ||
+			v.GetField() == "" && !strings.HasPrefix(v.GetDescription(), "the request cannot be read") {
 			t.Errorf("no field or no reason: %v", v)
 		}
 	}
@@ -113,13 +114,13 @@ func checkRefusal(t *testing.T, refused *invalidError) {
 	}
 }
 
-// declarable: RabbitMQ keeps such names of queues for itself, so this test cannot make one to look into.
+// declarable: RabbitMQ reserves these names of queues, so this test cannot declare the queue.
 func declarable(m *halfmsg.Message) bool {
 	return m.Exchange != "" || !strings.HasPrefix(m.RoutingKey, "amq.")
 }
 
-// FuzzRequest reads the bytes of a SendHalfMessage. It is refused with its fields, or the broker takes it and closes
-// nothing.
+// FuzzRequest reads the bytes of a SendHalfMessage. The request is refused with its fields, or the broker takes the
+// message and closes nothing.
 func FuzzRequest(f *testing.F) {
 	for _, r := range nasty() {
 		if len(r.GetMessage().GetBody()) > 4096 {
@@ -163,7 +164,19 @@ func FuzzMessage(f *testing.F) {
 	f.Add("orders", "1", "shop", "paid", "text/plain", "a", "b", uint8(1), uint16(0), []byte("body"), uint32(1))
 	f.Add("o", "1", "", "q", "", "CC", "x", uint8(0), uint16(0), []byte(nil), uint32(1<<31))
 	f.Add("o", "1:~", "amq.x", "q", "\x00", "x-a", "\x00", uint8(33), uint16(1<<14), []byte{0xCE}, uint32(2))
-	f.Add("{o}", ".1", strings.Repeat("e", 256), strings.Repeat("é", 128), "\n", "\x7f", "v", uint8(31), uint16(500), []byte{0}, uint32(2))
+	f.Add(
+		"{o}",
+		".1",
+		strings.Repeat("e", 256),
+		strings.Repeat("é", 128),
+		"\n",
+		"\x7f",
+		"v",
+		uint8(31),
+		uint16(500),
+		[]byte{0},
+		uint32(2),
+	)
 	for _, r := range nasty() {
 		if m := r.GetMessage(); len(m.GetHeaders()) == 1 && len(m.GetBody()) < 4096 {
 			for key, value := range m.GetHeaders() {
@@ -177,9 +190,13 @@ func FuzzMessage(f *testing.F) {
 		t *testing.T, producer, id, exchange, key, contentType, name, value string, headers uint8, longer uint16, body []byte,
 		attempt uint32,
 	) {
-		r := &msghandlerv1.SendHalfMessageRequest{Producer: producer, CallbackTarget: "orders:9000", Message: &msghandlerv1.Message{
-			Id: id, Exchange: exchange, RoutingKey: key, ContentType: contentType, Body: body, Headers: map[string]string{},
-		}}
+		r := &msghandlerv1.SendHalfMessageRequest{
+			Producer:       producer,
+			CallbackTarget: "orders:9000",
+			Message: &msghandlerv1.Message{
+				Id: id, Exchange: exchange, RoutingKey: key, ContentType: contentType, Body: body, Headers: map[string]string{},
+			},
+		}
 		for i := range headers {
 			n := name
 			if i > 0 {

@@ -26,7 +26,7 @@ const (
 	defaultPage = 100
 	// maxScan is about how many messages are looked at for one page. More would delay producers' calls.
 	maxScan = 5000
-	// maxSearch is about how long the search for one page takes, so that a page takes half a second at most under load.
+	// maxSearch is about how long a search for a page takes, so that under load a page takes half a second at most.
 	maxSearch = 250 * time.Millisecond
 	// maxAge: a larger value is most likely a wrong unit.
 	maxAge = 10 * 365 * 24 * time.Hour

@@ -36,9 +36,20 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 	}
 	r, m := answer.GetRecord(), answer.GetRecord().GetMessage()
 	got := fmt.Sprint(
-		r.GetProducer(), m.GetId(), m.GetExchange(), m.GetRoutingKey(), m.GetContentType(), m.GetHeaders(), string(m.GetBody()),
-		m.GetDelay().AsDuration(), r.GetCallbackTarget(), r.GetState(), r.GetConfirmAttempts(), r.GetPublishAttempts(),
-		r.GetLastError(), r.GetLeaseOwner(),
+		r.GetProducer(),
+		m.GetId(),
+		m.GetExchange(),
+		m.GetRoutingKey(),
+		m.GetContentType(),
+		m.GetHeaders(),
+		string(m.GetBody()),
+		m.GetDelay().AsDuration(),
+		r.GetCallbackTarget(),
+		r.GetState(),
+		r.GetConfirmAttempts(),
+		r.GetPublishAttempts(),
+		r.GetLastError(),
+		r.GetLeaseOwner(),
 	)
 	want := fmt.Sprint(
 		"orders", "1", "shop", "paid", "text/plain", map[string]string{"a": "b"}, "x", time.Minute,
@@ -58,7 +69,7 @@ func TestAnOperatorSeesTheRecord(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 }
 
-func TestAnOperatorSeesWhatHappened(t *testing.T) {
+func TestAnOperatorSeesTheTimeline(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)
@@ -78,11 +89,15 @@ func TestAnOperatorSeesWhatHappened(t *testing.T) {
 		t.Fatalf("it tells %v", events)
 	}
 	retry := events[1]
-	if retry.GetName() != "retry" || retry.GetCause() != "the exchange is back" || retry.GetBy() == "" || retry.GetCount() != 1 ||
+	if retry.GetName() != "retry" || retry.GetCause() != "the exchange is back" || retry.GetBy() == "" ||
+		retry.GetCount() != 1 ||
 		!retry.GetLastTime().AsTime().Equal(time.Unix(2e9, 0)) {
 		t.Errorf("of the retry it tells %v", retry)
 	}
-	page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE})
+	page, err := h.operators.ListMessages(
+		t.Context(),
+		&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE},
+	)
 	if err != nil || len(page.GetRecords()) != 1 || page.GetRecords()[0].GetEvents() != nil {
 		t.Errorf("a list tells %v, %v", page, err)
 	}
@@ -184,7 +199,9 @@ func TestRetryAndDiscardByName(t *testing.T) {
 	if err != nil || discarded.GetDiscarded() != 1 || !slices.Equal(codesOf(discarded.GetOutcomes()), want) {
 		t.Errorf("got %v, %v", discarded, err)
 	}
-	for _, part := range []string{`"messages discarded" count=1 by=127.0.0.1:`, `reason="test orders"`, "orders/lost", "orders/dead"} {
+	for _, part := range []string{
+		`"messages discarded" count=1 by=127.0.0.1:`, `reason="test orders"`, "orders/lost", "orders/dead",
+	} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("the log does not hold %s:\n%s", part, log)
 		}
@@ -201,18 +218,27 @@ func TestRetryAndDiscardByState(t *testing.T) {
 	}
 	h.store.put("others", "x", halfmsg.Dead)
 	dead := msghandlerv1.State_STATE_DEAD
-	first, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{State: dead, Producer: "orders"})
+	first, err := h.operators.DiscardMessages(
+		t.Context(),
+		&msghandlerv1.DiscardMessagesRequest{State: dead, Producer: "orders"},
+	)
 	if err != nil || first.GetDiscarded() != 1000 || !first.GetMore() {
 		t.Fatalf("got %v, %v", first, err)
 	}
 	if n := strings.Count(log.String(), "orders/"); n != 1000 {
 		t.Errorf("the log names %d of the 1,000 that were discarded", n)
 	}
-	second, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10})
+	second, err := h.operators.RetryMessages(
+		t.Context(),
+		&msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10},
+	)
 	if err != nil || second.GetRetried() != 10 || !second.GetMore() {
 		t.Fatalf("got %v, %v", second, err)
 	}
-	third, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000})
+	third, err := h.operators.RetryMessages(
+		t.Context(),
+		&msghandlerv1.RetryMessagesRequest{State: dead, Producer: "orders", Limit: 10_000},
+	)
 	if err != nil || third.GetRetried() != 190 || third.GetMore() {
 		t.Fatalf("got %v, %v", third, err)
 	}
@@ -222,7 +248,7 @@ func TestRetryAndDiscardByState(t *testing.T) {
 }
 
 // When the store fails for a page in the middle, the caller learns that there is more, from that page on.
-func TestAPageThatFailsIsNotSkipped(t *testing.T) {
+func TestAFailedPageIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]error{"": nil, "whole": halfmsg.ErrUnavailable} {
 		h := open(t)
@@ -258,7 +284,7 @@ func TestAPageThatFailsIsNotSkipped(t *testing.T) {
 }
 
 // Nor when it fails for single messages of a page, or for the first one, to which no token leads.
-func TestAFirstPageThatFailsInPartIsAnError(t *testing.T) {
+func TestAPartlyFailedFirstPageIsAnError(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.fill(10, 1_000_000)

@@ -7,7 +7,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// item is the path of one item of a repeated field.
+// item is the path of an item of a repeated field.
 func item(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // outcomes makes the answer about each message of a batch, with the texts of a single call.
@@ -24,8 +24,8 @@ func (s *Server) outcomes(call string, results []halfmsg.Result) []*msghandlerv1
 	return outcomes
 }
 
-// halted is the error of a batch whose items all failed for the same reason and can be retried, so that a client need
-// not look at a thousand outcomes to learn that the batch should be repeated. Otherwise it is nil.
+// halted is the error of a batch whose items all failed for the same retriable reason, or nil. A client then need not
+// read a thousand outcomes to learn that the batch should be repeated.
 func halted(results []halfmsg.Result) error {
 	for _, r := range results {
 		if r.Err == nil || !faultOf(r.Err).retry || faultOf(r.Err).reason != faultOf(results[0].Err).reason {
@@ -38,7 +38,7 @@ func halted(results []halfmsg.Result) error {
 	return results[0].Err
 }
 
-// cut shortens what a caller wrote for the logs.
+// cut shortens a caller's text for the logs.
 func cut(s string) string {
 	if runes := []rune(s); len(runes) > halfmsg.MaxCause {
 		return string(runes[:halfmsg.MaxCause])

@@ -22,8 +22,13 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// guarded is a server that goes by certificates, and where it listens.
-func guarded(t *testing.T, a *certstest.Authority, permissions server.Permissions, edit ...func(*server.Config)) (h *house, address string) {
+// guarded serves with certificates, and returns the address.
+func guarded(
+	t *testing.T,
+	a *certstest.Authority,
+	permissions server.Permissions,
+	edit ...func(*server.Config),
+) (h *house, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +44,7 @@ func as(t *testing.T, a *certstest.Authority, address string, names ...string) *
 	return connect(t, address, grpc.WithTransportCredentials(credentials.NewTLS(a.Client(names...))))
 }
 
-// Every call of both services is tried, as one that is added later will be.
+// Every call of both services is tried, including calls of later versions.
 func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
@@ -53,7 +58,7 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		},
 	})
 	h.store.put("orders", "1", halfmsg.Dead)
-	// Every request of producers begins with the producer. Whoever may make the call hears what else is wrong with it.
+	// Every request of producers begins with the producer. An allowed caller gets the other violations.
 	empty := &msghandlerv1.SubmitRequest{Producer: "orders"}
 	for who, c := range map[string]struct {
 		names            []string
@@ -80,8 +85,13 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 			t.Errorf("%s is not told the health: %v", who, err)
 		}
-		_, err := msghandlerv1.NewMessageHandlerServiceClient(conn).Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "free", Id: "1"})
-		wantCode(t, err, codes.NotFound) // nobody is named for it
+		_, err := msghandlerv1.NewMessageHandlerServiceClient(
+			conn,
+		).Submit(
+			t.Context(),
+			&msghandlerv1.SubmitRequest{Producer: "free", Id: "1"},
+		)
+		wantCode(t, err, codes.NotFound) // no caller is configured
 	}
 	if len(msghandlerv1.MessageHandlerService_ServiceDesc.Streams) > 0 {
 		t.Error("a stream of producers is not asked for its certificate")
@@ -95,7 +105,11 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method)
+	stream, err := conn.NewStream(
+		ctx,
+		&grpc.StreamDesc{ServerStreams: true},
+		"/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +133,7 @@ func refused(t *testing.T, what string, err error, want bool) {
 	}
 }
 
-func TestARefusalNamesTheCallerAndTheKey(t *testing.T) {
+func TestARefusalNamesCallerAndKey(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
@@ -146,11 +160,16 @@ func wantText(t *testing.T, err error, parts ...string) {
 }
 
 // Who discarded a message is told by his certificate.
-func TestTheLogNamesWhoseCertificateItWas(t *testing.T) {
+func TestTheLogNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
-	h, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	h, address := guarded(
+		t,
+		a,
+		server.Permissions{},
+		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) },
+	)
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
 		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})
@@ -162,11 +181,13 @@ func TestTheLogNamesWhoseCertificateItWas(t *testing.T) {
 	}
 }
 
-// One that connects and does not even begin to be secured holds up no stop.
-func TestAStopWaitsForNobodyWhoIsBeingSecured(t *testing.T) {
+// A client that connects and begins no handshake delays no stop.
+func TestAStopWaitsForNoHandshake(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
-	for name, said := range map[string][]byte{"silent": nil, "begun": {22, 3, 1, 2, 0, 1}, "much": append([]byte{22, 3, 1, 2, 0}, bytes.Repeat([]byte{1}, 200)...)} {
+	for name, said := range map[string][]byte{
+		"silent": nil, "begun": {22, 3, 1, 2, 0, 1}, "much": append([]byte{22, 3, 1, 2, 0}, bytes.Repeat([]byte{1}, 200)...),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, address := guarded(t, a, server.Permissions{})
@@ -179,7 +200,8 @@ func TestAStopWaitsForNobodyWhoIsBeingSecured(t *testing.T) {
 				t.Fatal(err)
 			}
 			ask := healthv1.NewHealthClient(as(t, a, address, "x"))
-			if _, err := ask.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil { // so the one before has been accepted
+			// The answer shows that the earlier connection has been accepted.
+			if _, err := ask.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // gRPC would give it ten

@@ -41,7 +41,7 @@ func (r *refusedCalls) want(t *testing.T, what string, want ...[2]string) {
 	r.all = nil
 }
 
-func TestEachRefusalIsToldOnce(t *testing.T) {
+func TestEachRefusalIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	told := &refusedCalls{}
 	h := open(t, func(c *server.Config) { c.Refused = told.add })
@@ -59,7 +59,11 @@ func TestEachRefusalIsToldOnce(t *testing.T) {
 	told.want(t, "no target", [2]string{"orders INVALID_ARGUMENT ", "callback_target"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer = "or\nders" }), codes.InvalidArgument)
 	told.want(t, "a name that is none", [2]string{" INVALID_ARGUMENT ", "producer"})
-	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }), codes.AlreadyExists)
+	wantCode(
+		t,
+		send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }),
+		codes.AlreadyExists,
+	)
 	told.want(t, "an id that is taken, which is no refusal for good")
 
 	r := good("2")
@@ -68,7 +72,12 @@ func TestEachRefusalIsToldOnce(t *testing.T) {
 		Messages: []*msghandlerv1.Message{r.GetMessage(), {Id: "", RoutingKey: "paid"}, {Id: "3", Exchange: "amq.x"}},
 	})
 	wantCode(t, err, codes.OK)
-	told.want(t, "two of a batch", [2]string{"orders INVALID_ARGUMENT ", "messages[1].id"}, [2]string{"orders INVALID_ARGUMENT ", "messages[2].exchange"})
+	told.want(
+		t,
+		"two of a batch",
+		[2]string{"orders INVALID_ARGUMENT ", "messages[1].id"},
+		[2]string{"orders INVALID_ARGUMENT ", "messages[2].exchange"},
+	)
 	_, err = h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
 		Producer: "orders", CallbackTarget: "evil:1", Messages: []*msghandlerv1.Message{r.GetMessage()},
 	})
@@ -76,7 +85,7 @@ func TestEachRefusalIsToldOnce(t *testing.T) {
 	told.want(t, "a batch", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
 }
 
-func TestACertificateThatMayNotIsTold(t *testing.T) {
+func TestAForbiddenCertificateIsReported(t *testing.T) {
 	t.Parallel()
 	a, told := certstest.NewAuthority(t), &refusedCalls{}
 	_, address := guarded(t, a, server.Permissions{Callers: func(string) []string { return []string{"orders.shop"} }},

@@ -47,7 +47,7 @@ func TestARepeatedSendLearnsTheTrueState(t *testing.T) {
 }
 
 // To its producer an acknowledged message is done, whatever is left to do; an operator sees where it stands.
-func TestAnAcknowledgedMessageIsDoneToItsProducer(t *testing.T) {
+func TestAcknowledgedIsDoneForProducers(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	if _, err := h.producers.SendHalfMessage(t.Context(), good("1")); err != nil {
@@ -64,7 +64,10 @@ func TestAnAcknowledgedMessageIsDoneToItsProducer(t *testing.T) {
 	if err != nil || sent.GetState() != msghandlerv1.State_STATE_DONE {
 		t.Errorf("sent again: %v, %v", sent, err)
 	}
-	submitted, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1"}})
+	submitted, err := h.producers.SubmitAll(
+		t.Context(),
+		&msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1"}},
+	)
 	if err != nil || submitted.GetOutcomes()[0].GetState() != msghandlerv1.State_STATE_DONE {
 		t.Errorf("submitted: %v, %v", submitted, err)
 	}
@@ -130,15 +133,28 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 					return err
 				}
 				calls["RetryMessages"] = func() error {
-					_, err := h.operators.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{Names: []*msghandlerv1.MessageName{name}})
+					_, err := h.operators.RetryMessages(
+						ctx,
+						&msghandlerv1.RetryMessagesRequest{Names: []*msghandlerv1.MessageName{name}},
+					)
 					return err
 				}
 			}
 			for call, do := range calls {
 				err := do()
 				info, retry := reason(err)
-				if status.Code(err) != tc.code || info.GetReason() != tc.reason || info.GetDomain() != "msghandler" || retry != tc.retry {
-					t.Errorf("%s: got %v with %s, retry %t; want %v, %s, %t", call, err, info.GetReason(), retry, tc.code, tc.reason, tc.retry)
+				if status.Code(err) != tc.code || info.GetReason() != tc.reason || info.GetDomain() != "msghandler" ||
+					retry != tc.retry {
+					t.Errorf(
+						"%s: got %v with %s, retry %t; want %v, %s, %t",
+						call,
+						err,
+						info.GetReason(),
+						retry,
+						tc.code,
+						tc.reason,
+						tc.retry,
+					)
 				}
 				if strings.Contains(err.Error(), secret) {
 					t.Errorf("%s: a driver's text got out: %v", call, err)
@@ -168,7 +184,7 @@ func TestAWrongStateIsNamed(t *testing.T) {
 	wantCode(t, err, codes.NotFound) // another producer's message
 }
 
-func TestASubmitSetsTheMessageGoing(t *testing.T) {
+func TestASubmitHandsOnTheClaim(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -223,7 +239,7 @@ func TestConcurrentCallsShareBatches(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIsRefused(t *testing.T) {
+func TestCallsOverTheLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]server.Limits{
 		"waiting": {Waiting: 1}, "calls": server.Limits{}.WithCalls(3), "bytes": {Bytes: 150},

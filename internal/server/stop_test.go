@@ -47,7 +47,7 @@ func (h *house) underWay(ctx context.Context, k *held, id string) (answered chan
 	return answered
 }
 
-func TestAStopFinishesWhatIsInHand(t *testing.T) {
+func TestAStopFinishesCallsInFlight(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.SetServing(true)
@@ -108,7 +108,7 @@ func TestAStopWaitsForNoReflection(t *testing.T) {
 
 // Requests of callers that have left are not kept, and those under way are counted until they are done: what the limits
 // bound is all that there is.
-func TestWhatCallersLeaveBehindIsNotKept(t *testing.T) {
+func TestRequestsOfLeftCallersAreDropped(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	store := h.hold()
@@ -215,7 +215,7 @@ func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 
 // A client that does not finish its request or does not read its answer keeps its call for ever, and no handler knows
 // of it. It is cut off when the others have had time to end.
-func TestAStopWaitsForNoClientThatDoesNothing(t *testing.T) {
+func TestAStopWaitsForNoIdleClient(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(stream grpc.ClientStream) error{
 		"a request without end": func(grpc.ClientStream) error { return nil },
@@ -239,7 +239,11 @@ func TestAStopWaitsForNoClientThatDoesNothing(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			stream, err := h.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, msghandlerv1.AdminService_GetMessage_FullMethodName)
+			stream, err := h.conn.NewStream(
+				ctx,
+				&grpc.StreamDesc{ServerStreams: true},
+				msghandlerv1.AdminService_GetMessage_FullMethodName,
+			)
 			if err == nil {
 				err = begin(stream)
 			}

@@ -31,7 +31,11 @@ func (h *house) tail(
 }
 
 // hear reads until n moves have come, and says what was missed meanwhile.
-func hear(t *testing.T, stream grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], n int) (told []string, missed int64) {
+func hear(
+	t *testing.T,
+	stream grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse],
+	n int,
+) (told []string, missed int64) {
 	t.Helper()
 	for len(told) < n {
 		news, err := stream.Recv()
@@ -49,7 +53,7 @@ func hear(t *testing.T, stream grpc.ServerStreamingClient[msghandlerv1.TailMessa
 	return told, missed
 }
 
-func TestATailTellsEachMove(t *testing.T) {
+func TestATailSendsEachMove(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	all := h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
@@ -61,7 +65,13 @@ func TestATailTellsEachMove(t *testing.T) {
 	}
 	name := halfmsg.Name{Producer: "orders", ID: "1"}
 	stock := halfmsg.Name{Producer: "stock", ID: "2"}
-	h.Moved([]halfmsg.Moved{{Name: name, State: halfmsg.Done}, {Name: stock, State: halfmsg.Sendable}, {Name: stock, State: halfmsg.Dead}})
+	h.Moved(
+		[]halfmsg.Moved{
+			{Name: name, State: halfmsg.Done},
+			{Name: stock, State: halfmsg.Sendable},
+			{Name: stock, State: halfmsg.Dead},
+		},
+	)
 	h.store.put("stock", "2", halfmsg.Dead)
 	if _, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
 		Names: []*msghandlerv1.MessageName{{Producer: "stock", Id: "2"}, {Producer: "stock", Id: "none"}},
@@ -78,7 +88,7 @@ func TestATailTellsEachMove(t *testing.T) {
 	}
 }
 
-func TestATailThatIsSlowHoldsNobodyUp(t *testing.T) {
+func TestASlowTailDelaysNoMove(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	stream := h.tail(t, t.Context(), &msghandlerv1.TailMessagesRequest{})
@@ -131,7 +141,7 @@ func TestATailChecksItsRequest(t *testing.T) {
 	}
 }
 
-func TestTailsAreBoundedAndEndWithTheServer(t *testing.T) {
+func TestTailsAreBoundedAndEnd(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -142,7 +152,11 @@ func TestTailsAreBoundedAndEndWithTheServer(t *testing.T) {
 	}
 	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
 	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
-	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}), codes.InvalidArgument)
+	wantCode(
+		t,
+		h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}),
+		codes.InvalidArgument,
+	)
 	leave()
 	if _, err := first.Recv(); err == nil {
 		t.Error("it is told something after it has left")

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-func TestATraceIsTakenAsItIsOrNotAtAll(t *testing.T) {
+func TestInvalidTracesAreIgnored(t *testing.T) {
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, c := range []struct {
 		brought []string

@@ -20,7 +20,7 @@ func newer[M proto.Message](request M) M {
 	return request
 }
 
-func TestWhatANewerCallerNarrowsIsNotPassedOver(t *testing.T) {
+func TestUnknownFilterFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	h.store.put("orders", "1", halfmsg.Dead)

@@ -69,22 +69,67 @@ func TestBadInput(t *testing.T) {
 		{"id with a slash", func(r *request) { r.Message.Id = "1/2" }, invalid, "message.id"},
 		{"id with a newline", func(r *request) { r.Message.Id = "1\n" }, invalid, "message.id"},
 		{"exchange too long", func(r *request) { r.Message.Exchange = long }, invalid, "message.exchange"},
-		{"exchange too long in bytes only", func(r *request) { r.Message.Exchange = strings.Repeat("é", 128) }, invalid, "message.exchange"},
+		{
+			"exchange too long in bytes only",
+			func(r *request) { r.Message.Exchange = strings.Repeat("é", 128) },
+			invalid,
+			"message.exchange",
+		},
 		{"exchange with a NUL", func(r *request) { r.Message.Exchange = "a\x00b" }, invalid, "message.exchange"},
 		{"exchange of RabbitMQ's own", func(r *request) { r.Message.Exchange = "amq.direct" }, invalid, "message.exchange"},
 		{"routing key too long", func(r *request) { r.Message.RoutingKey = long }, invalid, "message.routing_key"},
 		{"routing key with a NUL", func(r *request) { r.Message.RoutingKey = "\x00" }, invalid, "message.routing_key"},
-		{"routing key empty at the default exchange", func(r *request) { r.Message.Exchange, r.Message.RoutingKey = "", "" }, invalid, "message.routing_key"},
+		{
+			"routing key empty at the default exchange",
+			func(r *request) { r.Message.Exchange, r.Message.RoutingKey = "", "" },
+			invalid,
+			"message.routing_key",
+		},
 		{"exchange with a C1 control", func(r *request) { r.Message.Exchange = "a\u009b2Jb" }, invalid, "message.exchange"},
-		{"exchange that turns the text round", func(r *request) { r.Message.Exchange = "a\u202eb" }, invalid, "message.exchange"},
+		{
+			"exchange that turns the text round",
+			func(r *request) { r.Message.Exchange = "a\u202eb" },
+			invalid,
+			"message.exchange",
+		},
 		{"routing key with DEL", func(r *request) { r.Message.RoutingKey = "a\x7f" }, invalid, "message.routing_key"},
-		{"routing key with a C1 control", func(r *request) { r.Message.RoutingKey = "a\u0085b" }, invalid, "message.routing_key"},
-		{"routing key that turns the text round", func(r *request) { r.Message.RoutingKey = "a\u2066b" }, invalid, "message.routing_key"},
-		{"routing key with a mark of direction", func(r *request) { r.Message.RoutingKey = "a\u061cb" }, invalid, "message.routing_key"},
+		{
+			"routing key with a C1 control",
+			func(r *request) { r.Message.RoutingKey = "a\u0085b" },
+			invalid,
+			"message.routing_key",
+		},
+		{
+			"routing key that turns the text round",
+			func(r *request) { r.Message.RoutingKey = "a\u2066b" },
+			invalid,
+			"message.routing_key",
+		},
+		{
+			"routing key with a mark of direction",
+			func(r *request) { r.Message.RoutingKey = "a\u061cb" },
+			invalid,
+			"message.routing_key",
+		},
 		{"routing key of two lines", func(r *request) { r.Message.RoutingKey = "a\u2028b" }, invalid, "message.routing_key"},
-		{"routing key with a byte order mark", func(r *request) { r.Message.RoutingKey = "\ufeffa" }, invalid, "message.routing_key"},
-		{"routing key with a tag character", func(r *request) { r.Message.RoutingKey = "a\U000e0061" }, invalid, "message.routing_key"},
-		{"content type with a C1 control", func(r *request) { r.Message.ContentType = "text/\u009fplain" }, invalid, "message.content_type"},
+		{
+			"routing key with a byte order mark",
+			func(r *request) { r.Message.RoutingKey = "\ufeffa" },
+			invalid,
+			"message.routing_key",
+		},
+		{
+			"routing key with a tag character",
+			func(r *request) { r.Message.RoutingKey = "a\U000e0061" },
+			invalid,
+			"message.routing_key",
+		},
+		{
+			"content type with a C1 control",
+			func(r *request) { r.Message.ContentType = "text/\u009fplain" },
+			invalid,
+			"message.content_type",
+		},
 		{"header with a C1 control in its name", header("a\u0090", "x"), invalid, "message.headers"},
 		{"header with a name that turns the text round", header("\u202ea", "x"), invalid, "message.headers"},
 		{"content type too long", func(r *request) { r.Message.ContentType = long }, invalid, "message.content_type"},
@@ -104,12 +149,42 @@ func TestBadInput(t *testing.T) {
 		{"header cc", header("cc", "q"), invalid, "message.headers"},
 		{"header BCC", header("Bcc", "q"), invalid, "message.headers"},
 		{"delay negative", func(r *request) { r.Message.Delay = durationpb.New(-1) }, invalid, "message.delay"},
-		{"delay absurd", func(r *request) { r.Message.Delay = durationpb.New(30*24*time.Hour + 1) }, invalid, "message.delay"},
-		{"delay beyond Go", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 315576000000} }, invalid, "message.delay"},
-		{"delay beyond protobuf", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1 << 62} }, invalid, "message.delay"},
-		{"delay of two signs", func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1, Nanos: -1} }, invalid, "message.delay"},
-		{"confirm_after negative", func(r *request) { r.ConfirmAfter = durationpb.New(-time.Second) }, invalid, "confirm_after"},
-		{"confirm_after absurd", func(r *request) { r.ConfirmAfter = durationpb.New(24*time.Hour + 1) }, invalid, "confirm_after"},
+		{
+			"delay absurd",
+			func(r *request) { r.Message.Delay = durationpb.New(30*24*time.Hour + 1) },
+			invalid,
+			"message.delay",
+		},
+		{
+			"delay beyond Go",
+			func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 315576000000} },
+			invalid,
+			"message.delay",
+		},
+		{
+			"delay beyond protobuf",
+			func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1 << 62} },
+			invalid,
+			"message.delay",
+		},
+		{
+			"delay of two signs",
+			func(r *request) { r.Message.Delay = &durationpb.Duration{Seconds: 1, Nanos: -1} },
+			invalid,
+			"message.delay",
+		},
+		{
+			"confirm_after negative",
+			func(r *request) { r.ConfirmAfter = durationpb.New(-time.Second) },
+			invalid,
+			"confirm_after",
+		},
+		{
+			"confirm_after absurd",
+			func(r *request) { r.ConfirmAfter = durationpb.New(24*time.Hour + 1) },
+			invalid,
+			"confirm_after",
+		},
 		{"no callback target", func(r *request) { r.CallbackTarget = "" }, invalid, "callback_target"},
 		{"bad callback target", func(r *request) { r.CallbackTarget = "unix:/x" }, invalid, "callback_target"},
 		{"forbidden callback target", func(r *request) { r.CallbackTarget = "evil:1" }, forbidden, ""},
@@ -262,7 +337,8 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 			return err
 		}},
 		"DiscardMessages of SENDABLE": {"state", func() error {
-			_, err := h.operators.DiscardMessages(ctx, &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE})
+			r := &msghandlerv1.DiscardMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE}
+			_, err := h.operators.DiscardMessages(ctx, r)
 			return err
 		}},
 		"DiscardMessages with a negative limit": {"limit", func() error {
@@ -302,7 +378,7 @@ func TestAStatusIsSmall(t *testing.T) {
 	}
 }
 
-func TestInABatchEachIsJudgedAlone(t *testing.T) {
+func TestItemsOfABatchAreJudgedAlone(t *testing.T) {
 	t.Parallel()
 	h := open(t)
 	one := func(id, body string) *msghandlerv1.Message {
@@ -310,7 +386,14 @@ func TestInABatchEachIsJudgedAlone(t *testing.T) {
 	}
 	answer, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
 		Producer: "orders", CallbackTarget: "orders:9000",
-		Messages: []*msghandlerv1.Message{one("1", "a"), one("bad id", "a"), nil, one("1", "b"), one("1", "a"), one("2", "a")},
+		Messages: []*msghandlerv1.Message{
+			one("1", "a"),
+			one("bad id", "a"),
+			nil,
+			one("1", "b"),
+			one("1", "a"),
+			one("2", "a"),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

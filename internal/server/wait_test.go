@@ -96,7 +96,7 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 	}
 }
 
-func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
+func TestNoMoveIsMissedBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	var h *house
 	h = open(t, func(c *server.Config) {
@@ -106,12 +106,13 @@ func TestNoMoveIsMissedBetweenSubmitAndWait(t *testing.T) {
 	})
 	h.blind()
 	h.store.put("orders", "1", halfmsg.Pending)
-	if got := <-submit(t.Context(), h, "orders", "1", waitDone); got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
+	if got := <-submit(t.Context(), h, "orders", "1", waitDone); got.err != nil ||
+		got.state != msghandlerv1.State_STATE_DONE {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestAMessageOfOursIsNotLookedAtWhileItIsOnItsWay(t *testing.T) {
+func TestClaimedMessagesAreNotPolledAtFirst(t *testing.T) {
 	t.Parallel()
 	claimed := make(chan struct{}, 1)
 	h := open(t, func(c *server.Config) {
@@ -145,7 +146,8 @@ func TestWithoutAWaitSubmitReturnsAtOnce(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	h.store.put("orders", "2", halfmsg.Done)
-	if got := <-submit(t.Context(), h, "orders", "2", waitDone); got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
+	if got := <-submit(t.Context(), h, "orders", "2", waitDone); got.err != nil ||
+		got.state != msghandlerv1.State_STATE_DONE {
 		t.Errorf("got %v", got)
 	}
 }
@@ -162,7 +164,7 @@ func TestTheDeadlineEndsOnlyTheWait(t *testing.T) {
 	}
 }
 
-func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
+func TestATrustedSubmitStoresTheVerdict(t *testing.T) {
 	t.Parallel()
 	h := open(t, func(c *server.Config) { c.Trusted = func(producer string) bool { return producer == "orders" } })
 	h.store.put("orders", "1", halfmsg.Pending)
@@ -178,7 +180,10 @@ func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
 			t.Errorf("%s/%s: got %v, want %v", producer, id, got, want)
 		}
 	}
-	batch, err := h.producers.SubmitAll(t.Context(), &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})
+	batch, err := h.producers.SubmitAll(
+		t.Context(),
+		&msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +203,7 @@ func TestATrustedSubmitReturnsWithTheVerdictStored(t *testing.T) {
 }
 
 // A store that answers late has counted the lease from when it was asked, or soon after.
-func TestTheLeaseOfASubmitCountsFromBeforeTheStoreIsAsked(t *testing.T) {
+func TestALeaseCountsFromBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	const lease = time.Minute
 	ends := make(chan time.Time, 1)
@@ -223,7 +228,7 @@ func TestTheLeaseOfASubmitCountsFromBeforeTheStoreIsAsked(t *testing.T) {
 	}
 }
 
-func TestALateSubmitDoesNotHearOfTheOldFate(t *testing.T) {
+func TestALateSubmitIgnoresTheOldOutcome(t *testing.T) {
 	t.Parallel()
 	var h *house
 	claimed := make(chan struct{}, 1)
@@ -317,7 +322,7 @@ func TestSubmitAllWaitsForEach(t *testing.T) {
 
 // However long messages take, those who wait leave room for others: they have half of the places for calls, and those
 // of one producer a quarter.
-func TestThoseWhoWaitLeaveRoomForOthers(t *testing.T) {
+func TestWaitsLeaveRoomForOtherCalls(t *testing.T) {
 	t.Parallel()
 	const calls = 8
 	claimed := make(chan struct{}, calls)

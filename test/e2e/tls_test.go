@@ -174,7 +174,7 @@ func TestCertificateRenewalNeedsNoRestart(t *testing.T) {
 		if shown() != second {
 			t.Fatal("a bad certificate replaced a good certificate")
 		}
-		return strings.Contains(s.coordinators[0].tail(), "certificates have changed and are no good")
+		return strings.Contains(s.coordinators[0].tail(), "changed certificates are unusable")
 	})
 	if !pageHolds(t, s.coordinators[0], "/metrics",
 		`msghandler_certificate_expires_timestamp_seconds{key="grpc.tls_cert"}`) {

@@ -121,7 +121,7 @@ const addNetwork = "add the network of that address to callbacks.networks, which
 // unreachable reports why a producer gave no answer, as far as the cause decides the remedy.
 func (r *report) unreachable(err error) {
 	const why = "its messages wait until it answers"
-	var away *callback.UnreachableError
+	var away *callback.CallError
 	errors.As(err, &away)
 	saying := func(words string) bool { return strings.Contains(err.Error(), words) }
 	switch {

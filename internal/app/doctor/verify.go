@@ -71,7 +71,7 @@ func (e *Examination) stranger(to halfmsg.Target) func(context.Context, *report)
 		}
 		defer client.Close()
 		_, err := client.Confirm(ctx, to, []string{unknowable()}, false)
-		var unanswered *callback.UnreachableError
+		var unanswered *callback.CallError
 		switch {
 		case errors.As(err, &unanswered) && unanswered.Code() == codes.DeadlineExceeded:
 			r.warn("producer-guard-unknown", "gives no answer to a caller without credentials: "+err.Error(),

@@ -84,7 +84,7 @@ func (t *Tracer) Publisher(inner halfmsg.Publisher) halfmsg.Publisher { return &
 
 type publisher struct {
 	halfmsg.Publisher
-	*Tracer
+	spans *Tracer
 }
 
 // Publish implements halfmsg.Publisher.
@@ -123,7 +123,7 @@ func (p *publisher) begin(m *halfmsg.Publishing) trace.Span {
 	if !of.IsSampled() {
 		return nil
 	}
-	_, span := p.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), of), "publish",
+	_, span := p.spans.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), of), "publish",
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 			attribute.String("messaging.system", "rabbitmq"), attribute.String("messaging.destination.name", m.Exchange),
 			attribute.String("messaging.rabbitmq.destination.routing_key", m.RoutingKey),

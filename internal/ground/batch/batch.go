@@ -1,7 +1,7 @@
-// Package batch gathers concurrent calls into one: what arrives while a batch is under way leaves with the next.
+// Package batch gathers concurrent calls: items that arrive while a batch is in flight leave with the next batch.
 //
-// Nothing ever waits for a timer. A lone call leaves at once as a batch of one; under load batches grow by themselves
-// to what arrives in the time of one round trip, and to what is ready to run when a batch is taken.
+// Nothing waits for a timer. A lone call leaves at once as a batch of its own. Under load batches grow to the arrivals
+// of a round trip, and to the calls that are ready to run when a batch is taken.
 package batch
 
 import (
@@ -15,67 +15,67 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
-// ErrBusy says that as many items are waiting as may wait; none of the call's items was taken.
+// ErrBusy says that as many items are waiting as may wait. No item of the call was accepted.
 var ErrBusy = errors.New("too many calls are waiting")
 
 // Config says how a Group gathers.
 type Config struct {
 	// Max is how many items a batch holds at most.
 	Max int
-	// Parallel is how many batches may be under way at once.
+	// Parallel is how many batches may be in flight at once.
 	Parallel int
 	// Waiting is how many items may wait for a batch; a call past it gets ErrBusy.
 	Waiting int
-	// Timeout bounds the context that each batch runs with. It does not depend on the callers' contexts: a caller that
-	// leaves takes nobody else's call with it.
+	// Timeout bounds the context of each batch. The callers' contexts have no effect on a batch: a caller that leaves
+	// cancels no other call.
 	Timeout time.Duration
-	// Counting is for whoever counts what the callers hold, such as the bytes of their requests. While it has not ended,
-	// the items of a caller that leaves are dropped if they still wait, and it is let go when those under way were
-	// answered. Nil: it is let go at once, and its items are still done.
+	// Counting serves servers that count what callers hold, such as the bytes of their requests. Until Counting ends, a
+	// call whose context has ended drops its waiting items and returns when its items in flight are answered. Nil: such a
+	// call returns at once, and its items are still done.
 	Counting context.Context
 }
 
-// Group gathers items of type T and hands them in batches to one function, which answers each with an R. It is safe for
-// concurrent use.
+// Group gathers items of type T and hands them in batches to a function, which answers each with an R. A Group is safe
+// for concurrent use.
 type Group[T, R any] struct {
 	config Config
 	do     func(ctx context.Context, items []T) []R
 
 	mu sync.Mutex
-	// waiting are the items that wait, and gone is how many of them are of callers that have left.
+	// waiting are the items without a batch; gone counts the waiting items whose callers have left.
 	waiting []entry[T, R]
 	gone    int
 	running int
 
-	// runners has the goroutines that do batches.
+	// runners are the goroutines that do batches.
 	runners lifecycle.Group
 }
 
-// entry is one item of a call that waits for a batch.
+// entry is a waiting item of a call.
 type entry[T, R any] struct {
 	call  *call[T, R]
 	index int
 }
 
-// call is what one Do waits for. The group's mu guards it.
+// call is a call of Do. The group's mu guards its fields.
 type call[T, R any] struct {
 	items   []T
 	results []R
-	// missing is how many items have no result, waiting how many of those are in no batch yet.
+	// missing counts the items without a result, waiting the items without a batch.
 	missing, waiting int
-	// left says that the caller has left, and that what waits is not done any more.
+	// left says that the caller has left, and its waiting items are dropped.
 	left bool
 	done chan struct{}
 }
 
-// New returns a Group that answers items with do. do must return one result for each item, in their order.
+// New returns a Group that answers items with do. do must return a result for each item, in their order.
 func New[T, R any](config Config, do func(ctx context.Context, items []T) []R) *Group[T, R] {
 	return &Group[T, R]{config: config, do: do}
 }
 
-// Do has items answered, in batches that it may share with other calls, and returns their results in order. It fails
-// with ErrBusy when too many items wait, and with the context's error when that ends first; the items may then still be
-// done, see Config.Counting. They must not be changed.
+// Do has items answered, in batches shared with other calls, and returns their results in order. Do fails with ErrBusy
+// when too many items wait, and with the context's error when the context ends first; the items may then still be done,
+// see Config.Counting. The items must not be changed.
 func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -99,10 +99,10 @@ func (g *Group[T, R]) Do(ctx context.Context, items ...T) ([]R, error) {
 	}
 }
 
-// Wait waits until no batch is under way, also of those whose callers have left, or until the context ends.
+// Wait waits until no batch is in flight, including batches whose callers have left, or until the context ends.
 func (g *Group[T, R]) Wait(ctx context.Context) error { return g.runners.Wait(ctx) }
 
-// drop lets go of the items of a call that no batch has taken yet.
+// drop drops the waiting items of a call.
 func (g *Group[T, R]) drop(c *call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +115,7 @@ func (g *Group[T, R]) drop(c *call[T, R]) {
 	}
 }
 
-// answered counts items that nobody waits for any more.
+// answered counts items that are answered or dropped.
 func (c *call[T, R]) answered(items int) {
 	if items == 0 {
 		return
@@ -135,7 +135,7 @@ func (g *Group[T, R]) Waiting() int {
 func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A call that is larger than the whole room may enter when it is empty, or it never could.
+	// A call larger than the limit is accepted when nothing waits; otherwise such a call would be refused for ever.
 	if waiting := len(g.waiting) - g.gone; waiting > 0 && waiting+len(items) > g.config.Waiting {
 		return nil, ErrBusy
 	}
@@ -152,8 +152,8 @@ func (g *Group[T, R]) enqueue(items []T) (*call[T, R], error) {
 	return c, nil
 }
 
-// run does batches until nothing waits. Before it takes one it lets those run that are ready to: on a busy machine they
-// bring calls for the same batch, and on an idle one there are none.
+// run does batches until nothing waits. Before each batch it yields to goroutines that are ready to run: on a busy
+// machine they bring items for the same batch.
 func (g *Group[T, R]) run() {
 	for {
 		runtime.Gosched()
@@ -165,7 +165,7 @@ func (g *Group[T, R]) run() {
 	}
 }
 
-// next takes the next batch, or ends this runner when there is none.
+// next takes the next batch, or ends this runner when nothing waits.
 func (g *Group[T, R]) next() (entries []entry[T, R], items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +173,7 @@ func (g *Group[T, R]) next() (entries []entry[T, R], items []T) {
 	entries, items = make([]entry[T, R], 0, n), make([]T, 0, n)
 	for len(g.waiting) > 0 && len(items) < g.config.Max {
 		e := g.waiting[0]
-		g.waiting[0] = entry[T, R]{} // or its call would stay in memory as long as the queue is not empty
+		g.waiting[0] = entry[T, R]{} // otherwise the call stays in memory as long as the queue is not empty
 		g.waiting = g.waiting[1:]
 		if e.call.left {
 			g.gone--

@@ -31,7 +31,7 @@ func TestResultsComeInTheCallsOrder(t *testing.T) {
 	}
 }
 
-func TestCallsThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
+func TestCallsDuringABatchShareTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sizes []int
 		gate := make(chan struct{})
@@ -54,9 +54,9 @@ func TestCallsThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
 	})
 }
 
-// On a busy machine calls are ready to run that bring items for the same batch.
-func TestCallsThatAreReadyToRunShareTheFirstBatch(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
+// On a busy machine ready calls bring items for the same batch.
+func TestReadyCallsShareTheFirstBatch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that goroutines wait for each other
 	const rounds, calls = 100, 10
 	var batches atomic.Int64
 	g := batch.New(batch.Config{Max: calls, Parallel: 2, Waiting: calls, Timeout: time.Minute},
@@ -77,7 +77,7 @@ func TestCallsThatAreReadyToRunShareTheFirstBatch(t *testing.T) {
 	}
 }
 
-func TestRoomIsBounded(t *testing.T) {
+func TestWaitingItemsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 2, Timeout: time.Hour},
@@ -86,7 +86,7 @@ func TestRoomIsBounded(t *testing.T) {
 				return double(ctx, items)
 			})
 		var wg sync.WaitGroup
-		for i := range 3 { // one under way, two waiting
+		for i := range 3 { // one in flight, two waiting
 			wg.Go(func() { _, _ = g.Do(t.Context(), i) })
 			synctest.Wait()
 		}
@@ -98,7 +98,7 @@ func TestRoomIsBounded(t *testing.T) {
 	})
 }
 
-func TestACallerThatLeavesTakesNobodyWithIt(t *testing.T) {
+func TestALeavingCallerCancelsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		g := batch.New(batch.Config{Max: 10, Parallel: 1, Waiting: 10, Timeout: time.Hour},
@@ -124,8 +124,8 @@ func TestACallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	})
 }
 
-// Whoever counts for a caller what it holds must be able to rely on nothing being held when it has left.
-func TestWhatACallerLeavesBehindIsNotKept(t *testing.T) {
+// A server that counts what a caller holds must be able to rely on nothing being held when the caller has left.
+func TestItemsOfALeftCallerAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		var done []int
@@ -166,8 +166,8 @@ func TestWhatACallerLeavesBehindIsNotKept(t *testing.T) {
 	})
 }
 
-// One caller that leaves while many wait has nothing of it kept, though the others' items stay where they are.
-func TestOneOfManyThatLeavesIsForgotten(t *testing.T) {
+// No item of a caller that leaves is kept, and the waiting items of other callers keep their places.
+func TestOneLeftCallerOfManyIsDropped(t *testing.T) {
 	gate := make(chan struct{})
 	g := batch.New(batch.Config{Max: 1, Parallel: 1, Waiting: 4, Timeout: time.Hour, Counting: t.Context()},
 		func(_ context.Context, items []*[1 << 16]byte) []int {
@@ -175,7 +175,7 @@ func TestOneOfManyThatLeavesIsForgotten(t *testing.T) {
 			return make([]int, len(items))
 		})
 	var calls sync.WaitGroup
-	for range 4 { // one under way, three that wait
+	for range 4 { // one in flight, three waiting
 		calls.Go(func() { _, _ = g.Do(t.Context(), new([1 << 16]byte)) })
 	}
 	wait(t, "three wait", func() bool { return g.Waiting() == 3 })

@@ -55,9 +55,15 @@ func TestTooManyItemsAreRefusedUndecoded(t *testing.T) {
 		{"names to retry", &msghandlerv1.RetryMessagesRequest{}, many(1), "names"},
 		{"names to discard", &msghandlerv1.DiscardMessagesRequest{}, many(1), "names"},
 		{"states, packed", &msghandlerv1.TailMessagesRequest{}, wired(2, bytes.Repeat([]byte{3}, 10*limits.Items)), "states"},
-		{"states, each alone", &msghandlerv1.TailMessagesRequest{}, bytes.Repeat([]byte{2 << 3, 3}, 10*limits.Items), "states"},
+		{
+			"states, each alone", &msghandlerv1.TailMessagesRequest{}, bytes.Repeat([]byte{2 << 3, 3}, 10*limits.Items),
+			"states",
+		},
 		{"headers of one message", &msghandlerv1.SendHalfMessageRequest{}, headers(limits.nested() + 1), "headers"},
-		{"headers of a batch", &msghandlerv1.SendHalfMessagesRequest{}, bytes.Repeat(headers(limits.nested()/100), 101), "headers"},
+		{
+			"headers of a batch", &msghandlerv1.SendHalfMessagesRequest{}, bytes.Repeat(headers(limits.nested()/100), 101),
+			"headers",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			refused := decode(tc.request, tc.data)
@@ -80,7 +86,8 @@ func TestAFullBatchIsDecoded(t *testing.T) {
 	}
 	many := wired(3, append(headers, header(limits.Headers)...))
 	r := &msghandlerv1.SendHalfMessagesRequest{}
-	if err := decode(r, append(bytes.Repeat(wired(3, headers), limits.Items-1), many...)); err != nil || len(r.GetMessages()) != limits.Items {
+	if err := decode(r, append(bytes.Repeat(wired(3, headers), limits.Items-1), many...)); err != nil ||
+		len(r.GetMessages()) != limits.Items {
 		t.Errorf("%d of %d messages: %v", len(r.GetMessages()), limits.Items, err)
 	}
 	if n := len(r.GetMessages()[limits.Items-1].GetHeaders()); n != limits.Headers+1 {

@@ -85,7 +85,8 @@ func TestMoreWaitsLookNoMoreOften(t *testing.T) {
 		one := halfmsg.Name{Producer: "stock", ID: "1"}
 		calls.Go(func() {
 			begun := time.Now()
-			if got := awaitDone(ctx, t, b, []halfmsg.Name{one}); got[0].State != halfmsg.Done || time.Since(begun) != time.Second {
+			if got := awaitDone(ctx, t, b, []halfmsg.Name{one}); got[0].State != halfmsg.Done ||
+				time.Since(begun) != time.Second {
 				t.Errorf("%v after %v, want done after the second in which it was", got, time.Since(begun))
 			}
 		})

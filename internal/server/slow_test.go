@@ -18,15 +18,19 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// openInBubble serves where time passes only while all wait, and gives a way to further connections.
+// openInBubble serves in fake time, and returns a function that makes further connections.
 func openInBubble(t *testing.T) (h *house, another func() *grpc.ClientConn) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	h = openAt(t, listener, func(c *server.Config) { c.Reflection = true })
 	return h, func() *grpc.ClientConn {
-		return connect(t, "passthrough:///here", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return listener.DialContext(ctx)
-		}))
+		return connect(
+			t,
+			"passthrough:///here",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return listener.DialContext(ctx)
+			}),
+		)
 	}
 }
 
@@ -42,9 +46,9 @@ func begin(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream
 	return stream
 }
 
-// A request that does not come to its end may hold as much as the largest: it has half a minute, and then its
-// connection is closed, with all that others on it hold.
-func TestARequestThatDoesNotArriveEndsWithItsConnection(t *testing.T) {
+// An unfinished request may hold as much as the largest request. After half a minute its connection is closed, which
+// ends the other calls on the connection.
+func TestASlowRequestEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream{
 		"nothing of it": func(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
@@ -84,8 +88,8 @@ func TestARequestThatDoesNotArriveEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// What takes long on our side, or is a conversation, is no request that does not arrive.
-func TestConnectionsOfThoseWhoWaitStayOpen(t *testing.T) {
+// A slow answer and a conversation are no slow requests.
+func TestWaitingCallsKeepTheirConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, another := openInBubble(t)

@@ -63,8 +63,8 @@ func (s *slow) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.S
 	return uncertain(len(names))
 }
 
-// What has reached the store goes on when its caller leaves: what was written is handed on, woken for and told of, and
-// does not wait until a lease ends.
+// A write in the store goes on when its caller leaves: stored moves are handed on, loops are woken, moves are observed,
+// and does not wait until a lease ends.
 func TestAWriteOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	names := []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}, {Producer: "orders", Id: "2"}}

@@ -18,7 +18,7 @@ import (
 
 const sendHalf = msghandlerv1.MessageHandlerService_SendHalfMessage_FullMethodName
 
-// openRaw serves with limits, and gives a connection that sends requests in parts. What was refused is counted.
+// openRaw serves with limits, and returns a connection that sends requests in parts, and the reasons of refusals.
 func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, refused chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func openRaw(t *testing.T, limits server.Limits) (h *house, conn *wire.RawConn, 
 		c.Limits, c.RefusedUnread = limits, func(reason string) {
 			select {
 			case refused <- reason:
-			default: // it must not block, and no test looks at so many
+			default: // the callback must not block, and no test reads so many
 			}
 		}
 	})
@@ -63,7 +63,7 @@ func wantAnswer(t *testing.T, conn *wire.RawConn, stream uint32, code codes.Code
 	}
 }
 
-// hasRoom sends a whole request that nobody can read, and says whether there was room to receive it.
+// hasRoom sends a complete undecodable request, and reports whether the server received the request.
 func hasRoom(t *testing.T, conn *wire.RawConn, size int) bool {
 	t.Helper()
 	stream := announce(t, conn, sendHalf, size)
@@ -77,9 +77,8 @@ func hasRoom(t *testing.T, conn *wire.RawConn, size int) bool {
 	return answer.Status == strconv.Itoa(int(codes.InvalidArgument))
 }
 
-// A large request holds what it announces, in whatever pieces it does so, and gives it back when its call ends, however
-// that comes.
-func TestALargeRequestHoldsWhatItAnnounces(t *testing.T) {
+// A large request holds its announced bytes until its call ends in any way.
+func TestALargeRequestHoldsAnnouncedBytes(t *testing.T) {
 	t.Parallel()
 	h, conn, refused := openRaw(t, server.Limits{Bytes: 4 << 20})
 	first := announce(t, conn, sendHalf, 2<<20)
@@ -96,8 +95,8 @@ func TestALargeRequestHoldsWhatItAnnounces(t *testing.T) {
 	eventually(t, "the first has given its bytes back", func() bool { return hasRoom(t, conn, 2<<20) })
 }
 
-// Announced small requests of one connection leave room for the other connections of its address.
-func TestASmallRequestHoldsWhatItAnnounces(t *testing.T) {
+// Announced small requests of a connection leave room for the other connections of its address.
+func TestASmallRequestHoldsAnnouncedBytes(t *testing.T) {
 	t.Parallel()
 	h, conn, _ := openRaw(t, server.Limits{Bytes: 256 << 10})
 	last := uint32(0)
@@ -111,8 +110,8 @@ func TestASmallRequestHoldsWhatItAnnounces(t *testing.T) {
 	}
 }
 
-// Calls that no handler ends give back what they hold: of methods that are not there, compressed in a way that nobody
-// knows, and refused before they are read.
+// Calls without a handler release their budgets: calls of unknown methods, with unknown compression, and refused
+// unread.
 func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
 	t.Parallel()
 	h, conn, _ := openRaw(t, server.Limits{Bytes: 4 << 20}.WithCalls(10))
@@ -127,8 +126,8 @@ func TestCallsWithoutAHandlerHoldNothing(t *testing.T) {
 	eventually(t, "there is room for a large one", func() bool { return hasRoom(t, conn, 3<<20) })
 }
 
-// A request that ends before it has announced its size is answered.
-func TestARequestOfNothingIsAnswered(t *testing.T) {
+// A request that ends without a size is answered.
+func TestAnEmptyRequestIsAnswered(t *testing.T) {
 	t.Parallel()
 	_, conn, _ := openRaw(t, server.Limits{})
 	stream, err := conn.Begin(sendHalf)
