@@ -36,8 +36,8 @@ func TestOtherTargetsAreRefused(t *testing.T) {
 		"unix:/tmp/x", "unix:///tmp/x", "passthrough:///10.0.0.1:80", "xds:///orders:9000", "DNS:///orders:9000",
 		"dns://8.8.8.8/orders:9000", "dns:orders:9000", "dns:////orders:9000", "http://orders:80", "ipv4:127.0.0.1:80",
 		"a:1,b:2", "orders:9000/x", "user@orders:9000", "or ders:9000", "orders..svc:9000", "-\x00:1", "::1:9000",
-		"127.0.0.1..:9000", "[::1.]:9000", "[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1", "orders:9000#x",
-		"%6fo:1",
+		"127.0.0.1..:9000", "[::1.]:9000", "[fe80::1%eth0]:9000", "[orders]:x", "órders:9000", "orders:9000?x=1",
+		"orders:9000#x", "%6fo:1",
 		strings.Repeat("a", 64) + ":9000", strings.Repeat("a.", 200) + "b:9000", strings.Repeat("9", 1<<16) + ":1",
 	} {
 		if got, err := parseTarget(in); !errors.Is(err, halfmsg.ErrBadTarget) {

@@ -109,8 +109,8 @@ func TestBothSidesVerifyCertificates(t *testing.T) {
 	}
 	open := certs.Files{}
 	open.Cert, open.Key = ours.Issue("coordinator.shop")
-	if _, ofClient, err := meet(source(t, bare, &bytes.Buffer{}).Client(""), source(t, open, &bytes.Buffer{}).Server()); err != nil ||
-		ofClient != nil {
+	client, server := source(t, bare, &bytes.Buffer{}).Client(""), source(t, open, &bytes.Buffer{}).Server()
+	if _, ofClient, err := meet(client, server); err != nil || ofClient != nil {
 		t.Errorf("a server without authorities saw %v, %v", ofClient, err)
 	}
 }

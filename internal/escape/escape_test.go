@@ -39,7 +39,8 @@ func TestDeceptiveNames(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "order.paid", "größe 12.€", "\u3042", "\u0645\u06cc\u200c\u0631\u0648\u062f", "\u0601\u0661", "👩\u200d🔧", "a\u00a0b",
+		"", "order.paid", "größe 12.€", "\u3042", "\u0645\u06cc\u200c\u0631\u0648\u062f", "\u0601\u0661", "👩\u200d🔧",
+		"a\u00a0b",
 	} {
 		if escape.Deceptive(text) {
 			t.Errorf("%q is one", text)

@@ -11,7 +11,8 @@ var (
 	ground = []string{
 		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit", "internal/loglimit",
 		"internal/ground/address", "internal/ground/backoff", "internal/ground/batch", "internal/ground/lifecycle",
-		"internal/ground/sqldb", "internal/ground/versions",
+		"internal/ground/sqldb",
+		"internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -227,9 +228,9 @@ var libraries = []struct {
 	{
 		"google.golang.org/grpc",
 		[]string{
-			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback", "producer/...", "internal/app/...",
-			"internal/cli/...",
-			"internal/demo/...", "internal/bench/...",
+			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback",
+			"producer/...", "internal/app/...",
+			"internal/cli/...", "internal/demo/...", "internal/bench/...",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
