@@ -23,7 +23,7 @@ func serveSecurely(t *testing.T, a *certstest.Authority, names ...string) (addre
 	return serve(t, &business{confirm: committed}, grpc.Creds(credentials.NewTLS(a.Server(names...))))
 }
 
-// Whom a certificate does not make the producer is out of reach: he is told nothing, and gives no verdict.
+// A server without the producer's certificate is unreachable: it learns nothing, and gives no verdict.
 func TestTLSIsChosenPerProducer(t *testing.T) {
 	t.Parallel()
 	a, foreign := certstest.NewAuthority(t), certstest.NewAuthority(t)

@@ -16,14 +16,14 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// slow is a store whose writes arrive, and are heard of only if nobody has called them off meanwhile.
+// slow is a store whose writes arrive. The answers of cancelled writes are lost.
 type slow struct {
 	*store
 	entered, gate chan struct{}
 }
 
 // write begins one, and says whether its answer is still waited for.
-func (s *slow) write(ctx context.Context) (heard bool) {
+func (s *slow) write(ctx context.Context) (answered bool) {
 	close(s.entered)
 	<-s.gate
 	return ctx.Err() == nil
@@ -37,27 +37,27 @@ func uncertain(n int) (all []halfmsg.Result) {
 }
 
 func (s *slow) Submit(ctx context.Context, names []halfmsg.Name, lease time.Duration) []halfmsg.Submitted {
-	heard := s.write(ctx)
+	answered := s.write(ctx)
 	all := s.store.Submit(ctx, names, lease)
-	if !heard {
-		for i, unheard := range uncertain(len(names)) {
-			all[i] = halfmsg.Submitted{Result: unheard}
+	if !answered {
+		for i, result := range uncertain(len(names)) {
+			all[i] = halfmsg.Submitted{Result: result}
 		}
 	}
 	return all
 }
 
 func (s *slow) Retry(ctx context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
-	heard := s.write(ctx)
-	if all := s.store.Retry(ctx, names, by, reason); heard {
+	answered := s.write(ctx)
+	if all := s.store.Retry(ctx, names, by, reason); answered {
 		return all
 	}
 	return uncertain(len(names))
 }
 
 func (s *slow) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.State) []halfmsg.Result {
-	heard := s.write(ctx)
-	if all := s.store.Discard(ctx, names, from); heard {
+	answered := s.write(ctx)
+	if all := s.store.Discard(ctx, names, from); answered {
 		return all
 	}
 	return uncertain(len(names))

@@ -9,7 +9,7 @@ import (
 )
 
 // A mistake of a client is the client's to read, in a batch as in a single call: an ERROR in the coordinator's log
-// would call its operators for a typing error of somebody else.
+// would alert operators because of another team's typing error.
 func TestBadIDsOfABatchAreNotLogged(t *testing.T) {
 	t.Parallel()
 	log := &logged{}

@@ -71,7 +71,7 @@ func TestUnfinishedCallsLeaveRoomForOtherAddresses(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				// An attacker's own probes may be refused, so a call to no method tells that the headers have
+				// An attacker's own probes may be refused, so a call to no method shows that the headers have
 				// been read.
 				stream, err := conn.Begin("/none.None/None")
 				if err != nil {

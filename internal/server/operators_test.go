@@ -86,20 +86,20 @@ func TestAnOperatorSeesTheTimeline(t *testing.T) {
 	}
 	events := answer.GetRecord().GetEvents()
 	if len(events) != 2 || events[0].GetName() != "send" || !events[0].GetFirstTime().AsTime().Equal(time.Unix(1e9, 0)) {
-		t.Fatalf("it tells %v", events)
+		t.Fatalf("got %v", events)
 	}
 	retry := events[1]
 	if retry.GetName() != "retry" || retry.GetCause() != "the exchange is back" || retry.GetBy() == "" ||
 		retry.GetCount() != 1 ||
 		!retry.GetLastTime().AsTime().Equal(time.Unix(2e9, 0)) {
-		t.Errorf("of the retry it tells %v", retry)
+		t.Errorf("of the retry got %v", retry)
 	}
 	page, err := h.operators.ListMessages(
 		t.Context(),
 		&msghandlerv1.ListMessagesRequest{State: msghandlerv1.State_STATE_SENDABLE},
 	)
 	if err != nil || len(page.GetRecords()) != 1 || page.GetRecords()[0].GetEvents() != nil {
-		t.Errorf("a list tells %v, %v", page, err)
+		t.Errorf("a list holds %v, %v", page, err)
 	}
 }
 

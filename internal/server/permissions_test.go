@@ -83,7 +83,7 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 			tail(t, who, conn, stream.StreamName, c.operate)
 		}
 		if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
-			t.Errorf("%s is not told the health: %v", who, err)
+			t.Errorf("%s does not get the health: %v", who, err)
 		}
 		_, err := msghandlerv1.NewMessageHandlerServiceClient(
 			conn,
@@ -116,7 +116,7 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
 		t.Fatal(err)
 	}
-	if may { // it begins, and has nothing to tell
+	if may { // the stream begins, without moves
 		if _, err := stream.Header(); err != nil {
 			t.Errorf("%s: %s: %v", who, method, err)
 		}
@@ -159,7 +159,7 @@ func wantText(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// Who discarded a message is told by his certificate.
+// The log names the certificate of the caller who discarded a message.
 func TestTheLogNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)

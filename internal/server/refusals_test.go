@@ -13,7 +13,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// refusedCalls keeps what a server tells of refusals.
+// refusedCalls keeps the refusals that a server reports.
 type refusedCalls struct {
 	mu  sync.Mutex
 	all []string
@@ -25,7 +25,7 @@ func (r *refusedCalls) add(producer, reason, cause string) {
 	r.all = append(r.all, fmt.Sprintf("%s %s %s", producer, reason, cause))
 }
 
-// want compares what was told since the last call: each begins with a producer and a reason, and holds a word of the
+// want compares what was reported since the last call: each begins with a producer and a reason, and holds a word of the
 // cause.
 func (r *refusedCalls) want(t *testing.T, what string, want ...[2]string) {
 	t.Helper()
@@ -36,15 +36,15 @@ func (r *refusedCalls) want(t *testing.T, what string, want ...[2]string) {
 		ok = ok && strings.HasPrefix(r.all[i], want[i][0]) && strings.Contains(r.all[i], want[i][1])
 	}
 	if !ok {
-		t.Errorf("%s: told is %q, want %q", what, r.all, want)
+		t.Errorf("%s: reported: %q, want %q", what, r.all, want)
 	}
 	r.all = nil
 }
 
 func TestEachRefusalIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	told := &refusedCalls{}
-	h := open(t, func(c *server.Config) { c.Refused = told.add })
+	reported := &refusedCalls{}
+	h := open(t, func(c *server.Config) { c.Refused = reported.add })
 	send := func(change func(r *msghandlerv1.SendHalfMessageRequest)) error {
 		r := good("1")
 		change(r)
@@ -52,19 +52,19 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		return err
 	}
 	wantCode(t, send(func(*msghandlerv1.SendHalfMessageRequest) {}), codes.OK)
-	told.want(t, "a good one")
+	reported.want(t, "a good one")
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "evil:1" }), codes.PermissionDenied)
-	told.want(t, "a target that is not allowed", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
+	reported.want(t, "a target that is not allowed", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.CallbackTarget = "" }), codes.InvalidArgument)
-	told.want(t, "no target", [2]string{"orders INVALID_ARGUMENT ", "callback_target"})
+	reported.want(t, "no target", [2]string{"orders INVALID_ARGUMENT ", "callback_target"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer = "or\nders" }), codes.InvalidArgument)
-	told.want(t, "a name that is none", [2]string{" INVALID_ARGUMENT ", "producer"})
+	reported.want(t, "a name that is none", [2]string{" INVALID_ARGUMENT ", "producer"})
 	wantCode(
 		t,
 		send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }),
 		codes.AlreadyExists,
 	)
-	told.want(t, "an id that is taken, which is no refusal for good")
+	reported.want(t, "an id that is taken, which is no refusal for good")
 
 	r := good("2")
 	_, err := h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
@@ -72,7 +72,7 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		Messages: []*msghandlerv1.Message{r.GetMessage(), {Id: "", RoutingKey: "paid"}, {Id: "3", Exchange: "amq.x"}},
 	})
 	wantCode(t, err, codes.OK)
-	told.want(
+	reported.want(
 		t,
 		"two of a batch",
 		[2]string{"orders INVALID_ARGUMENT ", "messages[1].id"},
@@ -82,16 +82,16 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		Producer: "orders", CallbackTarget: "evil:1", Messages: []*msghandlerv1.Message{r.GetMessage()},
 	})
 	wantCode(t, err, codes.PermissionDenied)
-	told.want(t, "a batch", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
+	reported.want(t, "a batch", [2]string{"orders CALLBACK_FORBIDDEN ", "evil:1"})
 }
 
 func TestAForbiddenCertificateIsReported(t *testing.T) {
 	t.Parallel()
-	a, told := certstest.NewAuthority(t), &refusedCalls{}
+	a, reported := certstest.NewAuthority(t), &refusedCalls{}
 	_, address := guarded(t, a, server.Permissions{Callers: func(string) []string { return []string{"orders.shop"} }},
-		func(c *server.Config) { c.Refused = told.add })
+		func(c *server.Config) { c.Refused = reported.add })
 	client := msghandlerv1.NewMessageHandlerServiceClient(as(t, a, address, "stock.shop"))
 	_, err := client.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1"})
 	wantCode(t, err, codes.PermissionDenied)
-	told.want(t, "a call", [2]string{"orders CALLER_FORBIDDEN ", "stock.shop"})
+	reported.want(t, "a call", [2]string{"orders CALLER_FORBIDDEN ", "stock.shop"})
 }

@@ -99,7 +99,7 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 		{halfmsg.ErrIllegal, codes.FailedPrecondition, "WRONG_STATE", false},
 		{halfmsg.ErrCorrupt, codes.DataLoss, "RECORD_UNREADABLE", false},
 		{halfmsg.ErrLeaseLost, codes.Internal, "INTERNAL", false},
-		{errors.New("what nobody knows"), codes.Internal, "INTERNAL", false},
+		{errors.New("unknown"), codes.Internal, "INTERNAL", false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

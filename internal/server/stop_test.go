@@ -67,12 +67,12 @@ func TestAStopFinishesCallsInFlight(t *testing.T) {
 	}
 	select {
 	case err := <-stopped:
-		t.Fatalf("stopped with a call under way: %v", err)
+		t.Fatalf("stopped with a call in flight: %v", err)
 	default:
 	}
 	store.letGo()
 	if err := <-sent; err != nil {
-		t.Errorf("the call under way got %v", err)
+		t.Errorf("the call in flight got %v", err)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Stop: %v", err)
@@ -106,7 +106,7 @@ func TestAStopWaitsForNoReflection(t *testing.T) {
 	wantCode(t, err, codes.Unavailable)
 }
 
-// Requests of callers that have left are not kept, and those under way are counted until they are done: what the limits
+// Requests of callers that have left are not kept, and calls in flight are counted until they are done: what the limits
 // bound is all that there is.
 func TestRequestsOfLeftCallersAreDropped(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestRequestsOfLeftCallersAreDropped(t *testing.T) {
 	store := h.hold()
 	ctx, cancel := context.WithCancel(t.Context())
 	var left []chan error
-	for i := range 2 { // as many batches as may be under way
+	for i := range 2 { // as many batches as may be in flight
 		left = append(left, h.underWay(ctx, store, fmt.Sprint("under-way-", i)))
 	}
 	queues := h.Queues()
@@ -132,11 +132,11 @@ func TestRequestsOfLeftCallersAreDropped(t *testing.T) {
 		wantCode(t, <-answered, codes.Canceled)
 	}
 	eventually(t, "none waits any more", func() bool { return queues["create"]() == 0 })
-	eventually(t, "those under way are counted, and no others", func() bool { return queues["calls"]() == 2 })
+	eventually(t, "calls in flight are counted, and no others", func() bool { return queues["calls"]() == 2 })
 	store.letGo()
 	eventually(t, "nothing is counted in the end", func() bool { return queues["calls"]() == 0 })
 	if n := h.store.len(); n != 2 {
-		t.Errorf("%d are stored, want the two that were under way", n)
+		t.Errorf("%d are stored, want the two in flight", n)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 			}
 			store.letGo()
 			if err := <-sent; err != nil {
-				t.Errorf("the call under way got %v", err)
+				t.Errorf("the call in flight got %v", err)
 			}
 			if err := <-stopped; err != nil {
 				t.Errorf("Stop: %v", err)

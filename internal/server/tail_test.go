@@ -30,27 +30,27 @@ func (h *house) tail(
 	return stream
 }
 
-// hear reads until n moves have come, and says what was missed meanwhile.
-func hear(
+// receive reads until n moves have come, and returns them with the number of missed moves.
+func receive(
 	t *testing.T,
 	stream grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse],
 	n int,
-) (told []string, missed int64) {
+) (got []string, missed int64) {
 	t.Helper()
-	for len(told) < n {
+	for len(got) < n {
 		news, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range news.GetMoves() {
-			told = append(told, fmt.Sprintf("%s/%s %s", m.GetProducer(), m.GetId(), halfmsg.State(m.GetState())))
+			got = append(got, fmt.Sprintf("%s/%s %s", m.GetProducer(), m.GetId(), halfmsg.State(m.GetState())))
 			if time.Since(m.GetTime().AsTime()) > time.Minute {
 				t.Errorf("%v happened long ago", m)
 			}
 		}
 		missed += news.GetMissed()
 	}
-	return told, missed
+	return got, missed
 }
 
 func TestATailSendsEachMove(t *testing.T) {
@@ -78,13 +78,13 @@ func TestATailSendsEachMove(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	told, missed := hear(t, all, 5)
+	got, missed := receive(t, all, 5)
 	want := "[orders/1 pending orders/1 done stock/2 sendable stock/2 dead stock/2 sendable]"
-	if fmt.Sprint(told) != want || missed != 0 {
-		t.Errorf("told %v, want %v, %d missed", told, want, missed)
+	if fmt.Sprint(got) != want || missed != 0 {
+		t.Errorf("got %v, want %v, %d missed", got, want, missed)
 	}
-	if told, _ := hear(t, some, 1); fmt.Sprint(told) != "[stock/2 dead]" {
-		t.Errorf("with a filter it is told %v", told)
+	if got, _ := receive(t, some, 1); fmt.Sprint(got) != "[stock/2 dead]" {
+		t.Errorf("with a filter it got %v", got)
 	}
 }
 
@@ -100,17 +100,17 @@ func TestASlowTailDelaysNoMove(t *testing.T) {
 	for range rounds {
 		h.Moved(moves)
 	}
-	told, missed := 0, int64(0)
-	for int64(told)+missed < rounds*int64(len(moves)) {
-		some, left := hear(t, stream, 1)
-		told, missed = told+len(some), missed+left
+	got, missed := 0, int64(0)
+	for int64(got)+missed < rounds*int64(len(moves)) {
+		some, left := receive(t, stream, 1)
+		got, missed = got+len(some), missed+left
 	}
 	if missed == 0 {
-		t.Errorf("all %d moves were kept for one that does not read", told)
+		t.Errorf("all %d moves were kept for a client that does not read", got)
 	}
 }
 
-// refusedTail is what one who would like to listen hears first.
+// refusedTail is the first answer to a call of TailMessages.
 func (h *house) refusedTail(t *testing.T, r *msghandlerv1.TailMessagesRequest) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -159,7 +159,7 @@ func TestTailsAreBoundedAndEnd(t *testing.T) {
 	)
 	leave()
 	if _, err := first.Recv(); err == nil {
-		t.Error("it is told something after it has left")
+		t.Error("it gets moves after it has left")
 	}
 	stopped, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -318,7 +318,7 @@ func TestOtherCallsCheckTheirInputToo(t *testing.T) {
 			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageSize: 1001})
 			return err
 		}},
-		"ListMessages with a token of somebody else": {"page_token", func() error {
+		"ListMessages with a token of another listing": {"page_token", func() error {
 			_, err := h.operators.ListMessages(ctx, &msghandlerv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"})
 			return err
 		}},
@@ -371,8 +371,8 @@ func TestAStatusIsSmall(t *testing.T) {
 	}
 	_, err := h.producers.SendHalfMessage(t.Context(), r)
 	wantCode(t, err, codes.InvalidArgument)
-	told := status.Convert(err)
-	size := len(url.PathEscape(told.Message())) + base64.StdEncoding.EncodedLen(proto.Size(told.Proto()))
+	st := status.Convert(err)
+	size := len(url.PathEscape(st.Message())) + base64.StdEncoding.EncodedLen(proto.Size(st.Proto()))
 	if got := fields(err); size > 8<<10 || len(got) == 0 || got[0] != "message.headers" {
 		t.Errorf("%d bytes about %q", size, got)
 	}

@@ -36,19 +36,19 @@ func submit(ctx context.Context, h *house, producer, id string, wait msghandlerv
 	return answered
 }
 
-// moved moves a message in the store, and tells the server where it is this instance that did it.
-func (h *house) moved(id string, state halfmsg.State, told bool) {
+// moved moves a message in the store, and notifies the server of its own moves.
+func (h *house) moved(id string, state halfmsg.State, notified bool) {
 	h.store.put("orders", id, state)
-	if told {
+	if notified {
 		h.Moved([]halfmsg.Moved{{Name: halfmsg.Name{Producer: "orders", ID: id}, State: state}})
 	}
 }
 
-// blind makes looks into the store fail, so that only what the server is told can end a wait.
+// blind makes looks into the store fail, so that only notifications can end a wait.
 func (h *house) blind() {
 	h.store.before = func(call string) {
 		if call == "Get" {
-			panic("nobody may look")
+			panic("a look is not allowed")
 		}
 	}
 }
@@ -69,8 +69,8 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 		{waitDone, []halfmsg.State{halfmsg.RolledBack}},
 		{waitDone, []halfmsg.State{halfmsg.Abandoned}},
 	} {
-		for _, told := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s %v told %t", tc.wait, tc.moves, told), func(t *testing.T) {
+		for _, notified := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %v notified %t", tc.wait, tc.moves, notified), func(t *testing.T) {
 				t.Parallel()
 				claimed := make(chan struct{}, 1)
 				h := open(t, func(c *server.Config) {
@@ -81,9 +81,9 @@ func TestAWaitEndsWithTheState(t *testing.T) {
 				<-claimed
 				last := len(tc.moves) - 1
 				for _, state := range tc.moves[:last] {
-					h.moved("1", state, told)
+					h.moved("1", state, notified)
 				}
-				h.moved("1", tc.moves[last], told)
+				h.moved("1", tc.moves[last], notified)
 				want := tc.moves[last]
 				if want == halfmsg.Acknowledged {
 					want = halfmsg.Done // all that a producer waits for
@@ -130,7 +130,7 @@ func TestClaimedMessagesAreNotPolledAtFirst(t *testing.T) {
 	<-claimed
 	// The first look comes: it may have been handed back, and another instance has it.
 	if first := (<-looks).Sub(begun); first < time.Second {
-		t.Errorf("it was looked at after %v, as if nobody told us of it", first)
+		t.Errorf("it was looked at after %v, as if no notification had come", first)
 	}
 	h.moved("1", halfmsg.Done, false)
 	if got := <-answered; got.err != nil || got.state != msghandlerv1.State_STATE_DONE {
@@ -234,7 +234,7 @@ func TestALateSubmitIgnoresTheOldOutcome(t *testing.T) {
 	claimed := make(chan struct{}, 1)
 	h = open(t, func(c *server.Config) {
 		c.Pipeline.Confirm = confirmStage(func(claims []halfmsg.Claim, _ time.Time) {
-			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Abandoned}}) // told late
+			h.Moved([]halfmsg.Moved{{Name: claims[0].Name, State: halfmsg.Abandoned}}) // a late notification
 			claimed <- struct{}{}
 		})
 	})
@@ -369,6 +369,6 @@ func TestWaitsLeaveRoomForOtherCalls(t *testing.T) {
 	wait("payments", "1")
 	<-claimed
 	if n := len(claimed); n != 0 {
-		t.Errorf("%d of those that were refused were submitted all the same", n)
+		t.Errorf("%d of those that were refused were submitted anyway", n)
 	}
 }

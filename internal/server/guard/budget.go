@@ -23,7 +23,7 @@ const (
 const (
 	// addressShare bounds what one address holds, as a multiple of what stays free. A single greedy address
 	// ends at 7/8 of a budget; a second ends at 7/8 of the rest. Because the bound follows the free rest,
-	// clients behind one NAT or proxy may use nearly all while nobody else needs the budget.
+	// clients behind one NAT or proxy may use nearly all while no other client needs the budget.
 	addressShare = 7
 	// connectionShare bounds what one connection holds in the same way: a single greedy connection ends at half.
 	connectionShare = 1

@@ -14,8 +14,8 @@ const (
 	prefixLen = 5
 )
 
-// frames finds the frames in the bytes of an HTTP/2 connection, in pieces of any size. gRPC tells nobody how long a
-// request is until gRPC has received the whole request.
+// frames finds the frames in the bytes of an HTTP/2 connection, in pieces of any size. gRPC does not
+// say how long a request is until gRPC has received the whole request.
 type frames struct {
 	header [frameHeaderLen]byte
 	have   int
