@@ -238,7 +238,11 @@ func TestAFailedCallIsNoVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := serve(t, &business{confirm: tc.confirm})
-			c := client(t, callback.Config{Timeout: 200 * time.Millisecond})
+			timeout := 30 * time.Second // so a slow machine fails no other case
+			if name == "hangs" {
+				timeout = 200 * time.Millisecond
+			}
+			c := client(t, callback.Config{Timeout: timeout})
 			verdicts, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: address}, []string{"1"}, true)
 			var failed *callback.CallError
 			if verdicts != nil || !errors.As(err, &failed) || failed.Code() != tc.code {
