@@ -10,6 +10,7 @@ import (
 var (
 	ground = []string{
 		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit", "internal/loglimit",
+		"internal/pacing",
 		"internal/ground/address", "internal/ground/backoff", "internal/ground/batch", "internal/ground/lifecycle",
 		"internal/ground/sqldb",
 		"internal/ground/versions",
@@ -32,7 +33,7 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit"},
+		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit", "internal/pacing"},
 		nil,
 		"these are the lowest rooms",
 	},

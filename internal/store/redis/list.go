@@ -132,7 +132,7 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most, query.Producer, query.MinAge.Milliseconds(),
 			exchange, fault)
 	}
-	s.pacer.glances(lookSlice, glanceRests)(ctx, s.intake, s.scripts.list, calls)
+	s.pacer.lowPriority(lookSlice, lowPriorityRests)(ctx, s.intake, s.scripts.list, calls)
 	// Behind the last that an index told of there may be others, so nothing later than that can be listed yet.
 	all := listing{end: listed{ms: math.MaxInt64}}
 	for _, c := range calls {
@@ -210,7 +210,7 @@ func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []lis
 	for i, at := range found {
 		names[i] = at.name
 	}
-	records, errs := s.show(ctx, names, false, s.pacer.glances(readSlice, glanceRests))
+	records, errs := s.show(ctx, names, false, s.pacer.lowPriority(readSlice, lowPriorityRests))
 	for i, record := range records {
 		switch {
 		case errs[i] == nil:

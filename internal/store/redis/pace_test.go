@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/pacing"
 )
 
 // Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run
@@ -30,7 +32,7 @@ func TestSlicesTakeTurnsAndRest(t *testing.T) {
 }
 
 // A slice that Redis does not answer must not keep back what goes to a server that does.
-func TestASliceThatHangsLetsTheNextGo(t *testing.T) {
+func TestHangingSliceLetsTheNextGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
 		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(5 * time.Second) })
@@ -45,7 +47,7 @@ func TestASliceThatHangsLetsTheNextGo(t *testing.T) {
 	})
 }
 
-func TestWhoseTimeIsOverDoesNotWaitForItsTurn(t *testing.T) {
+func TestEndedCallDoesNotWaitForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
 		go p.inTurn(t.Context(), backlogRests, func() { time.Sleep(10 * time.Millisecond) })
@@ -77,24 +79,24 @@ func TestASliceIsAtLeastOneCall(t *testing.T) {
 	}
 }
 
-// What an outage has left must end. What comes a while after it gives way again.
-func TestABacklogThatDoesNotEndStopsGivingWay(t *testing.T) {
+// A backlog of an outage must end. A backlog that comes after an idle gap yields again.
+func TestEndlessBacklogStopsYielding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
 		wants := func(want bool) {
 			t.Helper()
-			p.urgentAt.Store(time.Now().UnixNano())
-			if got := p.givesWay(); got != want {
-				t.Errorf("gives way: %t, want %t", got, want)
+			p.clock.Fresh()
+			if got := p.yields(); got != want {
+				t.Errorf("yields: %t, want %t", got, want)
 			}
 		}
-		for begun := time.Now(); time.Since(begun) < forbearance; time.Sleep(lull) {
+		for begun := time.Now(); time.Since(begun) < maxYield; time.Sleep(pacing.IdleGap) {
 			wants(true)
 		}
 		wants(false)
-		time.Sleep(lull)
+		time.Sleep(pacing.IdleGap)
 		wants(false)
-		time.Sleep(lull + time.Nanosecond)
+		time.Sleep(pacing.IdleGap + time.Nanosecond)
 		wants(true)
 	})
 }

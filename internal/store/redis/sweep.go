@@ -195,7 +195,7 @@ func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, e
 		}
 		calls = append(calls, c)
 	}
-	s.pacer.glances(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.mend, calls)
+	s.pacer.lowPriority(sweepSlice, backlogRests)(ctx, s.loops, s.scripts.mend, calls)
 	for _, c := range calls {
 		if c.err != nil {
 			return mended, c.err
