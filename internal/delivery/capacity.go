@@ -2,7 +2,7 @@ package delivery
 
 // Capacity bounds what waits in memory, by number and by size of the bodies. A Capacity is not safe for concurrent use.
 type Capacity struct {
-	// Claims and Bytes are the bounds.
+	// Claims and Bytes are the bounds. No Bytes is no bound on the size.
 	Claims int
 	Bytes  int
 
@@ -20,7 +20,10 @@ func (c *Capacity) Free() int {
 	if typical == 0 {
 		typical = assumedBodySize
 	}
-	if c.bytes >= c.Bytes {
+	switch {
+	case c.Bytes == 0:
+		return max(0, c.Claims-c.claims)
+	case c.bytes >= c.Bytes:
 		return 0
 	}
 	return max(0, min(c.Claims-c.claims, 1+(c.Bytes-c.bytes)/typical))

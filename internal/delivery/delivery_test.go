@@ -269,7 +269,9 @@ func TestFateOfAnOutcome(t *testing.T) {
 		{unknown, halfmsg.Pending, halfmsg.ErrNotFound, delivery.Refused},
 	} {
 		var n notes
-		settler := delivery.Settler{Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler)}
+		settler := delivery.Settler{
+			Store: says{State: c.state, Err: c.err}, Metrics: &n, Logger: slog.New(slog.DiscardHandler),
+		}
 		settler.Settle(t.Context(), []delivery.Outcome{{Leased: leased("1")[0], Event: c.event}},
 			func([]delivery.Outcome, []halfmsg.Result) {})
 		if want := fmt.Sprint(c.event, " ", c.want, " 1"); !slices.Equal(n.fates, []string{want}) {

@@ -97,8 +97,8 @@ func (s *Settler) store(ctx context.Context, outcomes []Outcome) []halfmsg.Resul
 	for i := range outcomes {
 		o := &outcomes[i]
 		settlements[i] = halfmsg.Settlement{
-			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event, After: o.After, Hold: o.Hold, Cause: o.Cause,
-			Backlog: o.Backlog,
+			Name: o.Name, Token: o.Token, Fingerprint: o.Fingerprint, Event: o.Event,
+			After: o.After, Hold: o.Hold, Cause: o.Cause, Backlog: o.Backlog,
 		}
 	}
 	// An outcome is stored even while the coordinator stops.

@@ -47,7 +47,7 @@ type Config struct {
 	Metrics Metrics
 }
 
-// Metrics hears what a Sender does. Its methods must not block.
+// Metrics counts the publishings and moves of a Sender. The methods must not block.
 type Metrics interface {
 	delivery.Metrics
 	// Published tells how many messages to an exchange had an outcome. Copies to the dead-letter exchange are not
@@ -76,7 +76,7 @@ func (c Config) complete() Config {
 	return c
 }
 
-// silence is the Metrics of those who want none.
+// silence is the default Metrics, which counts nothing.
 type silence struct{}
 
 func (silence) Settled(halfmsg.Event, string, int)     {}

@@ -118,7 +118,9 @@ func (h *house) note(format string, args ...any) {
 // confirmTimeout is how long those take that are late.
 const confirmTimeout = 10 * time.Second
 
-func (h *house) Publish(ctx context.Context, batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+func (h *house) Publish(
+	ctx context.Context, batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult),
+) {
 	late := look(h, func() func(halfmsg.Publishing) bool { return h.late })
 	var first, then []int
 	for i, p := range batch {

@@ -19,7 +19,7 @@ import (
 
 // When most of the room is free again after there was none, a pass is asked for, once; and none otherwise, nor by
 // Close.
-func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
+func TestRoomAsksForAPass(t *testing.T) {
 	for name, fill := range map[string]func(h *house, ids []string){
 		"an offer found no room": func(h *house, ids []string) { h.offer(ids...) },
 		"a pass found no room": func(h *house, ids []string) {
@@ -79,14 +79,15 @@ func again(n int) (ids []string) {
 }
 
 // What breaks off, or whose lease ends before its turn, leaves its place to others.
-func TestWhatBreaksOffKeepsNoPlace(t *testing.T) {
+func TestPanickedPublishKeepsNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := with(t, sendloop.Config{Parallel: 1, Batch: 2}, func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
+		poisoned := func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
 			hand(b, "good", halfmsg.Acked, answered)
 			if len(b) > 1 {
 				panic("poison")
 			}
-		}, func(s *memstore.Store) halfmsg.SendStore { return s })
+		}
+		h := with(t, sendloop.Config{Parallel: 1, Batch: 2}, poisoned, func(s *memstore.Store) halfmsg.SendStore { return s })
 		for i := range 5 {
 			h.offer(fmt.Sprint("good", i), fmt.Sprint("other", i))
 			synctest.Wait()
@@ -104,7 +105,7 @@ func TestWhatBreaksOffKeepsNoPlace(t *testing.T) {
 }
 
 // A backlog whose leases end before its turn is not taken for one that the broker has not answered.
-func TestABacklogWhoseLeasesEndStopsNoOther(t *testing.T) {
+func TestExpiredBacklogStopsNoOther(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1}, func(h *house) {
 		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 			if p.Name.ID == "slow" {
@@ -129,7 +130,7 @@ func TestABacklogWhoseLeasesEndStopsNoOther(t *testing.T) {
 
 // Messages whose turn comes when the broker is away are handed back with the reason, and not kept until their leases
 // end.
-func TestABrokerThatGoesAwayHoldsNothing(t *testing.T) {
+func TestLostBrokerHoldsNoMessages(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 1}, func(h *house) {
 		gate := make(chan struct{})
 		answer := func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
@@ -143,14 +144,15 @@ func TestABrokerThatGoesAwayHoldsNothing(t *testing.T) {
 		close(gate)
 		synctest.Wait()
 		h.want("1", halfmsg.Done)
-		if got := h.want("2", halfmsg.Sendable); got.LeaseOwner != "" || got.LastError != "it is away" || got.PublishAttempts != 0 {
+		got := h.want("2", halfmsg.Sendable)
+		if got.LeaseOwner != "" || got.LastError != "it is away" || got.PublishAttempts != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
 // The backlog that gives way follows what the broker has answered, and not only what is stored; but for one batch.
-func TestTheBacklogDoesNotWaitForTheStore(t *testing.T) {
+func TestBacklogDoesNotWaitForTheStore(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
 			time.Sleep(time.Millisecond)
@@ -182,7 +184,7 @@ func TestTheBacklogDoesNotWaitForTheStore(t *testing.T) {
 }
 
 // A share of the backlog goes to the broker at a time, also when that has answered for the one before in groups.
-func TestOneShareOfTheBacklogIsAtTheBroker(t *testing.T) {
+func TestBrokerHasASingleBacklogShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var shares []int
@@ -215,7 +217,7 @@ func TestOneShareOfTheBacklogIsAtTheBroker(t *testing.T) {
 }
 
 // However close upon another messages come, no more batches are under way than may be, and no fewer.
-func TestAsManyBatchesAsMayBeAreUnderWay(t *testing.T) {
+func TestAllPlacesAreUsed(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // all are offered before any is published
 	for name, offer := range map[string]func(h *house){
 		"one by one": func(h *house) {
@@ -261,7 +263,7 @@ func (c *counts) PublishedBatch(n int, _ time.Duration) {
 }
 
 // Whoever looks at an exchange takes the latest for what is: that something was acknowledged, where anything was.
-func TestMetricsHearLastWhatWasAcknowledged(t *testing.T) {
+func TestMetricsCountAcknowledgementsLast(t *testing.T) {
 	for range 10 { // no luck
 		synctest.Test(t, func(t *testing.T) {
 			h := &house{t: t, store: memstore.New(), fates: map[string]int{}}

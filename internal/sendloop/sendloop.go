@@ -1,24 +1,27 @@
 // Package sendloop brings committed messages to the broker: it claims due SENDABLE messages, publishes them and stores
-// what the broker said.
+// the broker's answers.
 //
-// As on the confirm side there are two ways in and one way through: Pass claims what is due, Offer takes what the
-// confirm side has just made SENDABLE; both fill one bounded queue (queue.go), from which a few batches at a time are
-// published (batch.go).
+// Messages come in two ways. Pass claims due messages, the backlog; Offer takes messages that the confirm stage has
+// just made SENDABLE. Both fill one bounded queue with a lane for each. Workers take batches from the lanes and publish
+// them (publish.go).
 package sendloop
 
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/pacing"
 )
 
-// Sender is the send side of one instance. Its methods may be called concurrently.
+// maxYield is how long the backlog yields to fresh messages. A backlog that lasts longer is too large for that.
+const maxYield = 2 * time.Second
+
+// Sender is the send stage of one instance. Its methods may be called concurrently.
 type Sender struct {
 	config  Config
 	settler delivery.Settler
@@ -28,17 +31,24 @@ type Sender struct {
 	// work counts the batches under way.
 	work lifecycle.Group
 
-	mu    sync.Mutex
-	queue queue
-	room  delivery.Capacity
-	// batches counts the batches that take a place, stragglers the messages not settled yet of those that take none any
-	// more.
-	batches, stragglers int
-	// taking says that a batch is about to be taken.
-	taking bool
-	// hungry says that the store may hold more than the last pass took.
-	hungry  bool
-	closing bool
+	mu             sync.Mutex
+	queue          *delivery.WorkQueue
+	fresh, backlog publishLane
+	clock          *pacing.Clock
+	closing        bool
+}
+
+// publishLane is the lane of fresh messages or of the backlog. While both have messages, the backlog is published in
+// batches of a share, one at a time: the broker takes messages in the order in which they come, so a batch at the
+// broker stands before the next fresh message. One more batch may be settled meanwhile. A backlog that is alone, or has
+// yielded for long enough, fills whole batches in turn with fresh messages.
+type publishLane struct {
+	*delivery.Lane
+	sender *Sender
+	// yielding says that the lane yields to the other one.
+	yielding bool
+	// unanswered counts the batches that the broker has not answered yet.
+	unanswered int
 }
 
 // New returns a Sender. It must be closed.
@@ -49,16 +59,24 @@ func New(config Config) *Sender {
 		settler: delivery.Settler{
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
-		queue: queue{share: max(1, config.Batch/10)},
-		room:  delivery.Capacity{Claims: config.Queue, Bytes: maxQueuedBytes},
+		clock: pacing.NewClock(maxYield),
 	}
+	s.queue = delivery.NewWorkQueue(delivery.WorkQueueConfig{
+		Name: "publish", Lock: &s.mu, Workers: &s.work,
+		Capacity: delivery.Capacity{Claims: config.Queue, Bytes: maxQueuedBytes},
+		Parallel: config.Parallel, MaxStragglers: config.Batch, InTurn: true,
+		Pipeline: config.Pipeline, State: halfmsg.Sendable, Logger: config.Logger,
+	})
+	s.fresh, s.backlog = publishLane{sender: s}, publishLane{sender: s, yielding: true}
+	s.fresh.Lane = s.queue.NewLane(&s.fresh, config.Parallel, 0)
+	s.backlog.Lane = s.queue.NewLane(&s.backlog, config.Parallel, 0)
 	s.calls, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// Pass claims what is due, as much as there is room for and at most one batch, and sets it going; it does not wait for
-// the broker. While the broker takes no messages nothing is claimed. more says that there was more to claim and that
-// there is room for it. The error is the store's; what was claimed all the same is under way.
+// Pass claims due messages, as many as there is room for and at most one batch, and starts to publish them; it does not
+// wait for the broker. While the broker takes no messages nothing is claimed. more says that there was more to claim,
+// and that there is room for more. The error is the store's; messages claimed in spite of the error are under way.
 func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	limit := s.free()
 	if limit == 0 {
@@ -74,9 +92,9 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	return len(claims) >= limit && s.free() > 0, nil
 }
 
-// Offer takes messages that were just made SENDABLE and whose leases end at until, and sets them going. What there is
-// no room for is handed back to the store, and so is all while the broker takes no messages; only then Offer waits for
-// the store.
+// Offer takes messages that were just made SENDABLE and whose leases end at until, and starts to publish them. Messages
+// without room are handed back to the store, and so are all messages while the broker takes none; only then Offer waits
+// for the store.
 func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
 	held := delivery.WithLease(claims, until)
 	if s.config.Publisher.Ready() != nil {
@@ -90,17 +108,16 @@ func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
 func (s *Sender) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.room.Waiting()
+	return s.queue.Waiting()
 }
 
-// Close hands back what waits and lets the batches under way end. When ctx ends first, what has not left yet is not
-// published any more, the rest is left to the end of its leases, and the context's error is returned. Offer hands
-// everything back from now on. It may be called repeatedly.
+// Close hands back the waiting messages and lets the batches under way end. When ctx ends first, messages that have not
+// left yet are not published any more, the rest waits for the end of its leases, and the context's error is returned.
+// From now on Offer hands everything back. Close may be called repeatedly.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
-	waiting := s.queue.empty()
-	s.room.Remove(waiting...)
+	waiting := s.queue.Close()
 	s.mu.Unlock()
 	defer s.cancel()
 
@@ -112,7 +129,7 @@ func (s *Sender) Close(ctx context.Context) error {
 }
 
 // free is how many messages a pass may claim: none while the broker takes none, nor while closing. A pass that finds no
-// room is repeated when there is.
+// room is repeated when there is room.
 func (s *Sender) free() int {
 	away := s.config.Publisher.Ready() != nil
 	s.mu.Lock()
@@ -120,123 +137,72 @@ func (s *Sender) free() int {
 	if away || s.closing {
 		return 0
 	}
-	free := min(s.room.FreeHalf(), s.config.Batch)
-	s.hungry = free == 0
+	free := min(s.queue.FreeHalf(), s.config.Batch)
+	s.queue.WantPass(free == 0)
 	return free
 }
 
-// admit queues messages and returns those that it does not take. What a pass has claimed is always taken unless the
-// house is closing: the room for it was counted, and an Offer that came in between may overfill it by one batch.
+// admit queues messages and returns the messages without room. Messages that a pass has claimed are always taken unless
+// the sender is closing: the room for them was counted, and an Offer that came in between may overfill it by one batch.
 func (s *Sender) admit(held []delivery.Leased, offered bool) (rest []delivery.Leased) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return held
 	}
-	if offered {
-		held, rest = s.fitting(held)
+	for i := range held {
+		h := &held[i]
+		switch {
+		case offered && !s.fits(h):
+			s.queue.WantPass(true)
+			rest = append(rest, *h)
+		case h.Backlog:
+			s.clock.Backlog()
+			s.backlog.Push(h)
+		default:
+			s.clock.Fresh()
+			s.fresh.Push(h)
+		}
 	}
-	if len(rest) > 0 {
-		s.hungry = true
-	}
-	s.queue.add(held)
-	s.room.Add(held...)
-	s.dispatch()
 	return rest
 }
 
-// fitting tells the messages that there is room for from the rest. The backlog leaves half of the room to the others,
-// or those would have to wait in the store behind it. s.mu is held.
-func (s *Sender) fitting(held []delivery.Leased) (in, rest []delivery.Leased) {
-	all, half := s.room.Free(), s.room.FreeHalf()
-	for _, h := range held {
-		if free := all - len(in); free > 0 && (!h.Backlog || half > len(in)) {
-			in = append(in, h)
-		} else {
-			rest = append(rest, h)
-		}
+// fits says whether there is room for a message. The backlog leaves half of the room to fresh messages, which would
+// have to wait in the store behind it otherwise. s.mu is held.
+func (s *Sender) fits(h *delivery.Leased) bool {
+	if h.Backlog {
+		return s.queue.FreeHalf() > 0
 	}
-	return in, rest
+	return s.queue.Free() > 0
 }
 
-// dispatch has a batch taken when messages wait and more may be under way: Parallel batches, and no more stragglers
-// than would fill another. s.mu is held.
-func (s *Sender) dispatch() {
-	if s.taking || s.batches == s.config.Parallel || s.stragglers > s.config.Batch || s.room.Waiting() == 0 {
-		return
+// yields says whether the lane yields to fresh messages now.
+func (l *publishLane) yields() bool { return l.yielding && l.sender.clock.Yields() }
+
+// Permit implements delivery.Handler.
+func (l *publishLane) Permit(time.Time) delivery.Permit {
+	if l.yields() && (l.unanswered > 0 || l.Running() > 1) {
+		return delivery.Wait
 	}
-	s.taking = true
-	s.work.Go(func() {
-		held := s.take()
-		if len(held) == 0 {
-			return
-		}
-		f := &flight{sender: s, backlog: held[0].Backlog, stands: true}
-		if failure := lifecycle.Recovered(func() { f.send(held) }); failure != nil {
-			s.brokeOff(len(held), failure)
-		}
-		s.hear(f)
-		s.settled(f, len(held))
-	})
+	return delivery.Proceed
 }
 
-func (s *Sender) brokeOff(messages int, failure *lifecycle.PanicError) {
-	s.config.Logger.Error("a batch of publishings broke off; its leases will end and it will be done again",
-		"messages", messages, "error", failure, "stack", string(failure.Stack))
+// Begin implements delivery.Handler.
+func (l *publishLane) Begin(delivery.Permit) (size int) {
+	l.unanswered++
+	if l.yields() {
+		return max(1, l.sender.config.Batch/10)
+	}
+	return l.sender.config.Batch
 }
 
-// take takes the next batch and has the one after it taken. It lets those run first that are ready to: on a busy
-// machine they bring messages for the same batch, and a batch costs little more than a message.
-func (s *Sender) take() []delivery.Leased {
-	runtime.Gosched()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taking = false
-	held := s.queue.take(s.config.Batch)
-	if len(held) > 0 {
-		s.room.Remove(held...)
-		s.batches++
-		s.dispatch()
-	}
-	return held
+// Work implements delivery.Handler.
+func (l *publishLane) Work(b *delivery.Batch) {
+	(&publication{sender: l.sender, lane: l, batch: b}).run()
 }
 
-// hear lets the next batch follow one that the broker has answered.
-func (s *Sender) hear(f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !f.heard {
-		f.heard = true
-		s.queue.sent(f.backlog)
-		s.dispatch()
-	}
-}
-
-// settled counts messages of a batch as settled. The first time the next batch gets its place; what is left of it then
-// are stragglers.
-func (s *Sender) settled(f *flight, messages int) {
-	s.mu.Lock()
-	messages = min(messages, f.left)
-	if messages == 0 && !f.stands {
-		s.mu.Unlock() // the next batch may be on its way already, and a pass would be asked for too early
-		return
-	}
-	f.left -= messages
-	if f.stands {
-		f.stands = false
-		s.stragglers += f.left
-		s.batches--
-		s.queue.done(f.backlog)
-	} else {
-		s.stragglers -= messages
-	}
-	s.dispatch()
-	wake := s.hungry && !s.closing && s.room.Waiting() <= s.config.Queue/4 && s.room.FreeHalf() > 0
-	if wake {
-		s.hungry = false
-	}
-	s.mu.Unlock()
-	if wake {
-		s.config.Pipeline.Due(halfmsg.Sendable)
-	}
+// End implements delivery.Handler. Another pass is worth its call when most of the room is free.
+func (l *publishLane) End(*delivery.Batch) (room bool) {
+	queue := l.sender.queue
+	return queue.Waiting() <= l.sender.config.Queue/4 && queue.FreeHalf() > 0
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/msghandler/msghandler/internal/sendloop"
 )
 
-func TestAMessageIsPublishedThenDoneThenItsMarkerMayGo(t *testing.T) {
+func TestPublishedThenDoneThenMarkerDeleted(t *testing.T) {
 	for name, start := range map[string]func(h *house){
 		"pass":  func(h *house) { h.waiting("1"); h.pass() },
 		"offer": func(h *house) { h.offer("1") },
@@ -37,7 +37,7 @@ func TestAMessageIsPublishedThenDoneThenItsMarkerMayGo(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreAttemptsAndTheLastMakesItDead(t *testing.T) {
+func TestLastRefusalMakesTheMessageDead(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(always(halfmsg.Refused), nil)
 		begun := time.Now()
@@ -98,7 +98,8 @@ func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
 		}
 		h.offer("2")
 		got := h.want("2", halfmsg.Sendable)
-		if wait := time.Until(got.DueAt); got.LeaseOwner != "" || got.LastError != "blocked" || wait < time.Second || wait > 5*time.Second {
+		wait := time.Until(got.DueAt)
+		if got.LeaseOwner != "" || got.LastError != "blocked" || wait < time.Second || wait > 5*time.Second {
 			t.Errorf("%+v, due in %v", got, wait)
 		}
 		h.answers(nil, nil)
@@ -150,7 +151,7 @@ func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
 	})
 }
 
-func TestADeadLetterThatMayNotHaveArrivedPutsTheMessageOff(t *testing.T) {
+func TestUnsureDeadLetterPostponesTheMessage(t *testing.T) {
 	for outcome, want := range map[halfmsg.Outcome]halfmsg.State{
 		halfmsg.Unsure: halfmsg.Sendable, halfmsg.Unsent: halfmsg.Sendable, halfmsg.Refused: halfmsg.Dead,
 	} {
@@ -173,7 +174,7 @@ func TestADeadLetterThatMayNotHaveArrivedPutsTheMessageOff(t *testing.T) {
 	}
 }
 
-func TestALeaseThatMayBeOverIsNotPublished(t *testing.T) {
+func TestEndingLeaseIsNotPublished(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		claims, until := h.committed("1"), time.Now().Add(lease)
 		time.Sleep(21 * time.Second) // less than the publisher may take is left
@@ -214,7 +215,7 @@ func TestAnAcknowledgementAfterTheLeaseIsDropped(t *testing.T) {
 	})
 }
 
-func TestAnAcknowledgementIsKeptWhileTheStoreIsAway(t *testing.T) {
+func TestAcknowledgementSurvivesAStoreOutage(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		claims := h.committed("1")
 		h.store.Break(func(string) error { return halfmsg.ErrUnavailable })
@@ -345,7 +346,7 @@ func TestALargeBacklogAndFreshTrafficTakeTurns(t *testing.T) {
 	})
 }
 
-func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
+func TestWakeUpsWorkOffABacklog(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.waiting(numbered(20_000)...)
 		h.run(time.Second)
@@ -373,7 +374,7 @@ func TestAcknowledgedMessagesAreHeldForDeletion(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsAwayIsThePassesError(t *testing.T) {
+func TestPassReturnsTheStoreError(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.store.Break(func(string) error { return halfmsg.ErrUnavailable })
 		if more, err := h.Pass(h.t.Context()); more || !errors.Is(err, halfmsg.ErrUnavailable) {
@@ -382,7 +383,7 @@ func TestAStoreThatIsAwayIsThePassesError(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
+func TestCloseFinishesCallsAndHandsBackTheRest(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 10}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {

@@ -22,7 +22,7 @@ func stuck(p halfmsg.Publishing) bool { return strings.HasPrefix(p.Name.ID, "stu
 
 // A queue that does not confirm holds up neither the rest of a batch nor the batches behind it; and what waits for it
 // stays bounded.
-func TestAQueueThatDoesNotConfirmKeepsNobodyWaiting(t *testing.T) {
+func TestUnconfirmedQueueDelaysNoOther(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 2}, func(h *house) {
 		h.isLate(stuck)
 		for round := range 2 { // as often as it happens
@@ -66,7 +66,7 @@ func TestAQueueThatDoesNotConfirmKeepsNobodyWaiting(t *testing.T) {
 
 // The backlog that gives way is at the broker one batch at a time: a message that gets no answer does not count as
 // being there.
-func TestAMessageWithoutAnAnswerDoesNotStopTheBacklog(t *testing.T) {
+func TestUnansweredMessageDoesNotStopTheBacklog(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.isLate(stuck)
 		h.offer("fresh")
@@ -82,7 +82,7 @@ func TestAMessageWithoutAnAnswerDoesNotStopTheBacklog(t *testing.T) {
 
 // A dead-letter exchange that does not answer holds up neither the rest of the batch nor the next one, and a message
 // whose lease would end meanwhile is not copied.
-func TestDeadLettersKeepNobodyWaiting(t *testing.T) {
+func TestDeadLettersDelayNoOther(t *testing.T) {
 	inHouse(t, sendloop.Config{
 		Parallel: 1, DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second},
 	}, func(h *house) {
@@ -132,7 +132,7 @@ func TestDeadLettersKeepNobodyWaiting(t *testing.T) {
 }
 
 // What cannot be sent although the broker takes other messages is tried less and less.
-func TestWhatIsNotSentIsTriedLessAndLess(t *testing.T) {
+func TestUnsentMessageIsTriedLessAndLess(t *testing.T) {
 	inHouse(t, sendloop.Config{}, func(h *house) {
 		h.answers(always(halfmsg.Unsent), nil)
 		h.waiting("1")
@@ -186,16 +186,19 @@ func (s partly) Settle(ctx context.Context, all []halfmsg.Settlement) []halfmsg.
 }
 
 // with makes a house whose sender has another publisher and store.
-func with(t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore) *house {
+func with(
+	t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore,
+) *house {
 	h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-	config.Store, config.Publisher, config.Metrics, config.Logger = store(h.store), publisher, h, slog.New(slog.DiscardHandler)
+	config.Store, config.Publisher, config.Metrics = store(h.store), publisher, h
+	config.Logger = slog.New(slog.DiscardHandler)
 	h.Sender = sendloop.New(testConfig(config))
 	t.Cleanup(func() { _ = h.Close(context.Background()) })
 	return h
 }
 
 // What cannot be stored, or waits for its copy, holds up nothing that the broker answers later.
-func TestAGroupThatTakesLongHoldsUpNoOther(t *testing.T) {
+func TestSlowGroupDelaysNoOther(t *testing.T) {
 	inOrder := func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
 		if batch[0].Exchange == "dlx" {
 			time.Sleep(confirmTimeout)
@@ -227,7 +230,7 @@ func TestAGroupThatTakesLongHoldsUpNoOther(t *testing.T) {
 }
 
 // A message without an answer keeps no others in memory.
-func TestBodiesOfWhatIsAnsweredAreLetGo(t *testing.T) {
+func TestAnsweredBodiesAreReleased(t *testing.T) {
 	hold := make(chan struct{})
 	var kept []halfmsg.Publishing
 	handed := make(chan struct{})
@@ -255,7 +258,8 @@ func TestBodiesOfWhatIsAnsweredAreLetGo(t *testing.T) {
 		return body.Value() == nil
 	})
 	if len(kept[0].Body) != 0 || len(kept[1].Body) == 0 {
-		t.Errorf("bodies of %d and %d bytes are left, want that of the message without an answer", len(kept[0].Body), len(kept[1].Body))
+		t.Errorf("bodies of %d and %d bytes are left, want that of the message without an answer",
+			len(kept[0].Body), len(kept[1].Body))
 	}
 	close(hold)
 }
@@ -272,7 +276,7 @@ func (nowhere) Settle(_ context.Context, all []halfmsg.Settlement) []halfmsg.Res
 }
 
 // When stragglers are settled the next batch goes, whichever batch they were of.
-func TestStragglersThatAreSettledGiveTheirRoomBack(t *testing.T) {
+func TestSettledStragglersFreeTheirRoom(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 2}, func(h *house) {
 		h.isLate(stuck)
 		h.offer("stuck1", "stuck2")
@@ -290,7 +294,7 @@ func TestStragglersThatAreSettledGiveTheirRoomBack(t *testing.T) {
 }
 
 // A publisher that breaks down when the broker has answered for some has those not published again.
-func TestAPanicAfterAnswersPublishesNothingAgain(t *testing.T) {
+func TestPanicAfterAnswersRepublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		published := 0
 		h := with(t, sendloop.Config{}, func(batch []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {

@@ -1,0 +1,286 @@
+package sendloop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/backoff"
+	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
+)
+
+var (
+	// unsentPause is how long a message waits that never left. While the broker takes no messages the pause is the first
+	// step: the broker may be back in a moment, and Pass waits for the broker anyway.
+	unsentPause = backoff.Exponential(4*time.Second, time.Minute)
+	// unsurePause is how long a message waits whose outcome is unknown. The pause grows with the copies that may be out.
+	unsurePause = backoff.Exponential(2*time.Second, time.Minute)
+)
+
+// handBackTimeout is how long handing back is tried.
+const handBackTimeout = 2 * time.Second
+
+// publication is a batch on its way to the broker. The answers are stored in groups, as they come: a message whose
+// queue does not confirm delays no other.
+type publication struct {
+	sender *Sender
+	lane   *publishLane
+	batch  *delivery.Batch
+	// storing has the groups that are being stored: a slow group delays no other.
+	storing sync.WaitGroup
+	// answered says that the broker has answered the batch. Sender.mu guards it.
+	answered bool
+}
+
+// run publishes the batch, stores the answers, copies dead messages to the dead-letter exchange and stores them too.
+func (p *publication) run() {
+	lasting, ending := delivery.Lasting(p.batch.Messages, p.sender.config.Margin)
+	p.sender.handBack(ending)
+	p.batch.Messages = lasting
+	defer p.noteAnswer()
+	defer p.storing.Wait()
+	tries := 0
+	// When a batch makes the publisher panic, its parts are published again, as further copies since the first may be
+	// out.
+	delivery.Isolate(lasting, func(part []delivery.Leased) {
+		again := min(tries, 1)
+		tries++
+		p.publish(part, again)
+	}, p.quarantine)
+}
+
+// quarantine postpones a message that makes the publisher panic.
+func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicError) {
+	p.sender.config.Logger.Error("poison message: publishing panicked; the message backs off, see the stack",
+		"message", h.Name, "error", failure, "stack", string(failure.Stack))
+	p.store([]delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnsure, After: unsurePause.Delay(len(unsurePause)), Cause: delivery.CauseOf(failure),
+	}})
+}
+
+// publish makes one Publish call. again is 1 when a call before it may have sent the same messages.
+func (p *publication) publish(held []delivery.Leased, again int) {
+	if err := p.sender.config.Publisher.Ready(); err != nil {
+		p.store(p.sender.unsent(held, delivery.CauseOf(err)))
+		return
+	}
+	messages := make([]halfmsg.Publishing, len(held))
+	for i, h := range held {
+		messages[i] = publishing(h.Claim, again)
+	}
+	begun, someAnswered := time.Now(), false
+	failure := lifecycle.Recovered(func() {
+		p.sender.config.Publisher.Publish(p.sender.calls, messages, func(places []int, results []halfmsg.PublishResult) {
+			someAnswered = someAnswered || len(places) > 0
+			outcomes := make([]delivery.Outcome, len(places))
+			for n, i := range places {
+				outcomes[n] = p.sender.outcomeOf(held[i], results[n])
+				held[i].Body, messages[i].Body = nil, nil // or they would stay until the last message has an answer
+			}
+			p.count(outcomes, results, time.Since(begun))
+			p.store(outcomes)
+		})
+	})
+	switch {
+	case failure == nil:
+	case someAnswered:
+		p.panicked(len(held), failure)
+	default:
+		panic(failure)
+	}
+}
+
+func (p *publication) panicked(messages int, failure *lifecycle.PanicError) {
+	p.sender.config.Logger.Error("publish batch panicked: its messages keep their state; the next lease holder retries",
+		"messages", messages, "error", failure, "stack", string(failure.Stack))
+}
+
+// count reports the outcomes to the metrics, acknowledgements last: the latest report is taken as the state of an
+// exchange.
+func (p *publication) count(outcomes []delivery.Outcome, results []halfmsg.PublishResult, took time.Duration) {
+	if len(outcomes) == 0 {
+		return
+	}
+	p.sender.config.Metrics.PublishedBatch(len(outcomes), took)
+	type published struct {
+		exchange string
+		outcome  halfmsg.Outcome
+	}
+	counts := map[published]int{}
+	causes := map[string]error{}
+	for i := range outcomes {
+		exchange, result := outcomes[i].Exchange, results[i]
+		counts[published{exchange, result.Outcome}]++
+		if result.Outcome != halfmsg.Acked {
+			causes[exchange] = result.Cause
+		}
+	}
+	for exchange, cause := range causes {
+		p.sender.config.Metrics.Failed(exchange, cause)
+	}
+	for _, acked := range []bool{false, true} {
+		for key, n := range counts {
+			if (key.outcome == halfmsg.Acked) == acked {
+				p.sender.config.Metrics.Published(key.exchange, key.outcome, n)
+			}
+		}
+	}
+}
+
+// store stores outcomes in the background. Messages that are about to become DEAD wait for their copies, apart from the
+// others.
+func (p *publication) store(outcomes []delivery.Outcome) {
+	p.noteAnswer()
+	p.storing.Go(func() {
+		if failure := lifecycle.Recovered(func() {
+			dying, others := p.dying(outcomes)
+			p.settle(others)
+			if len(dying) > 0 {
+				p.copyDead(dying)
+				p.settle(dying)
+			}
+		}); failure != nil {
+			p.panicked(len(outcomes), failure)
+		}
+	})
+}
+
+// settle stores outcomes, and hands acknowledged messages on.
+func (p *publication) settle(outcomes []delivery.Outcome) {
+	until := time.Now().Add(p.sender.config.Lease)
+	p.sender.settler.Settle(p.sender.calls, outcomes, func(stored []delivery.Outcome, results []halfmsg.Result) {
+		p.sender.conclude(stored, results, until)
+	})
+	p.batch.Settled(len(outcomes))
+}
+
+// noteAnswer lets the next batch follow when the broker has answered this one.
+func (p *publication) noteAnswer() {
+	p.sender.mu.Lock()
+	defer p.sender.mu.Unlock()
+	if !p.answered {
+		p.answered = true
+		p.lane.unanswered--
+		p.sender.queue.Dispatch()
+	}
+}
+
+// conclude hands on messages whose acknowledgement is stored. Messages with markers keep their lease until the markers
+// are deleted.
+func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result, until time.Time) {
+	var acked, marked []halfmsg.Claim
+	for i := range outcomes {
+		o := &outcomes[i]
+		if results[i].Err != nil {
+			continue
+		}
+		switch o.Event {
+		case halfmsg.EventAcked:
+			s.config.Metrics.Acked(&o.Claim)
+			acked = append(acked, o.Claim)
+		case halfmsg.EventAckedMarked:
+			s.config.Metrics.Acked(&o.Claim)
+			o.Claim.State = halfmsg.Acknowledged
+			marked = append(marked, o.Claim)
+		case halfmsg.EventExhausted:
+			s.config.Logger.Warn("message is DEAD: the broker refused every attempt; correct the cause and retry the message",
+				"message", o.Name, "attempts", o.PublishAttempts+1, "reason", o.Cause)
+		default: // the message is due again later
+		}
+	}
+	if len(acked) > 0 {
+		s.config.Pipeline.Acknowledged(acked)
+	}
+	if len(marked) > 0 {
+		s.config.Pipeline.AcknowledgedMarked(marked, until)
+	}
+}
+
+func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
+	return halfmsg.Publishing{
+		Name:        claim.Name,
+		Exchange:    claim.Exchange,
+		RoutingKey:  claim.RoutingKey,
+		ContentType: claim.ContentType,
+		Headers:     claim.Headers,
+		Body:        claim.Body,
+		Trace:       claim.Trace,
+		SendableAt:  claim.SendableAt,
+		Attempt:     claim.Copies + 1 + again,
+	}
+}
+
+// outcomeOf is the event that the broker's answer means for a message.
+func (s *Sender) outcomeOf(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
+	o := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(result.Cause)}
+	switch result.Outcome {
+	case halfmsg.Acked:
+		o.Event, o.Cause = halfmsg.EventAcked, ""
+		if s.config.DeleteAfterAck {
+			o.Event, o.Hold = halfmsg.EventAckedMarked, s.config.Lease
+		}
+	case halfmsg.Refused:
+		o.Event, o.After = halfmsg.EventRefused, s.config.Backoff.Delay(h.PublishAttempts)
+		if h.PublishAttempts >= len(s.config.Backoff) {
+			o.Event, o.After = halfmsg.EventExhausted, 0
+		}
+	case halfmsg.Unsent:
+		o.Event, o.After = halfmsg.EventReleased, s.pauseUnsent(time.Since(h.SendableAt))
+	default: // a copy may be out
+		o.Event, o.After = halfmsg.EventUnsure, unsurePause.Delay(h.Copies)
+	}
+	return o
+}
+
+// handBack gives messages back to the store, due at once.
+func (s *Sender) handBack(held []delivery.Leased) {
+	if len(held) == 0 {
+		return
+	}
+	outcomes := make([]delivery.Outcome, len(held))
+	for i, h := range held {
+		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
+	}
+	s.release(outcomes)
+}
+
+// postpone gives messages back to the store, due when the broker may be back.
+func (s *Sender) postpone(held []delivery.Leased) {
+	cause := ""
+	if err := s.config.Publisher.Ready(); err != nil {
+		cause = delivery.CauseOf(err)
+	}
+	s.release(s.unsent(held, cause))
+}
+
+// release stores that messages were handed back. Callers wait and the leases end anyway, so the time is short.
+func (s *Sender) release(outcomes []delivery.Outcome) {
+	ctx, cancel := context.WithTimeout(s.calls, handBackTimeout)
+	defer cancel()
+	s.settler.Settle(ctx, outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
+}
+
+func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome {
+	outcomes := make([]delivery.Outcome, len(held))
+	for i, h := range held {
+		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
+	}
+	return outcomes
+}
+
+// pauseUnsent is how long a message waits that never left: the longer the older the message is, if the broker takes
+// others; not at all while closing, since another instance may send the message.
+func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
+	away := s.config.Publisher.Ready() != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return 0
+	case away:
+		return unsentPause.Delay(0)
+	}
+	return unsentPause.DelayAfter(age)
+}
