@@ -45,7 +45,7 @@ func (h *house) passAcknowledged(d time.Duration) {
 	}
 }
 
-func TestAnAcknowledgedMessageIsDoneWhenItsMarkerIsGone(t *testing.T) {
+func TestAcknowledgedIsDoneAfterItsMarker(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
 		claims := h.acknowledged("orders", "1", "2")
 		h.OfferAcknowledged(claims, time.Now().Add(held))
@@ -54,7 +54,7 @@ func TestAnAcknowledgedMessageIsDoneWhenItsMarkerIsGone(t *testing.T) {
 	})
 }
 
-func TestWhatAnOwnerLeftBehindIsTakenUp(t *testing.T) {
+func TestAbandonedMarkersAreTakenUp(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
 		h.acknowledged("orders", "1")
 		h.passAcknowledged(held - time.Second)
@@ -64,7 +64,7 @@ func TestWhatAnOwnerLeftBehindIsTakenUp(t *testing.T) {
 	})
 }
 
-func TestAFailedDeletionIsTriedAgainAndThenLeft(t *testing.T) {
+func TestFailedDeletionIsRetriedThenLeft(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}.WithDeleteTries(3), func(h *house) {
 		h.drops(failing)
 		claims := h.acknowledged("orders", "1")
@@ -83,7 +83,7 @@ func TestAFailedDeletionIsTriedAgainAndThenLeft(t *testing.T) {
 }
 
 // A producer that is away uses up tries only for what it was really called about, and holds up no other's markers.
-func TestAProducerThatIsAwayIsLeftAlone(t *testing.T) {
+func TestUnreachableTargetPausesDeletions(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 10}, func(h *house) {
 		begun := time.Now()
 		h.drops(func(_ context.Context, target halfmsg.Target, _ []string) error {
@@ -116,7 +116,7 @@ func TestAProducerThatIsAwayIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestWhatThereIsNoRoomForWaitsInTheStore(t *testing.T) {
+func TestMarkersWithoutRoomWaitInTheStore(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck, Batch: 5}.WithDeleteBacklog(40), func(h *house) {
 		gate := make(chan struct{})
 		h.drops(func(context.Context, halfmsg.Target, []string) error { <-gate; return nil })

@@ -14,24 +14,24 @@ const (
 	closed breakerState = iota
 	// open: no call before the pause has ended.
 	open
-	// halfOpen: the pause has ended; one call may probe.
+	// halfOpen: the pause has ended; the next call is a probe.
 	halfOpen
-	// probeUnderWay: wait for the result of that call.
+	// probeUnderWay: wait for the result of the probe.
 	probeUnderWay
 )
 
-// breaker is the circuit breaker of a target: closed, open for a pause, and half-open for one probe or a few after each
-// pause. Only calls that did not reach the target count. A breaker is not safe for concurrent use.
+// breaker is the circuit breaker of a target: closed, open for a pause, and half-open for a probe or a few after each
+// pause. A breaker is not safe for concurrent use.
 type breaker struct {
-	// limit is how many calls in a row have to fail for it to open, tries how many of them for it to open again after a
-	// pause; 0 is one.
+	// limit is how many failed calls in a row open the breaker, tries how many open the breaker again after a pause; 0
+	// is 1.
 	limit, tries int
 	pause        backoff.Steps
 
-	// failures counts calls in a row, opened how often it opened since one got through.
+	// failures counts the failed calls in a row, opened how often the breaker opened since the last success.
 	failures, opened int
 	until            time.Time
-	// probing says that the one call is under way that may try.
+	// probing says that the probe is under way.
 	probing bool
 }
 
@@ -67,7 +67,7 @@ func (b *breaker) allowProbes(calls int) {
 	}
 }
 
-// succeed closes the breaker, and says whether it was open.
+// succeed closes the breaker, and says whether the breaker was open.
 func (b *breaker) succeed() (reopened bool) {
 	reopened = b.opened > 0
 	b.failures, b.opened, b.probing, b.until = 0, 0, false, time.Time{}
@@ -77,8 +77,8 @@ func (b *breaker) succeed() (reopened bool) {
 // tripOnNextFailure lets the next failure open the breaker.
 func (b *breaker) tripOnNextFailure() { b.failures = max(b.failures, b.limit-1) }
 
-// fail counts a call that did not get through, and says whether that opened the breaker. Calls that were under way when
-// it opened tell nothing new: only those that try again make the pause grow.
+// fail counts a failed call, and says whether the breaker has opened now. Calls that were under way when the breaker
+// opened say nothing new: only probes make the pause grow.
 func (b *breaker) fail(now time.Time) (opened bool) {
 	if b.failures >= b.limit {
 		return false
@@ -95,8 +95,8 @@ func (b *breaker) fail(now time.Time) (opened bool) {
 	return b.opened == 1
 }
 
-// pauseLeft is how long a message waits that could not be confirmed: until the next probe and a random moment more, so
-// that messages do not return all at once; or, while the breaker is closed, a step of the same pause.
+// pauseLeft is how long a message waits after a failed call: until the next probe and a random moment more, so that
+// messages do not return all at once; or, while the breaker is closed, a step of the same pause.
 func (b *breaker) pauseLeft(now time.Time) time.Duration {
 	if b.failures >= b.limit {
 		return max(0, b.until.Sub(now)) + b.pause.Delay(0)

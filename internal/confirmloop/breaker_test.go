@@ -51,7 +51,7 @@ func TestBreaker(t *testing.T) {
 	want("after a success", closed)
 }
 
-func TestACallThatTookLongerThanThePauseMakesNoOther(t *testing.T) {
+func TestSlowCallMakesNoSecondCall(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 1, pause: backoff.Steps{time.Second}}
 	b.fail(now)
@@ -125,7 +125,7 @@ func TestMessagesDoNotComeBackAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestMessagesOfAFailureWaitAStepOfThePause(t *testing.T) {
+func TestFailedCallPostponesItsMessages(t *testing.T) {
 	now := time.Now()
 	b := breaker{limit: 4, pause: backoff.Steps{time.Second, time.Minute, time.Hour}}
 	for _, step := range b.pause {

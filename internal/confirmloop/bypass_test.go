@@ -14,7 +14,7 @@ import (
 )
 
 // What shares a call with others while the suspects are left alone does not wait until they are tried again.
-func TestWhatSharesACallDoesNotWaitForThePauseOfSuspects(t *testing.T) {
+func TestSharedCallSkipsTheQuarantinePause(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(50)...))
 		names := h.have("orders", numbered(50)...)
@@ -34,7 +34,7 @@ func TestWhatSharesACallDoesNotWaitForThePauseOfSuspects(t *testing.T) {
 }
 
 // What is submitted while a producer fails calls is asked about by itself, and together when it has answered.
-func TestWhatIsSubmittedApartIsAskedAboutByItself(t *testing.T) {
+func TestBypassBeginsWithASingleMessage(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var mu sync.Mutex
 		var about []int
@@ -60,7 +60,7 @@ func TestWhatIsSubmittedApartIsAskedAboutByItself(t *testing.T) {
 }
 
 // Fresh messages that a producer fails for say that it is away, also those that were asked about apart.
-func TestAProducerThatFailsWhatIsAskedApartIsLeftAlone(t *testing.T) {
+func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errFailed })
 		for i := range 600 {
@@ -78,7 +78,7 @@ func TestAProducerThatFailsWhatIsAskedApartIsLeftAlone(t *testing.T) {
 }
 
 // Where there is one call only, an order waits for one about a suspect, and not for the others.
-func TestSuspectsAndOrdersTakeTurnsWhereThereIsOneCall(t *testing.T) {
+func TestQuarantineAndOrdersShareASingleCall(t *testing.T) {
 	const slow = 3 * time.Second
 	for range 10 { // no luck
 		inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
@@ -108,7 +108,7 @@ func TestSuspectsAndOrdersTakeTurnsWhereThereIsOneCall(t *testing.T) {
 }
 
 // A producer of which only suspects are left, and that cannot be reached, is said to be left alone until it is back.
-func TestAProducerThatIsAwayFromItsSuspectsIsSaidToBeLeftAlone(t *testing.T) {
+func TestUnreachableQuarantineReportsOpenCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(20)...))
 		h.submit(h.have("orders", append(numbered(20), "order")...)...)

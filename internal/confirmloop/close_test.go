@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestCloseEndsWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
+func TestCloseFinishesCallsAndHandsBackTheRest(t *testing.T) {
 	inHouse(t, confirmloop.Config{Batch: 10, CallsPerProducer: 1}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -45,7 +45,7 @@ func TestCloseEndsWhatIsUnderWayAndHandsBackTheRest(t *testing.T) {
 	})
 }
 
-func TestCloseBreaksCallsOffWhenItsContextEnds(t *testing.T) {
+func TestTimedOutCloseCancelsCalls(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
 			<-ctx.Done()

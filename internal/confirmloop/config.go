@@ -39,7 +39,7 @@ type Config struct {
 	Batch int
 	// Lease is for how long Pass claims messages.
 	Lease time.Duration
-	// SendLease is for how long a message that became SENDABLE is held for Send.
+	// SendLease is for how long a SENDABLE message is leased for the send stage.
 	SendLease time.Duration
 	// Margin is how long a lease must still last for a call to be begun.
 	Margin time.Duration
@@ -54,8 +54,8 @@ type Config struct {
 	// DeleteTimeout bounds one DeleteBusiness call, and so how long it may hold messages up.
 	DeleteTimeout time.Duration
 
-	// Trace is told of a Confirm call before it is made, with the traces of its messages; what it returns is the call's
-	// context, and what to call when it is over. May be nil.
+	// Trace begins the span of a Confirm call, with the traces of the messages. Trace returns the context of the call, and
+	// a function that ends the span. May be nil.
 	Trace func(ctx context.Context, producer string, traces []string) (context.Context, func(err error))
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
@@ -94,7 +94,7 @@ func standardLimits() limits {
 	}
 }
 
-// Metrics hears what a Confirmer does. Its methods must not block.
+// Metrics counts the calls and moves of a Confirmer. The methods must not block.
 type Metrics interface {
 	delivery.Metrics
 	// Confirmed tells of one Confirm call: the verdicts, or that the producer was not reached.
@@ -128,7 +128,7 @@ func (c Config) complete() Config {
 	return c
 }
 
-// silence is the Metrics of those who want none.
+// silence is the default Metrics, which counts nothing.
 type silence struct{}
 
 func (silence) Settled(halfmsg.Event, string, int)                                      {}

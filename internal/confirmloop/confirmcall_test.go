@@ -28,7 +28,7 @@ func failsFor(poison ...string) confirm {
 }
 
 // What a producer cannot say of some messages keeps nobody from hearing of the others.
-func TestAMessageThatAProducerFailsForStopsNothing(t *testing.T) {
+func TestPoisonMessageStopsNoOther(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor("00000", "00042", "00199"))
 		h.have("orders", numbered(200)...)
@@ -55,7 +55,7 @@ func TestAMessageThatAProducerFailsForStopsNothing(t *testing.T) {
 }
 
 // Where nothing else is asked about for long, a message that the producer fails for does not make it one that is away.
-func TestAMessageThatAProducerFailsForHoldsUpNoOrder(t *testing.T) {
+func TestPoisonMessageDelaysNoOrder(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor("poison"))
 		h.have("orders", "poison")
@@ -72,7 +72,7 @@ func TestAMessageThatAProducerFailsForHoldsUpNoOrder(t *testing.T) {
 }
 
 // A producer that fails every call is one that is away: after a few questions it is left alone.
-func TestAProducerThatFailsEveryCallIsLeftAlone(t *testing.T) {
+func TestFailingEveryCallOpensTheCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errFailed })
 		names := h.have("orders", numbered(1000)...)
@@ -100,7 +100,7 @@ func TestAProducerThatFailsEveryCallIsLeftAlone(t *testing.T) {
 }
 
 // Nor is a producer that fails every call missed where there is an order only now and then.
-func TestAProducerThatFailsEachOrderIsLeftAlone(t *testing.T) {
+func TestFailingEveryOrderOpensTheCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(5)...))
 		for _, id := range numbered(5) {
@@ -210,7 +210,7 @@ func TestALeaseThatEndsAmongSuspects(t *testing.T) {
 }
 
 // The same few messages tell nothing new of their producer, however often it fails for them.
-func TestAFewMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
+func TestFewPoisonMessagesDelayNoOrder(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(5)...))
 		h.submit(h.have("orders", "well")...)

@@ -1,14 +1,15 @@
-// Package confirmloop finds out what became of local transactions: it claims silent messages, asks their producers,
-// stores the verdicts and deletes the markers.
+// Package confirmloop finds out whether local transactions were committed: it claims silent messages, asks their
+// producers, stores the verdicts and deletes the markers.
 //
-// There are two ways in, and one way through. Pass, the safety net, claims what has been silent for too long; Offer,
-// the fast path, takes what a Submit has just claimed. Either puts the messages into lanes, one for each target of a
-// producer and more while it fails calls (quarantine.go), and from there a batch goes: Confirm, store the verdicts,
-// DeleteBusiness, on to the send side (batch.go). Where markers are deleted after the broker's acknowledgement, a
-// second pair of ways is open for that: PassAcknowledged and OfferAcknowledged (acknowledged.go).
+// Messages come in two ways. Pass, the safety net, claims messages that have been silent for too long; Offer, the fast
+// path, takes messages that a Submit has just claimed. Both fill the queue of the producer. Workers take batches from
+// the queue: Confirm, store the verdicts, DeleteBusiness, hand over to the send stage (confirm.go). Where markers are
+// deleted after the broker's acknowledgement, PassAcknowledged and OfferAcknowledged take the messages in the same two
+// ways (ackedmarkers.go).
 //
-// Each producer has its own bounded queue, its own few calls under way and a circuit breaker for each target, so one
-// that hangs or is down costs the others nothing.
+// Each producer has a bounded queue, a few calls under way and a circuit breaker for each target, so a producer that
+// hangs or is down costs the others nothing. The queue has a lane for each target, and more while the producer fails
+// calls (quarantine.go).
 package confirmloop
 
 import (
@@ -22,13 +23,11 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Confirmer is the confirm side of one instance. Its methods may be called concurrently.
+// Confirmer is the confirm stage of one instance. Its methods may be called concurrently.
 type Confirmer struct {
 	config  Config
 	settler delivery.Settler
 	markers *markerDeleter
-	// ackedMarkers minds the messages whose markers are deleted after the acknowledgement.
-	ackedMarkers *ackedMarkerDeleter
 	// calls is the context of everything under way; cancel ends it when Close cannot wait any longer.
 	calls  context.Context
 	cancel context.CancelFunc
@@ -37,8 +36,8 @@ type Confirmer struct {
 
 	mu        sync.Mutex
 	producers map[string]*producer
-	// waiting counts the messages in all lanes.
-	waiting int
+	// total counts the messages that wait for all producers.
+	total   delivery.Capacity
 	closing bool
 }
 
@@ -51,16 +50,16 @@ func New(config Config) *Confirmer {
 			Store: config.Store, Watcher: config.Pipeline, Metrics: config.Metrics, Logger: config.Logger,
 		},
 		producers: map[string]*producer{},
+		total:     delivery.Capacity{Claims: config.limits.queue},
 	}
 	c.calls, c.cancel = context.WithCancel(context.Background())
-	c.markers = newMarkerDeleter(config, c.deleteBusiness)
-	c.ackedMarkers = newAckedMarkerDeleter(c)
+	c.markers = newMarkerDeleter(c.calls, config, &c.settler)
 	return c
 }
 
-// Pass claims what is due, of each producer one batch or as much as there is room for, and sets it going; it waits for
-// no producer. more says that some producer may have more to give and has room for it. The error is the store's; what
-// was claimed all the same is under way.
+// Pass claims due messages, of each producer one batch or as many as there is room for, and starts to confirm them; it
+// waits for no producer. more says that some producer may have more messages in the store, and has room for them. The
+// error is the store's; messages claimed in spite of the error are under way.
 func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	names, err := c.config.Store.PendingProducers(ctx)
 	if err != nil {
@@ -80,11 +79,11 @@ func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	return c.wantsMore(claims, quota), nil
 }
 
-// Offer takes messages that a Submit has just claimed and whose leases end at until, and sets them going at once. Those
-// that are SENDABLE come from trusted Submits: nobody is asked about them. What there is no room for is handed back to
-// the store, where the next Pass, or the send loop, finds it; only then Offer waits for the store.
+// Offer takes messages that a Submit has just claimed and whose leases end at until, and starts to confirm them.
+// SENDABLE messages come from trusted Submits: no producer is asked about them. Messages without room are handed back
+// to the store, where the next Pass, or the send loop, finds them; only then Offer waits for the store.
 func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
-	c.tellCommitted(claims)
+	c.reportCommitted(claims)
 	held := make([]delivery.Leased, 0, len(claims))
 	var unclaimed []halfmsg.Claim
 	for _, claim := range claims {
@@ -98,8 +97,8 @@ func (c *Confirmer) Offer(claims []halfmsg.Claim, until time.Time) {
 	c.handBack(c.admit(held, true))
 }
 
-// tellCommitted tells of messages whose verdict was stored with their Submit.
-func (c *Confirmer) tellCommitted(claims []halfmsg.Claim) {
+// reportCommitted reports messages whose verdict was stored with their Submit.
+func (c *Confirmer) reportCommitted(claims []halfmsg.Claim) {
 	var moves []halfmsg.Moved
 	for i := range claims {
 		if claim := &claims[i]; claim.State == halfmsg.Sendable {
@@ -114,56 +113,21 @@ func (c *Confirmer) tellCommitted(claims []halfmsg.Claim) {
 	c.config.Pipeline.Moved(moves)
 }
 
-// deleteLater deletes the markers of committed messages in the background, where they are deleted before publishing:
-// these messages are published by whoever claims them next.
-func (c *Confirmer) deleteLater(committed []halfmsg.Claim) {
-	if c.config.DeleteWhen == BeforePublish {
-		c.deleteMarkers(committed)
-	}
-}
-
-// DeleteLeftMarkers deletes the markers that may be left of acknowledged messages although they were to be deleted
-// before publishing: a coordinator may have ended between the verdict and the deletion. A message whose lease had to
-// end has a copy counted; a delayed message shows no trace of it. Deleting a marker twice does no harm.
-// DeleteLeftMarkers does not wait for the producers, except after Close, when each deletion is tried once before it
-// returns.
-func (c *Confirmer) DeleteLeftMarkers(acknowledged []halfmsg.Claim) {
-	var left []halfmsg.Claim
-	for i := range acknowledged {
-		if acknowledged[i].Copies > 0 || acknowledged[i].Delay > 0 {
-			left = append(left, acknowledged[i])
-		}
-	}
-	c.deleteMarkers(left)
-}
-
-// deleteMarkers deletes the markers of messages whose fate is stored, in the background.
-func (c *Confirmer) deleteMarkers(claims []halfmsg.Claim) {
-	byTarget := map[halfmsg.Target][]string{}
-	for i := range claims {
-		target := halfmsg.Target{Producer: claims[i].Producer, Address: claims[i].CallbackTarget}
-		byTarget[target] = append(byTarget[target], claims[i].ID)
-	}
-	for target, ids := range byTarget {
-		c.markers.add(target, ids, 0)
-	}
-}
-
 // Waiting is how many messages wait in memory for their producers.
 func (c *Confirmer) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting
+	return c.total.Waiting()
 }
 
 // Markers is how many markers wait in memory to be deleted.
-func (c *Confirmer) Markers() int { return c.markers.pending() + c.ackedMarkers.pending() }
+func (c *Confirmer) Markers() int { return c.markers.pending() }
 
-// Close hands back what waits, lets the calls under way end and go through to the send side, and tries the markers that
-// still wait once more. When ctx ends first, the calls are broken off and their messages are left to the end of their
-// leases; then the context's error is returned. Offer hands everything back from now on. It may be called repeatedly.
+// Close hands back the waiting messages, lets the calls under way end and go through to the send stage, and tries the
+// waiting markers once more. When ctx ends first, the calls are cancelled, their messages wait for the end of their
+// leases, and the context's error is returned. From now on Offer hands everything back. Close may be called repeatedly.
 func (c *Confirmer) Close(ctx context.Context) (err error) {
-	// Only then: the send side, which closes later, may still have markers to be deleted.
+	// Not without an error: the send stage, which closes later, may still have markers to be deleted.
 	defer func() {
 		if err != nil {
 			c.cancel()
@@ -172,52 +136,51 @@ func (c *Confirmer) Close(ctx context.Context) (err error) {
 	c.mu.Lock()
 	c.closing = true
 	for _, p := range c.producers {
-		c.dispatch(p)
+		waiting := p.queue.Close()
+		c.work.Go(func() { c.handBack(waiting) })
 	}
 	c.mu.Unlock()
-	if err := c.work.Wait(ctx); err != nil {
-		c.markers.close() // or it would go on trying when nobody minds it any more
+	err = c.work.Wait(ctx)
+	c.markers.close() // after an error too, or the deleter would go on trying
+	if err != nil {
 		return fmt.Errorf("confirm calls are still under way: %w", err)
 	}
-	c.markers.close()
 	if err := c.markers.work.Wait(ctx); err != nil {
 		return fmt.Errorf("markers are still being deleted: %w", err)
-	}
-	if err := c.ackedMarkers.close(ctx); err != nil {
-		return fmt.Errorf("markers of acknowledged messages are still being deleted: %w", err)
 	}
 	return nil
 }
 
-// quota says how many messages to claim of each producer; none of it while closing.
+// quota says how many messages to claim of each producer; nothing while closing.
 func (c *Confirmer) quota(names []string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.producers {
-		c.tidy(p)
+		p.tidy()
 	}
 	if c.closing || len(names) == 0 {
 		return nil
 	}
-	share := max(0, c.config.limits.queue-c.waiting) / len(names)
+	share := max(0, c.config.limits.queue-c.total.Waiting()) / len(names)
 	quota := map[string]int{}
 	for _, name := range names {
 		p, known := c.producers[name]
 		if !known {
-			p = &producer{room: delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.limits.bytesPerProducer}}
+			p = c.newProducer(name)
 		}
-		// However full the house is, one batch of each producer may wait: the others' backlog is not its fault. And one
-		// batch of each at a time is enough: the store is everybody's, and lets nobody in while it claims thousands.
-		if n := min(c.free(p), max(share, c.config.Batch-p.room.Waiting()), c.config.Batch); n > 0 {
+		// One batch of each producer may wait, however many messages the others have waiting. And one batch of each at a
+		// time is enough: Redis serves no other call while it claims thousands.
+		if n := min(p.free(), max(share, c.config.Batch-p.queue.Waiting()), c.config.Batch); n > 0 {
 			quota[name] = n
 		} else {
-			p.hungry = true
+			p.queue.WantPass(true)
 		}
 	}
 	return quota
 }
 
-// wantsMore says whether some producer had more than its quota and has room again; those that have none yet will call.
+// wantsMore says whether some producer had more than its quota and has room again. A producer without room wants
+// another pass later.
 func (c *Confirmer) wantsMore(claims []halfmsg.Claim, quota map[string]int) (more bool) {
 	claimed := map[string]int{}
 	for i := range claims {
@@ -231,37 +194,34 @@ func (c *Confirmer) wantsMore(claims []halfmsg.Claim, quota map[string]int) (mor
 		case p == nil:
 			more = more || n >= quota[name]
 		case n < quota[name]:
-			p.hungry = false
-		case c.free(p) >= c.config.QueuePerProducer/2:
+			p.queue.WantPass(false)
+		case p.roomForPass():
 			more = true
 		default:
-			p.hungry = true
+			p.queue.WantPass(true)
 		}
 	}
 	return more
 }
 
-// admit puts messages into their lanes and returns those that it does not take. What a pass has claimed is always taken
-// unless the house is closing: the room for it was counted, and an Offer that came in between may overfill it but once.
+// admit puts messages into the queues of their producers, and returns the messages without room. Messages that a pass
+// has claimed are always taken unless the stage is closing: the room for them was counted, and an Offer that came in
+// between may overfill a queue only once.
 func (c *Confirmer) admit(held []delivery.Leased, offered bool) (rest []delivery.Leased) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
 		return held
 	}
-	touched := map[*producer]struct{}{}
-	for _, h := range held {
+	for i := range held {
+		h := &held[i]
 		p := c.producer(h.Producer)
-		if offered && p.room.Free() == 0 {
-			p.hungry = true
-			rest = append(rest, h)
+		if offered && p.queue.Free() == 0 {
+			p.queue.WantPass(true)
+			rest = append(rest, *h)
 			continue
 		}
-		c.enqueue(p, h)
-		touched[p] = struct{}{}
-	}
-	for p := range touched {
-		c.dispatch(p)
+		p.laneFor(h).push(h)
 	}
 	return rest
 }

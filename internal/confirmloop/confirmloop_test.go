@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestTheVerdictIsStoredThenTheMarkerDeletedThenTheMessageSent(t *testing.T) {
+func TestVerdictThenMarkerThenSend(t *testing.T) {
 	for name, start := range map[string]func(h *house, name halfmsg.Name){
 		"pass":   func(h *house, _ halfmsg.Name) { h.pass() },
 		"submit": func(h *house, name halfmsg.Name) { h.submit(name) },
@@ -71,7 +71,7 @@ func TestOnlyCommittedIsSent(t *testing.T) {
 	})
 }
 
-func TestACallIsTracedWithItsMessages(t *testing.T) {
+func TestCallIsTracedWithItsMessages(t *testing.T) {
 	var traced []string
 	config := confirmloop.Config{
 		Trace: func(ctx context.Context, producer string, traces []string) (context.Context, func(error)) {
@@ -97,7 +97,7 @@ func TestACallIsTracedWithItsMessages(t *testing.T) {
 	})
 }
 
-func TestADelayedMessageIsNotSentNow(t *testing.T) {
+func TestDelayedMessageIsNotSentNow(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		m := message("orders", "1")
 		m.Delay = time.Hour
@@ -112,7 +112,7 @@ func TestADelayedMessageIsNotSentNow(t *testing.T) {
 	})
 }
 
-func TestAContradictingVerdictIsCountedAndNotSent(t *testing.T) {
+func TestContradictingVerdictIsNotSent(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -128,7 +128,7 @@ func TestAContradictingVerdictIsCountedAndNotSent(t *testing.T) {
 	})
 }
 
-func TestTheStoreIsAskedAgainWhileTheLeaseLasts(t *testing.T) {
+func TestStoreIsRetriedWhileTheLeaseLasts(t *testing.T) {
 	for _, failure := range []error{halfmsg.ErrUnavailable, halfmsg.ErrUncertain} {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.have("orders", "1")
@@ -152,7 +152,7 @@ func TestTheStoreIsAskedAgainWhileTheLeaseLasts(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsAwayIsThePassesError(t *testing.T) {
+func TestPassReturnsTheStoreError(t *testing.T) {
 	for _, broken := range []string{"PendingProducers", "ClaimPending"} {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.have("orders", "1")

@@ -12,7 +12,7 @@ import (
 
 func failing(context.Context, halfmsg.Target, []string) error { return errAway }
 
-func TestAFailedDeletionStopsNothingAndIsTriedAgain(t *testing.T) {
+func TestFailedDeletionIsRetriedInBackground(t *testing.T) {
 	for name, fails := range map[string]drop{
 		"an error": failing,
 		"a panic":  func(context.Context, halfmsg.Target, []string) error { panic("oops") },
@@ -36,7 +36,7 @@ func TestAFailedDeletionStopsNothingAndIsTriedAgain(t *testing.T) {
 }
 
 // Messages wait for deletions again as soon as one has worked; until then the markers wait for the messages.
-func TestDeletionsThatWorkAgainComeFirstAgain(t *testing.T) {
+func TestWorkingDeletionsComeFirstAgain(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		submit := func(id string, notes ...string) {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestDeletionsThatWorkAgainComeFirstAgain(t *testing.T) {
 	})
 }
 
-func TestADeletionThatAlwaysFailsIsLeftInTheEnd(t *testing.T) {
+func TestFailingDeletionIsGivenUp(t *testing.T) {
 	inHouse(t, confirmloop.Config{}.WithDeleteTries(3), func(h *house) {
 		h.drops(failing)
 		h.submit(h.have("orders", "1")...)
@@ -80,7 +80,7 @@ func TestADeletionThatAlwaysFailsIsLeftInTheEnd(t *testing.T) {
 	})
 }
 
-func TestASlowDeletionHoldsMessagesForItsTimeoutOnly(t *testing.T) {
+func TestSlowDeletionDelaysForItsTimeout(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteTimeout: 2 * time.Second}, func(h *house) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
 		h.submit(h.have("orders", "1")...)
@@ -103,7 +103,7 @@ func TestASlowDeletionHoldsMessagesForItsTimeoutOnly(t *testing.T) {
 }
 
 // That deletions fail is remembered for as long as there are messages.
-func TestNoMessageWaitsForDeletionsThatFailForLong(t *testing.T) {
+func TestNoMessageWaitsForFailingDeletions(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { <-ctx.Done(); return ctx.Err() })
 		for i, id := range numbered(30) {
@@ -122,7 +122,7 @@ func TestNoMessageWaitsForDeletionsThatFailForLong(t *testing.T) {
 	})
 }
 
-func TestMarkersThatMayWaitAreBounded(t *testing.T) {
+func TestWaitingMarkersAreBounded(t *testing.T) {
 	inHouse(t, confirmloop.Config{}.WithDeleteBacklog(40).WithDeleteTries(2), func(h *house) {
 		h.drops(failing)
 		h.submit(h.have("orders", numbered(100)...)...)
@@ -134,7 +134,7 @@ func TestMarkersThatMayWaitAreBounded(t *testing.T) {
 	})
 }
 
-func TestAfterAckSparesTheMarkersOfWhatIsNotPublished(t *testing.T) {
+func TestAfterAckKeepsMarkersUntilPublished(t *testing.T) {
 	inHouse(t, confirmloop.Config{DeleteWhen: confirmloop.AfterAck}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
 			return map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictRolledBack}, nil
@@ -145,7 +145,7 @@ func TestAfterAckSparesTheMarkersOfWhatIsNotPublished(t *testing.T) {
 	})
 }
 
-func TestCloseTriesWaitingDeletionsOnceMore(t *testing.T) {
+func TestCloseTriesDeletionsOnceMore(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.drops(failing)
 		h.submit(h.have("orders", "1")...)
@@ -161,7 +161,7 @@ func TestCloseTriesWaitingDeletionsOnceMore(t *testing.T) {
 	})
 }
 
-func TestACloseThatCannotWaitEndsTheDeletionsToo(t *testing.T) {
+func TestTimedOutCloseEndsDeletions(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error {
 			if ctx.Err() != nil {
@@ -195,7 +195,7 @@ func TestACloseThatCannotWaitEndsTheDeletionsToo(t *testing.T) {
 }
 
 // The send side closes after the confirm side, and may still learn of markers that are left over.
-func TestAfterCloseADeletionIsStillTriedOnce(t *testing.T) {
+func TestDeletionAfterCloseIsTriedOnce(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.drops(func(ctx context.Context, _ halfmsg.Target, _ []string) error { return ctx.Err() })
 		h.submit(h.have("orders", "1")...)

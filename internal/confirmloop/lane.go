@@ -1,8 +1,7 @@
 package confirmloop
 
 import (
-	"runtime"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
@@ -10,56 +9,45 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// producer is what waits for one producer, and how much of it is under way. Confirmer.mu guards it and its lanes.
+// producer has the messages that wait for one producer. Confirmer.mu guards the producer and its lanes.
 type producer struct {
-	name  string
-	room  delivery.Capacity
-	lanes map[laneKey]*lane
-	// calls counts the batches under way.
-	calls int
-	// turns counts the batches that were taken.
-	turns int
-	// taking says that a batch is about to be taken.
-	taking bool
-	// hungry says that the store may hold more for this producer than the last pass took.
-	hungry bool
+	name      string
+	confirmer *Confirmer
+	queue     *delivery.WorkQueue
+	lanes     map[laneKey]*lane
 }
 
-// laneKey tells a producer's lanes apart: by target, whether their messages are committed already, and by what they are
-// for.
+// laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
 type laneKey struct {
 	address   string
 	committed bool
 	use       use
 }
 
-// use is what a lane is for.
+// use is the purpose of a lane.
 type use uint8
 
 const (
-	// normal: whatever is in no other.
+	// normal: messages that are in no other lane.
 	normal use = iota
 	// quarantined: messages of failed calls (quarantine.go).
 	quarantined
-	// bypass: messages submitted while the calls of the normal queue fail (quarantine.go).
+	// bypass: messages submitted while the calls of the normal lane fail (quarantine.go).
 	bypass
 )
 
-// lane is a queue of one target of a producer.
+// lane has the messages of one target of a producer. It is the handler of its part of the producer's queue.
 type lane struct {
 	laneKey
 	producer *producer
 	target   halfmsg.Target
-	queue    []delivery.Leased
-	// batch is how many messages a call may be about, parallel how many batches may be under way at once, and room how
-	// many messages may wait; what a doubtful lane has more is put off.
-	batch, parallel, room int
-	// calls counts the batches under way, turn is which of its producer's the latest one was.
-	calls, turn int
-	// confirms and deletes mind the two calls apart: a producer may answer one and fail the other.
+	queue    *delivery.Lane
+	// batch is how many messages a call may be about.
+	batch int
+	// confirms and deletes guard the two calls apart: a producer may answer one and fail the other.
 	confirms breaker
 	deletes  breaker
-	// cause is why the last Confirm failed, and reached whether that was the producer's word.
+	// cause is why the last Confirm failed, and reached whether the producer itself failed the call.
 	cause   string
 	reached bool
 	// quarantine holds the ids of a quarantined lane.
@@ -68,226 +56,238 @@ type lane struct {
 	usedAt time.Time
 }
 
-// laneMemory is how long a lane that cannot be reached is remembered when nothing comes for it any more: well above the
-// longest pause, or its pause would begin anew each time, and so short that people are not told for long that a
-// producer is away which other instances have found to be back.
+// laneMemory is how long an unused lane remembers that its target cannot be reached. The time is well above the longest
+// pause, or each pause would begin anew. And the time is short, since other instances may have reached the target.
 const laneMemory = 5 * time.Minute
 
-// task is what is to be done with a batch.
-type task uint8
-
-const (
-	// ask the producer.
-	ask task = iota
-	// postpone: the producer is out of reach.
-	postpone
-	// handBack: the instance is stopping.
-	handBack
-)
-
-// job is a batch on its way.
-type job struct {
-	lane *lane
-	task task
-	held []delivery.Leased
-	// probe says that this call tries a target again.
-	probe bool
-}
-
-// producer returns the producer of that name, which need not have been there. c.mu is held.
+// producer returns the producer of that name, and makes it if there is none. c.mu is held.
 func (c *Confirmer) producer(name string) *producer {
 	p := c.producers[name]
 	if p == nil {
-		p = &producer{
-			name:  name,
-			room:  delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.limits.bytesPerProducer},
-			lanes: map[laneKey]*lane{},
-		}
+		p = c.newProducer(name)
 		c.producers[name] = p
 	}
 	return p
 }
 
-// laneOf returns a producer's lane, which need not have been there. c.mu is held.
-func (c *Confirmer) laneOf(p *producer, key laneKey) *lane {
+func (c *Confirmer) newProducer(name string) *producer {
+	return &producer{
+		name: name, confirmer: c, lanes: map[laneKey]*lane{},
+		queue: delivery.NewWorkQueue(delivery.WorkQueueConfig{
+			Name: "confirm", Lock: &c.mu, Workers: &c.work,
+			Capacity: delivery.Capacity{Claims: c.config.QueuePerProducer, Bytes: c.config.limits.bytesPerProducer},
+			Total:    &c.total,
+			Parallel: c.config.CallsPerProducer,
+			Pipeline: c.config.Pipeline, State: halfmsg.Pending, Logger: c.config.Logger,
+		}),
+	}
+}
+
+// lane returns the lane of a key, and makes it if there is none. c.mu is held.
+func (p *producer) lane(key laneKey) *lane {
 	l := p.lanes[key]
 	if l == nil {
-		l = c.newLane(p, key)
+		l = p.newLane(key)
 		p.lanes[key] = l
 	}
 	return l
 }
 
-// enqueue puts a message into its lane. c.mu is held.
-func (c *Confirmer) enqueue(p *producer, h delivery.Leased) {
+func (p *producer) newLane(key laneKey) *lane {
+	config := &p.confirmer.config
+	l := &lane{
+		laneKey: key, producer: p,
+		target:   halfmsg.Target{Producer: p.name, Address: key.address},
+		batch:    config.Batch,
+		confirms: breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
+		deletes:  breaker{limit: config.limits.breakerFailures, pause: config.limits.breakerPause},
+		usedAt:   time.Now(),
+	}
+	parallel, room := config.CallsPerProducer, 0
+	switch key.use {
+	case normal:
+	case bypass:
+		l.batch, parallel = 1, 1
+	case quarantined:
+		l.batch = 1
+		l.confirms.limit, l.confirms.tries = quarantineFailures, quarantineRetries
+		l.quarantine = quarantine{}
+		// Half of the calls and most of the room are for the other lanes, unless there is only one of them.
+		parallel, room = max(1, config.CallsPerProducer/2), max(1, config.QueuePerProducer/4)
+	}
+	l.queue = p.queue.NewLane(l, parallel, room)
+	return l
+}
+
+// laneFor returns the lane for a message. c.mu is held.
+func (p *producer) laneFor(h *delivery.Leased) *lane {
 	key := laneKey{address: h.CallbackTarget, committed: h.State == halfmsg.Sendable}
 	if !key.committed {
 		key.use = p.useFor(h)
 	}
-	c.push(c.laneOf(p, key), h)
+	return p.lane(key)
 }
 
-// push puts a message into a lane. c.mu is held.
-func (c *Confirmer) push(l *lane, h delivery.Leased) {
+// push puts a message into the lane. c.mu is held.
+func (l *lane) push(h *delivery.Leased) {
 	if l.use == quarantined {
-		l.queue = slices.Insert(l.queue, l.insertionPoint(h), h)
+		l.queue.Insert(l.insertionPoint(h), h)
 	} else {
-		l.queue = append(l.queue, h)
+		l.queue.Push(h)
 	}
-	l.producer.room.Add(h)
-	c.waiting++
 }
 
-// dispatch has a batch of a producer taken when it has any and may have more under way. c.mu is held.
-func (c *Confirmer) dispatch(p *producer) {
-	if p.taking || p.calls == c.config.CallsPerProducer || p.room.Waiting() == 0 {
-		return
+// Permit implements delivery.Handler.
+func (l *lane) Permit(now time.Time) delivery.Permit {
+	switch l.confirms.state(now) {
+	case open:
+		return delivery.Postpone
+	case halfOpen:
+		return delivery.Probe
+	case probeUnderWay:
+		return delivery.Wait
 	}
-	p.taking = true
-	c.work.Go(func() {
-		j, found := c.take(p)
-		if !found {
-			return
-		}
-		if failure := lifecycle.Recovered(func() { c.do(j) }); failure != nil {
-			c.config.Logger.Error("a batch of confirmations broke off; it is done again when its leases end",
-				"producer", p.name, "messages", len(j.held), "error", failure, "stack", string(failure.Stack))
-		}
-		c.finished(j)
-	})
+	return delivery.Proceed
 }
 
-// take takes the next batch of a producer and has the one after it taken. It lets those run first that are ready to: on
-// a busy machine they bring messages for the same batch, and a batch costs little more than a message.
-func (c *Confirmer) take(p *producer) (j job, found bool) {
-	runtime.Gosched()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.taking = false
-	if j, found = c.next(p); !found {
-		return j, false
+// Begin implements delivery.Handler.
+func (l *lane) Begin(permit delivery.Permit) (size int) {
+	l.usedAt = time.Now()
+	switch permit {
+	case delivery.Postpone:
+		return l.producer.confirmer.config.Batch
+	case delivery.Probe:
+		l.confirms.probe()
 	}
-	p.calls++
-	j.lane.calls++
-	c.dispatch(p)
-	return j, true
+	return l.batch
 }
 
-// next takes a batch from the lane that has the fewest under way, so that one target of a producer does not take all
-// its calls while another has work; where several have as few, from each in turn. c.mu is held.
-func (c *Confirmer) next(p *producer) (job, bool) {
-	now := time.Now()
-	var best *lane
-	for _, l := range p.lanes {
-		waits := l.confirms.state(now) == probeUnderWay || l.calls >= l.parallel
-		if len(l.queue) == 0 || (waits && !l.crowded() && !c.closing) {
-			continue
-		}
-		if best == nil || l.calls < best.calls || (l.calls == best.calls && l.turn < best.turn) {
-			best = l
-		}
+// End implements delivery.Handler.
+func (l *lane) End(b *delivery.Batch) (room bool) {
+	if b.Permit == delivery.Probe {
+		l.confirms.probeEnded()
 	}
-	if best == nil {
-		return job{}, false
-	}
-	j, from, n := job{lane: best}, 0, c.config.Batch
-	switch standing := best.confirms.state(now); {
-	case c.closing:
-		j.task = handBack
-	case best.crowded():
-		j.task, from = postpone, best.room
-	case standing == open:
-		j.task = postpone
-	case standing == halfOpen:
-		best.confirms.probe()
-		j.probe = true
-		n = best.batch
-	default:
-		n = best.batch
-	}
-	best.usedAt = now
-	p.turns++
-	best.turn = p.turns
-	j.held = best.cut(from, n)
-	p.room.Remove(j.held...)
-	c.waiting -= len(j.held)
-	return j, true
-}
-
-// crowded says whether the quarantine holds more messages than its room.
-func (l *lane) crowded() bool { return l.use == quarantined && len(l.queue) > l.room }
-
-// cut takes at most n messages out of the queue, from that place on.
-func (l *lane) cut(from, n int) []delivery.Leased {
-	n = min(n, len(l.queue)-from)
-	held := slices.Clone(l.queue[from : from+n])
-	if from > 0 {
-		l.queue = slices.Delete(l.queue, from, from+n)
-		return held
-	}
-	clear(l.queue[:n]) // or the bodies would stay in memory as long as the queue is not empty
-	l.queue = l.queue[n:]
-	return held
-}
-
-// finished ends a batch: what waited for it goes on, and what is not needed any more is dropped.
-func (c *Confirmer) finished(j job) {
-	c.mu.Lock()
-	p := j.lane.producer
-	p.calls--
-	j.lane.calls--
-	if j.probe {
-		j.lane.confirms.probeEnded()
-	}
-	c.dispatch(p)
-	wake := p.hungry && c.free(p) >= c.config.QueuePerProducer/2
-	if wake {
-		p.hungry = false
-	}
-	c.tidy(p)
-	c.mu.Unlock()
-	if wake {
-		c.config.Pipeline.Due(halfmsg.Pending)
-	}
+	room = l.producer.roomForPass()
+	l.producer.tidy()
+	return room
 }
 
 // tidy drops lanes that are idle and have nothing to remember, and the producer with its last lane. c.mu is held.
-func (c *Confirmer) tidy(p *producer) {
+func (p *producer) tidy() {
 	for key, l := range p.lanes {
 		trouble := l.confirms.failures+l.confirms.opened+l.deletes.failures+len(l.quarantine) > 0
 		remembers := trouble && time.Since(l.usedAt) < laneMemory
-		if len(l.queue) == 0 && l.calls == 0 && !remembers {
+		if l.queue.Idle() && !remembers {
 			if l.confirms.opened > 0 && l.use == normal {
-				c.config.Metrics.Paused(p.name, false)
+				p.confirmer.config.Metrics.Paused(p.name, false)
 			}
+			p.queue.Remove(l.queue)
 			delete(p.lanes, key)
 		}
 	}
-	if len(p.lanes) == 0 && p.calls == 0 && !p.taking {
-		delete(c.producers, p.name)
+	if len(p.lanes) == 0 && p.queue.Idle() {
+		delete(p.confirmer.producers, p.name)
 	}
 }
 
-// free is how many messages may be claimed for a producer: as many as there is room for; one batch, to try with, when
-// each of its targets has been left alone for a while; none before that. Only the usual lanes count. c.mu is held.
-func (c *Confirmer) free(p *producer) int {
-	free := p.room.Free()
-	now, targets, tries := time.Now(), 0, 0
+// free is how many messages may be claimed for a producer: as many as there is room for; one batch, as a probe, when
+// the circuits of all its targets are open or half-open and at least one is half-open; none while all are open. Only
+// the normal lanes count. c.mu is held.
+func (p *producer) free() int {
+	free := p.queue.Free()
+	now, targets, probes := time.Now(), 0, 0
 	for _, l := range p.lanes {
 		if l.use != normal {
 			continue
 		}
 		targets++
-		standing := l.confirms.state(now)
-		if standing == closed {
+		switch l.confirms.state(now) {
+		case closed:
 			return free
-		}
-		if standing == halfOpen {
-			tries = c.config.Batch
+		case halfOpen:
+			probes = p.confirmer.config.Batch
 		}
 	}
 	if targets == 0 {
 		return free
 	}
-	return min(free, tries)
+	return min(free, probes)
+}
+
+// roomForPass says whether another pass is worth its call. c.mu is held.
+func (p *producer) roomForPass() bool { return p.free() >= p.confirmer.config.QueuePerProducer/2 }
+
+// answered closes the breakers of a target that has answered, and reports a circuit that was open.
+func (l *lane) answered(held []delivery.Leased) {
+	c := l.producer.confirmer
+	c.mu.Lock()
+	reopened := l.recordAnswer(held)
+	c.mu.Unlock()
+	if reopened {
+		c.config.Metrics.Paused(l.target.Producer, false)
+		c.config.Logger.Info("producer reachable again: circuit closed",
+			"producer", l.target.Producer, "target", l.target.Address)
+	}
+}
+
+// failed counts a failed call, and reports a circuit that opens.
+func (l *lane) failed(err error) {
+	c := l.producer.confirmer
+	c.mu.Lock()
+	opened := l.recordFailure(err)
+	c.mu.Unlock()
+	if opened {
+		c.config.Metrics.Paused(l.target.Producer, true)
+		c.config.Logger.Warn("producer unreachable: circuit open, its messages wait; check its target and its log",
+			"producer", l.target.Producer, "target", l.target.Address, "error", err)
+	}
+}
+
+// recordAnswer closes the breakers of a target that has answered, whichever lane the call came from, and lets the
+// answered messages leave the quarantine. reopened says whether calls to the target were paused until now. c.mu is
+// held.
+func (l *lane) recordAnswer(held []delivery.Leased) (reopened bool) {
+	batch := l.producer.confirmer.config.Batch
+	for _, use := range []use{normal, quarantined, bypass} {
+		other := l.producer.lanes[laneKey{l.address, l.committed, use}]
+		if other == nil {
+			continue
+		}
+		if other.confirms.succeed() && use == normal {
+			reopened = true
+		}
+		if use == bypass {
+			other.batch = batch // as in the normal lane
+		}
+	}
+	for i := range held {
+		delete(l.quarantine, held[i].ID)
+	}
+	l.batch = min(2*l.batch, batch)
+	return reopened
+}
+
+// recordFailure counts a failed call in the breaker of its lane. A bypass call counts for the normal lane as well,
+// where its messages belong; and so does each call that did not reach the target, because such a call says nothing
+// about a message. opened reports whether the breaker of the normal lane, which stands for the target, has opened now.
+// c.mu is held.
+func (l *lane) recordFailure(err error) (opened bool) {
+	reached := errors.Is(err, halfmsg.ErrCallFailed)
+	if l.use != normal && !reached {
+		l.confirms.tripOnNextFailure()
+	}
+	lanes := []*lane{l}
+	if l.use == bypass || (l.use == quarantined && !reached) {
+		lanes = append(lanes, l.sibling(normal))
+	}
+	for _, l := range lanes {
+		l.cause, l.reached, l.usedAt = delivery.CauseOf(err), reached, time.Now()
+		opened = l.confirms.fail(l.usedAt) && l.use == normal
+	}
+	return opened
+}
+
+// sibling returns another lane of the same target, and makes it if there is none. c.mu is held.
+func (l *lane) sibling(use use) *lane {
+	return l.producer.lane(laneKey{l.address, l.committed, use})
 }

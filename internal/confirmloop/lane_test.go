@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-func TestAFullHouseStillHasABatchForEach(t *testing.T) {
+func TestFullMemoryGrantsEachABatch(t *testing.T) {
 	inHouse(t, confirmloop.Config{Batch: 10}.WithQueue(50), func(h *house) {
 		h.answers(hanging("slow", func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			return all(ids, halfmsg.VerdictCommitted), nil
@@ -27,7 +27,7 @@ func TestAFullHouseStillHasABatchForEach(t *testing.T) {
 	})
 }
 
-func TestAHangingProducerDelaysNobodyElse(t *testing.T) {
+func TestHangingProducerDelaysNoOther(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(hanging("slow", func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			return all(ids, halfmsg.VerdictCommitted), nil
@@ -66,7 +66,7 @@ func hanging(producer string, others confirm) confirm {
 	}
 }
 
-func TestCallsUnderWayAreFew(t *testing.T) {
+func TestConfirmCallsAreBounded(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 2, Batch: 10}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -90,7 +90,7 @@ func TestCallsUnderWayAreFew(t *testing.T) {
 }
 
 // A producer's calls are few however many targets it has, and however close upon another its messages come.
-func TestCallsOfAllTargetsUnderWayAreFew(t *testing.T) {
+func TestCallsOfAllTargetsAreBounded(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // all are offered before any is asked about
 	inHouse(t, confirmloop.Config{CallsPerProducer: 2}, func(h *house) {
 		gate := make(chan struct{})
@@ -116,7 +116,7 @@ func TestCallsOfAllTargetsUnderWayAreFew(t *testing.T) {
 	})
 }
 
-func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
+func TestWakeUpsWorkOffABacklog(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.have("orders", numbered(20_000)...)
 		h.run(time.Second)
@@ -127,7 +127,7 @@ func TestABacklogIsWorkedOffByWakingUp(t *testing.T) {
 }
 
 // When half of the room is free again of a producer for which there was none, a pass is asked for, once.
-func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
+func TestRoomAsksForAPass(t *testing.T) {
 	for name, fill := range map[string]func(h *house){
 		"a pass left some": func(h *house) {
 			h.have("orders", numbered(20)...)
@@ -179,7 +179,7 @@ func TestAPassIsAskedForWhenThereIsRoomAgain(t *testing.T) {
 	}
 }
 
-func TestAPassTakesOneBatchOfEachProducer(t *testing.T) {
+func TestPassTakesABatchOfEachProducer(t *testing.T) {
 	inHouse(t, confirmloop.Config{Batch: 10, CallsPerProducer: 1}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
 			<-ctx.Done()
@@ -203,7 +203,7 @@ func TestAPassTakesOneBatchOfEachProducer(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotFitIsHandedBack(t *testing.T) {
+func TestMessagesWithoutRoomAreHandedBack(t *testing.T) {
 	inHouse(t, confirmloop.Config{QueuePerProducer: 10, Batch: 5, CallsPerProducer: 1}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -243,7 +243,7 @@ func TestLargeBodiesFillTheRoomSooner(t *testing.T) {
 }
 
 // On a busy machine Submits are ready to run that bring messages for the same question.
-func TestWhatIsReadyToRunSharesAQuestion(t *testing.T) {
+func TestReadySubmitsShareACall(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so busy that one has to wait for another
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		const rounds, submits = 20, 10

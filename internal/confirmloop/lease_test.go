@@ -46,7 +46,7 @@ func TestAnOfferMindsWhenItsLeaseEnds(t *testing.T) {
 	})
 }
 
-func TestAVerdictAfterTheLeaseIsDropped(t *testing.T) {
+func TestVerdictAfterTheLeaseIsDropped(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			time.Sleep(31 * time.Second)
@@ -65,7 +65,7 @@ func TestAVerdictAfterTheLeaseIsDropped(t *testing.T) {
 }
 
 // Messages of one call may have been claimed at different times; its answer is of use for all of them.
-func TestACallEndsWithTheFirstOfItsLeases(t *testing.T) {
+func TestCallEndsWithItsFirstLease(t *testing.T) {
 	for name, ends := range map[string][]time.Duration{
 		"the first": {20 * time.Second, 30 * time.Second}, "the last": {30 * time.Second, 20 * time.Second},
 	} {

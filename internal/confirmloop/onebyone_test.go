@@ -53,7 +53,7 @@ func slowly(answer confirm) confirm {
 
 // Suspects that come back together are asked about one by one, also where each was found by itself, and by larger
 // batches as they are answered.
-func TestSuspectsThatComeBackAreAskedAboutOneByOne(t *testing.T) {
+func TestReturningQuarantineBatchesDouble(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1}.WithBreakerFailures(1000), func(h *house) {
 		var noted calls
 		h.answers(failsFor(numbered(9)...))
@@ -77,7 +77,7 @@ func TestSuspectsThatComeBackAreAskedAboutOneByOne(t *testing.T) {
 }
 
 // So are those that try a producer again after a pause.
-func TestSuspectsTryOneByOne(t *testing.T) {
+func TestQuarantineProbesSingleMessages(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
 		h.answers(failsFor(numbered(20)...))
 		names := h.have("orders", numbered(20)...)
@@ -95,7 +95,7 @@ func TestSuspectsTryOneByOne(t *testing.T) {
 }
 
 // A call that fails has its messages asked about one by one, however large the batches of suspects had grown before.
-func TestAfterEachFailureSuspectsAreAskedAboutOneByOne(t *testing.T) {
+func TestEachFailureShrinksQuarantineBatches(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1, Batch: 8}, func(h *house) {
 		var noted calls
 		h.answers(noted.of(failsFor("poison")))
@@ -117,7 +117,7 @@ func TestAfterEachFailureSuspectsAreAskedAboutOneByOne(t *testing.T) {
 }
 
 // What is asked about apart is asked about with one call at a time, and one by one again when the producer fails that.
-func TestApartThereIsOneCallAtATime(t *testing.T) {
+func TestBypassMakesOneCallAtATime(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var noted calls
 		answer := slowly(failsFor("poison", "more poison"))
@@ -147,7 +147,7 @@ func TestApartThereIsOneCallAtATime(t *testing.T) {
 }
 
 // When the producer has answered, nothing is asked about apart any more, also while a call is under way from before.
-func TestAfterAnAnswerNothingIsAskedAboutApart(t *testing.T) {
+func TestAnswerEndsTheBypass(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var noted calls
 		answer := failsFor("poison")
@@ -172,7 +172,7 @@ func TestAfterAnAnswerNothingIsAskedAboutApart(t *testing.T) {
 }
 
 // Nor does that a lane apart was there before make the first call there about more than one.
-func TestEachTimeTheFirstCallApartIsAboutOne(t *testing.T) {
+func TestNewBypassBeginsWithASingleMessage(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		var noted calls
 		h.answers(noted.of(failsFor("poison", "more poison")))
@@ -190,7 +190,7 @@ func TestEachTimeTheFirstCallApartIsAboutOne(t *testing.T) {
 }
 
 // The calls about suspects are half of all; the other half is for orders.
-func TestSuspectsHaveHalfOfTheCalls(t *testing.T) {
+func TestQuarantineHasHalfOfTheCalls(t *testing.T) {
 	for calls, half := range map[int]int{1: 1, 2: 1, 4: 2, 8: 4} {
 		inHouse(t, confirmloop.Config{CallsPerProducer: calls}, func(h *house) {
 			now, top := 0, 0
@@ -226,7 +226,7 @@ func TestSuspectsHaveHalfOfTheCalls(t *testing.T) {
 
 // Suspects do not wait for the final question that was to follow the call which failed: a producer may take long over
 // it.
-func TestSuspectsWaitForNoFinalQuestion(t *testing.T) {
+func TestQuarantineDoesNotWaitForFinalCall(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, final bool) (verdicts, error) {
@@ -259,7 +259,7 @@ func TestSuspectsWaitForNoFinalQuestion(t *testing.T) {
 
 // People are told once that a producer is left alone and once that it is back, and of suspects that are left alone
 // nothing.
-func TestPeopleAreToldOnce(t *testing.T) {
+func TestCircuitIsReportedOnce(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		told := func(what string, want ...bool) {
 			t.Helper()

@@ -1,24 +1,22 @@
 package confirmloop
 
 import (
-	"errors"
 	"sort"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
-	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // A producer may fail a Confirm batch because of one message in it. The messages of such a batch move to the target's
-// quarantine: a queue of its own, from which Confirm calls ask about one message at first, and about twice as many
+// quarantine: a lane of its own, from which Confirm calls ask about one message at first, and about twice as many
 // after each answer. A message leaves the quarantine with its answer. A message that fails a call alone stays, and
 // backs off. So messages that have failed no call are confirmed at once, and wait neither for the quarantine nor for
 // its circuit breaker.
 //
-// Many poison messages may arrive at once and open the breaker of the normal queue before each has been in a call. New
-// submits then take the bypass: a third queue, one message at a time, until the producer answers. A good message that
+// Many poison messages may arrive at once and open the breaker of the normal lane before each has been in a call. New
+// submits then take the bypass: a third lane, one message at a time, until the producer answers. A good message that
 // shared a batch with poison messages does not wait behind all of them: the quarantine takes the newest first, and a
-// failed call of another queue allows a few probes while the breaker of the quarantine is open.
+// failed call of another lane allows a few probes while the breaker of the quarantine is open.
 
 const (
 	// maxQuarantined bounds the ids that are remembered for a target, at about a megabyte with ids of the usual length.
@@ -27,7 +25,7 @@ const (
 	// again after a pause. Each call is about one message as a rule, and a good message may wait behind newer poison
 	// messages.
 	quarantineFailures, quarantineRetries = 12, 4
-	// quarantineProbes is how many calls an open breaker allows after a failed call of another queue: for the newest
+	// quarantineProbes is how many calls an open breaker allows after a failed call of another lane: for the newest
 	// messages.
 	quarantineProbes = 2
 )
@@ -36,55 +34,27 @@ const (
 // whose id was dropped fails another call and returns. A quarantine is not safe for concurrent use.
 type quarantine map[string]bool
 
-func (s quarantine) add(id string, alone bool) {
-	if _, known := s[id]; !known && len(s) >= maxQuarantined {
-		for other := range s { // whichever comes first
-			delete(s, other)
+func (q quarantine) add(id string, alone bool) {
+	if _, known := q[id]; !known && len(q) >= maxQuarantined {
+		for other := range q { // any id
+			delete(q, other)
 			break
 		}
 	}
-	s[id] = s[id] || alone
+	q[id] = q[id] || alone
 }
 
-// newLane returns a lane of a producer.
-func (c *Confirmer) newLane(p *producer, key laneKey) *lane {
-	l := &lane{
-		laneKey:  key,
-		producer: p,
-		target:   halfmsg.Target{Producer: p.name, Address: key.address},
-		confirms: breaker{limit: c.config.limits.breakerFailures, pause: c.config.limits.breakerPause},
-		deletes:  breaker{limit: c.config.limits.breakerFailures, pause: c.config.limits.breakerPause},
-		batch:    c.config.Batch,
-		parallel: c.config.CallsPerProducer,
-		room:     c.config.QueuePerProducer,
-		usedAt:   time.Now(),
-	}
-	switch key.use {
-	case normal:
-	case bypass:
-		l.batch, l.parallel = 1, 1
-	case quarantined:
-		l.confirms.limit, l.confirms.tries = quarantineFailures, quarantineRetries
-		l.batch = 1
-		// There is a call for the others and room to wait, but where one is all there is.
-		l.parallel = max(1, c.config.CallsPerProducer/2)
-		l.room = max(1, c.config.QueuePerProducer/4)
-		l.quarantine = quarantine{}
-	}
-	return l
-}
-
-// quarantine moves the messages of a failed call to the quarantine. Where the call had several, each is asked about
-// again.
-func (c *Confirmer) quarantine(l *lane, held []delivery.Leased, err error) {
+// isolate moves the messages of a failed call to the quarantine. Where the call had several, each is asked about again.
+func (l *lane) isolate(held []delivery.Leased, err error) {
+	c := l.producer.confirmer
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	to := c.sibling(l, quarantined)
+	to := l.sibling(quarantined)
 	to.usedAt = time.Now()
 	for i := range held {
 		to.quarantine.add(held[i].ID, len(held) == 1)
 	}
 	if len(held) == 1 {
+		c.mu.Unlock()
 		return
 	}
 	l.shrinkBatch()
@@ -93,62 +63,20 @@ func (c *Confirmer) quarantine(l *lane, held []delivery.Leased, err error) {
 	if l != to {
 		to.confirms.allowProbes(quarantineProbes)
 	}
-	for _, h := range held {
-		c.push(to, h)
-	}
-	c.dispatch(l.producer)
-}
-
-// recordAnswer closes the breakers of a target that has answered, whichever queue the call came from, and lets the
-// answered messages leave the quarantine. reopened says whether calls to the target were paused until now. c.mu is
-// held.
-func (c *Confirmer) recordAnswer(l *lane, held []delivery.Leased) (reopened bool) {
-	for _, use := range []use{normal, quarantined, bypass} {
-		other := l.producer.lanes[laneKey{l.address, l.committed, use}]
-		if other == nil {
-			continue
-		}
-		if other.confirms.succeed() && use == normal {
-			reopened = true
-		}
-		if use == bypass {
-			other.batch = c.config.Batch // as in the normal queue
+	closing := c.closing
+	if !closing {
+		for i := range held {
+			to.push(&held[i])
 		}
 	}
-	for i := range held {
-		delete(l.quarantine, held[i].ID)
+	c.mu.Unlock()
+	if closing {
+		c.handBack(held)
 	}
-	l.batch = min(2*l.batch, c.config.Batch)
-	return reopened
 }
 
-// recordFailure counts a failed call in the breaker of its queue. A bypass call counts for the normal queue as well,
-// where its messages belong; and so does each call that did not reach the target, because that says nothing about a
-// message. opened reports whether the breaker of the normal queue, which stands for the target, has opened now. c.mu is
-// held.
-func (c *Confirmer) recordFailure(l *lane, err error) (opened bool) {
-	reached := errors.Is(err, halfmsg.ErrCallFailed)
-	if l.use != normal && !reached {
-		l.confirms.tripOnNextFailure()
-	}
-	lanes := []*lane{l}
-	if l.use == bypass || (l.use == quarantined && !reached) {
-		lanes = append(lanes, c.sibling(l, normal))
-	}
-	for _, l := range lanes {
-		l.cause, l.reached, l.usedAt = delivery.CauseOf(err), reached, time.Now()
-		opened = l.confirms.fail(l.usedAt) && l.use == normal
-	}
-	return opened
-}
-
-// sibling returns another queue of the same target, which need not exist yet. c.mu is held.
-func (c *Confirmer) sibling(l *lane, use use) *lane {
-	return c.laneOf(l.producer, laneKey{l.address, l.committed, use})
-}
-
-// useFor returns the queue for a message to be confirmed. c.mu is held.
-func (p *producer) useFor(h delivery.Leased) use {
+// useFor returns the purpose of the lane for a message to be confirmed. c.mu is held.
+func (p *producer) useFor(h *delivery.Leased) use {
 	if others := p.lanes[laneKey{h.CallbackTarget, false, quarantined}]; others != nil {
 		if _, listed := others.quarantine[h.ID]; listed {
 			return quarantined
@@ -163,12 +91,13 @@ func (p *producer) useFor(h delivery.Leased) use {
 
 // insertionPoint is the place of a message in the quarantine: before older messages, and before messages that failed
 // alone.
-func (l *lane) insertionPoint(h delivery.Leased) int {
+func (l *lane) insertionPoint(h *delivery.Leased) int {
 	if l.quarantine[h.ID] {
-		return len(l.queue)
+		return l.queue.Len()
 	}
-	return sort.Search(len(l.queue), func(i int) bool {
-		return l.quarantine[l.queue[i].ID] || !l.queue[i].CreatedAt.After(h.CreatedAt)
+	return sort.Search(l.queue.Len(), func(i int) bool {
+		other := l.queue.At(i)
+		return l.quarantine[other.ID] || !other.CreatedAt.After(h.CreatedAt)
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Messages that a producer fails for come all at once; the orders after them are decided at once all the same, however
 // many they are.
-func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
+func TestManyPoisonMessagesDelayNoOrder(t *testing.T) {
 	for name, come := range map[string]func(h *house, ids []string){
 		"one by one": func(h *house, ids []string) {
 			for _, id := range ids {
@@ -47,7 +47,7 @@ func TestManyMessagesThatAProducerFailsForHoldUpNoOrder(t *testing.T) {
 }
 
 // What stands in one call with them has its verdict soon.
-func TestAnOrderAmongSuspectsIsDecidedSoon(t *testing.T) {
+func TestGoodMessageLeavesQuarantineSoon(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(10)...))
 		h.submit(h.have("orders", append(numbered(10), "order")...)...)
@@ -59,7 +59,7 @@ func TestAnOrderAmongSuspectsIsDecidedSoon(t *testing.T) {
 }
 
 // However long each call about a suspect takes, there is one for an order.
-func TestSuspectsLeaveCallsToOthers(t *testing.T) {
+func TestQuarantineLeavesCallsToOthers(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			if slices.Contains(ids, "order") {
@@ -80,7 +80,7 @@ func TestSuspectsLeaveCallsToOthers(t *testing.T) {
 }
 
 // Suspects fill no more than a part of the room, however long the calls about them take; the others wait in the store.
-func TestSuspectsLeaveRoomToOthers(t *testing.T) {
+func TestQuarantineLeavesRoomToOthers(t *testing.T) {
 	inHouse(t, confirmloop.Config{QueuePerProducer: 40, CallsPerProducer: 2}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			if len(ids) == 1 {
@@ -106,7 +106,7 @@ func TestSuspectsLeaveRoomToOthers(t *testing.T) {
 }
 
 // Suspects that are left alone come back less and less, or thousands of them would keep the store busy.
-func TestSuspectsAreClaimedLessAndLess(t *testing.T) {
+func TestQuarantinedMessagesBackOff(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(12)...))
 		for _, id := range numbered(12) {
@@ -127,7 +127,7 @@ func TestSuspectsAreClaimedLessAndLess(t *testing.T) {
 }
 
 // A message that has an answer, whatever it is, is asked about with the others again.
-func TestWhoIsAnsweredIsNoSuspectAnyMore(t *testing.T) {
+func TestAnswerEndsTheQuarantine(t *testing.T) {
 	inHouse(t, confirmloop.Config{Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		var calls [][]string
 		h.answers(failsFor("1"))
@@ -151,7 +151,7 @@ func TestWhoIsAnsweredIsNoSuspectAnyMore(t *testing.T) {
 }
 
 // A producer that failed every call and comes back is asked at once, whichever message shows that it is back.
-func TestAProducerThatIsBackIsAskedAtOnce(t *testing.T) {
+func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
 	t.Run("a suspect shows it", func(t *testing.T) {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.answers(failsFor(numbered(20)...))
@@ -200,7 +200,7 @@ func TestAProducerThatIsBackIsAskedAtOnce(t *testing.T) {
 }
 
 // Suspects of a producer that cannot be reached are asked about rarely, as all its messages are.
-func TestSuspectsOfAProducerThatIsAwayAreAskedRarely(t *testing.T) {
+func TestUnreachableQuarantineIsAskedRarely(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(100)...))
 		h.submit(h.have("orders", numbered(100)...)...)
@@ -221,7 +221,7 @@ func TestSuspectsOfAProducerThatIsAwayAreAskedRarely(t *testing.T) {
 }
 
 // That a suspect may be asked about is no reason to claim what else its producer has, which is away.
-func TestSuspectsMakeNoRoomForAProducerThatIsAway(t *testing.T) {
+func TestQuarantineProbeClaimsNoOtherMessages(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor("suspect"))
 		h.submit(h.have("orders", "suspect")...)
@@ -240,7 +240,7 @@ func TestSuspectsMakeNoRoomForAProducerThatIsAway(t *testing.T) {
 }
 
 // When suspects are forgotten that were left alone, their producer is as far away as before.
-func TestForgottenSuspectsEndNoPause(t *testing.T) {
+func TestForgottenQuarantineEndsNoPause(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(20)...))
 		suspects := h.have("orders", numbered(20)...)
@@ -257,7 +257,7 @@ func TestForgottenSuspectsEndNoPause(t *testing.T) {
 }
 
 // A try that tells nothing of the producer, such as one that panics, leaves the next try to the next message.
-func TestATryThatBrokeOffLetsTheNextOneTry(t *testing.T) {
+func TestPanickedProbeLetsTheNextProbe(t *testing.T) {
 	for name, failure := range map[string]error{"orders": errAway, "suspects": errFailed} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, confirmloop.Config{}, func(h *house) {
@@ -285,7 +285,7 @@ func TestATryThatBrokeOffLetsTheNextOneTry(t *testing.T) {
 }
 
 // What was about to be asked about one by one is handed back when the instance stops.
-func TestSuspectsAreHandedBackByClose(t *testing.T) {
+func TestCloseHandsBackTheQuarantine(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		gate := make(chan struct{})
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) {
@@ -314,7 +314,7 @@ func TestSuspectsAreHandedBackByClose(t *testing.T) {
 }
 
 // A lane without any room would put its suspects off for ever.
-func TestASuspectIsAskedAboutAlsoWhereThereIsRoomForOne(t *testing.T) {
+func TestQuarantineHasRoomForOne(t *testing.T) {
 	inHouse(t, confirmloop.Config{QueuePerProducer: 1, CallsPerProducer: 1}, func(h *house) {
 		h.answers(failsFor("order"))
 		name := h.have("orders", "order")[0]

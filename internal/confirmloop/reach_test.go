@@ -14,7 +14,7 @@ import (
 
 var errAway = errors.New("connection refused")
 
-func TestOutOfReachUsesUpNothingAndIsAskedLess(t *testing.T) {
+func TestUnreachableProducerCostsNoAttempts(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) {
 			return nil, errAway
@@ -40,7 +40,7 @@ func TestOutOfReachUsesUpNothingAndIsAskedLess(t *testing.T) {
 	})
 }
 
-func TestWhileATargetIsLeftAloneItsMessagesArePutOff(t *testing.T) {
+func TestOpenCircuitPostponesMessages(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		for _, id := range numbered(3) {
@@ -104,7 +104,7 @@ func TestOneCallTriesATargetAgain(t *testing.T) {
 }
 
 // Another instance may be the one that finds a producer back, and take all its messages from then on.
-func TestATargetThatNobodyNeedsIsNotSaidToBeAwayForEver(t *testing.T) {
+func TestUnusedTargetIsForgotten(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		names := h.have("orders", numbered(3)...)

@@ -34,7 +34,7 @@ func TestTrustedSubmitsAfterAckKeepTheMarker(t *testing.T) {
 }
 
 // A message with a delay is nobody's until it is due. Its marker is not needed any more.
-func TestATrustedSubmitWithADelayDeletesTheMarker(t *testing.T) {
+func TestDelayedTrustedSubmitDeletesTheMarker(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		later := message("orders", "later")
 		later.Delay = time.Hour
@@ -86,7 +86,7 @@ func TestATrustedSubmitDuringAQuestionWins(t *testing.T) {
 	}
 }
 
-func TestATrustedSubmitThatDoesNotFitIsStillAVerdict(t *testing.T) {
+func TestTrustedSubmitWithoutRoomIsAVerdict(t *testing.T) {
 	config := confirmloop.Config{QueuePerProducer: 1, CallsPerProducer: 1, Batch: 1}
 	inHouse(t, config, func(h *house) {
 		gate := make(chan struct{})
@@ -114,7 +114,7 @@ func TestATrustedSubmitThatDoesNotFitIsStillAVerdict(t *testing.T) {
 
 // Nobody has said anything about a silent message whose question is broken off, whatever its producer's Submits are
 // worth.
-func TestASilentMessageThatIsHandedBackIsNoVerdict(t *testing.T) {
+func TestHandedBackMessageHasNoVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
 			<-ctx.Done()
@@ -135,7 +135,7 @@ func TestASilentMessageThatIsHandedBackIsNoVerdict(t *testing.T) {
 }
 
 // The store answered a Submit so late that the lease may be over before the message could be sent.
-func TestATrustedSubmitWhoseLeaseEndsIsStillAVerdict(t *testing.T) {
+func TestTrustedSubmitWithEndedLeaseIsAVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		names := h.have("orders", "1")
 		until := time.Now().Add(lease)

@@ -87,9 +87,9 @@ var defects = []defect{
 	{
 		name: "unknown_at_limit_is_rollback", row: "F09_late", want: Lost,
 		edits: []edit{{
-			confirmloop + "batch.go",
-			`w.Event, w.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"`,
-			"w.Event = halfmsg.EventRolledBack",
+			confirmloop + "confirm.go",
+			`o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"`,
+			"o.Event = halfmsg.EventRolledBack",
 		}},
 	},
 	{
@@ -109,7 +109,7 @@ var defects = []defect{
 	},
 	{
 		name: "unavailable_is_unknown", row: "F06_unanswered", want: Parked,
-		edits: []edit{{confirmloop + "batch.go", "case verdict == halfmsg.VerdictUnavailable:", "case false:"}},
+		edits: []edit{{confirmloop + "confirm.go", "case verdict == halfmsg.VerdictUnavailable:", "case false:"}},
 	},
 	{
 		name: "unknown_is_rollback", row: "F09_late", want: Lost,
@@ -160,11 +160,11 @@ var defects = []defect{
 	{
 		name: "marker_deleted_before_the_verdict", row: "F03_deleting", want: Lost, also: Contradiction, drain: slowDrain,
 		edits: []edit{{
-			confirmloop + "confirmcall.go", "words, err := q.verdicts(held)\n",
-			"words, err := q.verdicts(held)\n" +
-				"\tfor i := range words {\n" +
-				"\t\tif words[i].Event == halfmsg.EventCommitted {\n" +
-				"\t\t\tq.confirmer.deleteMarkersNow(q.lane, []string{words[i].ID})\n" +
+			confirmloop + "confirm.go", "outcomes, err := q.outcomes(held)\n",
+			"outcomes, err := q.outcomes(held)\n" +
+				"\tfor i := range outcomes {\n" +
+				"\t\tif outcomes[i].Event == halfmsg.EventCommitted {\n" +
+				"\t\t\tq.confirmer.deleteMarkers(q.lane, []string{outcomes[i].ID})\n" +
 				"\t\t}\n" +
 				"\t}\n",
 		}},
@@ -183,7 +183,7 @@ var defects = []defect{
 	{
 		name: "marker_taken_as_deleted", row: "F00", want: Leftover, drain: patience,
 		edits: []edit{{
-			confirmloop + "batch.go", "err = c.config.Callbacks.DeleteBusiness(ctx, target, ids)", "err = ctx.Err()",
+			confirmloop + "markers.go", "err = d.config.Callbacks.DeleteBusiness(ctx, target, ids)", "err = ctx.Err()",
 		}},
 	},
 	{
@@ -197,8 +197,8 @@ var defects = []defect{
 	{
 		name: "counted_twice", row: "F00", want: Account, drain: patience,
 		edits: []edit{{
-			"internal/sendloop/flight.go", "f.sender.config.Metrics.Published(p.exchange, p.outcome, n)",
-			"f.sender.config.Metrics.Published(p.exchange, p.outcome, 2*n)",
+			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(key.exchange, key.outcome, n)",
+			"p.sender.config.Metrics.Published(key.exchange, key.outcome, 2*n)",
 		}},
 	},
 	{
@@ -218,8 +218,8 @@ var defects = []defect{
 	{
 		name: "counted_never", row: "F20_other", want: Account,
 		edits: []edit{{
-			"internal/sendloop/flight.go", "f.sender.config.Metrics.Published(p.exchange, p.outcome, n)",
-			"f.sender.config.Metrics.Published(p.exchange, p.outcome, 0*n)",
+			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(key.exchange, key.outcome, n)",
+			"p.sender.config.Metrics.Published(key.exchange, key.outcome, 0*n)",
 		}},
 	},
 	{

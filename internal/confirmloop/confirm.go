@@ -1,0 +1,320 @@
+package confirmloop
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/lifecycle"
+)
+
+// handBackTimeout is how long handing back is tried: callers wait meanwhile, and the lease ends anyway.
+const handBackTimeout = 2 * time.Second
+
+// confirmCall is one Confirm call about a batch.
+type confirmCall struct {
+	confirmer *Confirmer
+	lane      *lane
+	// final says that the producer has to decide now, and that UNKNOWN gives the messages up.
+	final bool
+}
+
+// Work implements delivery.Handler: ask the producer, store the verdicts, delete the markers, send. The final call
+// comes last, since a producer may take long to decide.
+func (l *lane) Work(b *delivery.Batch) {
+	c := l.producer.confirmer
+	switch {
+	case b.Permit == delivery.Postpone:
+		c.postpone(l, b.Messages)
+	case l.committed:
+		c.deliver(l, b.Messages)
+	default:
+		usual, final := c.splitFinal(b.Messages)
+		(&confirmCall{confirmer: c, lane: l}).ask(usual)
+		(&confirmCall{confirmer: c, lane: l, final: true}).ask(final)
+	}
+}
+
+// splitFinal splits off the messages that have used up their attempts and get the final call.
+func (c *Confirmer) splitFinal(held []delivery.Leased) (usual, final []delivery.Leased) {
+	for _, h := range held {
+		if h.ConfirmAttempts >= c.config.Attempts {
+			final = append(final, h)
+		} else {
+			usual = append(usual, h)
+		}
+	}
+	return usual, final
+}
+
+// ask asks the producer and stores the verdicts.
+func (q *confirmCall) ask(held []delivery.Leased) {
+	held, ending := delivery.Lasting(held, q.confirmer.config.Margin)
+	q.end(ending)
+	if len(held) == 0 {
+		return
+	}
+	outcomes, err := q.outcomes(held)
+	var panicked *lifecycle.PanicError
+	switch {
+	case err == nil:
+		q.confirmer.settle(q.lane, outcomes)
+	case q.confirmer.calls.Err() != nil:
+		q.confirmer.handBack(held)
+	case errors.As(err, &panicked):
+		q.lane.isolate(held, err)
+		if len(held) == 1 {
+			q.panicsFor(held[0], panicked)
+		}
+	case errors.Is(err, halfmsg.ErrCallFailed):
+		q.lane.failed(err)
+		q.lane.isolate(held, err)
+		if len(held) == 1 {
+			q.failsFor(held[0], err)
+		}
+	default:
+		q.lane.failed(err)
+		q.confirmer.settle(q.lane, q.confirmer.unreached(q.lane, held, delivery.CauseOf(err)))
+	}
+}
+
+// end lets go of messages whose leases do not last for a call. Quarantined messages are postponed, since others might
+// wait behind them for as long again.
+func (q *confirmCall) end(ending []delivery.Leased) {
+	if q.lane.use != quarantined || len(ending) == 0 {
+		q.confirmer.handBack(ending)
+		return
+	}
+	q.confirmer.postpone(q.lane, ending)
+}
+
+// outcomes turns the producer's answer into one outcome for each message. A panic on the way is an error.
+func (q *confirmCall) outcomes(held []delivery.Leased) (outcomes []delivery.Outcome, err error) {
+	if failure := lifecycle.Recovered(func() {
+		var verdicts map[string]halfmsg.Verdict
+		if verdicts, err = q.call(held); err != nil {
+			return
+		}
+		outcomes = make([]delivery.Outcome, len(held))
+		for i, h := range held {
+			outcomes[i] = q.confirmer.outcomeOf(h, verdicts[h.ID], q.final)
+		}
+	}); failure != nil {
+		return nil, failure
+	}
+	return outcomes, err
+}
+
+// call asks the producer, and records that the producer has answered.
+func (q *confirmCall) call(held []delivery.Leased) (map[string]halfmsg.Verdict, error) {
+	ids := make([]string, len(held))
+	for i := range held {
+		ids[i] = held[i].ID
+	}
+	ctx, cancel := context.WithDeadline(q.confirmer.calls, firstEnd(held))
+	defer cancel()
+	ctx, end := q.trace(ctx, held)
+	begun := time.Now()
+	verdicts, err := q.confirmer.config.Callbacks.Confirm(ctx, q.lane.target, ids, q.final)
+	end(err)
+	q.confirmer.config.Metrics.Confirmed(q.lane.target.Producer, len(ids), verdicts, time.Since(begun), err)
+	if err == nil {
+		q.lane.answered(held)
+	}
+	return verdicts, err
+}
+
+// firstEnd is when the first of the leases ends.
+func firstEnd(held []delivery.Leased) time.Time {
+	until := held[0].Until
+	for i := range held {
+		if held[i].Until.Before(until) {
+			until = held[i].Until
+		}
+	}
+	return until
+}
+
+// trace begins the span of a call, where calls are traced.
+func (q *confirmCall) trace(ctx context.Context, held []delivery.Leased) (context.Context, func(error)) {
+	if q.confirmer.config.Trace == nil {
+		return ctx, func(error) {}
+	}
+	traces := make([]string, len(held))
+	for i := range held {
+		traces[i] = held[i].Trace
+	}
+	return q.confirmer.config.Trace(ctx, q.lane.target.Producer, traces)
+}
+
+// failsFor postpones a message for which the producer fails the call.
+func (q *confirmCall) failsFor(h delivery.Leased, err error) {
+	q.confirmer.config.Logger.Warn(
+		"producer fails Confirm for one message: the message backs off; look into the producer's log",
+		"message", h.Name, "target", q.lane.target.Address, "error", err)
+	q.confirmer.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
+		Cause: delivery.CauseOf(err),
+	}})
+}
+
+// panicsFor postpones a message that makes the call panic: as unreachable, since no producer has answered.
+func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError) {
+	q.confirmer.config.Logger.Error(
+		"poison message set aside: confirming panicked; the message backs off, see the stack",
+		"message", h.Name, "error", failure, "stack", string(failure.Stack))
+	q.confirmer.settle(q.lane, []delivery.Outcome{{
+		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff)),
+		Cause: delivery.CauseOf(failure),
+	}})
+}
+
+// outcomeOf is the event that a verdict means for a message.
+func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final bool) delivery.Outcome {
+	o := delivery.Outcome{Leased: h}
+	switch {
+	case verdict == halfmsg.VerdictCommitted:
+		o.Event, o.After = halfmsg.EventCommitted, h.Delay
+		if h.Delay == 0 {
+			o.Hold = c.config.SendLease
+		}
+	case verdict == halfmsg.VerdictRolledBack:
+		o.Event = halfmsg.EventRolledBack
+	case verdict == halfmsg.VerdictUnavailable:
+		o.Event, o.After = halfmsg.EventUnreachable, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
+		o.Cause = "the producer answered UNAVAILABLE: it could not find out"
+	case final:
+		o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
+	default:
+		o.Event, o.After = halfmsg.EventUnknown, c.config.Backoff.Delay(h.ConfirmAttempts)
+		o.Cause = "the producer answered UNKNOWN"
+	}
+	return o
+}
+
+// settle stores outcomes, deletes the markers of messages whose fate is stored, and sends committed messages.
+func (c *Confirmer) settle(l *lane, outcomes []delivery.Outcome) {
+	until := time.Now().Add(c.config.SendLease)
+	c.settler.Settle(c.calls, outcomes, func(outcomes []delivery.Outcome, results []halfmsg.Result) {
+		settled, committed := c.stored(outcomes, results)
+		c.conclude(l, settled, committed, until)
+	})
+}
+
+// deliver is the way of messages whose verdict was stored with their Submit: delete the markers, send.
+func (c *Confirmer) deliver(l *lane, held []delivery.Leased) {
+	held, ending := delivery.Lasting(held, c.config.Margin)
+	c.handBack(ending)
+	if len(held) == 0 {
+		return
+	}
+	var settled []string
+	if c.config.DeleteWhen == BeforePublish {
+		for i := range held {
+			settled = append(settled, held[i].ID)
+		}
+	}
+	c.conclude(l, settled, delivery.Claims(held), firstEnd(held))
+}
+
+// conclude deletes the markers of messages whose fate is stored, and sends committed messages. Messages wait for a
+// deletion that will probably work, but not for a probe.
+func (c *Confirmer) conclude(l *lane, settled []string, committed []halfmsg.Claim, until time.Time) {
+	deleteFirst := c.deletionsWork(l)
+	if deleteFirst {
+		c.deleteMarkers(l, settled)
+	}
+	if len(committed) > 0 {
+		c.config.Pipeline.Committed(committed, until)
+	}
+	if !deleteFirst {
+		c.deleteMarkers(l, settled)
+	}
+}
+
+// stored sorts the results of the store: the ids of the messages whose markers are not needed any more, and the
+// messages that can be sent now. A message that the store refused is in neither list: it has another owner, or another
+// fate.
+func (c *Confirmer) stored(
+	outcomes []delivery.Outcome, results []halfmsg.Result,
+) (settled []string, committed []halfmsg.Claim) {
+	for i := range outcomes {
+		o := &outcomes[i]
+		if results[i].Err != nil {
+			continue
+		}
+		switch o.Event {
+		case halfmsg.EventCommitted:
+			c.config.Metrics.Committed(&o.Claim)
+			if c.config.DeleteWhen == BeforePublish {
+				settled = append(settled, o.ID)
+			}
+			if o.Hold > 0 && results[i].State == halfmsg.Sendable {
+				committed = append(committed, sendable(o.Claim))
+			}
+		case halfmsg.EventRolledBack:
+			settled = append(settled, o.ID)
+		case halfmsg.EventGivenUp:
+			c.config.Logger.Warn(
+				"message is ABANDONED: its producer gave no verdict; retry the message when the producer can answer",
+				"message", o.Name, "attempts", o.ConfirmAttempts)
+		default: // still pending: its marker is needed
+		}
+	}
+	return settled, committed
+}
+
+// sendable is a claim after the verdict COMMITTED was stored under it. The time is this instance's: it differs from the
+// store's by less than the second that the broker keeps of it.
+func sendable(claim halfmsg.Claim) halfmsg.Claim {
+	claim.State = halfmsg.Sendable
+	claim.SendableAt = time.Now()
+	return claim
+}
+
+// postpone gives messages back to the store until their target is tried again.
+func (c *Confirmer) postpone(l *lane, held []delivery.Leased) {
+	c.mu.Lock()
+	cause := l.cause
+	c.mu.Unlock()
+	c.settler.Settle(c.calls, c.unreached(l, held, cause), ignore)
+}
+
+// unreached are the outcomes of messages whose circuit is open: they wait until the target is tried again. A message
+// for which the producer fails the call waits at least for its own backoff, or many would return again and again.
+func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []delivery.Outcome {
+	outcomes := make([]delivery.Outcome, len(held))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, h := range held {
+		after := l.confirms.pauseLeft(time.Now())
+		if l.quarantine[h.ID] {
+			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
+		}
+		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
+	}
+	return outcomes
+}
+
+// handBack gives messages back to the store, due at once.
+func (c *Confirmer) handBack(held []delivery.Leased) {
+	if len(held) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.calls, handBackTimeout)
+	defer cancel()
+	outcomes := make([]delivery.Outcome, len(held))
+	var committed []halfmsg.Claim
+	for i, h := range held {
+		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased}
+		if h.State == halfmsg.Sendable {
+			committed = append(committed, h.Claim)
+		}
+	}
+	c.deleteLater(committed)
+	c.settler.Settle(ctx, outcomes, ignore)
+}
+
+func ignore([]delivery.Outcome, []halfmsg.Result) {}
