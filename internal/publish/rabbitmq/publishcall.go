@@ -14,14 +14,6 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// isolatedChannels is how many messages may travel isolated at once. More would help only where so many exchanges at
-// once have queues without answers. One stalled route must leave room for others.
-const isolatedChannels = 2 * publish.MaxHeaderKinds
-
-// probePatience is how long a probe may go without an answer before other messages to its exchange follow. The broker
-// rejects a message at once; a longer wait is for a queue that does not confirm.
-const probePatience = time.Second
-
 // publishCall is one call of Publish.
 type publishCall struct {
 	publisher *Publisher
@@ -198,86 +190,6 @@ func (c *publishCall) late() error {
 	return fmt.Errorf("not sent in time: %w", context.Cause(c.sending))
 }
 
-// publishIsolated sends a message on a channel without other messages, and waits for the answer.
-func (c *publishCall) publishIsolated(m *halfmsg.Publishing) halfmsg.PublishResult {
-	p := c.publisher
-	var ch *confirmChannel
-	select {
-	case ch = <-p.isolated:
-	case <-c.sending.Done():
-		return unsent(c.late())
-	}
-	defer func() { p.isolated <- ch }()
-	if err := p.routes.Rejection(m.Exchange); err != nil {
-		return refused(err) // another isolated message has found the rejection in the meantime
-	}
-	var result halfmsg.PublishResult
-	ch, result = c.publishOn(ch, m)
-	p.learn(m, result)
-	return result
-}
-
-// publishOn sends a message on an isolated channel, or on a new one where the channel is not usable, and returns the
-// channel for the next message.
-func (c *publishCall) publishOn(ch *confirmChannel, m *halfmsg.Publishing) (*confirmChannel, halfmsg.PublishResult) {
-	if _, err := c.admit(); err != nil {
-		return ch, unsent(err)
-	}
-	defer c.release()
-	ch, err := c.publisher.isolatedChannel(ch)
-	if err != nil {
-		return ch, unsent(err)
-	}
-	u, err := ch.publish(m)
-	switch {
-	case err == nil:
-		patience := time.NewTimer(probePatience)
-		defer patience.Stop()
-		select {
-		case <-u.confirmation.Done():
-		case <-c.answers.Done():
-		case <-patience.C:
-			c.publisher.routes.Presume(m.Exchange)
-		}
-		return ch, c.await(ch, m, u, true)
-	case errors.Is(err, amqp.ErrClosed):
-		return nil, unsent(err)
-	default:
-		return nil, unsure(fmt.Errorf("write to the broker: %w", err))
-	}
-}
-
-// isolatedChannel returns the channel if the channel is usable on the present connection, or a new one. While nothing
-// can be sent it keeps the channel.
-func (p *Publisher) isolatedChannel(ch *confirmChannel) (*confirmChannel, error) {
-	p.mu.Lock()
-	connection, obstacle := p.connection, p.obstacle()
-	p.mu.Unlock()
-	switch {
-	case obstacle != nil:
-		return ch, obstacle
-	case ch != nil && ch.connection == connection && ch.usable():
-		return ch, nil
-	}
-	return connection.open(1, nil)
-}
-
-// learn takes the answer to an isolated message as the broker's answer about the exchange.
-func (p *Publisher) learn(m *halfmsg.Publishing, result halfmsg.PublishResult) {
-	if result.Outcome != halfmsg.Acked && result.Outcome != halfmsg.Refused {
-		return
-	}
-	message := routed(m)
-	p.routes.EndIsolation(&message)
-	var closed *amqp.Error
-	switch {
-	case !errors.As(result.Cause, &closed): // an ack, a nack or a return
-		p.routes.Accept(m.Exchange)
-	case amqpconn.RejectsExchange(closed):
-		p.routes.Reject(m.Exchange, closed)
-	}
-}
-
 // await waits for the answer to a message. A channel that leaves messages without an answer is retired.
 func (c *publishCall) await(
 	ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,
@@ -310,4 +222,66 @@ func (p *Publisher) unanswered(m *halfmsg.Publishing, u *unconfirmed) {
 			acknowledged()
 		}
 	})
+}
+
+// handOverEvery is how long outcomes wait for later outcomes of the batch, so that a batch without slow messages is
+// handed over as a whole.
+const handOverEvery = 250 * time.Millisecond
+
+// outcomes gathers the outcomes of a batch.
+type outcomes struct {
+	mu sync.Mutex
+	// places and results are the outcomes that were not handed over yet; missing counts messages without an outcome.
+	places  []int
+	results []halfmsg.PublishResult
+	missing int
+	// complete is closed when no outcome is missing.
+	complete chan struct{}
+}
+
+func newOutcomes(n int) *outcomes {
+	o := &outcomes{
+		places: make([]int, 0, n), results: make([]halfmsg.PublishResult, 0, n), missing: n,
+		complete: make(chan struct{}),
+	}
+	if n == 0 {
+		close(o.complete)
+	}
+	return o
+}
+
+// add takes the outcome of the message at a place, once.
+func (o *outcomes) add(place int, result halfmsg.PublishResult) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.places, o.results = append(o.places, place), append(o.results, result)
+	if o.missing--; o.missing == 0 {
+		close(o.complete)
+	}
+}
+
+// take removes the outcomes that were not handed over yet.
+func (o *outcomes) take() (places []int, results []halfmsg.PublishResult) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	places, results = o.places, o.results
+	o.places, o.results = nil, nil
+	return places, results
+}
+
+// handOver hands over all outcomes as they come, and returns when no outcome is missing. The first group may be
+// empty: the caller learns in time that the rest takes longer.
+func (o *outcomes) handOver(answered func(places []int, results []halfmsg.PublishResult)) {
+	tick := time.NewTicker(handOverEvery)
+	defer tick.Stop()
+	for first, complete := true, false; !complete; first = false {
+		select {
+		case <-o.complete:
+			complete = true
+		case <-tick.C:
+		}
+		if places, results := o.take(); first || len(places) > 0 {
+			answered(places, results)
+		}
+	}
 }

@@ -5,7 +5,7 @@
 //   - the table publish.Routes: the first message to an exchange travels isolated, so that a rejected message closes no
 //     other message's channel; and messages to queues that do not confirm take no places from others.
 //   - connection.go: one connection, from dial to loss. Nothing of a lost connection is used again.
-//   - publishcall.go: one batch on its way.
+//   - publishcall.go: one batch on its way; isolated.go: a message that travels isolated.
 //   - publisher.go: keeps a connection and a channel up, and reports their state.
 package rabbitmq
 
