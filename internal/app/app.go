@@ -1,8 +1,7 @@
-// Package app is the one room that knows all the others: it opens the parts of a coordinator, joins them, lets them run
-// and closes them again.
+// Package app knows all other rooms: it opens the parts of a coordinator, connects them, runs them and closes them.
 //
-// The order of opening is the order of need: the console first, so that a probe learns what the rest waits for; then
-// Redis, the broker, the loops, and last the door that lets work in. Closing goes the other way round.
+// The order of opening is the order of need: the console first, so that a probe can read the state of the start; then
+// Redis, the broker, the loops, and last the API. Closing goes in reverse order.
 package app
 
 import (
@@ -27,13 +26,14 @@ import (
 	"github.com/msghandler/msghandler/internal/console"
 	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/events"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// Deps is what the coordinator gets from outside beside its configuration.
+// Deps are the dependencies of a coordinator beside its configuration.
 type Deps struct {
-	// Version is what was built; default "(devel)".
+	// Version is the version of the build; default "(devel)".
 	Version string
 	// Logger gets all log lines. Default slog.Default().
 	Logger *slog.Logger
@@ -47,53 +47,53 @@ type App struct {
 	logger   *slog.Logger
 
 	apiListener, consoleListener net.Listener
-	// share is how many connections each of them may have.
+	// share is how many connections each listener may have.
 	share     connlimit.Share
 	metrics   *console.Metrics
 	console   *console.Console
 	callbacks *callback.Client
-	// credentials are those of the door for producers and operators; nil: nothing is encrypted.
+	// credentials are the API's TLS credentials; nil: nothing is encrypted.
 	credentials credentials.TransportCredentials
 	events      *events.Notifier
 	tracer      *tracing.Tracer // nil: no spans are wanted
 	checks      checks
-	// storeAway and storeUnsafe say what people were told of Redis last.
+	// storeAway and storeUnsafe are the last reports about Redis in the log.
 	storeAway, storeUnsafe bool
 	// store is set once Redis is open.
 	store atomic.Pointer[redisstore.Store]
-	// server is set once the door for producers and operators is open.
+	// server is set once the API is open.
 	server atomic.Pointer[server.Server]
-	// regressed says when and how Redis last went back in time, if it did.
+	// regressed describes the last data rollback of Redis, if there was one.
 	regressed atomic.Pointer[string]
 
-	// queues is what was last counted in the queues that are watched.
+	// queues are the latest depths of the watched queues.
 	queues atomic.Pointer[queueDepths]
-	// otherRefusals are those of the other coordinators, as they last shared them.
+	// otherRefusals are the latest refusals of the other coordinators.
 	otherRefusals atomic.Pointer[[]peerstats.Refusal]
 	// runs knows which coordinators ended without a clean stop.
 	runs runs
-	// life ends when the coordinator is to stop; end ends it.
+	// life ends when the coordinator is to stop; end ends life.
 	life context.Context
 	end  context.CancelFunc
 	// failed gets the error of the first part that ends by itself.
 	failed  chan error
-	serving sync.WaitGroup
+	serving lifecycle.Group
 
 	// closers end the parts, in the order in which they were opened.
 	closers []closer
 	mu      sync.Mutex
 	running bool
-	// ended is closed when all is closed; stopErr is what could not end in time.
+	// ended is closed when all parts are closed; stopErr names the parts that could not end in time.
 	ended   chan struct{}
 	stopErr error
 }
 
-// SettingsError says that the configuration asks for what cannot be: starting again changes nothing.
+// SettingsError says that the configuration cannot work: another start does not help.
 type SettingsError struct{ error }
 
-// New takes the addresses and builds the console. It fails when an address cannot be listened on, and with a
-// SettingsError when the target of a producer is not allowed, or a certificate cannot be read. Run does the rest; an
-// App that is never run must be stopped.
+// New opens the listeners and builds the console. New fails when an address cannot be listened on, and with a
+// SettingsError when the target of a producer is not allowed, or a certificate cannot be read. Run opens the other
+// parts; an App without Run must be stopped.
 func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	a := &App{
 		settings: settings,
@@ -132,7 +132,7 @@ func New(ctx context.Context, settings config.Config, deps Deps) (*App, error) {
 	return a, nil
 }
 
-// openTracing begins to make spans, where the environment asks for them.
+// openTracing begins to export spans if the environment asks for spans.
 func (a *App) openTracing(ctx context.Context) (err error) {
 	if !tracing.Wanted() {
 		return nil
@@ -144,8 +144,8 @@ func (a *App) openTracing(ctx context.Context) (err error) {
 	return nil
 }
 
-// newInstance names this process among all that share a Redis: where it runs, and something random, as a process that
-// is started again may get the same id.
+// newInstance names this process among all coordinators of a Redis: host, process id and random letters, since a
+// restarted process may get the same id.
 func newInstance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -163,7 +163,7 @@ func (a *App) listen(ctx context.Context, key, addr string) (net.Listener, error
 	return listener, nil
 }
 
-// listenRemedy says what to do about an address that cannot be listened on.
+// listenRemedy names the action for an address that cannot be listened on.
 func listenRemedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -174,7 +174,7 @@ func listenRemedy(err error) string {
 	return "set an address that this machine has, or leave the host out (:9090) for all of its addresses"
 }
 
-// closeListener closes a listener; one that its server has closed already is closed well.
+// closeListener closes a listener; a listener that its server has closed is no error.
 func closeListener(l net.Listener) error {
 	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -182,18 +182,17 @@ func closeListener(l net.Listener) error {
 	return nil
 }
 
-// GRPCAddr is where the API listens, with the port that was really taken.
+// GRPCAddr is where the API listens, with the real port.
 func (a *App) GRPCAddr() string { return a.apiListener.Addr().String() }
 
 // HTTPAddr is where the console listens.
 func (a *App) HTTPAddr() string { return a.consoleListener.Addr().String() }
 
-// Instance is the name of this coordinator among those that share its Redis.
+// Instance is the name of this coordinator among all coordinators of its Redis.
 func (a *App) Instance() string { return a.instance }
 
-// Run opens the parts and serves until the context ends, Stop is called or a part fails. Then it closes them; the error
-// is that of the part, or nil when all went as it should. While Redis is away at the start, Run waits for it. It can be
-// called once.
+// Run opens the parts and serves until the context ends, Stop is called or a part fails. Then Run closes the parts, and
+// returns the error of the failed part. While Redis is unreachable at the start, Run waits. Run can be called once.
 func (a *App) Run(ctx context.Context) error {
 	a.mu.Lock()
 	if a.running {
@@ -214,11 +213,11 @@ func (a *App) Run(ctx context.Context) error {
 			a.runs.broken.Store(true)
 		}
 	} else if a.life.Err() != nil {
-		// Told to stop while it was still opening: that is no failure.
+		// Stopped while opening: no failure.
 		err = nil
 	}
 	if stopErr := a.close(context.Background()); stopErr != nil {
-		a.logger.Warn("some parts did not end in time; what they held is picked up when its lease ends", "error", stopErr)
+		a.logger.Warn("some parts did not end in time: the next lease holder takes their messages", "error", stopErr)
 	}
 	return err
 }
@@ -248,7 +247,7 @@ func (a *App) open(ctx context.Context) error {
 	return a.openPipeline(store, publisher)
 }
 
-// serve runs a part until it ends. An error ends the whole.
+// serve runs a part until the part ends. An error ends the coordinator.
 func (a *App) serve(name string, part func() error) {
 	a.serving.Go(func() {
 		if err := part(); err != nil {

@@ -11,17 +11,17 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// passPauses is how long a loop waits after passes that failed.
+// passPauses is how long a loop waits after failed passes.
 var passPauses = backoff.Exponential(500*time.Millisecond, 10*time.Second)
 
-// settingsSchedule is when Redis' settings are looked at again.
+// settingsSchedule is when Redis' settings are checked.
 const settingsSchedule = "@every 30s"
 
-// pulseSchedule is how often is counted on in Redis: what it loses between two counts goes unnoticed.
+// pulseSchedule is how often the counters in Redis are increased: a loss between two counts goes unnoticed.
 const pulseSchedule = "@every 250ms"
 
-// watchStore starts the loops that look after Redis: the sweeper, which mends what does not match, the watch over its
-// settings, which may change while we run, and the pulse, by which a loss is noticed.
+// watchStore starts the loops that look after Redis: the sweeper, which repairs indexes, the check of the settings,
+// which may change meanwhile, and the pulse, which detects lost writes.
 func (a *App) watchStore(store *redisstore.Store) error {
 	sweep, err := a.newLoop("sweep", a.settings.Sweep.Schedule, func(ctx context.Context) (bool, error) {
 		return false, forSweepTime(ctx, func(ctx context.Context) (bool, error) {
@@ -55,7 +55,7 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	if err != nil {
 		return err
 	}
-	// The pulse writes to every shard, and needs no memory for it: while it fails no half message can be stored either.
+	// The pulse writes to every shard and needs no memory: while the pulse fails no half message can be stored either.
 	a.checks.set(checkWrites, healthy(pulse))
 	sweep.Start()
 	watch.Start()
@@ -63,11 +63,11 @@ func (a *App) watchStore(store *redisstore.Store) error {
 	return nil
 }
 
-// sweepTime is how long the sweeper goes on at each tick of its schedule. It has time, and the messages have not:
-// without pauses it would look at everything at every start, while a backlog waits.
+// sweepTime is how long the sweeper works at each tick of its schedule. Without pauses the sweeper would read all
+// messages at every start, while a backlog waits.
 const sweepTime = 500 * time.Millisecond
 
-// forSweepTime sweeps one slice after another until there is no more or the time is over.
+// forSweepTime sweeps slice after slice until no slice is left or sweepTime is over.
 func forSweepTime(ctx context.Context, slice func(context.Context) (more bool, err error)) error {
 	for begun := time.Now(); time.Since(begun) < sweepTime; {
 		if more, err := slice(ctx); err != nil || !more {
@@ -77,15 +77,15 @@ func forSweepTime(ctx context.Context, slice func(context.Context) (more bool, e
 	return nil
 }
 
-// tellRegressions says as loudly as it can that Redis has lost what it had acknowledged. Nobody but the producers can
-// know which messages those were.
+// tellRegressions reports that Redis has lost acknowledged writes. Only the producers can know which messages are
+// missing.
 func (a *App) tellRegressions(found []redisstore.Regression) {
 	if len(found) == 0 {
 		return
 	}
 	at := time.Now().UTC().Format(time.RFC3339)
 	for _, r := range found {
-		a.logger.Error("Redis data rollback detected: acknowledged writes are missing; messages may be lost, others may be sent again",
+		a.logger.Error("Redis data rollback detected: acknowledged writes are missing; messages may be lost or sent again",
 			"shard", r.Shard, "what", r.What,
 			"remedy", "compare the producers' orders of the last minutes with what was delivered; then see docs/guarantees.md, "+
 				"When Redis forgets")
@@ -97,7 +97,7 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 	a.regressed.Store(&note)
 }
 
-// regression is what readiness tells of the last loss, as long as this process lives.
+// regression is the note about the last data rollback in the readiness check, as long as this process lives.
 func (a *App) regression() string {
 	if note := a.regressed.Load(); note != nil {
 		return *note
@@ -118,7 +118,8 @@ func (a *App) newLoop(name, schedule string, pass func(context.Context) (bool, e
 	return l, nil
 }
 
-// failuresTolerated is how many passes in a row may fail before a loop counts as not healthy: one may hit a reconnect.
+// failuresTolerated is how many passes in a row may fail before a loop counts as not healthy: a pass may hit a
+// reconnect.
 const failuresTolerated = 2
 
 func healthy(l *loop.Loop) func(context.Context) error {

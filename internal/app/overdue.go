@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// overdueAge is from what age on a PENDING message is looked at: younger ones are asked about as a rule.
+	// overdueAge is the age from which a PENDING message may be overdue: producers are asked about younger messages.
 	overdueAge = 10 * time.Minute
-	// overduePage is how many messages are read at once, and undecidedTime how long one pass reads.
+	// overduePage is how many messages are read at once, and overdueTime how long each pass reads.
 	overduePage = 100
 	overdueTime = 250 * time.Millisecond
 )
 
-// overdue goes through the old PENDING messages, the oldest first, and finds the one that should have had its verdict
-// longest ago. Its age alone does not say so: each message has a confirm_after of its own.
+// overdue reads the old PENDING messages, the oldest first, and finds the message that is overdue for the longest time.
+// The age alone is not enough, since each message has its own confirm_after.
 type overdue struct {
 	list func(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error)
-	// cursor is where to go on, and longest what has been found up to there.
+	// cursor is where the next pass goes on, and longest is the longest time found so far.
 	cursor  string
 	longest time.Duration
 }
 
-// watchUndecided starts the loop that looks for what should have been decided.
+// watchUndecided starts the loop that looks for overdue messages.
 func (a *App) watchUndecided(store *redisstore.Store) error {
 	u := &overdue{list: store.List}
 	watch, err := a.newLoop("undecided", backlogSchedule, func(ctx context.Context) (bool, error) {
@@ -42,7 +42,7 @@ func (a *App) watchUndecided(store *redisstore.Store) error {
 	return nil
 }
 
-// pass reads on for a while. whole says that all have been looked at, and longest is for how long the worst is overdue.
+// pass reads on for overdueTime. whole says that all messages have been read, and longest is then the result.
 func (u *overdue) pass(ctx context.Context) (longest time.Duration, whole bool, err error) {
 	for begun := time.Now(); time.Since(begun) < overdueTime; {
 		page, err := u.list(ctx, halfmsg.Query{
@@ -59,7 +59,7 @@ func (u *overdue) pass(ctx context.Context) (longest time.Duration, whole bool, 
 	return 0, false, nil
 }
 
-// see looks at a page, and says whether all that come after it are too young to be overdue for longer.
+// see reads a page, and says whether all later messages are too young to be overdue for longer.
 func (u *overdue) see(records []halfmsg.Record, now time.Time) (enough bool) {
 	for i := range records {
 		age := now.Sub(records[i].CreatedAt)

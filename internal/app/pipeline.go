@@ -24,7 +24,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// How much of the grace the parts that wait for producers and clients may take of what is left.
+// The shares of the remaining grace for the parts that wait for clients and producers.
 const (
 	serverShare  = 0.4
 	confirmShare = 0.5
@@ -76,11 +76,11 @@ func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publishe
 	return nil
 }
 
-// healthSchedule is when the coordinator looks whether it can still serve. Producers that watch its health go to
-// another then; without that each of their calls would wait for a Redis that is silent.
+// healthSchedule is when the coordinator checks whether it can still serve. Producers that watch the health go to
+// another coordinator then; otherwise each of their calls would wait for a silent Redis.
 const healthSchedule = "@every 500ms"
 
-// silenceTolerated is how long Redis may take to answer a PING: longer than it forks or syncs its disk as a rule.
+// silenceTolerated is how long Redis may take to answer a PING: longer than a usual fork or disk sync.
 const silenceTolerated = 2 * time.Second
 
 func answers(ctx context.Context, store *redisstore.Store) bool {
@@ -89,15 +89,15 @@ func answers(ctx context.Context, store *redisstore.Store) bool {
 	return store.Ping(ctx) == nil
 }
 
-// newCallbacks builds the client that calls producers. It connects to nobody yet.
+// newCallbacks builds the client that calls producers, without a connection yet.
 func (a *App) newCallbacks() (*callback.Client, error) {
 	if len(a.settings.Callbacks.Allow) == 0 {
 		a.logger.Warn("callbacks.allow is empty: no callback target is allowed, so no half message will be accepted; " +
 			"set it to where your producers serve, such as *.orders.svc:9000")
 	}
 	if plain := a.settings.TokensInPlain(); len(plain) > 0 {
-		a.logger.Warn("tokens are shown to producers without encryption: who listens on the way can learn them, and roll back "+
-			"transactions that are running; set callbacks.tls, unless the network itself is private or encrypted", "keys", plain)
+		a.logger.Warn("tokens are sent to producers without encryption: an attacker on the way can read them, and roll back "+
+			"running transactions; set callbacks.tls, unless the network is private or encrypted", "keys", plain)
 	}
 	config, source, err := callbacks.Config(&a.settings, a.logger)
 	if err != nil {
@@ -130,7 +130,7 @@ func (a *App) openSender(s *stages, store *redisstore.Store, publisher *rabbitmq
 	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
 	s.sender = sendloop.New(c)
 	a.metrics.Queue("send", s.sender.Waiting)
-	a.closeWith(closer{name: "send side", close: s.sender.Close})
+	a.closeWith(closer{name: "send stage", close: s.sender.Close})
 }
 
 func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
@@ -160,14 +160,14 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 	s.confirmer = confirmloop.New(c)
 	a.metrics.Queue("confirm", s.confirmer.Waiting)
 	a.metrics.Queue("markers", s.confirmer.Markers)
-	a.closeWith(closer{name: "confirm side", share: confirmShare, close: s.confirmer.Close})
+	a.closeWith(closer{name: "confirm stage", share: confirmShare, close: s.confirmer.Close})
 }
 
-// leftSchedule is when messages are looked for that wait for the end of their markers although those are deleted before
-// publishing: left from a time when the configuration said otherwise, or of a coordinator that it says otherwise.
+// leftSchedule is when ACKNOWLEDGED messages are looked for although markers are deleted before publishing: they are
+// left from another configuration, or from a coordinator with another configuration.
 const leftSchedule = "@every 30s"
 
-// openLoops builds the loops of both sides; they are started when all is there.
+// openLoops builds the loops of both stages; they are started when all parts are open.
 func (a *App) openLoops(s *stages) (err error) {
 	if s.sendLoop, err = a.newLoop("send", a.settings.Send.Schedule, s.sender.Pass); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (a *App) openLoops(s *stages) (err error) {
 	return nil
 }
 
-// openServer builds the server for producers and operators. It is opened last, and so closed first.
+// openServer builds the server for producers and operators: opened last, and so closed first.
 func (a *App) openServer(s *stages, store *redisstore.Store) error {
 	var err error
 	s.server, err = server.New(server.Config{
@@ -231,7 +231,7 @@ func (a *App) interceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{a.countCalls, a.tracer.Serve}
 }
 
-// traced is a publisher that makes spans, where they are wanted.
+// traced is a publisher that exports spans if spans are wanted.
 func (a *App) traced(publisher halfmsg.Publisher) halfmsg.Publisher {
 	if a.tracer == nil {
 		return publisher

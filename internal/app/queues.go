@@ -2,10 +2,10 @@ package app
 
 import "maps"
 
-// queueDepths is how many messages wait in the queues that are watched. A nil one knows of none.
+// queueDepths is how many messages wait in the watched queues. A nil queueDepths knows no queue.
 type queueDepths struct {
 	depths map[string]int
-	// known says that the broker could be asked: a queue that is not among the depths is not there then.
+	// known says that the broker has answered: a queue without a depth does not exist then.
 	known bool
 }
 
@@ -16,7 +16,7 @@ func (q *queueDepths) all() map[string]int {
 	return q.depths
 }
 
-// of gives the depths of these queues, as far as they are known.
+// of returns the known depths of these queues.
 func (q *queueDepths) of(names []string) map[string]int {
 	some := maps.Clone(q.all())
 	keep := map[string]bool{}

@@ -11,18 +11,18 @@ import (
 // closer ends one part.
 type closer struct {
 	name string
-	// share is how much of the grace that is left it may take; 0 is all of it. Parts that wait for others outside leave
-	// something to those that come after them.
+	// share is the part of the remaining grace that close may take; 0 is all. Parts that wait for producers and clients
+	// leave some time to the parts after them.
 	share float64
 	close func(ctx context.Context) error
 }
 
-// closeWith remembers how a part that was just opened is closed. Only New and Run open parts, so it needs no lock.
+// closeWith remembers how a part is closed. Only New and Run open parts, so no lock is needed.
 func (a *App) closeWith(c closer) { a.closers = append(a.closers, c) }
 
-// Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of those
-// that could not end in time. It may be called repeatedly and at any time; each call waits for the end, or until its
-// context ends.
+// Stop ends all parts in the reverse order of their opening, within shutdown.grace, and returns the errors of parts
+// that could not end in time. Stop may be called repeatedly and at any time; each call waits for the end of the parts,
+// or of its context.
 func (a *App) Stop(ctx context.Context) error {
 	a.end()
 	a.mu.Lock()
@@ -53,22 +53,15 @@ func (a *App) close(ctx context.Context) error {
 	return a.stopErr
 }
 
-// served waits for the parts that serve to return, as they do when they are closed.
+// served waits until the serving parts have returned: they return when they are closed.
 func (a *App) served(ctx context.Context) error {
-	returned := make(chan struct{})
-	go func() {
-		a.serving.Wait()
-		close(returned)
-	}()
-	select {
-	case <-returned:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("a part that serves has not returned within shutdown.grace; the process ends without it: %w", ctx.Err())
+	if err := a.serving.Wait(ctx); err != nil {
+		return fmt.Errorf("a serving part has not returned within shutdown.grace; the process ends anyway: %w", err)
 	}
+	return nil
 }
 
-// closeAll closes parts, the last one first. One that fails keeps no other open.
+// closeAll closes parts in reverse order. A part that fails keeps no other open.
 func closeAll(ctx context.Context, closers []closer) error {
 	var failures []error
 	for _, c := range slices.Backward(closers) {
@@ -79,7 +72,7 @@ func closeAll(ctx context.Context, closers []closer) error {
 	return errors.Join(failures...)
 }
 
-// within closes the part in its share of the time that is left.
+// within closes the part in its share of the remaining time.
 func (c closer) within(ctx context.Context) error {
 	if end, bounded := ctx.Deadline(); bounded && c.share > 0 {
 		left := time.Duration(float64(time.Until(end)) * c.share)

@@ -2,8 +2,8 @@ package halfmsg
 
 import "errors"
 
-// What a store may answer. Adapters wrap their driver's error beneath one of these, so errors.Is tells the kind and
-// the log still tells the cause.
+// The errors of a store. Adapters wrap their driver's error in these errors, so errors.Is finds the kind and the log
+// has the cause.
 var (
 	// ErrUnavailable: the store could not be reached, or refuses all work for now. Nothing happened; try again.
 	ErrUnavailable = errors.New("store unavailable")
@@ -13,19 +13,19 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrOverQuota: the producer has as many unfinished messages as it may have. Nothing happened; try again later.
 	ErrOverQuota = errors.New("producer is over its quota")
-	// ErrNotFound: no message of that name, nor a trace of one.
+	// ErrNotFound: no message with the name, nor a receipt.
 	ErrNotFound = errors.New("no such message")
-	// ErrExists: another message stands under that name.
+	// ErrExists: another message has the name.
 	ErrExists = errors.New("another message has that name")
-	// ErrIllegal: the move is not allowed from the state the message is in.
+	// ErrIllegal: the move is not allowed from the present state of the message.
 	ErrIllegal = errors.New("not allowed in this state")
-	// ErrLeaseLost: the token is not, or no longer, the one that owns the message. Nothing was changed.
+	// ErrLeaseLost: the token does not own the message, or no longer. Nothing was changed.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrCorrupt: the record cannot be read. It is kept as it is, and its error names the key.
+	// ErrCorrupt: the record cannot be read. The record is kept, and the error names the key.
 	ErrCorrupt = errors.New("record cannot be read")
 )
 
-// What is wrong with a callback target. A message with such a target is not stored, and the target is never dialled.
+// The errors of callback targets. A message with such a target is not stored, and the target is never dialled.
 var (
 	// ErrNoTarget: the request names no callback target, and none is configured for the producer.
 	ErrNoTarget = errors.New("no callback target")
@@ -35,5 +35,5 @@ var (
 	ErrForbidden = errors.New("callback target not allowed")
 )
 
-// ErrCallFailed says that a producer was reached and failed the call. The reason may lie in a single one of the messages.
+// ErrCallFailed: a producer was reached and failed the call. The reason may lie in a single message.
 var ErrCallFailed = errors.New("the producer failed the call")

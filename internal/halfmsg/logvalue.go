@@ -2,8 +2,8 @@ package halfmsg
 
 import "log/slog"
 
-// The values that stand in log lines are texts in JSON as well, where slog would make objects and numbers of them: a log
-// store takes one type for one attribute.
+// The values are texts in JSON log lines too, where slog would write objects and numbers: a log store takes a single
+// type for each attribute.
 
 // LogValue is PRODUCER/ID.
 func (n Name) LogValue() slog.Value { return slog.StringValue(n.String()) }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Name names one message: the id is the producer's own business number and is unique within the producer.
+// Name names a message: the id is the producer's own business number and is unique within the producer.
 type Name struct {
 	Producer string
 	ID       string
 }
 
-// String gives PRODUCER/ID, the form people type.
+// String gives PRODUCER/ID, the form that operators type.
 func (n Name) String() string { return n.Producer + "/" + n.ID }
 
 // ParseName reads PRODUCER/ID.
@@ -32,7 +32,7 @@ func ParseName(s string) (Name, error) {
 // MaxBody is the largest body, in bytes, that a coordinator can be set up to take.
 const MaxBody = 8 << 20
 
-// Message is what a producer sends with SendHalfMessage. It never changes once it is stored.
+// Message is the content of a SendHalfMessage. A stored Message never changes.
 type Message struct {
 	Name
 	Exchange    string
@@ -40,19 +40,18 @@ type Message struct {
 	ContentType string
 	Headers     map[string]string
 	Body        []byte
-	// Delay is how long after it became SENDABLE the message is published.
+	// Delay is how long the message waits as SENDABLE before it is published.
 	Delay time.Duration
 	// CallbackTarget is where the producer serves ProducerService.
 	CallbackTarget string
 	// ConfirmAfter is how long after SendHalfMessage the first Confirm comes when no Submit arrives.
 	ConfirmAfter time.Duration
-	// Trace is the W3C traceparent of the call that sent it; empty for none.
+	// Trace is the W3C traceparent of the SendHalfMessage; empty for none.
 	Trace string
 }
 
-// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: where the message goes and what it
-// says. The callback target, ConfirmAfter and the trace are left out: a producer that moved to another address and repeats
-// its call has still sent the same message.
+// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. The callback
+// target, ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {
@@ -73,39 +72,38 @@ func (m *Message) Digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Token proves that its holder claimed a message and that nobody has claimed it since. It names the instance and the
-// claim, so an operator can read it.
+// Token is a fencing token: its holder claimed the message, and no other instance has claimed the message since. An
+// operator can read the instance and the claim in the token.
 type Token string
 
-// Claim is a message in the hands of an owner, until its lease ends or it settles it.
+// Claim is a message with an owner, until the lease ends or the owner settles the message.
 type Claim struct {
 	Message
 	State State
 	Token Token
-	// Fingerprint is the Digest of the content as the store has it, or empty where the store has no use for it.
+	// Fingerprint is the Digest of the stored content, or empty if the store does not use fingerprints.
 	Fingerprint string
 	// ConfirmAttempts counts the UNKNOWN answers so far.
 	ConfirmAttempts int
 	// PublishAttempts counts the broker's refusals so far.
 	PublishAttempts int
-	// Copies counts how many copies may have reached the broker already: refused, unsure, or in the hands of an owner
-	// whose lease ended. The next one is copy number Copies+1 and says so in its header.
+	// Copies counts how many copies may have reached the broker already: refused, unsure, or published by an owner whose
+	// lease ended. The header of the next copy has the number Copies+1.
 	Copies int
-	// DeleteAttempts counts the DeleteBusiness calls that failed since the message is ACKNOWLEDGED.
+	// DeleteAttempts counts the failed DeleteBusiness calls since the message is ACKNOWLEDGED.
 	DeleteAttempts int
 	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
 	CreatedAt time.Time
-	// SubmittedAt is when the Submit came that claimed the message, by this process's clock; zero for other claims.
+	// SubmittedAt is when the claiming Submit came, by this process's clock; zero for other claims.
 	SubmittedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.
 	SendableAt time.Time
-	// Backlog says that a pass has claimed the message, so that nobody waits for it just now: it makes way for those that
-	// somebody waits for.
+	// Backlog says that a pass has claimed the message. No caller waits for the message, which yields to fresh messages.
 	Backlog bool
 }
 
-// Record is a message as an operator sees it. Of one in a final state only Name, State and UpdatedAt are known; of an
-// ACKNOWLEDGED one the content is gone but for the callback target.
+// Record is a message as an operator sees it. In a final state only Name, State and UpdatedAt are known. An
+// ACKNOWLEDGED message has no content except the callback target.
 type Record struct {
 	Message
 	State           State
@@ -115,14 +113,14 @@ type Record struct {
 	ConfirmAttempts int
 	PublishAttempts int
 	DeleteAttempts  int
-	// LastError is what went wrong last, and ErrorAt when it was written down.
+	// LastError is the latest error, and ErrorAt when the error was stored.
 	LastError  string
 	ErrorAt    time.Time
 	LeaseOwner string
 	LeaseUntil time.Time
-	// SendableAt is when its verdict was stored; zero while it is PENDING, and of an ACKNOWLEDGED one.
+	// SendableAt is when the verdict was stored; zero while the message is PENDING or ACKNOWLEDGED.
 	SendableAt time.Time
-	// Timeline is what the store keeps of what happened to it; only Get tells it. Story has all of it.
+	// Timeline has the stored events; only Get returns a timeline. Story has all events.
 	Timeline Timeline
 }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Verdict is a producer's answer about one local transaction. The values are those of msghandler.v1.Verdict.
+// Verdict is a producer's answer about a local transaction. The values equal msghandler.v1.Verdict.
 type Verdict uint8
 
-// The verdicts. Whatever a producer answers that is none of these counts as VerdictUnknown. VerdictUnavailable is no
-// answer about the message, and costs it no attempt: the producer could not find out.
+// The verdicts. Any other answer of a producer counts as VerdictUnknown. VerdictUnavailable is no answer about the
+// message, and uses up no attempt: the producer could not find out.
 const (
 	VerdictUnknown     Verdict = 1
 	VerdictCommitted   Verdict = 2
@@ -40,17 +40,17 @@ type Target struct {
 }
 
 // Callbacks calls producers. Methods may be called concurrently and block until the producer has answered, the call's
-// own timeout has passed or the context ends. An error means that the producer gave no answer: no verdict, no used
-// attempt, whatever the reason. It is ErrCallFailed where asking about fewer messages may bring one.
+// own timeout has passed or the context ends. After an error there is no answer, for any reason: no verdict, no used
+// attempt. The error is ErrCallFailed if a call about fewer messages may have an answer.
 type Callbacks interface {
-	// Confirm asks for the fate of messages. The answer holds a verdict for every id that was asked about; those the
-	// producer left out or answered with nonsense are VerdictUnknown.
+	// Confirm asks for the fate of messages. The answer holds a verdict for every id of the call. An id that the producer
+	// left out or answered with nonsense is VerdictUnknown.
 	Confirm(ctx context.Context, target Target, ids []string, final bool) (map[string]Verdict, error)
-	// DeleteBusiness tells the producer that it may forget its markers.
+	// DeleteBusiness lets the producer delete its markers.
 	DeleteBusiness(ctx context.Context, target Target, ids []string) error
 }
 
-// Publishing is one copy of a message on its way to the broker.
+// Publishing is a copy of a message on its way to the broker.
 type Publishing struct {
 	Name        Name
 	Exchange    string
@@ -58,7 +58,7 @@ type Publishing struct {
 	ContentType string
 	Headers     map[string]string
 	Body        []byte
-	// Trace becomes the traceparent header, where Headers has none.
+	// Trace becomes the traceparent header, unless Headers has a traceparent.
 	Trace string
 	// SendableAt becomes the timestamp property.
 	SendableAt time.Time
@@ -66,18 +66,18 @@ type Publishing struct {
 	Attempt int
 }
 
-// Outcome is what the broker said of one publishing.
+// Outcome is the broker's answer to a publishing.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Acked: the broker has it in at least one queue.
+	// Acked: the broker has the copy in at least one queue.
 	Acked Outcome = iota + 1
 	// Refused: a nack, a return as unroutable, no such exchange, no permission. An answer, so an attempt.
 	Refused
-	// Unsure: it was sent and no answer came. A copy may be out.
+	// Unsure: the copy was sent and no answer came. A copy may be out.
 	Unsure
-	// Unsent: it never left; the broker is away, blocked or stopping.
+	// Unsent: the copy never left; the broker is unreachable or blocked, or the publisher is stopping.
 	Unsent
 )
 
@@ -96,7 +96,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
-// PublishResult is what became of one publishing; Cause says why when it was not Acked.
+// PublishResult is the result of a publishing; Cause is the reason if the publishing is not Acked.
 type PublishResult struct {
 	Outcome Outcome
 	Cause   error
@@ -104,13 +104,13 @@ type PublishResult struct {
 
 // Publisher brings messages to the broker.
 type Publisher interface {
-	// Publish sends a batch and hands the outcomes to answered, in groups as they come: once as a rule, and again for
-	// those that take longer than the others. The first group comes soon, and may be empty. places are those of the
-	// batch; each is handed over once, and its message is the caller's again. answered is not called concurrently and
-	// must not block. Publish returns when all were handed over, at the latest after the publisher's confirm timeout.
-	// When the context ends, those not sent yet are Unsent and those on their way are still waited for. It may be called
-	// concurrently.
+	// Publish sends a batch and hands the outcomes to answered, in groups as they come: a single group as a rule, and more
+	// groups for messages that take longer. The first group comes soon, and may be empty. places are indexes of the batch;
+	// each place is handed over once, and its message belongs to the caller again. answered is not called concurrently and
+	// must not block. Publish returns when all outcomes were handed over, at the latest after the publisher's confirm
+	// timeout. When the context ends, messages not sent yet are Unsent, and Publish still waits for the others. Publish
+	// may be called concurrently.
 	Publish(ctx context.Context, batch []Publishing, answered func(places []int, results []PublishResult))
-	// Ready is nil while the broker takes messages; otherwise it says why not, and claiming messages would be in vain.
+	// Ready is nil while the broker takes messages; otherwise the error says why not, and no messages should be claimed.
 	Ready() error
 }

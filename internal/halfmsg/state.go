@@ -53,18 +53,18 @@ func ParseState(name string) (State, error) {
 	return None, fmt.Errorf("unknown state %q", name)
 }
 
-// Final says whether the message's story is over: only a trace of it is kept, and only for a time.
+// Final says whether the message is finished: only a receipt is kept, and only for a time.
 func (s State) Final() bool { return s == Done || s == RolledBack }
 
-// Worked says whether a message that stands so goes on by itself when it is due.
+// Worked says whether a due message in the state goes on by itself.
 func (s State) Worked() bool { return s == Pending || s == Sendable || s == Acknowledged }
 
 // Event is what happens to a message.
 type Event uint8
 
-// The events. Those from EventCommitted to EventGivenUp are an owner's words on a pending message, those from EventAcked
-// to EventExhausted on a sendable one, those from EventMarkerDeleted to EventMarkerLeft on an acknowledged one; an owner
-// holds the message's lease. The others need no lease.
+// The events. From EventCommitted to EventGivenUp they are outcomes for a PENDING message, from EventAcked to
+// EventExhausted for a SENDABLE message, from EventMarkerDeleted to EventMarkerLeft for an ACKNOWLEDGED message.
+// Outcomes need the message's lease, other events do not.
 const (
 	// EventSend is SendHalfMessage.
 	EventSend Event = iota

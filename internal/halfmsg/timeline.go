@@ -7,37 +7,36 @@ import (
 	"unicode/utf8"
 )
 
-// Happening is something that happened to a message, or several in a row that were alike.
+// Happening is an entry of a timeline: an event of a message, or several like events in a row.
 type Happening struct {
-	// What is the name of an Event or of a final State, or one of the words below. What another version wrote may be none
-	// of them.
+	// What is the name of an Event or of a final State, or a word below. Another version may have written other words.
 	What string
-	// First and Last are when it happened, by the store's clock, and Times how often.
+	// First and Last are the times of the event, by the store's clock, and Times how often the event happened.
 	First, Last time.Time
 	Times       int
-	// By is the instance that found it out, or the operator who asked for it; empty where nobody knows.
+	// By is the instance that stored the event, or the operator who asked for the event; empty if unknown.
 	By string
-	// Cause is why, on one line of at most MaxHappeningCause bytes.
+	// Cause is the reason, on a line of at most MaxHappeningCause bytes.
 	Cause string
 }
 
-// What can be told of a message beyond events and final states.
+// The words beyond events and final states.
 const (
-	// TakenOver: the lease of one owner ended, and another has claimed the message.
+	// TakenOver: the lease of an owner ended, and another owner has claimed the message.
 	TakenOver = "taken_over"
-	// Failed: the last error, where no happening tells of it: a version that kept no timeline has written it.
+	// Failed: the last error, if no happening has the error: a version without timelines wrote the record.
 	Failed = "failed"
 )
 
-// The bounds of what a store keeps for each message.
+// The bounds of a timeline.
 const (
 	MaxHappenings     = 10
 	MaxHappeningCause = 200
 )
 
-// Told says whether a store keeps the event on the timeline of its message. It does for all that is not the ordinary way,
-// which costs nothing more for that; what is ordinary follows from the record. A message that is handed back is worth
-// telling only with a cause, and a Submit, trusted or not, only when it wakes an ABANDONED one.
+// Told says whether a store keeps the event on the timeline of its message. Ordinary events are not kept, since they
+// follow from the record and would cost time. A message that is handed back is kept only with a cause, and a Submit,
+// trusted or not, only when the message was ABANDONED.
 func (e Event) Told() bool {
 	switch e {
 	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventRefused, EventUnsure,
@@ -47,12 +46,12 @@ func (e Event) Told() bool {
 	return false
 }
 
-// Timeline is what a store keeps of what happened to a message, oldest first.
+// Timeline has the events of a message that a store keeps, oldest first.
 type Timeline []Happening
 
-// Add puts one more happening on the timeline. One that is like the newest becomes one with it. When there are too many,
-// the oldest that a later one of its kind follows becomes one with that; so a long outage, however much its causes vary,
-// pushes nothing else out.
+// Add puts a happening on the timeline. A happening like the newest is merged into the newest. When the timeline is
+// full, the oldest happening with a later happening of its kind is merged into the later; so a long outage pushes
+// nothing else out, however much its causes vary.
 func (t Timeline) Add(h Happening) Timeline {
 	h.Cause = brief(h.Cause)
 	if last := len(t) - 1; last >= 0 && t[last].What == h.What && t[last].Cause == h.Cause {
@@ -74,13 +73,13 @@ func (t Timeline) Add(h Happening) Timeline {
 	return t[1:]
 }
 
-// before makes one of two happenings: of the later it takes who and why.
+// before merges two happenings. By and Cause are the later ones.
 func (h Happening) before(later Happening) Happening {
 	later.First, later.Times = h.First, h.Times+later.Times
 	return later
 }
 
-// brief brings a cause onto one line and cuts it to what a timeline keeps.
+// brief brings a cause onto a single line and cuts the cause to MaxHappeningCause.
 func brief(cause string) string {
 	blank := false
 	cause = strings.Map(func(r rune) rune {
@@ -101,8 +100,8 @@ func brief(cause string) string {
 	return cause[:cut]
 }
 
-// Story is all that is known of what happened to a message, oldest first: what the store keeps, and what follows from
-// the record itself: when it was stored, when it was committed, how it ended.
+// Story has all known events of a message, oldest first: the timeline, and the events that follow from the record
+// itself, which are the times of storing, of the verdict and of the end.
 func (r *Record) Story() []Happening {
 	if r.State.Final() {
 		return []Happening{once(r.State.String(), r.UpdatedAt)}

@@ -1,7 +1,7 @@
-// Package loop is how every periodic worker runs, wakes, backs off and stops.
+// Package loop runs, wakes, backs off and stops every periodic worker.
 //
-// A worker writes only its pass, which does what is due and returns; tests call the pass directly. The Loop owns the
-// rest: when the next pass comes, what follows an error, and how the worker ends.
+// A worker writes only its pass, which does the work that is due and returns; tests call the pass directly. The Loop
+// owns the rest: the time of the next pass, the backoff after an error, and the end of the worker.
 package loop
 
 import (
@@ -22,7 +22,7 @@ import (
 // DefaultTimeout bounds a pass when Config.Timeout is zero.
 const DefaultTimeout = time.Minute
 
-// Config says what a Loop runs and when.
+// Config describes the pass and the schedule of a Loop.
 type Config struct {
 	// Name names the loop in logs. Required.
 	Name string
@@ -31,11 +31,11 @@ type Config struct {
 	Schedule string
 	// Timeout bounds the context of one pass. Default DefaultTimeout.
 	Timeout time.Duration
-	// Pass does what is due and returns. more says that it left something behind that can be done now: the next pass
-	// then follows at once. Passes never overlap. Required.
+	// Pass does the work that is due and returns. more says that more work can be done now: the next pass then follows at
+	// once. Passes never overlap. Required.
 	Pass func(ctx context.Context) (more bool, err error)
-	// Backoff is how long to wait after that many consecutive failed passes less one; neither the schedule nor Wake cut
-	// it short. It should grow, be jittered and have a cap. Required.
+	// Backoff is the wait after a failed pass that follows so many failed passes; neither the schedule nor Wake end the
+	// wait early. The waits should grow, be jittered and have a cap. Required.
 	Backoff func(failures int) time.Duration
 	// Logger gets failed passes. Default slog.Default().
 	Logger *slog.Logger
@@ -45,20 +45,20 @@ type Config struct {
 type Status struct {
 	// Passes counts the passes so far, failed ones included.
 	Passes int64
-	// LastSuccessAt is when a pass last ended well; zero when none has.
+	// LastSuccessAt is when a pass last ended without an error; zero before the first.
 	LastSuccessAt time.Time
-	// LastErrorAt and LastError tell of the last failed pass; they stand when a later one succeeds.
+	// LastErrorAt and LastError describe the last failed pass, also after later passes have succeeded.
 	LastErrorAt time.Time
 	LastError   error
-	// Failures counts the consecutive failed passes; a success sets it back to zero.
+	// Failures counts the consecutive failed passes; a success resets the count.
 	Failures int
 }
 
-// Loop runs passes one after another, on a schedule and when it is woken. Its methods may be called concurrently.
+// Loop runs passes one after another, on a schedule and when woken. The methods may be called concurrently.
 type Loop struct {
 	config   Config
 	schedule cron.Schedule
-	// wake holds at most one token, so that any number of wake-ups during a pass make one pass after it.
+	// wake holds at most one token, so any number of wake-ups during a pass make one further pass.
 	wake chan struct{}
 	// stopping is closed when no further pass may begin.
 	stopping chan struct{}
@@ -74,7 +74,7 @@ type Loop struct {
 	status  Status
 }
 
-// New returns a Loop that does not run yet. It fails when a required field is missing or the schedule cannot be read.
+// New returns a Loop that does not run yet. New fails when a required field is missing or the schedule is not valid.
 func New(config Config) (*Loop, error) {
 	if config.Name == "" || config.Pass == nil || config.Backoff == nil {
 		return nil, errors.New("a loop needs a name, a pass and a backoff")
@@ -95,8 +95,8 @@ func New(config Config) (*Loop, error) {
 	return l, nil
 }
 
-// Start begins to run passes. The first one comes after a random part of the time until the schedule's first tick, so
-// that instances that start together do not work in step. Further calls, and calls after Stop, do nothing.
+// Start begins to run passes. The first pass comes after a random part of the time until the schedule's first tick, so
+// instances that start together do not work in step. Further calls, and calls after Stop, do nothing.
 func (l *Loop) Start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *Loop) Start() {
 	l.running.Go(l.run)
 }
 
-// Wake asks for a pass now: at once when the loop is idle, right after the running pass otherwise. It never blocks, and
-// any number of calls before that pass begins make one pass.
+// Wake asks for a pass now: at once when the loop is idle, right after the running pass otherwise. Wake never blocks,
+// and any number of calls before the pass make one pass.
 func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
@@ -117,7 +117,7 @@ func (l *Loop) Wake() {
 }
 
 // Stop lets the running pass end and begins no other. When ctx ends first, the pass's context is cancelled and Stop
-// returns the context's error without waiting any longer. It may be called repeatedly, and before Start.
+// returns the context's error without waiting any longer. Stop may be called repeatedly, and before Start.
 func (l *Loop) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.stopped {
@@ -162,8 +162,8 @@ func (l *Loop) run() {
 	}
 }
 
-// startClock lets cron wake the loop. Its job is a wake-up and nothing else, which neither blocks nor panics nor
-// overlaps: the passes run in the loop's own goroutine, where they are serialised and recovered.
+// startClock lets cron wake the loop. The cron job is only a wake-up, which neither blocks nor panics nor overlaps: the
+// passes run in the loop's own goroutine, where they are serialised and recovered.
 func (l *Loop) startClock() *cron.Cron {
 	clock := cron.New(cron.WithLocation(time.UTC))
 	clock.Schedule(l.schedule, cron.FuncJob(l.Wake))
@@ -176,7 +176,7 @@ func (l *Loop) firstDelay() time.Duration {
 	return rand.N(max(l.schedule.Next(now).Sub(now), 1))
 }
 
-// pass makes one pass and keeps its result.
+// pass makes a pass and records the result.
 func (l *Loop) pass() (more bool, err error) {
 	ctx, cancel := context.WithTimeout(l.passes, l.config.Timeout)
 	defer cancel()
@@ -188,7 +188,7 @@ func (l *Loop) pass() (more bool, err error) {
 	return more, err
 }
 
-// recovered turns a panic of the pass into an error that holds its stack.
+// recovered turns a panic of the pass into an error with the stack.
 func (l *Loop) recovered(ctx context.Context) (more bool, err error) {
 	if failure := lifecycle.Recovered(func() { more, err = l.config.Pass(ctx) }); failure != nil {
 		return false, fmt.Errorf("%w\n%s", failure, failure.Stack)
@@ -221,7 +221,7 @@ func (l *Loop) pauseUntilWoken(d time.Duration) bool {
 	return !l.isStopping()
 }
 
-// pause waits for the delay, whoever wakes the loop meanwhile, and says whether the loop goes on.
+// pause waits for the delay, in spite of wake-ups, and says whether the loop goes on.
 func (l *Loop) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -58,7 +58,7 @@ func TestPassesFollowTheSchedule(t *testing.T) {
 	}
 }
 
-func TestTheFirstPassComesAtARandomPartOfTheInterval(t *testing.T) {
+func TestFirstPassComesAtARandomTime(t *testing.T) {
 	low, high := time.Hour, time.Duration(0)
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestTheFirstPassComesAtARandomPartOfTheInterval(t *testing.T) {
 	}
 }
 
-func TestAPassFollowsAtOnceWhileThereIsMore(t *testing.T) {
+func TestMoreWorkMakesAnotherPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passes atomic.Int64
 		l := running(t, "@every 1h", func(context.Context) (bool, error) { return passes.Add(1) < 5, nil })
@@ -173,7 +173,7 @@ func TestAPassHasATimeout(t *testing.T) {
 	})
 }
 
-func TestStopLetsThePassEndAndBeginsNoOther(t *testing.T) {
+func TestStopWaitsForTheRunningPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int64
 		gate := make(chan struct{})
@@ -201,7 +201,7 @@ func TestStopLetsThePassEndAndBeginsNoOther(t *testing.T) {
 	})
 }
 
-func TestStopBreaksAPassOffWhenItsContextEnds(t *testing.T) {
+func TestStopCancelsThePassAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := running(t, "@every 1s", func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() })
 		l.Wake()

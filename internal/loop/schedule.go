@@ -8,13 +8,13 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// ParseSchedule checks a schedule as Config.Schedule takes it. Its error says what is wrong with it.
+// ParseSchedule checks a schedule for Config.Schedule. The error says what is wrong with the schedule.
 func ParseSchedule(spec string) error {
 	_, err := parse(spec)
 	return err
 }
 
-// shortest is the shortest interval that makes sense: below it a loop would do nothing but look.
+// shortest is the shortest sensible interval: a loop with a shorter interval would be busy with empty passes.
 const shortest = 10 * time.Millisecond
 
 func parse(spec string) (cron.Schedule, error) {
@@ -42,7 +42,7 @@ func parseInterval(spec, interval string) (cron.Schedule, error) {
 	return every(d), nil
 }
 
-// every is an interval kept to the nanosecond; that of the cron library rounds to whole seconds.
+// every is an interval kept to the nanosecond; the cron library rounds to whole seconds.
 type every time.Duration
 
 // Next is the tick after t.
