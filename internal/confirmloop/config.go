@@ -109,7 +109,7 @@ type Metrics interface {
 	Paused(producer string, paused bool)
 }
 
-// complete panics when a required value is missing, which is a mistake of the program: internal/config has the defaults.
+// complete panics when a required value is missing, which is a mistake in the program: internal/config has defaults.
 func (c Config) complete() Config {
 	if min(
 		len(c.Backoff), c.Attempts, c.Batch, int(c.Lease), int(c.SendLease), int(c.Margin), c.CallsPerProducer,

@@ -60,7 +60,7 @@ type lane struct {
 // pause, or each pause would begin anew. And the time is short, since other instances may have reached the target.
 const laneMemory = 5 * time.Minute
 
-// producer returns the producer of that name, and makes it if there is none. c.mu is held.
+// producer returns the producer of a name, new or known. c.mu is held.
 func (c *Confirmer) producer(name string) *producer {
 	p := c.producers[name]
 	if p == nil {
@@ -83,7 +83,7 @@ func (c *Confirmer) newProducer(name string) *producer {
 	}
 }
 
-// lane returns the lane of a key, and makes it if there is none. c.mu is held.
+// lane returns the lane of a key, new or known. c.mu is held.
 func (p *producer) lane(key laneKey) *lane {
 	l := p.lanes[key]
 	if l == nil {
@@ -287,7 +287,7 @@ func (l *lane) recordFailure(err error) (opened bool) {
 	return opened
 }
 
-// sibling returns another lane of the same target, and makes it if there is none. c.mu is held.
+// sibling returns another lane of the same target, new or known. c.mu is held.
 func (l *lane) sibling(use use) *lane {
 	return l.producer.lane(laneKey{l.address, l.committed, use})
 }

@@ -61,7 +61,7 @@ func newMarkerDeleter(calls context.Context, config Config, settler *delivery.Se
 	}
 }
 
-// queueOf returns the queue of a target, and makes it if there is none. One target has at most a quarter of the room.
+// queueOf returns the queue of a target, new or known. Each target has at most a quarter of the room.
 // d.mu is held.
 func (d *markerDeleter) queueOf(key markerKey) *markerQueue {
 	q := d.queues[key]

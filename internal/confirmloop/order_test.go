@@ -25,7 +25,8 @@ func (stuckHandler) End(*delivery.Batch) bool         { return false }
 // withLock runs a test on a producer without lanes. The lock is held, so that no worker takes a batch meanwhile.
 func withLock(t *testing.T, test func(c *Confirmer, p *producer)) {
 	t.Helper()
-	c := &Confirmer{config: Config{CallsPerProducer: 4, QueuePerProducer: 2000, Batch: 200, limits: standardLimits()}, producers: map[string]*producer{}}
+	config := Config{CallsPerProducer: 4, QueuePerProducer: 2000, Batch: 200, limits: standardLimits()}
+	c := &Confirmer{config: config, producers: map[string]*producer{}}
 	c.mu.Lock()
 	p := c.producer("orders")
 	test(c, p)

@@ -64,7 +64,7 @@ type Metrics interface {
 // maxQueuedBytes bounds the bodies of the messages that wait in memory.
 const maxQueuedBytes = 128 << 20
 
-// complete panics when a required value is missing, which is a mistake of the program: internal/config has the defaults.
+// complete panics when a required value is missing, which is a mistake in the program: internal/config has defaults.
 func (c Config) complete() Config {
 	if min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue) <= 0 {
 		panic("sendloop: a required value of Config is not set")

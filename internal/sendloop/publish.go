@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// unsentPause is how long a message waits that never left. While the broker takes no messages the pause is the first
+	// unsentPause is how long an unsent message waits. While the broker takes no messages the pause is the first
 	// step: the broker may be back in a moment, and Pass waits for the broker anyway.
 	unsentPause = backoff.Exponential(4*time.Second, time.Minute)
 	// unsurePause is how long a message waits whose outcome is unknown. The pause grows with the copies that may be out.
@@ -270,8 +270,7 @@ func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome
 	return outcomes
 }
 
-// pauseUnsent is how long a message waits that never left: the longer the older the message is, if the broker takes
-// others; not at all while closing, since another instance may send the message.
+// pauseUnsent is how long an unsent message waits: the longer the older the message is, if the broker takes others; not at all while closing, since another instance may send the message.
 func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
 	away := s.config.Publisher.Ready() != nil
 	s.mu.Lock()

@@ -21,7 +21,7 @@ import (
 // maxYield is how long the backlog yields to fresh messages. A backlog that lasts longer is too large for that.
 const maxYield = 2 * time.Second
 
-// Sender is the send stage of one instance. Its methods may be called concurrently.
+// Sender is the send stage of an instance. The methods may be called concurrently.
 type Sender struct {
 	config  Config
 	settler delivery.Settler
@@ -45,9 +45,9 @@ type Sender struct {
 type publishLane struct {
 	*delivery.Lane
 	sender *Sender
-	// yielding says that the lane yields to the other one.
+	// yielding says that the lane yields to the other lane.
 	yielding bool
-	// unanswered counts the batches that the broker has not answered yet.
+	// unanswered counts the batches without an answer of the broker.
 	unanswered int
 }
 
@@ -74,9 +74,9 @@ func New(config Config) *Sender {
 	return s
 }
 
-// Pass claims due messages, as many as there is room for and at most one batch, and starts to publish them; it does not
-// wait for the broker. While the broker takes no messages nothing is claimed. more says that there was more to claim,
-// and that there is room for more. The error is the store's; messages claimed in spite of the error are under way.
+// Pass claims due messages, as many as there is room for and at most a batch, and starts to publish them without waiting
+// for the broker. While the broker takes no messages nothing is claimed. more says that the store may have more messages
+// and there is room for them. The error is the store's; messages claimed in spite of the error are under way.
 func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	limit := s.free()
 	if limit == 0 {
@@ -143,7 +143,7 @@ func (s *Sender) free() int {
 }
 
 // admit queues messages and returns the messages without room. Messages that a pass has claimed are always taken unless
-// the sender is closing: the room for them was counted, and an Offer that came in between may overfill it by one batch.
+// the sender is closing: the room for them was counted, and an Offer in between may overfill the queue by a batch.
 func (s *Sender) admit(held []delivery.Leased, offered bool) (rest []delivery.Leased) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
