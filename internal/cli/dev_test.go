@@ -107,7 +107,8 @@ func (d *dev) send(t *testing.T, host string, message producer.Message) error {
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	p, err := producer.New(producer.Config{
-		Name: "orders", Coordinator: "127.0.0.1:" + d.grpc, CallbackTarget: net.JoinHostPort(host, port), Markers: memory.New(),
+		Name: "orders", Coordinator: "127.0.0.1:" + d.grpc, CallbackTarget: net.JoinHostPort(host, port),
+		Markers:      memory.New(),
 		Coordinators: producer.Coordinators{Anyone: true},
 	})
 	if err != nil {
@@ -148,7 +149,8 @@ func TestDevServesAProducerAndAConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if page, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || !bytes.Contains(page, []byte("<html")) {
+	page, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !bytes.Contains(page, []byte("<html")) {
 		t.Errorf("the console answers %s, %v: %s", response.Status, err, page)
 	}
 	run(nil, "stats", "--server=127.0.0.1:"+d.grpc).want(t, 0, "pending", "")
@@ -158,7 +160,7 @@ func TestDevServesAProducerAndAConsumer(t *testing.T) {
 	}
 	defer redis.Close()
 	answer := make([]byte, 7)
-	if _, err := io.WriteString(redis, "PING\r\n"); err != nil {
+	if _, err := io.WriteString(redis, "*1\r\n$4\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(redis, answer); err != nil || string(answer) != "+PONG\r\n" {
@@ -166,7 +168,8 @@ func TestDevServesAProducerAndAConsumer(t *testing.T) {
 	}
 	for _, part := range []string{
 		"NOTHING IS DURABLE", "127.0.0.1:" + d.grpc, "http://127.0.0.1:" + d.console + "/",
-		"amqp://guest:guest@127.0.0.1:" + d.amqp + "/", "redis-cli -p " + d.redis, "msghandler tail --server=127.0.0.1:" + d.grpc,
+		"amqp://guest:guest@127.0.0.1:" + d.amqp + "/", "redis-cli -p " + d.redis,
+		"msghandler tail --server=127.0.0.1:" + d.grpc,
 	} {
 		if !strings.Contains(d.out.String(), part) {
 			t.Errorf("the banner lacks %q", part)
@@ -200,8 +203,8 @@ func TestDevNamesTakenPorts(t *testing.T) {
 	} {
 		free := freePorts(t, 4)
 		// Of a flag that is given twice the last counts.
-		got := run(nil, "dev", "--grpc-port="+free[0], "--console-port="+free[1], "--amqp-port="+free[2], "--redis-port="+free[3],
-			"--"+flag+"="+port)
+		got := run(nil, "dev", "--grpc-port="+free[0], "--console-port="+free[1], "--amqp-port="+free[2],
+			"--redis-port="+free[3], "--"+flag+"="+port)
 		got.want(t, 1, "", "the "+part+" cannot have port "+port)
 		if !strings.Contains(got.err, "choose another port with --"+flag) || strings.Contains(got.err, "level=") {
 			t.Errorf("the error names no remedy, or something has started: %s", got.err)

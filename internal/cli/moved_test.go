@@ -8,15 +8,30 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/msghandler/msghandler/test/servers"
 )
+
+// buildDir holds the program that buildOnce builds.
+var buildDir string
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+// runAll runs all tests, and removes the built program after them.
+func runAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "msghandler-cli-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	buildDir = dir
+	return servers.Stopping(m).Run()
+}
 
 // buildOnce builds msghandler for all tests of this package.
 var buildOnce = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "msghandler-cli-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "msghandler")
+	path := filepath.Join(buildDir, "msghandler")
 	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/msghandler").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -50,7 +65,8 @@ func TestMovedCommandsStartTheirPrograms(t *testing.T) {
 		start(name).want(t, 1, "", "msghandler-"+name+" is neither beside "+program+" nor in PATH: install msghandler-"+name)
 	}
 	script := func(dir, name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil { //nolint:gosec // it is run
+		text = "#!/bin/sh\n" + text
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	}
 	defer a.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	t := &top{topCommand: c, admin: a, since: time.Now(), rates: map[halfmsg.State]int64{}, before: map[string]int64{}}
+	t := &top{command: c, admin: a, since: time.Now(), rates: map[halfmsg.State]int64{}, before: map[string]int64{}}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { t.listen(ctx) })
@@ -78,8 +78,8 @@ func draw(s *commandline.Session, page string) error {
 
 // top holds the figures of the last screen, for the next screen.
 type top struct {
-	*topCommand
-	admin *admin
+	command *topCommand
+	admin   *admin
 
 	mu sync.Mutex
 	// rates counts the moves to each state since the last screen; deaf says that no moves can be received.
@@ -99,7 +99,7 @@ func (t *top) listen(ctx context.Context) {
 	for _, state := range rated {
 		request.States = append(request.States, msghandlerv1.State(state))
 	}
-	pause := time.NewTicker(max(t.Every, minInterval))
+	pause := time.NewTicker(max(t.command.Every, minInterval))
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		_ = t.admin.tail(ctx, request, func() { t.hears(true) }, t.count) // the counts fail as well and show the reason
@@ -207,14 +207,14 @@ func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRec
 		ended := state == halfmsg.Dead || state == halfmsg.Abandoned
 		look := troubleLook
 		if ended {
-			look = t.Rows
+			look = t.command.Rows
 		}
 		found, _, err := t.admin.list(ctx, state, &filterFlags{}, look, quiet)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range found {
-			if len(records) < t.Rows && (ended || r.GetLastError() != "") {
+			if len(records) < t.command.Rows && (ended || r.GetLastError() != "") {
 				records = append(records, r)
 			}
 		}

@@ -136,7 +136,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff"}),
+		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff", "internal/lifecycle"}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
@@ -315,7 +315,6 @@ var free = []struct {
 	{"cmd/msghandler", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "github.com/go-sql-driver", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "modernc.org", "SQL drivers are linked into the demos only"},
-	{"cmd/msghandler", "database/sql", "the coordinator speaks to no SQL database"},
 	{"cmd/msghandler", "github.com/HdrHistogram", "the load is a program of its own"},
 	{"cmd/msghandler", module + "/internal/demo", "the demo is a program of its own"},
 	{"cmd/msghandler", module + "/internal/cli/demo", "the demo is a program of its own"},

@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/demo/database"
+	"github.com/msghandler/msghandler/internal/lifecycle"
 	"github.com/msghandler/msghandler/producer"
 )
 
@@ -123,11 +125,13 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 	var tally Tally
 	progress, done := context.WithCancel(ctx)
 	defer done()
-	go every(progress, func() { fmt.Fprintln(stdout, &tally) })
+	var showing sync.WaitGroup
+	showing.Go(func() { every(progress, func() { fmt.Fprintln(stdout, &tally) }) })
 	err := service.PlaceAll(ctx, input, c.Parallel, &tally, func(o Order, err error) {
 		fmt.Fprintf(stdout, "order %s: %v\n", o.ID, err)
 	})
 	done()
+	showing.Wait()
 	fmt.Fprintln(stdout, &tally)
 	return err
 }
@@ -180,10 +184,12 @@ func serveHTTP(addr string, service *Service) (stop func(), err error) {
 		return nil, fmt.Errorf("listen for orders: %w", err)
 	}
 	server := &http.Server{Handler: service.Handler(), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // ends with Shutdown
+	var serving lifecycle.Group
+	serving.Go(func() { _ = server.Serve(listener) }) // Serve ends with Shutdown
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = server.Shutdown(ctx) // what does not end in time is cut off by the end of the process
+		_ = server.Shutdown(ctx) // a call that does not end in time is cut off by the end of the process
+		_ = serving.Wait(ctx)
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -60,9 +61,11 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 	if err != nil {
 		return err
 	}
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
 	progress, done := context.WithCancel(ctx)
 	defer done()
-	go report(progress, service, stdout)
+	reporting.Go(func() { report(progress, service, stdout) })
 	return service.Run(ctx)
 }
 

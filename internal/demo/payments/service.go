@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -84,9 +85,11 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 
 // Run books and ships until the context ends.
 func (s *Service) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
 	purging, stop := context.WithCancel(ctx)
 	defer stop()
-	go s.purge(purging)
+	running.Go(func() { s.purge(purging) })
 	return s.consumer.Run(ctx, s.handler())
 }
 
