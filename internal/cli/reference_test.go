@@ -83,7 +83,11 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 	if n.Detail != "" {
 		fmt.Fprintf(b, "\n%s\n", n.Detail)
 	}
-	fmt.Fprintf(b, "\n```\n%s\n```\n", n.Summary())
+	summary := n.Summary()
+	if n.Parent == nil {
+		summary = n.Name + summary
+	}
+	fmt.Fprintf(b, "\n```\n%s\n```\n", summary)
 	var rows []string
 	for _, p := range n.Positional {
 		rows = append(rows, fmt.Sprintf("| `%s` | | %s |", p.Name, p.Help))

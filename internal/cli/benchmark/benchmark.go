@@ -74,14 +74,15 @@ func Run(ctx context.Context, process commandline.Process) int {
 
 // Help says what --help says below the usage.
 func (c *command) Help() string {
-	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues of
-its own, and redis.url with --footprint or --ceilings. With --rate the load writes so many messages a second during
---warmup and --for, and one message for each producer before. Producers, queues and ids begin with msghandler-bench-.
-Queues and messages are removed at the end and on an interrupt; receipts of the messages stay in Redis for done.retention.
-callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are not encrypted. Without --rate
-the load takes all that coordinators, Redis and RabbitMQ can give, and slows down others who use them; --ceilings also
-loads Redis and RabbitMQ directly. Processor time and memory are those of processes that listen on this machine's
-loopback. The exit status is 1 when a message was lost, or a message arrived that had rolled back.`
+	return `The load needs running coordinators and their configuration: amqp.url, where msghandler-bench makes queues
+of its own, and redis.url with --footprint or --ceilings. With --rate the load writes so many messages a second
+during --warmup and --for, and one message for each producer before. Producers, queues and ids begin with
+msghandler-bench-. Queues and messages are removed at the end and on an interrupt; receipts of the messages stay in
+Redis for done.retention. callbacks.allow must allow the coordinators to call msghandler-bench back; these calls are
+not encrypted. Without --rate the load takes all that coordinators, Redis and RabbitMQ can give, and slows down
+others who use them; --ceilings also loads Redis and RabbitMQ directly. Processor time and memory are those of
+processes that listen on this machine's loopback. The exit status is 1 when a message was lost, or a message arrived
+that had rolled back.`
 }
 
 // errUneven is the end of a load whose books do not balance.

@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator is
-killed, and the books balance.`
+const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator
+is killed, and the books balance.`
 
 // Program is msghandler-demo.
 var Program = commandline.Program{

@@ -103,8 +103,8 @@ type stage struct {
 // set starts all parts, servers before their clients.
 func (s *stage) set(ctx context.Context) error {
 	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: their data ends
-with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but shorter
-times. The order service and the payment service are those of producer-demo and consumer-demo, each with a database.
+with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but
+shorter times. The order service and the payment service are those of producer-demo and consumer-demo, each with a database.
 
 `)
 	if err := s.openDatabases(); err != nil {
