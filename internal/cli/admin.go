@@ -13,7 +13,6 @@ import (
 
 	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
-	"github.com/msghandler/msghandler/internal/ground/address"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/delivery"
-	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 

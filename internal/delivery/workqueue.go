@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 // WorkQueue is a bounded queue of leased messages, in lanes. A few workers at a time take batches from the lanes. The

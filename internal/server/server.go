@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/msghandler/msghandler/internal/delivery"
-	"github.com/msghandler/msghandler/internal/ground/batch"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
