@@ -1,16 +1,16 @@
-// Package envelope is what an event may say of itself beside its payload, as JSON, for producers and consumers alike. It is
-// an option: a message's body may be anything.
+// Package envelope adds an event's id, type, origin and time to its payload, as JSON, for producers and consumers
+// alike. The envelope is optional: a message's body may be anything.
 //
 //	body, err := envelope.Marshal(envelope.Event[Paid]{ID: "1001", Type: "order.paid", Payload: paid})
 //	message := producer.Message{ID: "1001", ContentType: envelope.ContentType, Body: body, ...}
 //
 //	event, err := envelope.Unmarshal[Paid](m.ID, m.ContentType, m.Body)
 //	if err != nil {
-//		return consumer.Reject(err) // it will never be readable
+//		return consumer.Reject(err) // the body stays unreadable
 //	}
 //
-// The event's id is the message's id, so that whoever deduplicates by one deduplicates by the other. [MarshalCloudEvent]
-// writes the same as a CloudEvent in structured mode, and Unmarshal reads both, by their content type.
+// The event's id is the message's id, so deduplication by either gives the same result. [MarshalCloudEvent] writes
+// the same event as a CloudEvent in structured mode, and Unmarshal reads both forms, by their content type.
 package envelope
 
 import (
@@ -28,21 +28,21 @@ const (
 	CloudEventContentType = "application/cloudevents+json"
 )
 
-// ErrInvalid is in every error about an event that is no event: it will never be one.
+// ErrInvalid is wrapped by every error about an invalid event: another delivery of the message cannot help.
 var ErrInvalid = errors.New("invalid event")
 
 // Event is a payload in its envelope. ID and Type must be given.
 type Event[Payload any] struct {
 	// ID is the message's id.
 	ID string `json:"eventId"`
-	// Type says what happened, such as order.paid, and so what Payload is.
+	// Type is the kind of event, such as order.paid, which defines the type of Payload.
 	Type string `json:"eventType"`
-	// AggregateType and AggregateID say what it happened to, such as order and 1001.
+	// AggregateType and AggregateID name the changed object, such as order and 1001.
 	AggregateType string `json:"aggregateType,omitempty"`
 	AggregateID   string `json:"aggregateId,omitempty"`
-	// OccurredAt is when, by the clock of who says so.
+	// OccurredAt is the time of the event, by the clock of its source.
 	OccurredAt time.Time `json:"occurredAt,omitzero"`
-	// TraceID is that of the trace in which it happened.
+	// TraceID is the id of the trace in which the event happened.
 	TraceID string  `json:"traceId,omitempty"`
 	Payload Payload `json:"payload"`
 }
@@ -72,8 +72,8 @@ func Marshal[Payload any](e Event[Payload]) ([]byte, error) {
 	return body, nil
 }
 
-// MarshalCloudEvent writes an event as a CloudEvent, of CloudEventContentType. AggregateType must be given: a CloudEvent
-// has a source.
+// MarshalCloudEvent writes an event as a CloudEvent, of CloudEventContentType. AggregateType must be given: a
+// CloudEvent needs a source.
 func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 	if err := writable(e); err != nil {
 		return nil, err
@@ -91,9 +91,9 @@ func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 	})
 }
 
-// Unmarshal reads an event of a message, in the form that its content type says. The payload must be there, in JSON, and
-// null is none but for a slice, a map, an interface or a type that reads itself; who wants none asks for struct{}. Every
-// error wraps ErrInvalid: the message will never be readable, or is not about what it was taken for.
+// Unmarshal reads a message's event, in the form of its content type. The payload is required, in JSON; null is a
+// payload only for a slice, a map, an interface or a type with its own decoder. For an event without a payload ask
+// for struct{}. Every error wraps ErrInvalid: the message stays unreadable, or is another event than expected.
 func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
 	var raw Event[json.RawMessage]
 	var err error
@@ -115,7 +115,8 @@ func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[P
 	return e, nil
 }
 
-// TypeOf reads only the type of an event, for who decides by it what the payload is. It is empty for what is no event.
+// TypeOf reads only the type of an event, to choose the type of the payload. The result is empty for an invalid
+// event.
 func TypeOf(contentType string, body []byte) string {
 	e, err := Unmarshal[struct{}]("", contentType, body)
 	if err != nil {
@@ -138,7 +139,7 @@ func fromCloudEvent(body []byte) (Event[json.RawMessage], error) {
 	}, nil
 }
 
-// withPayload reads an event's payload. One that is missing is not taken for an empty one.
+// withPayload reads an event's payload. A missing payload is an error, not an empty payload.
 func withPayload[Payload any](raw Event[json.RawMessage]) (Event[Payload], error) {
 	e := Event[Payload]{
 		ID: raw.ID, Type: raw.Type, AggregateType: raw.AggregateType, AggregateID: raw.AggregateID,
@@ -156,8 +157,8 @@ func withPayload[Payload any](raw Event[json.RawMessage]) (Event[Payload], error
 	return e, json.Unmarshal(raw.Payload, &e.Payload)
 }
 
-// nullable says whether null in JSON is a payload of that type. The decoder would leave another as it is, as if the event
-// had said nothing but zeros.
+// nullable reports whether null in JSON is a payload of this type. For other types the decoder ignores null, as if
+// the event held zero values.
 func nullable[Payload any]() bool {
 	switch reflect.TypeFor[Payload]().Kind() {
 	case reflect.Slice, reflect.Map, reflect.Interface:
@@ -167,7 +168,7 @@ func nullable[Payload any]() bool {
 	return readsItself
 }
 
-// writable holds an event to what Unmarshal demands.
+// writable checks an event as Unmarshal does.
 func writable[Payload any](e Event[Payload]) error {
 	payload := reflect.ValueOf(e.Payload)
 	if payload.Kind() == reflect.Pointer && payload.IsNil() && !nullable[Payload]() {
@@ -176,7 +177,7 @@ func writable[Payload any](e Event[Payload]) error {
 	return check(e.ID, e.ID, e.Type)
 }
 
-// check holds an event to what it must have. An empty messageID is not compared.
+// check checks the required fields of an event. An empty messageID is not compared.
 func check(messageID, id, kind string) error {
 	switch {
 	case id == "" || kind == "":

@@ -19,14 +19,17 @@ var event = envelope.Event[paid]{
 	OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Payload: paid{1999},
 }
 
-func TestBothFormsSayTheSame(t *testing.T) {
+func TestBothFormsHoldTheSameEvent(t *testing.T) {
 	t.Parallel()
 	for kind, row := range map[string]struct {
 		marshal func(envelope.Event[paid]) ([]byte, error)
 		want    string
 	}{
-		envelope.ContentType: {envelope.Marshal[paid], `{"eventId":"1001","eventType":"order.paid","aggregateType":"order",` +
-			`"aggregateId":"o-7","occurredAt":"2026-01-02T03:04:05Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","payload":{"cents":1999}}`},
+		envelope.ContentType: {
+			envelope.Marshal[paid],
+			`{"eventId":"1001","eventType":"order.paid","aggregateType":"order","aggregateId":"o-7",` +
+				`"occurredAt":"2026-01-02T03:04:05Z","traceId":"4bf92f3577b34da6a3ce929d0e0e4736","payload":{"cents":1999}}`,
+		},
 		envelope.CloudEventContentType: {
 			envelope.MarshalCloudEvent[paid],
 			`{"specversion":"1.0","id":"1001","type":"order.paid",` +
@@ -49,7 +52,7 @@ func TestBothFormsSayTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEventIsInvalid(t *testing.T) {
+func TestMalformedEventIsInvalid(t *testing.T) {
 	t.Parallel()
 	for body, kind := range map[string]string{
 		`not JSON`: "", `{}`: "", `{"eventId":"1001"}`: "", `{"eventType":"order.paid"}`: "",
@@ -69,10 +72,11 @@ func TestWhatIsNoEventIsInvalid(t *testing.T) {
 	if envelope.TypeOf("", []byte("{")) != "" {
 		t.Error("nonsense has a type")
 	}
-	// Who wants no payload needs none.
+	// A caller that wants no payload needs no payload.
 	const bareCloudEvent = `{"specversion":"1.0","id":"1001","type":"order.closed","source":"order"}`
-	if e, err := envelope.Unmarshal[struct{}]("1001", envelope.CloudEventContentType, []byte(bareCloudEvent)); err != nil ||
-		e.Type != "order.closed" || envelope.TypeOf(envelope.CloudEventContentType, []byte(bareCloudEvent)) != e.Type {
+	e, err := envelope.Unmarshal[struct{}]("1001", envelope.CloudEventContentType, []byte(bareCloudEvent))
+	if err != nil || e.Type != "order.closed" ||
+		envelope.TypeOf(envelope.CloudEventContentType, []byte(bareCloudEvent)) != e.Type {
 		t.Errorf("%+v, %v", e, err)
 	}
 	bare := envelope.Event[paid]{ID: "1001", Type: "order.paid"}
@@ -84,7 +88,7 @@ func TestWhatIsNoEventIsInvalid(t *testing.T) {
 	}
 }
 
-// own reads null as a value of its own.
+// own is a type whose decoder accepts null.
 type own struct{ none bool }
 
 func (o *own) UnmarshalJSON(text []byte) error {
@@ -92,11 +96,12 @@ func (o *own) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func TestNullIsNoPayloadWhereAValueIsWanted(t *testing.T) {
+func TestNullIsNoPayloadForValueTypes(t *testing.T) {
 	t.Parallel()
 	for kind, body := range map[string]string{
-		envelope.ContentType:           `{"eventId":"1001","eventType":"order.paid","payload": null }`,
-		envelope.CloudEventContentType: `{"specversion":"1.0","id":"1001","type":"order.paid","source":"order","data": null }`,
+		envelope.ContentType: `{"eventId":"1001","eventType":"order.paid","payload": null }`,
+		envelope.CloudEventContentType: `{"specversion":"1.0","id":"1001","type":"order.paid","source":"order",` +
+			`"data": null }`,
 	} {
 		refused := map[string]error{}
 		_, refused["a struct"] = envelope.Unmarshal[paid]("1001", kind, []byte(body))
@@ -129,7 +134,7 @@ func TestNullIsNoPayloadWhereAValueIsWanted(t *testing.T) {
 	}
 }
 
-func TestNoEventIsWrittenThatNobodyCouldRead(t *testing.T) {
+func TestUnreadableEventIsNotWritten(t *testing.T) {
 	t.Parallel()
 	nothing := envelope.Event[*paid]{ID: "1001", Type: "order.paid", AggregateType: "order"}
 	if body, err := envelope.Marshal(nothing); !errors.Is(err, envelope.ErrInvalid) {

@@ -17,9 +17,9 @@ func TestMalformedCoordinatorAddressIsRefused(t *testing.T) {
 		"127.0.0.1":                    "producer.Config: Coordinator is not a coordinator's address; write host:port",
 		"127.0.0.1:1,127.0.0.1:x":      "producer.Config: Coordinator is not a coordinator's address; write host:port",
 		"http://127.0.0.1:9090":        "producer.Config: Coordinator is not a coordinator's address; write host:port",
-		"amqp://guest:hunter2@h:5672/": "producer.Config: Coordinator has an @, and nobody logs in at a coordinator",
+		"amqp://guest:hunter2@h:5672/": "producer.Config: Coordinator has an @, and a coordinator takes no login",
 		"redis://:hunter2@a,b":         "producer.Config: Coordinator names a scheme in a list",
-		"orders:hunter2@h:9090":        "producer.Config: Coordinator has an @, and nobody logs in at a coordinator",
+		"orders:hunter2@h:9090":        "producer.Config: Coordinator has an @, and a coordinator takes no login",
 	} {
 		p, err := producer.New(producer.Config{Name: "orders", Coordinator: coordinator, Markers: memory.New()})
 		if err == nil {

@@ -1,8 +1,8 @@
-// Package amqpconn opens connections to RabbitMQ on which nothing waits for ever.
+// Package amqpconn opens connections to RabbitMQ whose calls always end.
 //
-// amqp091-go knows no time limit for a write, for a question such as basic.consume, or for a farewell: a broker under an
-// alarm stops reading, and a broker that answers nothing but heartbeats keeps the caller waiting. Here each write has a
-// time limit, and Guard and Close hang up on a broker that takes too long.
+// amqp091-go has no time limit for a write, for a call such as basic.consume, or for closing: a broker under an alarm
+// stops reading, and a broker that sends only heartbeats keeps the caller waiting. Here each write has a time limit,
+// and Guard and CloseWithin end the connection of a broker that takes too long.
 package amqpconn
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // Config says how to connect. All but TLS must be set.
 type Config struct {
-	// Name is what the broker shows as the connection's name.
+	// Name is the connection's name on the broker.
 	Name string
 	// TLS is used for amqps; nil is Go's default.
 	TLS *tls.Config
-	// Heartbeat is the interval of heartbeats, at least 1 s; a peer that is silent for three of them is gone. One in the
-	// URL wins.
+	// Heartbeat is the interval of heartbeats, at least 1 s; a peer that is silent for three intervals is gone. A
+	// heartbeat in the URL takes precedence.
 	Heartbeat time.Duration
 	// DialTimeout bounds reaching the node and the handshakes with it.
 	DialTimeout time.Duration
-	// WriteTimeout bounds each write to the network; the connection ends with one that takes longer.
+	// WriteTimeout bounds each write to the network; a slower write ends the connection.
 	WriteTimeout time.Duration
 }
 
@@ -37,7 +37,7 @@ type Conn struct {
 	raw *conn
 }
 
-// Dial connects to one node within Config.DialTimeout, or until the context ends.
+// Dial connects to a node within Config.DialTimeout, or until the context ends.
 func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, config.DialTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	properties.SetClientConnectionName(config.Name)
 	connection, err := amqp.DialConfig(url, amqp.Config{
 		Heartbeat: config.Heartbeat, Properties: properties,
-		// A copy, as the library writes the name of the node into it: the next node would be taken for this one.
+		// A copy, because the library writes the node's name into the configuration, which the next node would inherit.
 		TLSClientConfig: config.TLS.Clone(),
 		Dial: func(network, address string) (net.Conn, error) {
 			dialled, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -62,7 +62,7 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 			}
 			c := newConn(dialled, config.WriteTimeout)
 			raw.Store(c)
-			// The library lifts this one when the connection is open.
+			// The library removes this deadline when the connection is open.
 			return c, c.SetDeadline(time.Now().Add(config.DialTimeout))
 		},
 	})
@@ -73,16 +73,16 @@ func Dial(ctx context.Context, url string, config Config) (*Conn, error) {
 	return &Conn{Connection: connection, raw: raw.Load()}, nil
 }
 
-// Guard hangs up when stop is not called within that time: whatever waits for the broker then gets an error.
+// Guard hangs up unless stop is called in time: calls that wait for the broker then return an error.
 func (c *Conn) Guard(within time.Duration) (stop func() bool) {
 	return time.AfterFunc(within, c.HangUp).Stop
 }
 
-// HangUp ends the connection without a farewell.
+// HangUp ends the connection without a closing handshake.
 func (c *Conn) HangUp() { c.raw.hangUp() }
 
-// Answer waits for the broker's answer to a publishing, or until the context ends. An answer that is there already is never
-// passed over: what was acknowledged would be published once more.
+// Answer waits for the broker's answer to a publishing, or until the context ends. An answer that has already arrived
+// is always returned: otherwise an acknowledged message would be published again.
 func Answer(ctx context.Context, to *amqp.DeferredConfirmation) (acknowledged bool, err error) {
 	select {
 	case <-to.Done():
@@ -97,17 +97,17 @@ func Answer(ctx context.Context, to *amqp.DeferredConfirmation) (acknowledged bo
 	}
 }
 
-// RejectsExchange says whether the broker closed a channel because of a message's exchange. A permission that fails for
-// the routing key concerns one message: another message to the exchange may pass.
+// RejectsExchange reports whether the broker closed a channel because of a message's exchange. A missing permission
+// for the routing key concerns the message only: another message to the exchange may pass.
 func RejectsExchange(closed *amqp.Error) bool {
 	return closed.Code == amqp.NotFound ||
 		closed.Code == amqp.AccessRefused && !strings.Contains(closed.Reason, "access to topic '")
 }
 
-// CloseWithin says farewell and ends the connection, within that time. That the broker did not hear it is no error: it
-// notices.
+// CloseWithin closes the connection with a handshake, within the given time. A missing answer is no error: the broker
+// notices the closed connection.
 func (c *Conn) CloseWithin(within time.Duration) {
-	// CloseDeadline alone can be kept waiting: each heartbeat of a broker that does not answer moves its deadline.
+	// CloseDeadline alone may wait longer: each heartbeat of a broker that does not answer moves its deadline.
 	defer c.Guard(within)()
 	_ = c.CloseDeadline(time.Now().Add(within))
 }

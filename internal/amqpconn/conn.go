@@ -1,31 +1,37 @@
 package amqpconn
 
 import (
+	"context"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/msghandler/msghandler/internal/lifecycle"
 )
 
 const (
 	// mostPending is how many bytes wait to be written before a Write waits for them.
 	mostPending = 256 << 10
-	// farewell is how long Close lets what was written before it go out.
+	// farewell bounds the wait of Close for earlier writes.
 	farewell = 200 * time.Millisecond
 )
 
-// conn writes behind the back of whoever writes: what comes while a write is under way goes out together with the next one.
-// The library writes each message by itself, and a call of the system for each costs more than all else about sending it.
-// Each write has a time limit. The library would hang in a write with its locks held, whatever a context says. A write that
-// fails ends the connection, which tells the library's reader.
+// conn writes in the background: data that arrives during a write goes out together, with the next write. The library
+// writes each message separately, and the system call for each write is the largest part of the cost of sending. Each
+// write has a time limit: the library would hang in a write with its locks held, and ignore any context. A failed
+// write ends the connection, which the library's reader notices.
 type conn struct {
 	net.Conn
-	mu      sync.Mutex
-	changed *sync.Cond // of what follows
+	mu sync.Mutex
+	// changed signals a change of the fields below.
+	changed *sync.Cond
 	timeout time.Duration
 	pending []byte
-	spare   []byte // to be the next pending
-	writing bool   // somebody is in drain
-	err     error  // why there are no more writes
+	spare   []byte // becomes the next pending
+	writing bool   // drain runs
+	err     error  // why no more writes are possible
+	// drains holds the goroutine of drain.
+	drains lifecycle.Group
 }
 
 func newConn(raw net.Conn, timeout time.Duration) *conn {
@@ -34,7 +40,7 @@ func newConn(raw net.Conn, timeout time.Duration) *conn {
 	return c
 }
 
-// Write implements net.Conn. It returns before the bytes are on their way.
+// Write implements net.Conn. Write returns before the bytes are sent.
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +53,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.pending = append(c.pending, b...)
 	if !c.writing {
 		c.writing = true
-		go c.drain()
+		c.drains.Go(c.drain)
 	}
 	return len(b), nil
 }
@@ -86,7 +92,7 @@ func (c *conn) end(why error) {
 		c.err = why
 	}
 	c.changed.Broadcast()
-	_ = c.Conn.Close() // it is over either way
+	_ = c.Conn.Close() // ended in any case
 }
 
 // hangUp ends the connection, whatever is pending.
@@ -96,15 +102,22 @@ func (c *conn) hangUp() {
 	c.end(net.ErrClosed)
 }
 
-// Close implements net.Conn. What was written before it still goes out, if that does not take long.
+// Close implements net.Conn. Earlier writes still go out, for farewell at most.
 func (c *conn) Close() error {
 	late := time.AfterFunc(farewell, c.hangUp)
 	defer late.Stop()
+	c.endAfterWrites()
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	_ = c.drains.Wait(ctx) // the closed connection ends a write
+	return nil
+}
+
+func (c *conn) endAfterWrites() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.err == nil && c.writing {
 		c.changed.Wait()
 	}
 	c.end(net.ErrClosed)
-	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// counted is a connection that counts writes, and makes each of them wait for a permit.
+// counted is a connection that counts writes, and makes each write wait for a permit.
 type counted struct {
 	net.Conn
 	permits chan struct{}
@@ -41,7 +41,7 @@ func pair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// What comes while a write is under way goes out with the next, in order and before the end of the connection.
+// Data that arrives during a write goes out with the next write, in order and before the end of the connection.
 func TestWritesGoOutTogether(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
@@ -68,15 +68,15 @@ func TestWritesGoOutTogether(t *testing.T) {
 	}
 }
 
-// Nobody waits for ever for a peer that does not read, and what is pending is bounded.
-func TestAPeerThatDoesNotReadEndsTheConnection(t *testing.T) {
+// A write to a peer that does not read always ends, and the pending data are bounded.
+func TestWriteToSilentPeerTimesOut(t *testing.T) {
 	t.Parallel()
 	client, _ := pair(t)
 	c := newConn(client, 100*time.Millisecond)
 	var err error
 	for written := 0; err == nil; written += 64 << 10 {
 		if written > 1<<30 {
-			t.Fatal("1 GiB was taken, and nobody reads it")
+			t.Fatal("1 GiB was accepted without a reader")
 		}
 		_, err = c.Write(make([]byte, 64<<10))
 	}
@@ -84,14 +84,14 @@ func TestAPeerThatDoesNotReadEndsTheConnection(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the reader is told %v", err)
+		t.Errorf("the reader got %v", err)
 	}
 	if len(c.pending) > mostPending+64<<10 {
 		t.Errorf("%d bytes are pending", len(c.pending))
 	}
 }
 
-func TestHangingUpWaitsForNobody(t *testing.T) {
+func TestHangUpDoesNotWait(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
 	raw := &counted{Conn: client, permits: make(chan struct{})}

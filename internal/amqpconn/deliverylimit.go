@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// Unlimited is the delivery limit of a queue that takes its messages back any number of times.
+	// Unlimited is the delivery limit of a queue that takes messages back any number of times.
 	Unlimited = -1
-	// DefaultLimit is the delivery limit of a quorum queue that was declared without one, since RabbitMQ 4.0.
+	// DefaultLimit is the delivery limit of a quorum queue that was declared without a limit, since RabbitMQ 4.0.
 	DefaultLimit = 20
 	// LimitArgument is the queue argument that sets the delivery limit.
 	LimitArgument = "x-delivery-limit"
 )
 
 // limitsSince is the first version whose quorum queues have a limit by default, and take Unlimited as an argument. An
-// older broker takes it too, and then drops a message the first time that it comes back.
+// older broker takes the argument too, but then drops a message at its first return.
 var limitsSince = versions.Version{4}
 
 // nackUncountedSince is the first version that does not count a basic.nack as a delivery.
@@ -31,23 +31,23 @@ var nackUncountedSince = versions.Version{4, 3}
 // mostArguments is how many of a queue's arguments are learned.
 const mostArguments = 16
 
-// LimitsByDefault says whether the broker gives a quorum queue without an argument a delivery limit. A broker that does
-// not tell its version counts as an old one.
+// LimitsByDefault reports whether the broker gives a quorum queue without an argument a delivery limit. A broker
+// without a version counts as an old one.
 func (c *Conn) LimitsByDefault() bool {
 	text, _ := c.Properties["version"].(string)
 	version, known := versions.Parse(text)
 	return known && !version.Before(limitsSince)
 }
 
-// CountsNacks says whether the broker counts a basic.nack against the delivery limit of a quorum queue. A broker that
-// does not tell its version counts as one that does.
+// CountsNacks reports whether the broker counts a basic.nack against the delivery limit of a quorum queue. A broker
+// without a version counts as an old one.
 func (c *Conn) CountsNacks() bool {
 	text, _ := c.Properties["version"].(string)
 	version, known := versions.Parse(text)
 	return !known || version.Before(nackUncountedSince)
 }
 
-// UnlimitedArguments are those that a quorum queue is declared with so that it has no delivery limit.
+// UnlimitedArguments are the arguments of a quorum queue without a delivery limit.
 func (c *Conn) UnlimitedArguments() amqp.Table {
 	arguments := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
 	if c.LimitsByDefault() {
@@ -58,17 +58,18 @@ func (c *Conn) UnlimitedArguments() amqp.Table {
 
 // Limit is the delivery limit of a queue.
 type Limit struct {
-	// Returns is how often the queue takes a message back before it drops it, or Unlimited.
+	// Returns is how often the queue takes a message back before dropping the message, or Unlimited.
 	Returns int
-	// Fixed is set where the queue was declared with the limit: no policy lifts it.
+	// Fixed is set if the queue was declared with the limit: no policy lifts such a limit.
 	Fixed bool
-	// Possible is set where a policy may set a limit that cannot be seen: the queue is a quorum queue, or of unknown type.
+	// Possible is set if a policy may set an invisible limit: the queue is a quorum queue, or of unknown type.
 	Possible bool
 }
 
-// DeliveryLimit finds the delivery limit of a durable queue, which must exist: it would be made. The arguments of a
-// queue can only be learned by declaring it again, from what the broker refuses. Policies cannot be seen over AMQP; the
-// limit is the one without them. Without the permission to declare the queue, it is taken for one without arguments.
+// DeliveryLimit finds the delivery limit of a durable queue. The queue must exist; otherwise DeliveryLimit would
+// create the queue. A client learns the arguments of a queue only by declaring the queue again, from the broker's
+// refusal. Policies are invisible over AMQP; the result is the limit without policies. If the user may not declare
+// the queue, DeliveryLimit assumes a queue without arguments.
 func (c *Conn) DeliveryLimit(queue string) (Limit, error) {
 	arguments := c.UnlimitedArguments()
 	for range mostArguments {
@@ -87,7 +88,7 @@ func (c *Conn) DeliveryLimit(queue string) (Limit, error) {
 		case !ok:
 			return c.limitBy(nil), nil
 		case !strings.HasPrefix(name, "x-") || name == amqp.QueueTypeArg:
-			return Limit{Returns: Unlimited}, nil // only quorum queues have a limit, and those are durable
+			return Limit{Returns: Unlimited}, nil // only quorum queues have a limit, and quorum queues are durable
 		}
 		if value := argument(existing); value == nil {
 			delete(arguments, name)
@@ -98,7 +99,7 @@ func (c *Conn) DeliveryLimit(queue string) (Limit, error) {
 	return c.limitBy(nil), nil
 }
 
-// declare declares a queue on a channel of its own, which the broker closes where it refuses.
+// declare declares a queue on a channel of its own, which a refusal of the broker closes.
 func (c *Conn) declare(queue string, arguments amqp.Table) error {
 	ch, err := c.Channel()
 	if err != nil {
@@ -122,10 +123,11 @@ func (c *Conn) limitBy(arguments amqp.Table) Limit {
 	return Limit{Returns: int(max(limit, 0)), Fixed: true, Possible: true}
 }
 
-var inequivalent = regexp.MustCompile(`inequivalent arg '(.+?)' for \w+ '.+' in vhost '.*': received .+ but current is (.+)$`)
+var inequivalent = regexp.MustCompile(
+	`inequivalent arg '(.+?)' for \w+ '.+' in vhost '.*': received .+ but current is (.+)$`)
 
-// Mismatch reads which argument the broker says differs from that of an existing queue or exchange, and what it is
-// there.
+// Mismatch returns the argument that differs from the existing queue or exchange, and its existing value, from the
+// broker's error.
 func Mismatch(refused *amqp.Error) (name, existing string, ok bool) {
 	if found := inequivalent.FindStringSubmatch(refused.Reason); found != nil {
 		return found[1], found[2], true
@@ -135,7 +137,7 @@ func Mismatch(refused *amqp.Error) (name, existing string, ok bool) {
 
 var valueText = regexp.MustCompile(`^(?:the value )?'(.*)'(?: of type '(\w+)')?$`)
 
-// argument is the value that a broker's text describes; nil is none.
+// argument parses a value in the broker's error text; nil means none.
 func argument(text string) any {
 	found := valueText.FindStringSubmatch(text)
 	if found == nil {
@@ -150,13 +152,13 @@ func argument(text string) any {
 	return found[1]
 }
 
-// UnlimitedPolicy is the command that gives an existing quorum queue no delivery limit, where it was declared without
-// one.
+// UnlimitedPolicy is the command that removes the delivery limit of an existing quorum queue that was declared
+// without an argument.
 func UnlimitedPolicy(vhost, queue string) string {
 	return fmt.Sprintf("rabbitmqctl set_policy --vhost %s --apply-to quorum_queues --priority 10 "+
 		"%s %s '{\"delivery-limit\":-1}'",
 		quoted(vhost), quoted("unlimited-"+queue), quoted("^"+regexp.QuoteMeta(queue)+"$"))
 }
 
-// quoted is a text as one word of a shell.
+// quoted quotes a text for a shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

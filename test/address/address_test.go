@@ -48,8 +48,8 @@ func TestAddressesOfRedis(t *testing.T) {
 	}
 }
 
-// TestAddressesThatCannotBe: each error says what to do, and quotes nothing.
-func TestAddressesThatCannotBe(t *testing.T) {
+// TestMalformedAddressesAreRefused: each error says what to do, and quotes nothing.
+func TestMalformedAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                "is not a URL of the scheme redis or rediss; write redis://",
@@ -79,8 +79,8 @@ func TestAddressesThatCannotBe(t *testing.T) {
 		"redis://h?db=1&db=2":             "has the option db twice; leave one",
 		"redis://h?master=":               "has the option master without a value; give one",
 		"redis://h?cluster=geheim":        "has a value of the option cluster that cannot be; write true or false",
-		"redis://h?pool_size=-1":          "has a value of the option pool_size that cannot be; write a number from 0 to 10000",
-		"redis://h?pool_size=10001":       "has a value of the option pool_size that cannot be; write a number from 0 to 10000",
+		"redis://h?pool_size=-1":          "the option pool_size that cannot be; write a number from 0 to 10000",
+		"redis://h?pool_size=10001":       "the option pool_size that cannot be; write a number from 0 to 10000",
 		"redis://h?conn_max_lifetime=0":   "has a value of the option conn_max_lifetime that cannot be; write a duration",
 		"redis://h?conn_max_idle_time=x":  "has a value of the option conn_max_idle_time that cannot be; write a duration",
 		"redis://h?skip_verify=true":      "skip_verify, which is for rediss:// only",
@@ -147,7 +147,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                      "write host:port, such as 127.0.0.1:9090, or a target of gRPC, such as dns:///msghandler:9090",
+		"":                      "such as 127.0.0.1:9090, or a target of gRPC, such as dns:///msghandler:9090",
 		"geheim":                "is not a coordinator's address; write host:port",
 		"h:":                    "is not a coordinator's address; write host:port",
 		"h:0":                   "is not a coordinator's address; write host:port",
@@ -163,10 +163,10 @@ func TestAddressesOfCoordinators(t *testing.T) {
 		"http://h:9090":         "is not a coordinator's address; write host:port",
 		"http://h:9090/geheim":  "is not a coordinator's address; write host:port",
 		"h:9090/geheim":         "is not a coordinator's address; write host:port",
-		"http://u:geheim@h:1":   "has an @, and nobody logs in at a coordinator; write host:port",
-		"u:geheim@h:1":          "has an @, and nobody logs in at a coordinator; write host:port",
-		"amqps:///u:geheim@h":   "has an @, and nobody logs in at a coordinator; write host:port",
-		"a:1,u:geheim@h:1":      "has an @, and nobody logs in at a coordinator; write host:port",
+		"http://u:geheim@h:1":   "has an @, and a coordinator takes no login; write host:port",
+		"u:geheim@h:1":          "has an @, and a coordinator takes no login; write host:port",
+		"amqps:///u:geheim@h":   "has an @, and a coordinator takes no login; write host:port",
+		"a:1,u:geheim@h:1":      "has an @, and a coordinator takes no login; write host:port",
 		"redis://:geheim@h/0,b": "names a scheme in a list; write host:port,host:port",
 	} {
 		err := address.CheckCoordinators(text)
@@ -176,7 +176,7 @@ func TestAddressesOfCoordinators(t *testing.T) {
 	}
 }
 
-func TestWhatIsShownOfAnAddress(t *testing.T) {
+func TestShownHidesSecrets(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"redis://127.0.0.1:6379/0":              "redis://127.0.0.1:6379/0",
@@ -206,7 +206,7 @@ func TestWhatIsShownOfAnAddress(t *testing.T) {
 	}
 }
 
-// FuzzRedis: what is taken the driver understands alike, where it is one server: it reads that form by itself.
+// FuzzRedis: the driver reads an accepted address of a single server with the same result.
 func FuzzRedis(f *testing.F) {
 	for _, text := range []string{
 		"redis://u:p@h:1/2", "rediss://h?skip_verify=true", "redis://[::1]?db=3", "redis://h?pool_size=3&client_name=a%20b",
@@ -233,7 +233,7 @@ func FuzzRedis(f *testing.F) {
 	})
 }
 
-// FuzzAMQP: what is taken the driver takes, and dials the host that is told.
+// FuzzAMQP: the driver accepts an accepted address, and dials the same host.
 func FuzzAMQP(f *testing.F) {
 	for _, text := range []string{
 		"amqp://u:p@h:1/v", "amqps://h", "amqp://[::1]/%2f", "amqp://h?heartbeat=1", "amqp://h?auth_mechanism=External",
@@ -250,13 +250,13 @@ func FuzzAMQP(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is taken, and the driver says %v", text, err)
 		}
-		if told := joined(want); got.Host != told {
-			t.Errorf("%q is at %s, and for the driver at %s", text, got.Host, told)
+		if host := joined(want); got.Host != host {
+			t.Errorf("%q is at %s, and for the driver at %s", text, got.Host, host)
 		}
 	})
 }
 
-// FuzzSecret: no error shows a password, whatever else is wrong, and neither does what is shown of an address.
+// FuzzSecret: no error and no shown address holds a password, whatever else is wrong.
 func FuzzSecret(f *testing.F) {
 	for _, url := range [][3]string{
 		{"redis://", "", "host:6379"},
@@ -271,24 +271,24 @@ func FuzzSecret(f *testing.F) {
 	} {
 		f.Add(url[0], url[1], url[2])
 	}
-	// The first one can be taken for a port when a slash follows.
+	// The first part can be taken for a port when a slash follows.
 	const first, second = "4711", "Pa55w0rd"
 	f.Fuzz(func(t *testing.T, before, within, after string) {
 		if strings.Contains(before, "@") {
-			return // The password is another one then.
+			return // the password ends at the earlier @
 		}
 		text := before + ":" + first + within + second + "@" + after
-		told := []string{address.Shown(text)}
+		lines := []string{address.Shown(text)}
 		if _, err := address.ParseRedis(text); err != nil {
-			told = append(told, err.Error())
+			lines = append(lines, err.Error())
 		}
 		if _, err := address.ParseAMQP(text); err != nil {
-			told = append(told, err.Error())
+			lines = append(lines, err.Error())
 		}
 		if err := address.CheckCoordinators(text); err != nil {
-			told = append(told, err.Error())
+			lines = append(lines, err.Error())
 		}
-		for _, line := range told {
+		for _, line := range lines {
 			if strings.Contains(line, first) || strings.Contains(line, second) {
 				t.Errorf("before %q, within %q, after %q: %s", before, within, after, line)
 			}

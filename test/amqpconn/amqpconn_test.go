@@ -16,14 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
 
-// patience is far above the time limits of these tests, and far below for ever.
+// patience is far above the time limits of these tests.
 const patience = time.Minute
 
 var config = amqpconn.Config{
 	Name: "a test", Heartbeat: time.Second, DialTimeout: 5 * time.Second, WriteTimeout: time.Second,
 }
 
-// mute connects to a broker that from now on answers nothing but heartbeats.
+// mute connects to a broker that answers with heartbeats only from now on.
 func mute(t *testing.T) *amqpconn.Conn {
 	t.Helper()
 	broker := servers.RabbitMQ(t)
@@ -48,19 +48,19 @@ func ends(t *testing.T, what string, do func()) {
 	}
 }
 
-func TestAFarewellEndsThoughTheBrokerSendsHeartbeatsOnly(t *testing.T) {
+func TestCloseEndsDespiteHeartbeats(t *testing.T) {
 	t.Parallel()
 	conn := mute(t)
 	ends(t, "the farewell", func() { conn.CloseWithin(3 * time.Second) }) // three heartbeats
 }
 
-func TestAQuestionEndsThoughTheBrokerSendsHeartbeatsOnly(t *testing.T) {
+func TestGuardedCallEndsDespiteHeartbeats(t *testing.T) {
 	t.Parallel()
 	conn := mute(t)
 	stop := conn.Guard(3 * time.Second)
 	ends(t, "opening a channel", func() {
 		if _, err := conn.Channel(); err == nil {
-			t.Error("a channel was opened, and nobody answered")
+			t.Error("a channel was opened without an answer")
 		}
 	})
 	if stop() {
@@ -68,7 +68,7 @@ func TestAQuestionEndsThoughTheBrokerSendsHeartbeatsOnly(t *testing.T) {
 	}
 }
 
-func TestAGuardThatIsStoppedHangsUpOnNobody(t *testing.T) {
+func TestStoppedGuardKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	conn, err := amqpconn.Dial(t.Context(), servers.RabbitMQ(t).URL, config)
 	if err != nil {
@@ -87,19 +87,19 @@ func TestDiallingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	broker := servers.RabbitMQ(t)
 	proxy := wire.TCP(t, wire.Host(t, broker.URL))
-	proxy.Silence() // it accepts, and says nothing
+	proxy.Silence() // accepts connections, and sends nothing
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	config := config
 	config.DialTimeout = time.Hour
 	ends(t, "dialling", func() {
 		if _, err := amqpconn.Dial(ctx, proxy.URL(broker.URL), config); err == nil {
-			t.Error("connected to nobody")
+			t.Error("connected without a handshake")
 		}
 	})
 }
 
-func TestAnAnswerThatIsThereIsNotPassedOver(t *testing.T) {
+func TestArrivedAnswerIsReturned(t *testing.T) {
 	t.Parallel()
 	conn, err := amqpconn.Dial(t.Context(), servers.RabbitMQ(t).URL, config)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestAnAnswerThatIsThereIsNotPassedOver(t *testing.T) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	answered, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", "nobody's", false, false, amqp.Publishing{})
+	answered, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", "missing", false, false, amqp.Publishing{})
 	if err != nil {
 		t.Fatal(err)
 	}

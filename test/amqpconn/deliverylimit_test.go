@@ -15,7 +15,7 @@ func quorum(further amqp.Table) amqp.Table {
 	return further
 }
 
-func TestTheDeliveryLimitIsThatOfTheQueue(t *testing.T) {
+func TestDeliveryLimitOfExistingQueues(t *testing.T) {
 	t.Parallel()
 	conn, err := amqpconn.Dial(t.Context(), servers.RabbitMQ(t).URL, config)
 	if err != nil {
@@ -64,9 +64,10 @@ func TestTheDeliveryLimitIsThatOfTheQueue(t *testing.T) {
 	}
 }
 
-func TestThePolicyIsACommandForAShell(t *testing.T) {
+func TestUnlimitedPolicyIsAShellCommand(t *testing.T) {
 	t.Parallel()
-	const want = `rabbitmqctl set_policy --vhost '/' --apply-to quorum_queues --priority 10 'unlimited-it'\''s.dead' '^it'\''s\.dead$' ` +
+	const want = `rabbitmqctl set_policy --vhost '/' --apply-to quorum_queues --priority 10 ` +
+		`'unlimited-it'\''s.dead' '^it'\''s\.dead$' ` +
 		`'{"delivery-limit":-1}'`
 	if got := amqpconn.UnlimitedPolicy("/", "it's.dead"); got != want {
 		t.Errorf("got\n%s, want\n%s", got, want)

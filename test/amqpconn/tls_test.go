@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// certificate is one for a host alone, signed by itself.
+// certificate is a self-signed certificate for one host.
 func certificate(t *testing.T, host string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -73,7 +73,7 @@ func behindTLS(t *testing.T, broker string, as tls.Certificate) (port string) {
 	return port
 }
 
-// pass carries one connection until either side ends it.
+// pass forwards a connection until either side ends the connection.
 func pass(client net.Conn, broker string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", broker)
@@ -88,8 +88,8 @@ func pass(client net.Conn, broker string) {
 	_, _ = io.Copy(server, client)
 }
 
-// Each node of a cluster has a certificate of its own, and one Config is for all of them.
-func TestEachNodeIsAskedForItsOwnCertificate(t *testing.T) {
+// Each node of a cluster has its own certificate, and a single Config is for all nodes.
+func TestEachNodeHasItsOwnCertificate(t *testing.T) {
 	t.Parallel()
 	broker := servers.RabbitMQ(t)
 	config := config

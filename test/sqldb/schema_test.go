@@ -32,7 +32,7 @@ const (
 type room struct {
 	dialect sqldb.Dialect
 	db      *sql.DB
-	// broken is a second step that fails: after its first statement, where steps may have more than one.
+	// broken is a second step that fails: after its first statement, if a step may have several.
 	broken string
 }
 
@@ -72,7 +72,7 @@ func open(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// table is one as an SDK with these steps sees it.
+// table is a table of an SDK with these steps.
 func (r room) table(texts ...string) *sqldb.Table {
 	files := fstest.MapFS{}
 	for i, text := range texts {
@@ -81,7 +81,7 @@ func (r room) table(texts ...string) *sqldb.Table {
 	return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", fs.FS(files))
 }
 
-// An SDK of tomorrow has one more step; the tables of today are upgraded by it, and refused by the SDK of today then.
+// A newer SDK has another step: the newer SDK upgrades an older table, which the older SDK then refuses.
 func TestATableIsUpgradedAndNeverDowngraded(t *testing.T) {
 	onEach(t, func(t *testing.T, r room) {
 		today := r.table(first)
@@ -123,8 +123,8 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 	})
 }
 
-// A server whose own time is that of a place with summer time has one hour twice in autumn.
-func TestTheClockOfMariaDBGoesOnInAutumn(t *testing.T) {
+// On a server with a local time zone an hour of its own clock repeats in autumn.
+func TestMariaDBClockIgnoresLocalTime(t *testing.T) {
 	t.Setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
 	d := servers.PrivateMariaDB(t)
 	db := open(t, d.Driver, d.DSN)

@@ -1,10 +1,9 @@
-// Package address reads the addresses of Redis, RabbitMQ and coordinators: who listens where, as whom to come, and what to ask
-// for.
+// Package address parses the addresses of Redis, RabbitMQ and coordinators: hosts, users, and options.
 //
-// It is the one place that does, so that an address that cannot be is refused when the configuration is read, and whoever
-// connects understands it as it was checked. It dials nothing. Its errors are phrases that go on from the name of an
-// address and end with what to do; they quote nothing of it, as any part of an address that cannot be read may be a piece of
-// a password.
+// All addresses are parsed here, so that a malformed address is refused when the configuration is read, and the
+// connection uses the address exactly as checked. The package dials nothing. Its errors continue the name of an
+// address and end with the remedy. They quote nothing of the address, because any part of a malformed address may be
+// a piece of a password.
 package address
 
 import (
@@ -24,12 +23,12 @@ type written struct {
 	login string
 	// hosts may be several, with commas.
 	hosts string
-	// tail is what follows the hosts: a path and options.
+	// tail is the text after the hosts: a path and options.
 	tail string
 }
 
-// takeApart finds the parts of an address. Not ok is one of which it cannot be told where they end: a password with a
-// character that should have been written as %XX would end at it, and its rest be taken for a path or an option.
+// takeApart finds the parts of an address. ok is false if the end of the hosts is ambiguous: an unescaped special
+// character in a password would end the hosts, and the rest of the password would become a path or an option.
 func takeApart(text string) (w written, ok bool) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -48,8 +47,8 @@ func takeApart(text string) (w written, ok bool) {
 const encode = "special characters in a user or a password are written as %XX: %2F for /, %3F for ?, %23 for #, " +
 	"%40 for @"
 
-// parse reads an address of one of two schemes; form says how one is written. The hosts are as they stand there; the URL
-// is that of the first.
+// parse reads an address of one of the schemes; form is the expected form. The hosts are unchanged; the URL has the
+// first host.
 func parse(text, form string, schemes ...string) (u *url.URL, hosts []string, err error) {
 	if scheme, _, found := strings.Cut(text, "://"); !found || !slices.Contains(schemes, scheme) {
 		return nil, nil, fmt.Errorf("is not a URL of the scheme %s; write %s", strings.Join(schemes, " or "), form)
@@ -61,13 +60,13 @@ func parse(text, form string, schemes ...string) (u *url.URL, hosts []string, er
 	hosts = strings.Split(w.hosts, ",")
 	u, err = url.Parse(w.scheme + "://" + w.login + hosts[0] + w.tail)
 	if err != nil {
-		// The cause is left out: it quotes the address.
+		// The cause is left out: its text quotes the address.
 		return nil, nil, fmt.Errorf("cannot be read as a URL; write %s (%s)", form, encode)
 	}
 	return u, hosts, nil
 }
 
-// readHost gives HOST:PORT, with the port that is meant where none stands there.
+// readHost returns HOST:PORT, with the default port if the text has none.
 func readHost(text, port string) (string, error) {
 	u, err := url.Parse("//" + strings.TrimSpace(text)) // a space behind a comma is easily typed
 	unbracketed := err == nil && strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "[")
@@ -86,7 +85,7 @@ func readHost(text, port string) (string, error) {
 var errUnreadable = errors.New("has options behind its ? that cannot be read; write ?name=value&name=value, " +
 	"special characters as %XX")
 
-// readOptions gives what stands behind the ?. Only names that are known may stand there, each once.
+// readOptions returns the options after the ?. Only known names are allowed, each once.
 func readOptions(u *url.URL, known []string) (url.Values, error) {
 	options, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -106,11 +105,11 @@ func readOptions(u *url.URL, known []string) (url.Values, error) {
 	return options, nil
 }
 
-// schemes are those of all addresses.
+// schemes lists the schemes of Redis and RabbitMQ.
 var schemes = []string{"redis", "rediss", "amqp", "amqps"}
 
-// Shown is an address as people may see it, without its password and its options; empty where it may be anything. It takes
-// any text, and leaves out more where it cannot tell what may be a secret.
+// Shown is an address for display, without its password and its options; empty if the scheme is unknown. Shown takes
+// any text, and leaves out more if the end of a secret is ambiguous.
 func Shown(text string) string {
 	w, ok := takeApart(text)
 	if !slices.Contains(schemes, w.scheme) {
@@ -122,7 +121,7 @@ func Shown(text string) string {
 	if user, _, found := strings.Cut(w.login, ":"); found {
 		w.login = user + ":xxxxx@"
 	} else if w.login != "" {
-		w.login = "xxxxx@" // it may be a password whose colon was forgotten
+		w.login = "xxxxx@" // may be a password without its colon
 	}
 	if end := strings.IndexAny(w.tail, "?#") + 1; end > 0 && end < len(w.tail) {
 		w.tail = w.tail[:end] + "..."
@@ -130,7 +129,7 @@ func Shown(text string) string {
 	return w.scheme + "://" + w.login + w.hosts + w.tail
 }
 
-// notAHost says of what stands for a host whether it may be something else, such as a password without the @ behind it.
+// notAHost reports whether a host may be something else, such as a password without the @ behind it.
 func notAHost(text string) bool {
 	u, err := url.Parse("//" + strings.TrimSpace(text)) // its port is a number then
 	return err != nil || u.Hostname() == ""

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// AMQP is where one node of RabbitMQ is.
+// AMQP is the address of a RabbitMQ node.
 type AMQP struct {
 	// URL is the whole, which the driver reads as well: for the login, the virtual host and the options.
 	URL string
@@ -19,11 +19,11 @@ type AMQP struct {
 
 const amqpForm = "amqp://user:password@host:port/vhost or amqps://..."
 
-// ports are those that are meant where none is named.
+// ports are the default ports.
 var ports = map[string]string{"amqp": "5672", "amqps": "5671"}
 
-// ParseAMQP reads the address of a node, amqp://USER:PASSWORD@HOST:PORT/VHOST; amqps:// asks for TLS. What it takes the
-// driver takes too.
+// ParseAMQP reads the address of a node, amqp://USER:PASSWORD@HOST:PORT/VHOST; amqps:// asks for TLS. The driver
+// accepts every accepted address.
 func ParseAMQP(text string) (AMQP, error) {
 	u, hosts, err := parse(text, amqpForm, "amqp", "amqps")
 	switch {
@@ -32,7 +32,7 @@ func ParseAMQP(text string) (AMQP, error) {
 	case strings.Contains(text, " "):
 		return AMQP{}, errors.New("holds a space; write it as %20")
 	case len(hosts) > 1:
-		return AMQP{}, errors.New("names several hosts; give each node a URL of its own")
+		return AMQP{}, errors.New("names several hosts; give each node its own URL")
 	}
 	host, err := readHost(hosts[0], ports[u.Scheme])
 	if err != nil {
@@ -44,7 +44,7 @@ func ParseAMQP(text string) (AMQP, error) {
 	return AMQP{URL: text, Host: host}, nil
 }
 
-// checkOptions looks at those values that the driver would refuse. What it does not know it passes over.
+// checkOptions checks the values that the driver would refuse. Unknown options pass.
 func checkOptions(u *url.URL) error {
 	given, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 )
 
 var errCoordinator = errors.New("is not a coordinator's address; write host:port, such as 127.0.0.1:9090, " +
-	"or a target of gRPC, " +
-	"such as dns:///msghandler:9090")
+	"or a target of gRPC, such as dns:///msghandler:9090")
 
-// foreign are the schemes of what is no coordinator. Any other may be one that a program has taught its gRPC.
+// foreign lists schemes that no coordinator has. Any other scheme may have a resolver that the program has registered
+// with gRPC.
 var foreign = map[string]bool{
 	"http": true, "https": true, "grpc": true, "grpcs": true, "tcp": true, "amqp": true, "amqps": true, "redis": true,
 	"rediss": true,
 }
 
-// CheckCoordinator refuses an address of a coordinator that cannot be, for which gRPC would look in vain until a call's time is
-// over: one is HOST:PORT, dns:HOST:PORT or dns:///HOST:PORT. Targets with another scheme are gRPC's matter.
+// CheckCoordinator refuses a malformed coordinator address, which gRPC would try in vain until a call's time is over.
+// Valid are HOST:PORT, dns:HOST:PORT and dns:///HOST:PORT. Targets with other schemes are left to gRPC.
 func CheckCoordinator(text string) error {
 	scheme, rest, found := strings.Cut(text, ":")
 	slashes := found && strings.HasPrefix(rest, "//")
@@ -26,9 +26,9 @@ func CheckCoordinator(text string) error {
 	case scheme == "unix" || scheme == "unix-abstract" || slashes && scheme != "dns" && !foreign[scheme]:
 		return nil
 	case strings.Contains(text, "@"):
-		return errors.New("has an @, and nobody logs in at a coordinator; write host:port, such as 127.0.0.1:9090")
+		return errors.New("has an @, and a coordinator takes no login; write host:port, such as 127.0.0.1:9090")
 	case scheme == "dns" && slashes:
-		_, text, _ = strings.Cut(rest[2:], "/") // before it may stand who is asked for the name
+		_, text, _ = strings.Cut(rest[2:], "/") // the name server may come before the slash
 	case scheme == "dns" && strings.Contains(rest, ":"):
 		text = rest
 	}
@@ -39,7 +39,7 @@ func CheckCoordinator(text string) error {
 	return nil
 }
 
-// CheckCoordinators is CheckCoordinator for one, or for several with commas, which are HOST:PORT each.
+// CheckCoordinators is CheckCoordinator for one address, or for several with commas, which are HOST:PORT each.
 func CheckCoordinators(text string) error {
 	several := strings.Split(text, ",")
 	if len(several) == 1 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Redis is where Redis is, and how it is spoken to.
+// Redis is the address of Redis, with the options of its connections.
 type Redis struct {
 	// Hosts are HOST:PORT, of the Sentinels where Master is set.
 	Hosts          []string
@@ -52,13 +52,13 @@ var redisOptions = []string{
 	optionSentinelPassword, optionSentinelUser, optionUnverified,
 }
 
-// mostPool bounds a pool, whose places are made before its connections: far more than one coordinator has a use for.
+// mostPool bounds a pool, whose places are allocated before its connections: far more than a coordinator can use.
 const mostPool = 10000
 
 // ParseRedis reads the address of Redis:
 //   - redis://HOST:PORT/DB: one server;
 //   - redis://HOST:PORT,HOST:PORT: a Cluster, of which some nodes are named; one is enough with ?cluster=true;
-//   - redis://HOST:PORT,HOST:PORT/DB?master=NAME: the Sentinels that know the master of that name; sentinel_username and
+//   - redis://HOST:PORT,HOST:PORT/DB?master=NAME: the Sentinels that know the master NAME; sentinel_username and
 //     sentinel_password are for the Sentinels themselves.
 //
 // rediss:// instead of redis:// asks for TLS, USER:PASSWORD@ may stand before the hosts, and ports may be left out.
@@ -76,7 +76,8 @@ func ParseRedis(text string) (Redis, error) {
 		User: u.User.Username(), TLS: u.Scheme == "rediss", Unverified: o.boolean(optionUnverified),
 		Master: o.text(optionMaster), SentinelUser: o.text(optionSentinelUser),
 		SentinelPassword: o.text(optionSentinelPassword),
-		Cluster:          o.boolean(optionCluster), ClientName: o.text(optionClientName), PoolSize: o.whole(optionPoolSize, mostPool),
+		Cluster:          o.boolean(optionCluster), ClientName: o.text(optionClientName),
+		PoolSize: o.whole(optionPoolSize, mostPool),
 		IdleTime: o.duration(optionIdleTime), LifeTime: o.duration(optionLifeTime),
 		Database: o.whole(optionDatabase, math.MaxInt32),
 	}
@@ -100,7 +101,7 @@ func ParseRedis(text string) (Redis, error) {
 	return r, nil
 }
 
-// readHosts reads the hosts. Several that are no Sentinels are a Cluster.
+// readHosts reads the hosts. Several hosts without a Sentinel master are a Cluster.
 func (r *Redis) readHosts(hosts []string) error {
 	port := "6379"
 	if r.Master != "" {
@@ -117,7 +118,7 @@ func (r *Redis) readHosts(hosts []string) error {
 	return nil
 }
 
-// check refuses what contradicts itself.
+// check refuses contradicting options.
 func (r *Redis) check() error {
 	switch {
 	case r.Cluster && r.Master != "":
@@ -161,7 +162,7 @@ func (o *options) whole(name string, most int) int {
 	return n
 }
 
-// duration reads a duration, or a number of seconds as the driver's own addresses have it; 0 where there is none.
+// duration reads a duration, or a number of seconds as in the driver's own addresses; 0 for no value.
 func (o *options) duration(name string) time.Duration {
 	text := o.text(name)
 	if text == "" {

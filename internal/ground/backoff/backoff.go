@@ -1,4 +1,4 @@
-// Package backoff says how long to wait before something is tried again: growing, jittered and capped.
+// Package backoff computes growing, jittered and capped delays before another attempt.
 package backoff
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Steps are growing delays; the last one repeats for ever.
+// Steps are growing delays; the last repeats.
 type Steps []time.Duration
 
-// Exponential returns Steps that double from first until they reach limit.
+// Exponential returns Steps that double from first up to limit.
 func Exponential(first, limit time.Duration) Steps {
 	var steps Steps
 	for d := first; d < limit; d *= 2 {
@@ -19,8 +19,8 @@ func Exponential(first, limit time.Duration) Steps {
 	return append(steps, limit)
 }
 
-// Delay is the wait after that many earlier failures: 0 gives the first step. It lies between half the step and the
-// whole of it, so that those who failed together do not come back together, yet none comes back at once.
+// Delay is the wait after a number of earlier failures: 0 gives the first step. The delay lies between half the step
+// and the whole step, so that attempts which failed together are spread, and no attempt is immediate.
 func (s Steps) Delay(failures int) time.Duration {
 	step := s.Step(failures)
 	if step <= 0 {
@@ -29,7 +29,7 @@ func (s Steps) Delay(failures int) time.Duration {
 	return step - rand.N(step/2+1)
 }
 
-// DelayAfter is the wait of what has been tried for that long already, where nobody counts how often.
+// DelayAfter is the wait of an attempt that has been retried for the elapsed time, without a count of failures.
 func (s Steps) DelayAfter(elapsed time.Duration) time.Duration {
 	failures := 0
 	for failures < len(s) && elapsed >= s[failures] {

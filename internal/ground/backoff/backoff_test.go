@@ -28,7 +28,7 @@ func TestDelayStaysWithinItsStep(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsForLongIsTriedLess(t *testing.T) {
+func TestDelayAfterGrowsWithElapsedTime(t *testing.T) {
 	steps := backoff.Steps{time.Second, 10 * time.Second, time.Minute}
 	for elapsed, step := range map[time.Duration]time.Duration{
 		0: time.Second, time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second,

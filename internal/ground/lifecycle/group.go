@@ -1,5 +1,5 @@
-// Package lifecycle is what every part that works in the background is started and ended with: a Group of goroutines
-// that can be waited for with a context, and panics turned into errors.
+// Package lifecycle starts and ends background work: a Group of goroutines whose end can be awaited with a context,
+// and panics turned into errors.
 package lifecycle
 
 import (
@@ -13,7 +13,7 @@ import (
 type Group struct {
 	mu      sync.Mutex
 	running int
-	// idle is closed when running falls to zero; nil while nobody waits.
+	// idle is closed when running falls to zero; nil without a waiting call.
 	idle chan struct{}
 }
 

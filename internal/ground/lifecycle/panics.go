@@ -14,7 +14,7 @@ type PanicError struct {
 // Error names the panic. The stack is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns the error that the panic was raised with, if it was raised with one.
+// Unwrap returns the panic's value if the value is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

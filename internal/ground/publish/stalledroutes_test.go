@@ -25,7 +25,7 @@ func wantSent(t *testing.T, when string, r *Routes, m *Message, want bool) {
 
 // Messages with the headers of a message without an answer are probed by one at a time; other headers are not held
 // back.
-func TestHeadersTellKindsOfRouteApart(t *testing.T) {
+func TestHeadersDistinguishKindsOfRoute(t *testing.T) {
 	r := NewRoutes(nil)
 	stalled := map[string]string{"to": "a", "what": "b"}
 	late := r.Unanswered(withHeaders("1", stalled))

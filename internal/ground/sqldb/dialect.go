@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Dialect is the database that is spoken to.
+// Dialect is the kind of a database.
 type Dialect uint8
 
 // The dialects.
@@ -27,47 +27,47 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("dialect(%d)", uint8(d))
 }
 
-// Traits are what differs between the databases; nil for a dialect that does not exist.
+// Traits returns the properties of a dialect; nil for a dialect that does not exist.
 func (d Dialect) Traits() *Traits { return traits[d] }
 
-// Traits is what differs between the databases.
+// Traits lists the differences between the databases.
 type Traits struct {
 	Name string
 	// Dollars: parameters are $1, $2, not question marks.
 	Dollars bool
-	// Now is the database's clock in milliseconds, the same for the whole statement: an index cannot find what is compared
-	// with a time that goes on meanwhile.
+	// Now is the database's clock in milliseconds, constant during a statement: an index cannot be searched for a time
+	// that changes meanwhile.
 	Now string
-	// KeepOld ends an INSERT that leaves rows alone which are there already. It waits for a transaction that has
-	// written one of them. Every table has a column created_at for it.
+	// KeepOld ends an INSERT that keeps existing rows. Such an INSERT waits for a transaction that has written one of
+	// the rows. Every table has a column created_at for KeepOld.
 	KeepOld string
-	// Duplicate: an INSERT says by its error that there is such a row already, not by counting no row.
+	// Duplicate: the error of an INSERT reports an existing row; otherwise the count of rows does.
 	Duplicate func(err error) bool
-	// Latest ends a SELECT that is to see what others have committed since the transaction began.
+	// Latest ends a SELECT that must see rows which others have committed since the transaction began.
 	Latest string
-	// Busy says that a statement gave up waiting for others, or for one of a circle that wait for each other.
+	// Busy reports that a statement gave up waiting for other transactions, or was the victim of a deadlock.
 	Busy func(err error) bool
-	// Unreachable says that the server ended the connection, or gave none.
+	// Unreachable reports that the server ended the connection, or refused a connection.
 	Unreachable func(err error) bool
-	// Aborted says, of the error of a COMMIT, that the database has rolled the transaction back, for a reason that passes.
-	// Any other error of a COMMIT leaves open what became of it.
+	// Aborted reports, for an error of COMMIT, that the database has rolled the transaction back, for a transient
+	// reason. Any other error of COMMIT leaves the outcome open.
 	Aborted func(err error) bool
-	// OneWriter: a write waits for every other write, whatever it is about.
+	// OneWriter: a write waits for every other write.
 	OneWriter bool
-	// Level is what a table's own transactions and looks ask for; the zero one is the driver's.
+	// Level is the isolation level of a table's own transactions and reads; the zero value is the driver's.
 	Level sql.IsolationLevel
-	// LookInTx: a look takes a transaction, so that no session's setting lets it see what is not committed.
+	// LookInTx: a read takes a transaction, so that no setting of the session shows uncommitted rows.
 	LookInTx bool
 	// ReadPatience and SetPatience read and set how long a connection waits for a lock.
 	ReadPatience string
 	SetPatience  func(d time.Duration) string
-	// Restored: the setting is the session's, so it is put back. Otherwise it ends with the transaction.
+	// Restored: the setting belongs to the session, and is restored. Otherwise the setting ends with the transaction.
 	Restored bool
 	// SkipLocked ends the SELECT of a claim.
 	SkipLocked string
 	// Slice names the rows of a purge's slice.
 	Slice string
-	// migration: statements around one, so that one runs at a time.
+	// Statements around a migration, so that migrations run one at a time.
 	migrationBegin, migrationEnd, migrationAbort string
 }
 
@@ -82,12 +82,12 @@ var traits = map[Dialect]*Traits{
 		SetPatience: func(d time.Duration) string { return fmt.Sprintf("SET LOCAL lock_timeout = %d", d.Milliseconds()) },
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
 		Slice:       "ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
-		// Any number does that nobody else takes.
+		// The number is arbitrary, and must differ from the locks of other programs.
 		migrationBegin: "BEGIN; SELECT pg_advisory_xact_lock(7263871209)", migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
 	},
 	MySQL: {
 		Name: "mysql", Level: sql.LevelReadCommitted, LookInTx: true,
-		// Not from NOW(), which is local time: the hour that comes twice in autumn would be the same twice.
+		// Not from NOW(), which is local time: in autumn an hour repeats.
 		Now:          "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
 		KeepOld:      " ON DUPLICATE KEY UPDATE created_at = created_at",
 		Duplicate:    mySQLDuplicate,

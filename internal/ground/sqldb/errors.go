@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The classes of errors that matter here are told by what drivers have in common, so that no driver is imported:
-// PostgreSQL's tell their SQLState, SQLite's their Code, and MySQL's begin with "Error NUMBER".
+// Classes of errors are recognized by properties that all drivers share, so that no driver is imported: PostgreSQL's
+// errors have an SQLState, SQLite's have a Code, and MySQL's begin with "Error NUMBER".
 
 // postgreSQLBusy: lock_not_available, serialization_failure, deadlock_detected, query_canceled by a timeout.
 func postgreSQLBusy(err error) bool {
@@ -37,7 +37,7 @@ func hasNumber(err error, number string) bool {
 	return found && (strings.HasPrefix(rest, " (") || strings.HasPrefix(rest, ":"))
 }
 
-// sqliteBusy: SQLITE_BUSY and SQLITE_LOCKED, with all that extends them.
+// sqliteBusy: SQLITE_BUSY and SQLITE_LOCKED, with their extended codes.
 func sqliteBusy(err error) bool {
 	var e interface{ Code() int }
 	if errors.As(err, &e) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
+func TestErrorsAreClassifiedWithoutDrivers(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"Error 1062 (23000): Duplicate entry": true, "Error 1062: Duplicate entry": true,
@@ -27,8 +27,8 @@ func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
 	if !sqliteBusy(textError("database is locked")) || sqliteBusy(textError("no such table")) {
 		t.Error("what SQLite says without a code is not understood")
 	}
-	// A lock that was not to be had, a serialization failure, a deadlock and a time limit decide nothing; anything else is
-	// an error.
+	// A lock timeout, a serialization failure, a deadlock and a time limit decide nothing; any other failure is an
+	// error.
 	for state, want := range map[string]bool{
 		"55P03": true, "40001": true, "40P01": true, "57014": true, "23505": false, "25006": false, "08006": false,
 	} {
@@ -46,9 +46,9 @@ func TestErrorsAreToldByWhatDriversHaveInCommon(t *testing.T) {
 	}
 }
 
-// What passes is tried again before the business begins; what a COMMIT says is certain only where the database
-// answered.
-func TestTransientErrorsAreTold(t *testing.T) {
+// A transient failure is retried before the business begins; an error of COMMIT is certain only as an answer of the
+// database.
+func TestTransientErrorsAreRecognized(t *testing.T) {
 	t.Parallel()
 	lost := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 	for name, row := range map[string]struct {
@@ -91,7 +91,7 @@ func TestTransientErrorsAreTold(t *testing.T) {
 	}
 }
 
-// stateError is one of PostgreSQL.
+// stateError is an error of PostgreSQL.
 type stateError struct{ textError }
 
 func (e stateError) SQLState() string { return string(e.textError) }

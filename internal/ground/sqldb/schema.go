@@ -13,8 +13,8 @@ import (
 // versionTable keeps, beside the table, how many of the steps were taken.
 const versionTable = `CREATE TABLE IF NOT EXISTS {table}_version (version INT NOT NULL)`
 
-// DDL is what Migrate runs on a database that has nothing of it yet, for those who create tables themselves: the
-// statements that make the table, and the note of its version.
+// DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
+// the statements for the table, and the record of its version.
 func (t *Table) DDL() ([]string, error) {
 	steps, err := t.steps()
 	if err != nil {
@@ -28,9 +28,9 @@ func (t *Table) DDL() ([]string, error) {
 	return append(statements, t.words.Replace(note)), nil
 }
 
-// Migrate creates the table, or upgrades it to what this version of the SDK needs. It may be called at every start, by
-// several processes at once, and changes nothing where nothing is to be done. It fails for a table that is newer than
-// the SDK.
+// Migrate creates the table, or upgrades the table to this version of the SDK. Migrate may be called at every start,
+// by several processes at once, and changes nothing in an up-to-date table. Migrate fails for a table that is newer
+// than the SDK.
 func (t *Table) Migrate(ctx context.Context) error {
 	steps, err := t.steps()
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *Table) Migrate(ctx context.Context) error {
 	if err = t.upgrade(ctx, conn, steps); err != nil {
 		end = t.migrationAbort
 	}
-	// A connection that cannot end what it began ends it by closing.
+	// A connection that cannot end its migration is closed, which ends the migration.
 	if ended := t.runAll(context.WithoutCancel(ctx), conn, end); ended != nil {
 		err = errors.Join(err, ended)
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
@@ -59,7 +59,7 @@ func (t *Table) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// upgrade takes the steps that were not taken yet, and notes each.
+// upgrade takes the missing steps, and records each.
 func (t *Table) upgrade(ctx context.Context, conn *sql.Conn, steps [][]string) error {
 	if err := t.runAll(ctx, conn, versionTable); err != nil {
 		return err
@@ -90,9 +90,9 @@ func (t *Table) runAll(ctx context.Context, conn *sql.Conn, statements ...string
 	return nil
 }
 
-// steps reads the dialect's files in the order of their names; each is one step of statements that end with a semicolon
-// at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, is a single statement, which does no
-// harm when it is made a second time: the process may die before the step is noted.
+// steps reads the dialect's files in the order of their names; each file is a step of statements that end with a
+// semicolon at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, is a single statement
+// that is safe to repeat: the process may die before the step is recorded.
 func (t *Table) steps() ([][]string, error) {
 	names, err := fs.Glob(t.ddl, "ddl/"+t.Traits.Name+"/*.sql")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sqldb is what the SDKs' tables in other people's databases have in common: dialects told apart without a driver,
-// statements, migrations and purges.
+// Package sqldb is the common part of the SDKs' tables in foreign databases: dialects without a driver, statements,
+// migrations and purges.
 package sqldb
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
-// Table is a room's table in a database. It is safe for concurrent use.
+// Table is an SDK's table in a database. A Table is safe for concurrent use.
 type Table struct {
-	*Traits
+	Traits
 	DB   *sql.DB
 	Name string
-	// ddl holds the steps that make it, in ddl/DIALECT/NUMBER_NAME.sql.
+	// ddl holds the steps that create the table, in ddl/DIALECT/NUMBER_NAME.sql.
 	ddl   fs.FS
 	words *strings.Replacer
 }
 
 var plainName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckName says what is wrong with a table's name, which may begin with a schema but on SQLite, where an index cannot name
-// that of its table.
+// CheckName checks a table's name. The name may begin with a schema, except on SQLite, where an index cannot name the
+// schema of its table.
 func CheckName(dialect Dialect, name string) error {
 	switch {
 	case !plainName.MatchString(name):
@@ -40,12 +40,12 @@ func CheckName(dialect Dialect, name string) error {
 	return nil
 }
 
-// NewTable describes a table whose name has passed CheckName. Its statements may use {table}, {now} and the words, which
-// are names in curly brackets and what they mean, one after the other.
+// NewTable describes a table whose name has passed CheckName. Statements may use {table}, {now} and the words: pairs
+// of a name in curly brackets and its replacement.
 func NewTable(db *sql.DB, dialect Dialect, name string, ddl fs.FS, words ...string) *Table {
 	t := dialect.Traits()
 	return &Table{
-		Traits: t, DB: db, Name: name, ddl: ddl,
+		Traits: *t, DB: db, Name: name, ddl: ddl,
 		words: strings.NewReplacer(append([]string{"{table}", name, "{now}", t.Now}, words...)...),
 	}
 }
@@ -74,8 +74,8 @@ type Execer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// InsertNew runs the INSERT of one row, and says whether there was none with its key. It waits for a transaction that
-// has written one. A transaction in which it finds one can go on.
+// InsertNew runs the INSERT of a row, and reports whether the row is new. InsertNew waits for a transaction that has
+// written a row with the same key. After finding an existing row the transaction can go on.
 func (t *Table) InsertNew(ctx context.Context, tx Execer, insert string, args ...any) (inserted bool, err error) {
 	if t.Duplicate == nil {
 		insert += t.KeepOld
@@ -91,12 +91,12 @@ func (t *Table) InsertNew(ctx context.Context, tx Execer, insert string, args ..
 	return false, err
 }
 
-// purgeSlice is how many rows one statement of a purge removes: few enough to be in nobody's way, also with long bodies in
-// them where a database has one writer.
+// purgeSlice is the most rows that a statement of a purge removes: few enough to delay no other transaction, also
+// with long bodies in a database with one writer.
 const purgeSlice = 200
 
-// Purge removes the rows of a condition in slices, with a transaction each, and returns how many they were. It rests after
-// each slice for as long as that took: half of the time is the others'.
+// Purge removes the rows of a condition in slices, with a transaction each, and returns the number of removed rows.
+// After each slice, Purge pauses for the duration of the slice, and leaves half of the time to others.
 func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed int64, err error) {
 	slice := strings.NewReplacer("{where}", where, "{n}", strconv.Itoa(purgeSlice)).Replace(t.Slice)
 	for {
@@ -115,7 +115,7 @@ func (t *Table) Purge(ctx context.Context, where string, args ...any) (removed i
 	}
 }
 
-// Write runs statements in a transaction of their own that waits for locks no longer than patience.
+// Write runs statements in a new transaction that waits for locks no longer than patience.
 func (t *Table) Write(ctx context.Context, patience time.Duration, work func(tx Execer) error) error {
 	conn, err := t.DB.Conn(ctx)
 	if err != nil {
@@ -138,14 +138,14 @@ func (t *Table) Write(ctx context.Context, patience time.Duration, work func(tx 
 		err = work(tx)
 	}
 	if err != nil {
-		_ = tx.Rollback() // the connection is given up where it fails
+		_ = tx.Rollback() // after a failure the driver drops the connection
 		return err
 	}
 	return tx.Commit()
 }
 
-// impatient makes a session wait for locks no longer than patience, where a transaction alone cannot, and returns what
-// puts its own setting back.
+// impatient limits a session's waits for locks to patience, for databases without such a limit for a transaction, and
+// returns a function that restores the session's setting.
 func (t *Table) impatient(ctx context.Context, conn *sql.Conn, patience time.Duration) (restore func(), err error) {
 	if !t.Restored {
 		return func() {}, nil

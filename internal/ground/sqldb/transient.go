@@ -10,13 +10,14 @@ import (
 	"syscall"
 )
 
-// Transient says whether a statement failed for a reason that passes: others were in its way (Busy), the connection was
-// lost, or the server is starting, stopping or full. Of a COMMIT such an error may mean that the transaction committed.
+// Transient reports whether a statement failed for a transient reason: it had to wait for others (Busy), the
+// connection was lost, or the server is starting, stopping or full. After such an error of COMMIT the transaction may
+// have committed.
 func (t *Traits) Transient(err error) bool {
 	return err != nil && (t.Busy(err) || lostConnection(err) || t.Unreachable(err))
 }
 
-// lostConnection finds what drivers and the network below them return when a connection was refused or has ended.
+// lostConnection recognizes the errors of drivers and the network for a refused or ended connection.
 func lostConnection(err error) bool {
 	for _, lost := range []error{
 		driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
@@ -30,7 +31,7 @@ func lostConnection(err error) bool {
 	return errors.As(err, &network)
 }
 
-// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, one without a free
+// postgreSQLUnreachable: connection exceptions, a server that is stopping, crashed or starting, or has no free
 // connection, and a standby that is no primary any more after a failover.
 func postgreSQLUnreachable(err error) bool {
 	var e interface{ SQLState() string }
@@ -41,9 +42,8 @@ func postgreSQLUnreachable(err error) bool {
 	return strings.HasPrefix(state, "08") || slices.Contains([]string{"57P01", "57P02", "57P03", "53300", "25006"}, state)
 }
 
-// mySQLUnreachable: too many connections, a server that is stopping, a connection that was killed, a query that was, a
-// server that is read-only after a failover, and what go-sql-driver says of a connection that ended in the middle of a
-// statement.
+// mySQLUnreachable: too many connections, a server that is stopping, a killed connection or query, a server that is
+// read-only after a failover, and the error of go-sql-driver for a connection that ended during a statement.
 func mySQLUnreachable(err error) bool {
 	for _, number := range []string{"1040", "1053", "1317", "1927", "1290", "1836"} {
 		if hasNumber(err, number) {
@@ -62,6 +62,6 @@ func postgreSQLAborted(err error) bool {
 	return errors.As(err, &e) && (e.SQLState() == "40001" || e.SQLState() == "40P01")
 }
 
-// mySQLAborted: a deadlock, which is also what a cluster calls a transaction that another server's transaction
+// mySQLAborted: a deadlock, which is also a cluster's error for a transaction that another server's transaction
 // overtook.
 func mySQLAborted(err error) bool { return hasNumber(err, "1213") }

@@ -11,8 +11,8 @@ import (
 // Version is a major, a minor and a patch number.
 type Version [3]int
 
-// Parse reads the leading numbers of a version such as 4.3.6 or 3.13.0-rc.1. Numbers that are missing are 0. It reports
-// false for a text that does not begin with a number.
+// Parse reads the leading numbers of a version such as 4.3.6 or 3.13.0-rc.1. Missing numbers are 0. ok is false for a
+// text that does not begin with a number.
 func Parse(text string) (v Version, ok bool) {
 	rest := text
 	for i := range v {
@@ -33,7 +33,7 @@ func Parse(text string) (v Version, ok bool) {
 // Before reports whether v is an earlier version than other.
 func (v Version) Before(other Version) bool { return slices.Compare(v[:], other[:]) < 0 }
 
-// String is MAJOR.MINOR, with the patch number where it is not 0.
+// String is MAJOR.MINOR, with a patch number other than 0.
 func (v Version) String() string {
 	text := fmt.Sprintf("%d.%d", v[0], v[1])
 	if v[2] != 0 {
@@ -42,13 +42,13 @@ func (v Version) String() string {
 	return text
 }
 
-// Server is one server product, with the range of versions that the tests run on.
+// Server is a server product, with the range of tested versions.
 type Server struct {
 	// Name is the product's name.
 	Name string
 	// Oldest is the first supported version.
 	Oldest Version
-	// Newest is the newest minor version that the tests run on. Later ones are expected to work.
+	// Newest is the newest tested minor version. Later versions are expected to work.
 	Newest Version
 }
 
