@@ -104,7 +104,7 @@ func TestMalformedAddressesAreRefused(t *testing.T) {
 		"amqp://":                       "has a host that is none",
 		"amqp:///vhost":                 "has a host that is none",
 		"amqp://h:65536/":               "has a port that is no number from 1 to 65535",
-		"amqp://a,b":                    "names several hosts; give each node a URL of its own",
+		"amqp://a,b":                    "names several hosts; give each node its own URL",
 		"amqp://h/a vhost":              "holds a space; write it as %20",
 		"amqp://h?heartbeat=geheim":     "has a value of the option heartbeat that cannot be; write a number",
 		"amqp://h?channel_max=65536":    "has a value of the option channel_max that cannot be; write a number",
