@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 const (

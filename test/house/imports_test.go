@@ -9,11 +9,9 @@ import (
 // The ground: every room may import the ground.
 var (
 	ground = []string{
-		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit", "internal/loglimit",
-		"internal/pacing",
-		"internal/ground/address", "internal/ground/backoff", "internal/ground/batch", "internal/ground/lifecycle",
-		"internal/ground/sqldb",
-		"internal/ground/versions",
+		"proto/...", "internal/halfmsg", "internal/loop", "internal/escape", "internal/certs/...", "internal/connlimit",
+		"internal/loglimit", "internal/pacing", "internal/ground/address", "internal/ground/backoff", "internal/ground/batch",
+		"internal/ground/lifecycle", "internal/ground/sqldb", "internal/ground/versions",
 	}
 	loops  = []string{"internal/confirmloop", "internal/sendloop"}
 	sdks   = []string{"producer/...", "consumer/..."}
@@ -33,13 +31,15 @@ var rooms = []struct {
 	why  string
 }{
 	{
-		[]string{"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit", "internal/pacing"},
+		[]string{
+			"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit", "internal/pacing",
+		},
 		nil,
 		"these are the lowest rooms",
 	},
 	{
 		[]string{"internal/amqpconn"},
-		[]string{"internal/ground/versions", "internal/lifecycle"},
+		[]string{"internal/ground/versions", "internal/ground/lifecycle"},
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
@@ -74,12 +74,12 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/guard"},
-		[]string{"internal/connlimit", "internal/lifecycle", "internal/loglimit"},
+		[]string{"internal/connlimit", "internal/ground/lifecycle", "internal/loglimit"},
 		"it bounds requests for any gRPC service, and knows no handler and no message",
 	},
 	{
 		[]string{"internal/server/submit"},
-		[]string{"internal/halfmsg", "internal/batch", "internal/backoff", "internal/lifecycle", "internal/delivery"},
+		[]string{"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle", "internal/delivery"},
 		"it gathers and waits below any protocol, and hands claims to the pipeline",
 	},
 	{
@@ -136,7 +136,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff", "internal/lifecycle"}),
+		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{

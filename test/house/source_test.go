@@ -177,7 +177,7 @@ func TestOnlyLifecycleRecoversPanics(t *testing.T) {
 	limits := backlog(t, "recovers")
 	counts, all := map[string]int{}, 0
 	for _, f := range files(t) {
-		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/lifecycle"}) {
+		if f.test || f.generated || in(f.pkg.room(), []string{"test/...", "internal/ground/lifecycle"}) {
 			continue
 		}
 		counts[f.pkg.room()] += 0
@@ -198,7 +198,7 @@ func TestOnlyLifecycleRecoversPanics(t *testing.T) {
 		limits.hold(t, room, float64(n), 0, "calls of recover: use lifecycle.Recovered")
 	}
 	limits.finish(t)
-	figure(t, "places that recover a panic, outside internal/lifecycle: %d (aim 0)", all)
+	figure(t, "places that recover a panic, outside internal/ground/lifecycle: %d (aim 0)", all)
 }
 
 // words must not be in any committed file. They are written apart here, because this file is committed too.

@@ -128,42 +128,26 @@ func (r *report) unreachable(err error) {
 	case saying(outsideNetworks):
 		r.trouble("producer-forbidden", err.Error(), why, addNetwork)
 	case away != nil && away.Refused() && !saying(noGRPC):
-		r.trouble(
-			"producer-refuses",
-			err.Error(),
-			why,
+		r.trouble("producer-refuses", err.Error(), why,
 			"set callbacks.token_file, or producers.NAME.token_file, to a token that its "+
 				"Coordinators accept; or have callbacks.tls_cert and its server's TLS show it a certificate with one of the "+
-				"names there",
-		)
+				"names there")
 	case away != nil && away.Code() == codes.FailedPrecondition && saying(anotherName):
-		r.trouble(
-			"producer-another",
-			err.Error(),
-			why,
+		r.trouble("producer-another", err.Error(), why,
 			"name the producer as it is called there, or correct its callback target: "+
-				"a producer with another name listens at this one",
-		)
+				"a producer with another name listens at this one")
 	case away != nil && away.Code() == codes.Unimplemented:
 		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves msghandler.v1.ProducerService, or register that service")
 	case saying(noConnection), saying(gaveUp):
-		r.trouble(
-			"producer-away",
-			err.Error(),
-			why,
+		r.trouble("producer-away", err.Error(), why,
 			"something swallows what is sent there: let the coordinator through to it, or look "+
-				"whether what listens there hangs",
-		)
+				"whether what listens there hangs")
 	case saying(noTrust):
-		r.trouble(
-			"producer-certificate",
-			err.Error(),
-			why,
+		r.trouble("producer-certificate", err.Error(), why,
 			"give it a certificate for the host of its callback target, of an authority in "+
 				"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, "+
-				"set producers.NAME.tls to false",
-		)
+				"set producers.NAME.tls to false")
 	case saying(noHTTP2), saying(noGRPC):
 		r.trouble(
 			"producer-no-service",
@@ -173,23 +157,15 @@ func (r *report) unreachable(err error) {
 				"set producers.NAME.tls",
 		)
 	case away != nil && away.Unresolved():
-		r.trouble(
-			"producer-away",
-			err.Error(),
-			why,
-			"look whether the name in its callback target resolves from here; correct it, or the DNS",
-		)
+		r.trouble("producer-away", err.Error(), why,
+			"look whether the name in its callback target resolves from here; correct it, or the DNS")
 	case away == nil || away.Code() == codes.Unavailable:
 		r.trouble("producer-away", err.Error(), why, "start it, or correct its callback target")
 	case away.Code() == codes.DeadlineExceeded:
 		r.trouble("producer-mute", err.Error(), why, "find what holds up its Confirm, or raise confirm.timeout")
 	default:
-		r.trouble(
-			"producer-fails",
-			err.Error(),
-			why,
-			"look into its log: an id that it does not know is UNKNOWN, not an error",
-		)
+		r.trouble("producer-fails", err.Error(), why,
+			"look into its log: an id that it does not know is UNKNOWN, not an error")
 	}
 }
 

@@ -212,14 +212,8 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		add(f.GetSeverity() == msghandlerv1.Severity_SEVERITY_TROUBLE, "#findings", "%s", f.GetWhat())
 	}
 	if d.Rejected > 0 {
-		add(
-			true,
-			"#checks",
-			"Calls are rejected, %s in %s: Redis is full, a producer is over its quota, or too many calls wait; "+
-				"the log says which",
-			count(d.Rejected),
-			span(history.Interval),
-		)
+		add(true, "#checks", "Calls are rejected, %s in %s: Redis is full, a producer is over its quota, or too many calls "+
+			"wait; the log says which", count(d.Rejected), span(history.Interval))
 	}
 	if uncounted != nil {
 		add(true, "#checks", "The messages cannot be counted: %v", uncounted)

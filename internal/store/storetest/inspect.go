@@ -110,11 +110,8 @@ func listingMatches(s *suite) {
 		claim := s.submit(long, m.Name)[0]
 		s.settle(claim, halfmsg.EventCommitted, holding(long))
 		if i%5 == 0 {
-			s.settle(
-				claim,
-				halfmsg.EventExhausted,
-				because(fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)),
-			)
+			cause := fmt.Sprintf("NOT_FOUND - no exchange %d, ÉCHANGE REFUSÉ à 21 \u212a", i%10)
+			s.settle(claim, halfmsg.EventExhausted, because(cause))
 		}
 	}
 	dead, sendable := halfmsg.Dead, halfmsg.Sendable
@@ -156,10 +153,8 @@ func listingMatches(s *suite) {
 			s.Advance(time.Millisecond)
 		}
 	}
-	page, err := s.Store.List(
-		s.Context(),
-		halfmsg.Query{State: halfmsg.Pending, Error: "nobody has it", Limit: 5, Scan: 10},
-	)
+	rare := halfmsg.Query{State: halfmsg.Pending, Error: "nobody has it", Limit: 5, Scan: 10}
+	page, err := s.Store.List(s.Context(), rare)
 	if err != nil || len(page.Records) != 0 || page.Looked < 10 || page.Next == "" {
 		s.Errorf("a page that may look at ten: %+v, %v", page, err)
 	}
