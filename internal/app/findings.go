@@ -65,7 +65,9 @@ func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 // refusals tells of producers whose calls were refused lately.
 func (f *findings) refusals(all []peerstats.Refusal, now time.Time) {
 	all = lately(all, now)
-	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int { return cmp.Compare(refusalSeverity(b), refusalSeverity(a)) })
+	slices.SortStableFunc(all, func(a, b peerstats.Refusal) int {
+		return cmp.Compare(refusalSeverity(b), refusalSeverity(a))
+	})
 	for i, r := range all {
 		if i == maxRefused {
 			f.add(warning, "producer-refused", fmt.Sprintf("calls of %d further producers are refused", len(all)-i),

@@ -91,8 +91,8 @@ func (a *App) tellRegressions(found []redisstore.Regression) {
 				"When Redis forgets")
 	}
 	a.metrics.Regressed(len(found))
-	note := fmt.Sprintf("data rollback detected at %s (%d shards, such as %d: %s); see the log", at, len(found), found[0].Shard,
-		found[0].What)
+	note := fmt.Sprintf("data rollback detected at %s (%d shards, such as %d: %s); see the log",
+		at, len(found), found[0].Shard, found[0].What)
 	a.events.Note(events.StoreRegressed, "", note)
 	a.regressed.Store(&note)
 }

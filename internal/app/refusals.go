@@ -123,7 +123,9 @@ func (a *App) allRefusals() []peerstats.Refusal {
 	}
 	var merged []peerstats.Refusal
 	for _, r := range all {
-		i := slices.IndexFunc(merged, func(m peerstats.Refusal) bool { return m.Producer == r.Producer && m.Reason == r.Reason })
+		i := slices.IndexFunc(merged, func(m peerstats.Refusal) bool {
+			return m.Producer == r.Producer && m.Reason == r.Reason
+		})
 		if i < 0 {
 			merged = append(merged, r)
 			continue

@@ -106,7 +106,8 @@ func TestTheAllowListDecides(t *testing.T) {
 
 func TestAnEmptyTargetIsConfigured(t *testing.T) {
 	t.Parallel()
-	client, err := New(Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}}.WithDefaults())
+	config := Config{Allow: []string{"orders:*"}, Targets: map[string]string{"orders": "orders:9000"}}
+	client, err := New(config.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ func New(config Config) *Confirmer {
 	return c
 }
 
-// Pass claims due messages, of each producer a batch or as many as there is room for, and starts to confirm them without
-// waiting for a producer. more says that some producer may have more messages in the store, and has room for them. The
+// Pass claims due messages, of each producer a batch or as many as there is room for, and starts to confirm them. Pass
+// waits for no producer. more says that some producer may have more messages in the store, and has room for them. The
 // error is the store's; messages claimed in spite of the error are under way.
 func (c *Confirmer) Pass(ctx context.Context) (more bool, err error) {
 	names, err := c.config.Store.PendingProducers(ctx)

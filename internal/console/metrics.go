@@ -126,8 +126,8 @@ func (m *Metrics) countStore() {
 	m.register(m.backlog)
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msghandler_undecided_seconds",
-		Help: "For how long the verdict of the worst PENDING message is overdue, counted from the end of its confirm_after. " +
-			"Messages younger than ten minutes are not counted; 0 without overdue messages.",
+		Help: "For how long the verdict of the worst PENDING message is overdue, counted from the end of its " +
+			"confirm_after. Messages younger than ten minutes are not counted; 0 without overdue messages.",
 	}, func() float64 { return m.overdueFor().Seconds() }))
 	m.Found(0, 0, 0)
 }

@@ -96,8 +96,8 @@ type Limits struct {
 	// answer. Requests over 64 KiB may take three quarters of Bytes. One address may hold seven times what stays free, and
 	// one connection as much as stays free.
 	Bytes int
-	// calls is how many calls may be in flight. Half of them may wait for a message's outcome, and a quarter may be waiting
-	// calls of one producer. As many again may have begun without a complete request; addresses and connections share
+	// calls is how many calls may be in flight. Half of the calls may wait for a message's outcome, a quarter for messages
+	// of one producer. As many again may have begun without a complete request; addresses and connections share
 	// these as they share Bytes. Tests choose fewer than maxCalls.
 	calls int
 }

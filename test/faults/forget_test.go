@@ -201,7 +201,8 @@ func (w *world) regressed() {
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			return strings.Contains(ready, "data rollback detected") && strings.Contains(string(log), "Redis data rollback detected") &&
+			return strings.Contains(ready, "data rollback detected") &&
+				strings.Contains(string(log), "Redis data rollback detected") &&
 				!strings.Contains(metrics, "msghandler_store_regressions_total 0")
 		})
 	}

@@ -32,7 +32,8 @@ var rooms = []struct {
 }{
 	{
 		[]string{
-			"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit", "internal/pacing",
+			"internal/ground/backoff", "internal/ground/lifecycle", "internal/ground/versions", "internal/loglimit",
+			"internal/pacing",
 		},
 		nil,
 		"these are the lowest rooms",
@@ -79,7 +80,9 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/submit"},
-		[]string{"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle", "internal/delivery"},
+		[]string{
+			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle", "internal/delivery",
+		},
 		"it gathers and waits below any protocol, and hands claims to the pipeline",
 	},
 	{

@@ -122,8 +122,8 @@ func isIdent(e ast.Expr, name string) bool {
 	return ok && ident.Name == name
 }
 
-// TestDefaultsStandOnce demands that no configured room has a default of its own for a field of its Config. The logger is
-// no key, so it may have one.
+// TestDefaultsStandOnce demands that no configured room has a default of its own for a field of its Config. The logger
+// may have a default, because it is no key.
 func TestDefaultsStandOnce(t *testing.T) {
 	t.Parallel()
 	fields := knobs(t)

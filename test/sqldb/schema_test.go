@@ -46,7 +46,8 @@ func onEach(t *testing.T, test func(t *testing.T, r room)) {
 		},
 		"mariadb": func(t *testing.T) room {
 			d := servers.MariaDB(t)
-			return room{sqldb.MySQL, open(t, d.Driver, d.DSN), "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"}
+			twiceAdded := "ALTER TABLE {table} ADD COLUMN tomorrow INT, ADD COLUMN id INT;\n"
+			return room{sqldb.MySQL, open(t, d.Driver, d.DSN), twiceAdded}
 		},
 		"sqlite": func(t *testing.T) room {
 			return room{

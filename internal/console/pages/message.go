@@ -82,7 +82,8 @@ func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (wh
 	}
 	switch {
 	case state == halfmsg.Pending && held:
-		return "is asking producer " + r.GetProducer() + " now. If it dies, another instance takes over when the lease ends", due
+		return "is asking producer " + r.GetProducer() +
+			" now. If it dies, another instance takes over when the lease ends", due
 	case state == halfmsg.Pending:
 		return "Producer " + r.GetProducer() + " gets a Confirm call", due
 	case state == halfmsg.Sendable && held:

@@ -21,7 +21,8 @@ func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 	d.queue("q", "e", "k", nil)
 	for round := range 10 {
 		x, through := startProxy(t, url, nil)
-		p, err := rabbitmq.New(rabbitmq.Config{URLs: []string{through}, ConfirmTimeout: 200 * time.Millisecond}.WithDefaults())
+		config := rabbitmq.Config{URLs: []string{through}, ConfirmTimeout: 200 * time.Millisecond}
+		p, err := rabbitmq.New(config.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 )
 
 // claimQuery is the query by which a claim finds the messages that are due.
-var claimQuery = regexp.MustCompile(`SELECT id FROM msghandler_markers WHERE .* LIMIT (\?|\$2)( FOR UPDATE SKIP LOCKED)?`)
+var claimQuery = regexp.MustCompile(
+	`SELECT id FROM msghandler_markers WHERE .* LIMIT (\?|\$2)( FOR UPDATE SKIP LOCKED)?`)
 
 // A claim reads the due messages only: neither messages that wait for their next try, nor a week of sent messages.
 func TestTheIndexCoversTheClaim(t *testing.T) {
