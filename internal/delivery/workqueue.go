@@ -64,13 +64,13 @@ type WorkQueueConfig struct {
 type Permit uint8
 
 const (
-	// Proceed: handle the batch as usual.
+	// Proceed lets the worker handle the batch as usual.
 	Proceed Permit = iota
-	// Probe: handle the batch, and learn from the result whether the target works again.
+	// Probe lets the worker handle the batch. The result shows whether the target works again.
 	Probe
-	// Postpone: hand the batch back to the store until later.
+	// Postpone has the batch handed back to the store until later.
 	Postpone
-	// Wait: take no batch now.
+	// Wait takes no batch now.
 	Wait
 )
 

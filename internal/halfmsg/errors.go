@@ -35,5 +35,5 @@ var (
 	ErrForbidden = errors.New("callback target not allowed")
 )
 
-// ErrCallFailed: a producer was reached and failed the call. The reason may lie in a single message.
+// ErrCallFailed says that a producer was reached and failed the call. The reason may lie in a single message.
 var ErrCallFailed = errors.New("the producer failed the call")

@@ -82,7 +82,7 @@ func (c *coordinator) start(ctx context.Context) error {
 	err := commandline.WaitReady(alive, c.http)
 	if err != nil && ctx.Err() == nil {
 		return errors.New("the coordinator has ended before it was ready; " +
-			"to see why, try: msghandler serve --redis.url=embedded: --amqp.url=embedded:")
+			"msghandler serve --redis.url=embedded: --amqp.url=embedded: shows why")
 	}
 	return err
 }
