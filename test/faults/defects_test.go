@@ -114,7 +114,7 @@ var defects = []defect{
 	{
 		name: "unknown_is_rollback", row: "F09_late", want: Lost,
 		edits: []edit{{
-			"internal/callback/verdicts.go",
+			"internal/callback/calls.go",
 			"case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictUnknown, true",
 			"case msghandlerv1.Verdict_VERDICT_UNKNOWN:\n\t\treturn halfmsg.VerdictRolledBack, true",
 		}},
@@ -122,14 +122,14 @@ var defects = []defect{
 	{
 		name: "no_answer_is_rollback", row: "F09_late", want: Lost,
 		edits: []edit{{
-			"internal/callback/verdicts.go", "if !ok {\n\t\t\tverdict = halfmsg.VerdictUnknown",
+			"internal/callback/calls.go", "if !ok {\n\t\t\tverdict = halfmsg.VerdictUnknown",
 			"if !ok {\n\t\t\tverdict = halfmsg.VerdictRolledBack",
 		}},
 	},
 	{
 		name: "last_of_two_verdicts_wins", row: "F10_both", want: Phantom,
 		edits: []edit{{
-			"internal/callback/verdicts.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n",
+			"internal/callback/calls.go", "odd.contradictory++\n\t\t\tverdict = halfmsg.VerdictUnknown\n",
 			"odd.contradictory++\n",
 		}},
 	},

@@ -1,0 +1,149 @@
+package callback
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/msghandler/msghandler/internal/certs"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// Confirm implements halfmsg.Callbacks.
+func (c *Client) Confirm(
+	ctx context.Context, to halfmsg.Target, ids []string, final bool,
+) (map[string]halfmsg.Verdict, error) {
+	verdicts := make(map[string]halfmsg.Verdict, len(ids))
+	err := c.call(ctx, "Confirm", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+		request := &msghandlerv1.ConfirmRequest{Producer: to.Producer, Ids: ids, Final: final}
+		answer, err := msghandlerv1.NewProducerServiceClient(conn).Confirm(ctx, request)
+		if err != nil {
+			return err
+		}
+		if odd := judge(verdicts, ids, answer.GetConfirmations()); odd.any() {
+			c.config.Logger.WarnContext(ctx, "a producer's answer to Confirm is odd", "producer", to.Producer,
+				"target", to.Address, "contradictory", odd.contradictory, "not_asked", odd.notAsked, "no_verdict", odd.noVerdict)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+// DeleteBusiness implements halfmsg.Callbacks.
+func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []string) error {
+	return c.call(ctx, "DeleteBusiness", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+		request := &msghandlerv1.DeleteBusinessRequest{Producer: to.Producer, Ids: ids}
+		_, err := msghandlerv1.NewProducerServiceClient(conn).DeleteBusiness(ctx, request)
+		return err
+	})
+}
+
+// Open returns a client for a producer's own answers, for doctor, which examines them: unjudged, and with requests of
+// any form. Deadlines are the caller's. release must be called when the last call has ended.
+func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceClient, release func(), err error) {
+	t, err := c.resolve(to.Producer, to.Address)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := c.conns.get(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	shown := &withToken{ClientConnInterface: conn, token: func() string { return c.config.Token(to.Producer) }}
+	return msghandlerv1.NewProducerServiceClient(shown), func() { c.conns.release(conn) }, nil
+}
+
+// call makes calls to a target, each with a batch of the ids and a deadline of its own. The target is checked again:
+// the configuration may have changed since the target was stored.
+func (c *Client) call(
+	ctx context.Context, method string, to halfmsg.Target, ids []string,
+	do func(ctx context.Context, conn *conn, ids []string) error,
+) error {
+	t, err := c.resolve(to.Producer, to.Address)
+	if err != nil {
+		return err
+	}
+	conn, err := c.conns.get(t)
+	if err != nil {
+		return fmt.Errorf("%s of producer %s at %s: %w", method, to.Producer, t, err)
+	}
+	defer c.conns.release(conn)
+	ctx = certs.WithToken(ctx, c.config.Token(to.Producer))
+	for part := range slices.Chunk(ids, c.config.MaxBatch) {
+		if err := c.once(ctx, conn, part, do); err != nil {
+			return &CallError{
+				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout,
+				Reached: reached(status.Code(err)), err: err,
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Client) once(
+	ctx context.Context, conn *conn, ids []string, do func(ctx context.Context, conn *conn, ids []string) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	return do(ctx, conn, ids)
+}
+
+// oddities counts the faults of an answer.
+type oddities struct {
+	contradictory int
+	notAsked      int
+	noVerdict     int
+}
+
+func (o oddities) any() bool { return o != oddities{} }
+
+// judge enters a verdict for every id of the request. A doubt is never a verdict: an id without an answer, with
+// contradictory answers, or with a value outside the contract is UNKNOWN.
+func judge(verdicts map[string]halfmsg.Verdict, asked []string, answers []*msghandlerv1.Confirmation) oddities {
+	var odd oddities
+	said := make(map[string]halfmsg.Verdict, len(answers))
+	for _, answer := range answers {
+		verdict, ok := verdictOf(answer.GetVerdict())
+		if !ok {
+			odd.noVerdict++
+		}
+		if before, twice := said[answer.GetId()]; twice && before != verdict {
+			odd.contradictory++
+			verdict = halfmsg.VerdictUnknown
+		}
+		said[answer.GetId()] = verdict
+	}
+	for _, id := range asked {
+		verdict, ok := said[id]
+		if !ok {
+			verdict = halfmsg.VerdictUnknown
+		}
+		verdicts[id] = verdict
+	}
+	for id := range said {
+		if _, ok := verdicts[id]; !ok {
+			odd.notAsked++
+		}
+	}
+	return odd
+}
+
+func verdictOf(v msghandlerv1.Verdict) (verdict halfmsg.Verdict, ok bool) {
+	switch v {
+	case msghandlerv1.Verdict_VERDICT_COMMITTED:
+		return halfmsg.VerdictCommitted, true
+	case msghandlerv1.Verdict_VERDICT_ROLLED_BACK:
+		return halfmsg.VerdictRolledBack, true
+	case msghandlerv1.Verdict_VERDICT_UNKNOWN:
+		return halfmsg.VerdictUnknown, true
+	case msghandlerv1.Verdict_VERDICT_UNAVAILABLE:
+		return halfmsg.VerdictUnavailable, true
+	}
+	return halfmsg.VerdictUnknown, false
+}
