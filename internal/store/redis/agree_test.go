@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// TestConcurrentStartsAgreeOnShards has another coordinator write down a layout after this one has seen that there is none.
+// TestConcurrentStartsAgreeOnShards has another coordinator write down a layout after this coordinator has found none.
 func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)

@@ -13,7 +13,8 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-var backlogs = flag.String("backlogs", "10000,100000", "how many messages wait in BenchmarkBacklog, one size after the other")
+var backlogs = flag.String("backlogs", "10000,100000",
+	"how many messages wait in BenchmarkBacklog, one size after the other")
 
 // BenchmarkBacklog claims so many messages at once, so many times.
 const claimAtOnce, claimsEach = 500, 10
@@ -99,7 +100,9 @@ func end(b *testing.B, store *redisstore.Store, state halfmsg.State, claims []ha
 	}
 	words := make([]halfmsg.Settlement, 0, len(claims))
 	for _, c := range claims {
-		words = append(words, halfmsg.Settlement{Name: c.Name, Token: c.Token, Fingerprint: c.Fingerprint, Event: event, Backlog: true})
+		words = append(words, halfmsg.Settlement{
+			Name: c.Name, Token: c.Token, Fingerprint: c.Fingerprint, Event: event, Backlog: true,
+		})
 	}
 	say(b, store, words)
 }

@@ -34,7 +34,9 @@ func BenchmarkCycle(b *testing.B) {
 				run++
 				for i := range messages {
 					names[i] = halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%d-%d", run, i)}
-					messages[i] = halfmsg.Message{Name: names[i], Exchange: "orders", RoutingKey: "paid", Body: body, ConfirmAfter: time.Minute}
+					messages[i] = halfmsg.Message{
+						Name: names[i], Exchange: "orders", RoutingKey: "paid", Body: body, ConfirmAfter: time.Minute,
+					}
 				}
 				for _, r := range store.Create(b.Context(), messages) {
 					if r.Err != nil {
@@ -100,7 +102,8 @@ func stand(b *testing.B, store *redisstore.Store) {
 	messages, names := make([]halfmsg.Message, 2*size), make([]halfmsg.Name, size)
 	for i := range messages {
 		messages[i] = halfmsg.Message{
-			Name: halfmsg.Name{Producer: "orders", ID: fmt.Sprint("standing", i)}, Exchange: "orders", ConfirmAfter: 24 * time.Hour,
+			Name: halfmsg.Name{Producer: "orders", ID: fmt.Sprint("standing", i)}, Exchange: "orders",
+			ConfirmAfter: 24 * time.Hour,
 		}
 	}
 	store.Create(b.Context(), messages)

@@ -146,7 +146,9 @@ func TestCallsAreBounded(t *testing.T) {
 func TestKeysOfOthersStay(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Prefix: "app"})
-	foreign := []string{"app", "app:other", "app:{00}", "app:{00}:x", "app:{00}:a:b", "application:{00}:orders:m:1", "other:{00}:orders:m:1"}
+	foreign := []string{
+		"app", "app:other", "app:{00}", "app:{00}:x", "app:{00}:a:b", "application:{00}:orders:m:1", "other:{00}:orders:m:1",
+	}
 	for _, key := range foreign {
 		if err := client.Set(t.Context(), key, "theirs", 0).Err(); err != nil {
 			t.Fatal(err)
@@ -155,7 +157,8 @@ func TestKeysOfOthersStay(t *testing.T) {
 	create(t, store, half("1"))
 	sweep(t, store)
 	for _, key := range foreign {
-		if got, err := client.Get(t.Context(), key).Result(); err != nil || got != "theirs" || client.TTL(t.Context(), key).Val() != -1 {
+		if got, err := client.Get(t.Context(), key).Result(); err != nil || got != "theirs" ||
+			client.TTL(t.Context(), key).Val() != -1 {
 			t.Errorf("%s: %q, %v", key, got, err)
 		}
 	}
@@ -175,9 +178,11 @@ func TestURLs(t *testing.T) {
 		create(t, store, half("1"))
 	}
 	for _, url := range []string{
-		"127.0.0.1:6379", "http://127.0.0.1", "redis://a,,b", "redis://a,b/3", "redis://a,b?master=x&cluster=true", "redis://a?nonsense=1",
+		"127.0.0.1:6379", "http://127.0.0.1", "redis://a,,b", "redis://a,b/3", "redis://a,b?master=x&cluster=true",
+		"redis://a?nonsense=1",
 	} {
-		if _, err := redisstore.New(t.Context(), redisstore.Config{URL: url}.WithDefaults()); err == nil || !strings.Contains(err.Error(), "redis URL") {
+		_, err := redisstore.New(t.Context(), redisstore.Config{URL: url}.WithDefaults())
+		if err == nil || !strings.Contains(err.Error(), "redis URL") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -188,7 +193,8 @@ func TestURLs(t *testing.T) {
 		}
 	}
 	wrong := "redis://:nonsense@" + server.Addr
-	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}.WithDefaults()); err == nil || strings.Contains(err.Error(), "nonsense") ||
+	if _, err := redisstore.New(t.Context(), redisstore.Config{URL: wrong}.WithDefaults()); err == nil ||
+		strings.Contains(err.Error(), "nonsense") ||
 		!strings.Contains(err.Error(), "set the user and the password in redis.url") {
 		t.Errorf("a wrong password: %v", err)
 	}

@@ -79,7 +79,8 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	shards, _ := strconv.Atoi(got[shardsField])
-	if version := versionOf(got[layoutField]); version != 0 && s.layout.hasKeysOf(layout{version: version, shards: shards}) {
+	if version := versionOf(got[layoutField]); version != 0 &&
+		s.layout.hasKeysOf(layout{version: version, shards: shards}) {
 		return nil, nil
 	}
 	return []Finding{{
@@ -87,8 +88,9 @@ func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 		What: fmt.Sprintf("%s says layout %s and %s shards, and this coordinator started with layout %d and %d",
 			metaOf(s.config.Prefix), got[layoutField], got[shardsField], s.layout.version, s.layout.shards),
 		Why: "coordinators with different layouts do not see each other's messages",
-		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, HSET %s layout %d shards %d, start them again, "+
-			"and have producers send once more what those accepted meanwhile", metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
+		Remedy: fmt.Sprintf("stop the coordinators that started since Redis lost its data, "+
+			"HSET %s layout %d shards %d, start them again, and have producers send once more what those accepted meanwhile",
+			metaOf(s.config.Prefix), s.layout.version, s.layout.shards),
 	}}, nil
 }
 
@@ -170,7 +172,8 @@ func judge(addr string, info, settings map[string]string) []Finding {
 			"messages that nobody has delivered yet would be thrown away", "set maxmemory-policy noeviction")
 	}
 	if info["role"] == "slave" {
-		f.add("replica", Refuse, "is a replica", "it takes no writes", "point redis.url to the master, or to the Sentinels with ?master=NAME")
+		f.add("replica", Refuse, "is a replica", "it takes no writes",
+			"point redis.url to the master, or to the Sentinels with ?master=NAME")
 	}
 	if save, known := settings["save"]; known && save == "" && settings["appendonly"] == "no" {
 		f.add("forgets", Warning, "keeps nothing on disk", "a restart forgets every message", "set appendonly yes")

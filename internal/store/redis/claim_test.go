@@ -8,7 +8,9 @@ import (
 // What small shares leave of the room for bytes goes to those behind them.
 func TestSmallSharesAreClaimedFirst(t *testing.T) {
 	t.Parallel()
-	parts := cutGroups([]dueGroup{{producer: "large", take: 12}, {producer: "small", take: 1}, {producer: "some", take: 7}}, 20)
+	parts := cutGroups([]dueGroup{
+		{producer: "large", take: 12}, {producer: "small", take: 1}, {producer: "some", take: 7},
+	}, 20)
 	if len(parts) != 1 {
 		t.Fatalf("20 messages in %d calls of 20", len(parts))
 	}

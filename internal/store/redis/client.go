@@ -45,23 +45,28 @@ func connect(to address.Redis) redis.UniversalClient {
 		// none of the messages that are still to come. After MOVED it learns the new place all the same.
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: to.Hosts, Username: to.User, Password: to.Password, TLSConfig: tlsOf(to), ClientName: to.ClientName,
-			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
-			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
+			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
+			DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
+			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
 			DisableIdentity: true, MaintNotificationsConfig: quiet, ClusterStateReloadInterval: clusterReload,
 		})
 	case to.Master != "":
 		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: to.Master, SentinelAddrs: to.Hosts, SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
+			MasterName: to.Master, SentinelAddrs: to.Hosts,
+			SentinelUsername: to.SentinelUser, SentinelPassword: to.SentinelPassword,
 			Username: to.User, Password: to.Password, DB: to.Database, TLSConfig: tlsOf(to), ClientName: to.ClientName,
-			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
-			ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
+			Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
+			ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
+			PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
 			DisableIdentity: true,
 		})
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: to.Hosts[0], Username: to.User, Password: to.Password, DB: to.Database, TLSConfig: tlsOf(to), ClientName: to.ClientName,
-		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
-		ContextTimeoutEnabled: true, PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
+		Addr: to.Hosts[0], Username: to.User, Password: to.Password, DB: to.Database,
+		TLSConfig: tlsOf(to), ClientName: to.ClientName,
+		Protocol: 2, MaxRetries: -1, DialerRetries: 1, DialTimeout: dialTimeout,
+		ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
+		PoolSize: size, PoolTimeout: dialTimeout, ConnMaxIdleTime: to.IdleTime, ConnMaxLifetime: to.LifeTime,
 		DisableIdentity: true, MaintNotificationsConfig: quiet,
 	})
 }

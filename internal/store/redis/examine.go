@@ -112,7 +112,8 @@ func examineServer(ctx context.Context, master *redis.Client, minReplicas int) (
 func (f *found) durability(info, settings map[string]string) {
 	for _, status := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
 		if said := info[status]; said != "" && said != "ok" {
-			f.add("disk", Refuse, "cannot write to its disk ("+status+" is "+said+")", "it refuses every write, so no message is accepted",
+			f.add("disk", Refuse, "cannot write to its disk ("+status+" is "+said+")",
+				"it refuses every write, so no message is accepted",
 				"make room on its disk and look into its log")
 			return
 		}
@@ -132,7 +133,8 @@ func (f *found) memory(info, settings map[string]string) {
 	}
 	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit); {
 	case used > full*limit:
-		f.add("full", Refuse, uses, "half messages are refused with RESOURCE_EXHAUSTED; what it has is delivered all the same",
+		f.add("full", Refuse, uses,
+			"half messages are refused with RESOURCE_EXHAUSTED; what it has is delivered all the same",
 			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
 	case used > nearlyFull*limit:
 		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
@@ -157,7 +159,8 @@ func examineData(ctx context.Context, client redis.UniversalClient, config Confi
 		l.version = versionOf(written)
 	}
 	if l.version == 0 {
-		f.add("layout", Refuse, fmt.Sprintf("holds data of layout %s, and this version knows layouts up to %d", meta[layoutField], newestLayout),
+		f.add("layout", Refuse,
+			fmt.Sprintf("holds data of layout %s, and this version knows layouts up to %d", meta[layoutField], newestLayout),
 			"the coordinator does not start", "run the version that wrote them, or set another redis.prefix for new data")
 		return f.all, nil
 	}
@@ -180,8 +183,9 @@ func (f *found) regressions(ctx context.Context, client redis.UniversalClient, k
 		last = max(last, at)
 	}
 	if shards > 0 {
-		f.add("went-back", Warning, fmt.Sprintf("data rollback detected: %d of %d shards, last noticed at %s", shards, len(k.shards),
-			time.UnixMilli(last).UTC().Format(time.RFC3339)),
+		f.add("went-back", Warning,
+			fmt.Sprintf("data rollback detected: %d of %d shards, last noticed at %s", shards, len(k.shards),
+				time.UnixMilli(last).UTC().Format(time.RFC3339)),
 			"half messages that were accepted shortly before may be gone, and copies of others may be out (they are flagged)",
 			"compare what producers committed about that time with what was delivered; see docs/guarantees.md")
 	}

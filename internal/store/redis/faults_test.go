@@ -19,12 +19,15 @@ import (
 
 func half(id string) halfmsg.Message {
 	return halfmsg.Message{
-		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders", RoutingKey: "order.paid", Body: []byte("body of " + id),
+		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "orders", RoutingKey: "order.paid",
+		Body: []byte("body of " + id),
 	}
 }
 
 // fresh is a store on a server of its own, and a client that looks at the keys.
-func fresh(t *testing.T, config redisstore.Config, args ...string) (*redisstore.Store, *redis.Client, *servers.RedisServer) {
+func fresh(
+	t *testing.T, config redisstore.Config, args ...string,
+) (*redisstore.Store, *redis.Client, *servers.RedisServer) {
 	t.Helper()
 	server := servers.Redis(t, args...)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
@@ -66,7 +69,9 @@ func settle(t *testing.T, store *redisstore.Store, event halfmsg.Event, hold tim
 	}
 }
 
-func word(t *testing.T, store *redisstore.Store, event halfmsg.Event, hold time.Duration, claims ...halfmsg.Claim) []halfmsg.Result {
+func word(
+	t *testing.T, store *redisstore.Store, event halfmsg.Event, hold time.Duration, claims ...halfmsg.Claim,
+) []halfmsg.Result {
 	t.Helper()
 	var settlements []halfmsg.Settlement
 	for _, c := range claims {
@@ -147,7 +152,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	t.Parallel()
 	_, _, server := fresh(t, redisstore.Config{Shards: 16})
 	_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL(), Shards: 8}.WithDefaults())
-	if err == nil || !strings.Contains(err.Error(), "16") || !strings.Contains(err.Error(), "8") || !strings.Contains(err.Error(), "redis.shards") {
+	if err == nil || !strings.Contains(err.Error(), "16") || !strings.Contains(err.Error(), "8") ||
+		!strings.Contains(err.Error(), "redis.shards") {
 		t.Fatalf("got %v, want an error with both numbers and the remedy", err)
 	}
 	if errors.Is(err, halfmsg.ErrUnavailable) || errors.Is(err, halfmsg.ErrUncertain) {
@@ -227,7 +233,8 @@ func TestFindings(t *testing.T) {
 			t.Fatalf("found %v, %v; want %q", found, err, want)
 		}
 		for i, f := range found {
-			if text := f.Severity.String() + " " + f.What + " " + f.Remedy; !strings.Contains(text, want[i]) || !strings.Contains(text, server.Addr) {
+			if text := f.Severity.String() + " " + f.What + " " + f.Remedy; !strings.Contains(text, want[i]) ||
+				!strings.Contains(text, server.Addr) {
 				t.Errorf("found %q, want %q", text, want[i])
 			}
 		}

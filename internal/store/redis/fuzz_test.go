@@ -38,7 +38,8 @@ func FuzzRecord(f *testing.F) {
 		"half 1 d {\"exchange\":\"a\",\"EXCHANGE\":\"b\",\"headers\":null}\n", "half 1  {}\n", "half 1 d [1]\n",
 		"half 1 d {\"delay_ms\":9223372036854775807}\n", "half 1 d {\"confirm_after_ms\":-9223372036854775808}\n",
 		"half 1 d {\"delay_ms\":1e30}\n", "half 1 d {\"exchange\":\"\\ud800\"}\n", "half\n1 d {}\n",
-		"pack 1 d 3 {}\n\x03\x08abc", "pack 1 d 4 {}\n\x03\x08abc", "pack 1 d {}\n\x03\x08abc", "pack 1 d 8388609 {}\n\x81\x80\x80\x04", "pack 1 d -1 {}\n",
+		"pack 1 d 3 {}\n\x03\x08abc", "pack 1 d 4 {}\n\x03\x08abc", "pack 1 d {}\n\x03\x08abc",
+		"pack 1 d 8388609 {}\n\x81\x80\x80\x04", "pack 1 d -1 {}\n",
 		"pack 1 d 0 {}\n", "pack 1 d 3 {}",
 	} {
 		f.Add([]byte(record))
@@ -71,7 +72,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add("orders", "paid", "text/plain", "a", "b", []byte("body"), uint32(0), uint32(6000))
 	f.Add("", "q", "", "", "", []byte(nil), uint32(0), uint32(0))
 	f.Add("orders", "paid", "", "", "", bytes.Repeat([]byte("body\n"), 100), uint32(0), uint32(0))
-	f.Add("é \u2028<>&\"\\", "#.*", "\u0085", "\U0001f4e6", "a\nb\r\t\x01\x7f\ufffd", []byte("\n\nhalf 1 d {}\n\x00"), uint32(1), uint32(1))
+	f.Add("é \u2028<>&\"\\", "#.*", "\u0085", "\U0001f4e6", "a\nb\r\t\x01\x7f\ufffd",
+		[]byte("\n\nhalf 1 d {}\n\x00"), uint32(1), uint32(1))
 	f.Fuzz(func(
 		t *testing.T, exchange, key, contentType, name, value string, body []byte, delay, confirmAfter uint32,
 	) {

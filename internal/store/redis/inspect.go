@@ -24,7 +24,9 @@ func (s *Store) show(
 	if whole {
 		flag = "1"
 	}
-	p := plan{store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) }}
+	p := plan{
+		store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) },
+	}
 	calls := p.calls(s.scripts.show, s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
 	way(ctx, s.intake, s.scripts.show, calls)
 	for _, c := range calls {

@@ -109,7 +109,8 @@ func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient,
 		case err != nil:
 			c.err = fmt.Errorf("%w: waiting for replicas: %w", halfmsg.ErrUncertain, err)
 		default:
-			c.err = fmt.Errorf("%w: stored, but only %d of %d replicas have it", halfmsg.ErrUncertain, have, s.config.MinReplicas)
+			c.err = fmt.Errorf("%w: stored, but only %d of %d replicas have it",
+				halfmsg.ErrUncertain, have, s.config.MinReplicas)
 		}
 	}
 }

@@ -22,9 +22,9 @@ import (
 //	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
-//	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, by which a loss is noticed
+//	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, which reveal a loss
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
-//	PREFIX:{SHARD}:runs                       hash: the coordinators that have not stopped cleanly; in the first shard only
+//	PREFIX:{SHARD}:runs                       hash: coordinators without a clean stop; in the first shard only
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
 //	PREFIX:meta                               hash: layout, shards
@@ -191,8 +191,8 @@ func luaNames(retention time.Duration) string {
 		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
 			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
 		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
-		fmt.Sprintf("local PULSE, SUSPECT, RUNS, REPORTED, REFUSALS = '%s', '%s', '%s', '%s', '%s'\n", pulseName, suspectName, runsName,
-			reportedName, refusalsName) +
+		fmt.Sprintf("local PULSE, SUSPECT, RUNS, REPORTED, REFUSALS = '%s', '%s', '%s', '%s', '%s'\n",
+			pulseName, suspectName, runsName, reportedName, refusalsName) +
 		fmt.Sprintf("local SUBMITTED, TRUSTED, TAKENOVER, NOBODY = '%s', '%s', '%s', '%s'\n", halfmsg.EventSubmit,
 			halfmsg.EventSubmitTrusted, halfmsg.TakenOver, nobody) +
 		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +

@@ -82,7 +82,8 @@ func TestUnknownLayoutsAreRefused(t *testing.T) {
 	for _, unknown := range []string{"0", "4", "-1", "two"} {
 		client.HSet(t.Context(), "msghandler:meta", "layout", unknown)
 		_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
-		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) || !strings.Contains(err.Error(), "run the version that wrote them") {
+		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) ||
+			!strings.Contains(err.Error(), "run the version that wrote them") {
 			t.Errorf("layout %s: got %v, want an error with it and the remedy", unknown, err)
 		}
 	}

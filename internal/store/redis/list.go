@@ -24,7 +24,8 @@ type listed struct {
 }
 
 func (a listed) compare(b listed) int {
-	return cmp.Or(cmp.Compare(a.ms, b.ms), strings.Compare(a.name.ID, b.name.ID), strings.Compare(a.name.Producer, b.name.Producer))
+	return cmp.Or(cmp.Compare(a.ms, b.ms), strings.Compare(a.name.ID, b.name.ID),
+		strings.Compare(a.name.Producer, b.name.Producer))
 }
 
 // cursor writes the place down as the Cursor of the page that follows it.
@@ -129,8 +130,8 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(s.scripts.list, shard, 7)
 		calls[i].messages = most
-		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most, query.Producer, query.MinAge.Milliseconds(),
-			exchange, fault)
+		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most,
+			query.Producer, query.MinAge.Milliseconds(), exchange, fault)
 	}
 	s.pacer.lowPriority(lookSlice, lowPriorityRests)(ctx, s.intake, s.scripts.list, calls)
 	// Behind the last that an index told of there may be others, so nothing later than that can be listed yet.
@@ -142,7 +143,9 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 		all.add(c.reply)
 	}
 	all.more = all.end.ms < math.MaxInt64
-	all.found = slices.DeleteFunc(all.found, func(at listed) bool { return at.compare(after) <= 0 || at.compare(all.end) > 0 })
+	all.found = slices.DeleteFunc(all.found, func(at listed) bool {
+		return at.compare(after) <= 0 || at.compare(all.end) > 0
+	})
 	slices.SortFunc(all.found, listed.compare)
 	return all, nil
 }
@@ -192,7 +195,9 @@ func readListed(producer string, id, created any) listed {
 }
 
 // appendRecords reads messages, until the page is full, and says how many.
-func (s *Store) appendRecords(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) (taken int, err error) {
+func (s *Store) appendRecords(
+	ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query,
+) (taken int, err error) {
 	for taken < len(found) && len(page.Records) < query.Limit {
 		batch := found[taken:min(len(found), taken+readSlice, taken+query.Limit-len(page.Records))]
 		if err := s.appendBatch(ctx, page, batch, query); err != nil {

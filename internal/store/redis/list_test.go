@@ -17,7 +17,9 @@ import (
 // filled makes a store with messages of so many producers, every third to the exchange rare.
 func filled(t *testing.T, shards, producers, messages int) *Store {
 	t.Helper()
-	s, err := New(t.Context(), Config{URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler)}.WithDefaults())
+	s, err := New(t.Context(), Config{
+		URL: servers.Redis(t).URL(), Shards: shards, Logger: slog.New(slog.DiscardHandler),
+	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +88,15 @@ func TestListsOfManyProducersAreWhole(t *testing.T) {
 func TestAPageEndsWithItsPatience(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 16, 3, 6000)
-	page, err := s.List(t.Context(), halfmsg.Query{State: halfmsg.Pending, Limit: 10, Exchange: "none", Patience: time.Nanosecond})
+	page, err := s.List(t.Context(), halfmsg.Query{
+		State: halfmsg.Pending, Limit: 10, Exchange: "none", Patience: time.Nanosecond,
+	})
 	if err != nil || page.Next == "" || page.Looked == 0 || page.Looked > 16*(lookSlice+3) {
 		t.Errorf("it looked at %d, next %q, %v", page.Looked, page.Next, err)
 	}
-	names, _ := everything(t, s, halfmsg.Query{State: halfmsg.Pending, Limit: 10, Exchange: "rare", Patience: time.Nanosecond})
+	names, _ := everything(t, s, halfmsg.Query{
+		State: halfmsg.Pending, Limit: 10, Exchange: "rare", Patience: time.Nanosecond,
+	})
 	if len(names) != 2000 {
 		t.Errorf("impatient pages list %d", len(names))
 	}
@@ -106,7 +112,10 @@ func TestListsLeaveRedisToOthers(t *testing.T) {
 			var at onceCounter
 			s.intake.AddHook(&at)
 			for _, query := range []halfmsg.Query{
-				{Limit: 1000}, {Limit: 100, Exchange: "none"}, {Limit: 1000, Exchange: "common", Error: ""}, {Limit: 100, Error: "x"},
+				{Limit: 1000},
+				{Limit: 100, Exchange: "none"},
+				{Limit: 1000, Exchange: "common", Error: ""},
+				{Limit: 100, Error: "x"},
 			} {
 				query.State = halfmsg.Pending
 				everything(t, s, query)

@@ -25,7 +25,8 @@ type stored struct {
 // claim is what a Submit has claimed of it.
 func (s *stored) claim(token string) *halfmsg.Claim {
 	return &halfmsg.Claim{
-		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token), CreatedAt: timeAt(s.created),
+		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token),
+		CreatedAt: timeAt(s.created),
 	}
 }
 

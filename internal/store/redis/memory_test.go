@@ -34,7 +34,8 @@ func TestOwnMessagesAreNotReadAgain(t *testing.T) {
 	m := half("1")
 	m.Body = make([]byte, 50_000)
 	_, _ = rand.Read(m.Body) // or it would be packed
-	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain",
+		"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	m.Delay, m.CallbackTarget, m.ConfirmAfter = time.Second, "dns:///orders:9000", time.Minute
 	create(t, store, m)
 	before := sent(t, client)

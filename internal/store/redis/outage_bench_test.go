@@ -77,7 +77,8 @@ func stored(b *testing.B, store *redisstore.Store, n int, after time.Duration) (
 		name := halfmsg.Name{Producer: "orders", ID: fmt.Sprintf("%08d", lastID)}
 		names = append(names, name)
 		messages = append(messages, halfmsg.Message{
-			Name: name, Exchange: "orders", RoutingKey: "paid", Body: make([]byte, 1024), CallbackTarget: "dns:///orders:9000", ConfirmAfter: after,
+			Name: name, Exchange: "orders", RoutingKey: "paid", Body: make([]byte, 1024),
+			CallbackTarget: "dns:///orders:9000", ConfirmAfter: after,
 		})
 	}
 	for _, r := range store.Create(b.Context(), messages) {

@@ -68,7 +68,8 @@ func TestWhatWasPackedComesBack(t *testing.T) {
 	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}) // it knows none of them
 	m := packable("1")
-	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
+	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain",
+		"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	m.Delay, m.CallbackTarget, m.ConfirmAfter = time.Second, "dns:///orders:9000", time.Minute
 	create(t, store, m)
 	if got := len(recordOf(t, client, "1")); got > len(m.Body)/2 {
@@ -132,7 +133,8 @@ func TestIncompressibleBodiesStayUnpacked(t *testing.T) {
 	_, _ = rand.Read(random.Body)
 	create(t, store, random, short)
 	for _, m := range []halfmsg.Message{random, short} {
-		if record := recordOf(t, client, m.ID); !strings.HasPrefix(record, "half ") || !strings.HasSuffix(record, "\n"+string(m.Body)) {
+		if record := recordOf(t, client, m.ID); !strings.HasPrefix(record, "half ") ||
+			!strings.HasSuffix(record, "\n"+string(m.Body)) {
 			t.Errorf("%s is kept as %.100q", m.ID, record)
 		}
 		if claim := submit(t, other, m.Name)[0]; !bytes.Equal(claim.Body, m.Body) {
@@ -182,13 +184,15 @@ func TestACorruptPackedBodyIsRefused(t *testing.T) {
 		"another size": strings.Replace(good, size, " 7 {", 1),
 		"no size":      strings.Replace(good, size, " {", 1),
 		"far too much": "pack 1700000000000 abc 9000000000 {}\n\x80\x80\x80\x80\x0f",
-		"too much":     fmt.Sprintf("pack 1700000000000 abc %d {}\n%s", halfmsg.MaxBody+1, s2.Encode(nil, make([]byte, halfmsg.MaxBody+1))),
+		"too much": fmt.Sprintf("pack 1700000000000 abc %d {}\n%s", halfmsg.MaxBody+1,
+			s2.Encode(nil, make([]byte, halfmsg.MaxBody+1))),
 		"more than is": "pack 1700000000000 abc 8388608 {}\n\x80\x80\x80\x04",
 		"cut off":      good[:len(good)-10],
 		"no body":      good[:strings.IndexByte(good, '\n')+1],
 	} {
 		client.Set(t.Context(), name, bad, 0)
-		if record, err := store.Get(t.Context(), half("1").Name); !errors.Is(err, halfmsg.ErrCorrupt) || len(record.Body) > 0 {
+		if record, err := store.Get(t.Context(), half("1").Name); !errors.Is(err, halfmsg.ErrCorrupt) ||
+			len(record.Body) > 0 {
 			t.Errorf("%s: %d bytes, %v", what, len(record.Body), err)
 		}
 	}
@@ -202,7 +206,8 @@ func TestACorruptPackedBodyDelaysNoOther(t *testing.T) {
 	bring(t, store, packable("2"), halfmsg.Sendable)
 	lie := "pack 1700000000000 abc 99999999999999 {}\n"
 	client.Set(t.Context(), key(t, client, "m:1"), lie, 0)
-	if claims, err := store.ClaimSendable(t.Context(), 10, time.Minute); err != nil || len(claims) != 1 || claims[0].ID != "2" {
+	if claims, err := store.ClaimSendable(t.Context(), 10, time.Minute); err != nil ||
+		len(claims) != 1 || claims[0].ID != "2" {
 		t.Errorf("claimed %+v, %v", claims, err)
 	}
 }

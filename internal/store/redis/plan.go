@@ -129,8 +129,8 @@ const (
 )
 
 var verdicts = map[int64]error{
-	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost, verdictExists: halfmsg.ErrExists,
-	verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
+	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost,
+	verdictExists: halfmsg.ErrExists, verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
 	verdictRepaired: nil,
 }
 

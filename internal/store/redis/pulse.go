@@ -70,8 +70,8 @@ func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 
 // told says what there is to say of a shard that was at p.
 func (p pulse) told(now pulse) string {
-	return fmt.Sprintf("its data are from an earlier time or were replaced: it was at count %d of generation %s and is at %d of %s",
-		p.count, p.generation, now.count, now.generation)
+	return fmt.Sprintf("its data are from an earlier time or were replaced: "+
+		"it was at count %d of generation %s and is at %d of %s", p.count, p.generation, now.count, now.generation)
 }
 
 // seen is what a script that looks is told of a shard: who asks, and what it saw last. Before the first count that is

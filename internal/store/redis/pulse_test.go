@@ -108,7 +108,8 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 
 func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	t.Parallel()
-	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always") // or a kill may lose something
+	// Without appendfsync a kill may lose something.
+	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always")
 	pulse(t, store)
 	server.Kill()
 	if found, err := store.Pulse(t.Context()); err == nil || len(found) > 0 {
@@ -121,7 +122,8 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	if err := client.Del(t.Context(), "msghandler:{00b}:pulse").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 || !strings.Contains(found[0].What, "were replaced") {
+	if found := pulse(t, store); len(found) != 1 || found[0].Shard != 0 ||
+		!strings.Contains(found[0].What, "were replaced") {
 		t.Fatalf("shard 0 was emptied: %+v", found)
 	}
 }

@@ -44,7 +44,8 @@ func TestSharedRefusalsAreBounded(t *testing.T) {
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})
 	const key = "msghandler:{00b}:refusals"
 	for i := range 130 {
-		if err := client.HSet(t.Context(), key, fmt.Sprint("run/", i), fmt.Sprint(time.Now().UnixMilli(), " text")).Err(); err != nil {
+		shared := fmt.Sprint(time.Now().UnixMilli(), " text")
+		if err := client.HSet(t.Context(), key, fmt.Sprint("run/", i), shared).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

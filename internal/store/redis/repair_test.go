@@ -56,7 +56,8 @@ func damages() []damage {
 			c.Del(t.Context(), at.record)
 		}, "index entry without record", halfmsg.None},
 		{"record without index", halfmsg.Pending, func(c redis.Cmdable, t *testing.T, at keysOf) {
-			c.Del(t.Context(), at.index(halfmsg.Pending), at.index(halfmsg.Pending)+":created", at.base[:len(at.base)-len("orders:")]+"producers")
+			c.Del(t.Context(), at.index(halfmsg.Pending), at.index(halfmsg.Pending)+":created",
+				at.base[:len(at.base)-len("orders:")]+"producers")
 		}, "record without index", halfmsg.Pending},
 		{"acknowledged record without index", halfmsg.Acknowledged, func(c redis.Cmdable, t *testing.T, at keysOf) {
 			c.Del(t.Context(), at.index(halfmsg.Acknowledged), at.index(halfmsg.Acknowledged)+":created")
@@ -225,7 +226,8 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 			for _, id := range []string{"p-bad", "s-bad", "sub"} {
 				do(client, t, key(t, client, "m:"+id))
 			}
-			if r := store.Submit(ctx, []halfmsg.Name{half("sub").Name}, time.Minute)[0]; !errors.Is(r.Err, halfmsg.ErrCorrupt) || r.Claim != nil || r.State != halfmsg.Abandoned {
+			if r := store.Submit(ctx, []halfmsg.Name{half("sub").Name}, time.Minute)[0]; !errors.Is(r.Err, halfmsg.ErrCorrupt) ||
+				r.Claim != nil || r.State != halfmsg.Abandoned {
 				t.Errorf("submit: %v, %v, %v", r.State, r.Err, r.Claim)
 			}
 			pending, err := store.ClaimPending(ctx, map[string]int{"orders": 10}, time.Minute)
@@ -236,9 +238,12 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 			if err != nil || len(sendable) != 2 {
 				t.Errorf("claimed %v, %v", sendable, err)
 			}
-			for id, state := range map[string]halfmsg.State{"p-bad": halfmsg.Abandoned, "sub": halfmsg.Abandoned, "s-bad": halfmsg.Dead} {
+			for id, state := range map[string]halfmsg.State{
+				"p-bad": halfmsg.Abandoned, "sub": halfmsg.Abandoned, "s-bad": halfmsg.Dead,
+			} {
 				r, err := store.Get(ctx, half(id).Name)
-				if r.State != state || !errors.Is(err, halfmsg.ErrCorrupt) || !strings.Contains(err.Error(), "m:"+id) || r.LastError == "" {
+				if r.State != state || !errors.Is(err, halfmsg.ErrCorrupt) ||
+					!strings.Contains(err.Error(), "m:"+id) || r.LastError == "" {
 					t.Errorf("%s: %+v, %v", id, r, err)
 				}
 				page, err := store.List(ctx, halfmsg.Query{State: state, Limit: 10})

@@ -164,7 +164,8 @@ func TestRunsAreNotedInARealRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends, err := store.NoteRun(t.Context(), true)
-	if err != nil || len(ends) != 1 || ends[0].Instance != "killed" || time.Since(ends[0].LastSeenAt).Round(time.Minute) != time.Minute {
+	if err != nil || len(ends) != 1 || ends[0].Instance != "killed" ||
+		time.Since(ends[0].LastSeenAt).Round(time.Minute) != time.Minute {
 		t.Errorf("told are %+v, %v", ends, err)
 	}
 	if ttl := client.TTL(t.Context(), key).Val(); ttl <= 0 {

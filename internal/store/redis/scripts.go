@@ -35,7 +35,8 @@ var answering = map[string]bool{"create": true, "submit": true, "trust": true, "
 // parts are the files that stand between prelude.lua and a script.
 var parts = map[string][]string{
 	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
-	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"}, "claim": {"writes", "timeline", "claims"},
+	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"},
+	"claim": {"writes", "timeline", "claims"},
 }
 
 // scripts are those in lua/, one a file.
@@ -52,8 +53,9 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	}
 	var all scripts
 	byName := map[string]**script{
-		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move, "due": &all.due, "claim": &all.claim,
-		"show": &all.show, "list": &all.list, "stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
+		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
+		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
+		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "refusals": &all.refusals,
 	}
 	for name, into := range byName {

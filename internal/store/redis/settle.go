@@ -110,7 +110,9 @@ func split(places []place, want func(place) bool) (wanted, others []place) {
 }
 
 // bring makes one move that needs no lease for many messages, by the rules given. Each of them gets the same word.
-func (s *Store) bring(ctx context.Context, word halfmsg.Settlement, names []halfmsg.Name, by []string) []halfmsg.Result {
+func (s *Store) bring(
+	ctx context.Context, word halfmsg.Settlement, names []halfmsg.Name, by []string,
+) []halfmsg.Result {
 	results := make([]halfmsg.Result, len(names))
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	of := func(i int) halfmsg.Settlement {

@@ -39,7 +39,8 @@ func TestTagsStay(t *testing.T) {
 		{layout{spreadTags, 1}, []string{"00"}},
 		{layout{spreadTags, 2}, []string{"00b", "01"}},
 		{layout{spreadTags, 16}, []string{
-			"00dd", "01dc", "02d", "03fc", "04c", "05ad", "06bd", "07bc", "08bb", "09c", "10c", "11aa", "12bd", "13bc", "14da", "15db",
+			"00dd", "01dc", "02d", "03fc", "04c", "05ad", "06bd", "07bc",
+			"08bb", "09c", "10c", "11aa", "12bd", "13bc", "14da", "15db",
 		}},
 	} {
 		if got := test.layout.tags(); !slices.Equal(got, test.want) {

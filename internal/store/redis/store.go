@@ -153,7 +153,8 @@ func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error)
 			s.config.Prefix, got[layoutField], newestLayout)
 	}
 	if got[shardsField] != strconv.Itoa(l.shards) {
-		return layout{}, fmt.Errorf("the data under %s are in %s shards, and %d are configured: set redis.shards to %s, or another redis.prefix for new data",
+		return layout{}, fmt.Errorf("the data under %s are in %s shards, and %d are configured: "+
+			"set redis.shards to %s, or another redis.prefix for new data",
 			s.config.Prefix, got[shardsField], l.shards, got[shardsField])
 	}
 	return l, nil

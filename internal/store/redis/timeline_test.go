@@ -73,12 +73,14 @@ func TestATimelineIsText(t *testing.T) {
 	happened(t, store, name, halfmsg.EventUnreachable, "a\nb")
 	notes := key(t, client, "x:1")
 	text := client.HGet(t.Context(), notes, "events").Val()
-	want := `^\d{13} \d{13} 2 unreachable coordinator1/a a b\n\d{13} \d{13} 1 unknown coordinator1/a the producer answered UNKNOWN$`
+	want := `^\d{13} \d{13} 2 unreachable coordinator1/a a b\n` +
+		`\d{13} \d{13} 1 unknown coordinator1/a the producer answered UNKNOWN$`
 	if !regexp.MustCompile(want).MatchString(text) {
 		t.Errorf("the timeline is\n%s", text)
 	}
 	for _, foreign := range []string{
-		"", "\n\n", "nonsense", "1 2 3", "x y z unreachable c a b", "1 1 99999999999999999999999 unreachable c a b", "-1 -1 -1 unknown c d",
+		"", "\n\n", "nonsense", "1 2 3", "x y z unreachable c a b", "1 1 99999999999999999999999 unreachable c a b",
+		"-1 -1 -1 unknown c d",
 		"1 1 1 unreachable", strings.Repeat("1 1 1 unknown c d\n", 500), strings.Repeat("%d ", 2000), "\x00\xff",
 	} {
 		client.HSet(t.Context(), notes, "events", foreign)
@@ -87,7 +89,8 @@ func TestATimelineIsText(t *testing.T) {
 			happened(t, store, name, halfmsg.EventUnreachable, "a\nb")
 		}
 		story := storyOf(t, store, name)
-		if last := story[len(story)-1]; last.What != "unreachable" || last.Cause != "a b" || len(story) > 1+halfmsg.MaxHappenings {
+		if last := story[len(story)-1]; last.What != "unreachable" || last.Cause != "a b" ||
+			len(story) > 1+halfmsg.MaxHappenings {
 			t.Errorf("after %.40q the story is %+v", foreign, story)
 		}
 	}

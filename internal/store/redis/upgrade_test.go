@@ -15,9 +15,11 @@ import (
 // oldMessage is one of those of which a coordinator of the first version that could be started wrote the records below.
 func oldMessage(id string) halfmsg.Message {
 	return halfmsg.Message{
-		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "shop", RoutingKey: "order.paid", ContentType: "application/json",
-		Headers: map[string]string{"k": "v"}, CallbackTarget: "dns:///127.0.0.1:48265", ConfirmAfter: 24 * time.Hour,
-		Body: fmt.Appendf(nil, `{"id":"cpend0-b","items":[%s{}]}`, strings.Repeat(`{"sku":"A-1","quantity":2,"price":1999},`, 12)),
+		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "shop", RoutingKey: "order.paid",
+		ContentType: "application/json", Headers: map[string]string{"k": "v"},
+		CallbackTarget: "dns:///127.0.0.1:48265", ConfirmAfter: 24 * time.Hour,
+		Body: fmt.Appendf(nil, `{"id":"cpend0-b","items":[%s{}]}`,
+			strings.Repeat(`{"sku":"A-1","quantity":2,"price":1999},`, 12)),
 	}
 }
 
@@ -31,17 +33,20 @@ func asAnOldOneLeft(t *testing.T, client *redis.Client) {
 	pipe.HSet(t.Context(), "msghandler:meta", "layout", 1, "shards", 1)
 	pipe.SAdd(t.Context(), shard+"producers", "orders")
 	pipe.HSet(t.Context(), shard+"pulse", "generation", created-1, "count", 42)
-	for id, state := range map[string]string{"pending": "pending", "owned": "pending", "sendable": "sendable", "dead": "dead"} {
+	for id, state := range map[string]string{
+		"pending": "pending", "owned": "pending", "sendable": "sendable", "dead": "dead",
+	} {
 		pipe.Set(t.Context(), shard+"orders:m:"+id, `half 1795466788616 1e058ec2bfba89e4386b7d60871f06a2 {"exchange":"shop",`+
-			`"routing_key":"order.paid","content_type":"application/json","headers":{"k":"v"},"callback_target":"dns:///127.0.0.1:48265",`+
+			`"routing_key":"order.paid","content_type":"application/json","headers":{"k":"v"},`+
+			`"callback_target":"dns:///127.0.0.1:48265",`+
 			`"confirm_after_ms":86400000}`+"\n"+string(oldMessage(id).Body), 0)
 		pipe.ZAdd(t.Context(), shard+"orders:"+state, redis.Z{Score: created + 1000, Member: id})
 		pipe.ZAdd(t.Context(), shard+"orders:"+state+":created", redis.Z{Score: created, Member: id})
 	}
 	pipe.HSet(t.Context(), shard+"orders:leases", "owned", "old-1/00c0ffee.1")
 	pipe.HSet(t.Context(), shard+"orders:x:sendable", "sendable_at", created+8)
-	pipe.HSet(t.Context(), shard+"orders:x:dead", "sendable_at", created+8, "publishes", 3, "copies", 3, "error_at", created+9,
-		"updated_at", created+9, "error", "Exception (404)")
+	pipe.HSet(t.Context(), shard+"orders:x:dead", "sendable_at", created+8, "publishes", 3, "copies", 3,
+		"error_at", created+9, "updated_at", created+9, "error", "Exception (404)")
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +69,8 @@ func TestMessagesOfOlderVersionsAreFinished(t *testing.T) {
 	}
 	dead := oldMessage("dead").Name
 	r, err := store.Get(t.Context(), dead)
-	if err != nil || r.PublishAttempts != 3 || r.LastError != "Exception (404)" || r.SendableAt.UnixMilli() != 1795466788624 {
+	if err != nil || r.PublishAttempts != 3 || r.LastError != "Exception (404)" ||
+		r.SendableAt.UnixMilli() != 1795466788624 {
 		t.Errorf("the dead one: %+v, %v", r, err)
 	}
 	if r := store.Retry(t.Context(), []halfmsg.Name{dead}, "127.0.0.1", "")[0]; r.Err != nil {
@@ -76,7 +82,8 @@ func TestMessagesOfOlderVersionsAreFinished(t *testing.T) {
 		t.Fatalf("claimed %d of 4 messages, %v", len(claims), err)
 	}
 	for _, c := range claims {
-		if c.SendableAt.IsZero() || string(c.Message.Body) != string(oldMessage(c.ID).Body) || (c.ID == "dead") != (c.Copies > 0) {
+		if c.SendableAt.IsZero() || string(c.Message.Body) != string(oldMessage(c.ID).Body) ||
+			(c.ID == "dead") != (c.Copies > 0) {
 			t.Errorf("%s: sendable since %s, %d copies", c.Name, c.SendableAt, c.Copies)
 		}
 	}
