@@ -21,7 +21,7 @@ func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 		"nobody":      {nil, layout{packedBodies, 1}},
 		"new":         {[]any{"layout", 2, "shards", 16}, layout{spreadTags, 16}},
 		"old":         {[]any{"layout", 1, "shards", 16}, layout{plainTags, 16}},
-		"interrupted": {[]any{"layout", 1}, layout{plainTags, 1}}, // it is between its two writes
+		"interrupted": {[]any{"layout", 1}, layout{plainTags, 1}}, // the other coordinator is between its two writes
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +39,7 @@ func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 	}
 }
 
-// otherFirst writes before any pipeline.
+// otherFirst lets the other coordinator write before any pipeline.
 type otherFirst struct {
 	client redis.UniversalClient
 	key    string

@@ -19,7 +19,7 @@ var backlogs = flag.String("backlogs", "10000,100000",
 // BenchmarkBacklog claims so many messages at once, so many times.
 const claimAtOnce, claimsEach = 500, 10
 
-// BenchmarkBacklog measures what it costs to claim and finish messages while many wait: each batch, and the messages a
+// BenchmarkBacklog measures the cost of claiming and finishing messages while many wait: each batch, and the messages a
 // second of a drain that does nothing else.
 //
 //	go test ./internal/store/redis -run '^$' -bench Backlog -benchtime 1x -timeout 60m -args -backlogs 10000,1000000
@@ -43,7 +43,7 @@ func benchmarkBacklog(b *testing.B, state halfmsg.State, waiting int) {
 			commit(b, filling, names)
 		}
 	}
-	// One that has served nobody lately: else the backlog gives way.
+	// A store without recent calls from producers: otherwise the backlog yields.
 	store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
 	if err != nil {
 		b.Fatal(err)

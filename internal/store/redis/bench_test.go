@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkCycle measures the hot path against a private server: batches of 100 messages of 1 KiB, in one flow, beside
-// others that stand.
+// idle messages.
 func BenchmarkCycle(b *testing.B) {
 	for _, name := range []string{"create", "cycle"} {
 		b.Run(name, func(b *testing.B) {
@@ -78,7 +78,7 @@ func finish(b testing.TB, store *redisstore.Store, names []halfmsg.Name) {
 	}
 }
 
-// cpuOf is how many seconds of processor time the server has used.
+// cpuOf is the processor time of the server in seconds.
 func cpuOf(b *testing.B, server *servers.RedisServer) float64 {
 	b.Helper()
 	total := 0.0
@@ -95,7 +95,7 @@ func cpuOf(b *testing.B, server *servers.RedisServer) float64 {
 	return total
 }
 
-// stand leaves messages in the indexes, as they are under load: Redis keeps small ones in another way.
+// stand leaves messages in the indexes, as under load: Redis encodes small indexes in another way.
 func stand(b *testing.B, store *redisstore.Store) {
 	b.Helper()
 	const size = 500

@@ -34,7 +34,7 @@ func TestAClaimIsBoundedInBytes(t *testing.T) {
 			t.Parallel()
 			store, _, _ := fresh(t, redisstore.Config{Shards: shards})
 			messages, names := numbered(n, body)
-			for some := range slices.Chunk(messages, 8) { // a slow disk takes so much in the time that one call has
+			for some := range slices.Chunk(messages, 8) { // a slow disk writes as much within the time of one call
 				create(t, store, some...)
 			}
 			claimed := 0
@@ -54,7 +54,7 @@ func TestAClaimIsBoundedInBytes(t *testing.T) {
 			if claimed == 0 || claimed*body > most {
 				t.Fatalf("a Submit claimed %d MiB", claimed)
 			}
-			for claimed < n { // those left are due at once
+			for claimed < n { // the remaining messages are due at once
 				claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": n}, time.Minute)
 				if err != nil || len(claims) == 0 || len(claims)*body > most {
 					t.Fatalf("claimed %d MiB, %v", len(claims), err)
@@ -65,7 +65,7 @@ func TestAClaimIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestAClaimIsFilledFromOneShard has everything that is due in one shard, which tells of a part only when it is asked.
+// TestAClaimIsFilledFromOneShard has all due messages in one shard, whose reply lists a part of its messages at a time.
 func TestAClaimIsFilledFromOneShard(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 16})
@@ -93,7 +93,7 @@ func TestAClaimIsFilledFromOneShard(t *testing.T) {
 		t.Errorf("claimed %d, %v", len(claims), err)
 	}
 
-	// Nor does a listing run ahead of the shard that tells of a part only.
+	// Nor does a listing run ahead of a shard that lists a part at a time.
 	later := []halfmsg.Message{}
 	for i := range 30 {
 		later = append(later, half(fmt.Sprintf("later-%d", i)))
@@ -135,14 +135,14 @@ func TestCallsAreBounded(t *testing.T) {
 	large, _ := numbered(12, 1<<20)
 	for i := range large {
 		large[i].ID = "large" + large[i].ID
-		_, _ = rand.Read(large[i].Body) // or it would be packed
+		_, _ = rand.Read(large[i].Body) // incompressible
 	}
 	if got := calls(func() { create(t, store, large...) }); got != "4" {
 		t.Errorf("12 MiB went in %s calls, want 4 of at most 4 MiB", got)
 	}
 }
 
-// TestKeysOfOthersStay sweeps and works beside keys that look nearly like ours.
+// TestKeysOfOthersStay sweeps and works beside keys that resemble the store's keys.
 func TestKeysOfOthersStay(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Prefix: "app"})
@@ -200,7 +200,8 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestAProducerKeepsToItsQuota has one producer send more than it may leave unfinished, beside one that does not.
+// TestAProducerKeepsToItsQuota has a producer with more unfinished messages than its quota, beside another producer
+// within the quota.
 func TestAProducerKeepsToItsQuota(t *testing.T) {
 	t.Parallel()
 	const quota = 1600
@@ -223,7 +224,7 @@ func TestAProducerKeepsToItsQuota(t *testing.T) {
 	other := half("1")
 	other.Producer = "other"
 	create(t, store, other)
-	// What is stored is told so however full it is, in whatever state it has by now.
+	// A stored message gets its state as an answer even over the quota, whatever the state is by now.
 	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, names[kept[0]])...)
 	again := []halfmsg.Message{messages[kept[0]], messages[kept[1]], messages[over[0]]}
 	for i, r := range store.Create(t.Context(), again) {
@@ -232,7 +233,7 @@ func TestAProducerKeepsToItsQuota(t *testing.T) {
 			t.Errorf("repeated, message %d: %v, %v", i, r.State, r.Err)
 		}
 	}
-	// What ends makes room.
+	// Finished messages make room.
 	for _, i := range kept[1:] {
 		if r := store.Rollback(t.Context(), []halfmsg.Name{names[i]})[0]; r.Err != nil {
 			t.Fatal(r.Err)
@@ -258,7 +259,7 @@ func TestOwnersAreThoseWhoWork(t *testing.T) {
 	if one := owners.All[0]; one.Leases < 100 || one.Leases > 1500 || time.Until(one.Until) < 0 {
 		t.Errorf("got %+v", one)
 	}
-	// A lease that has ended is nobody's work.
+	// An expired lease counts for no owner.
 	for id := range client.HGetAll(t.Context(), "msghandler:{00}:orders:leases").Val() {
 		client.ZAddXX(t.Context(), "msghandler:{00}:orders:pending", redis.Z{Score: 1, Member: id})
 	}
@@ -267,7 +268,7 @@ func TestOwnersAreThoseWhoWork(t *testing.T) {
 	}
 }
 
-// TestTheBacklogIsWhatWaitsForUs leaves out what is young, or is not due, as what is delayed or in somebody's hands.
+// TestTheBacklogIsWhatWaitsForUs leaves out young messages and messages that are not due: delayed or leased.
 func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
 	t.Parallel()
 	store, _, _ := fresh(t, redisstore.Config{})
@@ -295,8 +296,8 @@ func TestTheBacklogIsWhatWaitsForUs(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill what a claim may bring, and others'
-// that are small, and due longer.
+// TestLargeBodiesKeepNoOtherProducerWaiting has bodies of one producer that fill a whole claim, and small bodies of
+// other producers that have been due longer.
 func TestLargeBodiesKeepNoOtherProducerWaiting(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -334,7 +335,7 @@ func TestLargeBodiesKeepNoOtherProducerWaiting(t *testing.T) {
 	}
 }
 
-// commitAll has n messages of a producer ready to be sent.
+// commitAll makes n messages of a producer SENDABLE.
 func commitAll(t *testing.T, store *redisstore.Store, producer string, n, size int) {
 	t.Helper()
 	messages, names := numbered(n, size)

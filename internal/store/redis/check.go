@@ -18,11 +18,11 @@ import (
 type Severity uint8
 
 const (
-	// Note is something to know that may be well. Only Examine finds notes.
+	// Note is worth knowing and may be intended. Only Examine finds notes.
 	Note Severity = iota + 1
 	// Warning is a set-up that weakens a promise in some faults.
 	Warning
-	// Refuse is a set-up with which messages are lost without any fault.
+	// Refuse is a set-up with which Redis loses messages without any fault.
 	Refuse
 )
 
@@ -40,19 +40,20 @@ func (s Severity) String() string {
 
 // Finding is something about the Redis servers that would break the promises.
 type Finding struct {
-	// Name is the finding's own, such as redis-evicts; it stays the same, for scripts and runbooks.
+	// Name identifies the kind of finding, such as redis-evicts. Names never change, because scripts and runbooks use
+	// them.
 	Name     string
 	Severity Severity
 	// What is wrong, with the server's address.
 	What string
 	// Why it matters.
 	Why string
-	// Remedy says what to do about it.
+	// Remedy is the action to take.
 	Remedy string
 }
 
-// Check looks at every master for settings that would break the promises. Settings that a server does not tell, such as
-// a managed or an embedded one, are taken to be right.
+// Check looks at every master for settings that would break the promises. Settings that a server does not reveal, such
+// as a managed or an embedded server, count as right.
 func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	var mu sync.Mutex
 	var all []Finding
@@ -71,8 +72,9 @@ func (s *Store) Check(ctx context.Context) ([]Finding, error) {
 	return all, translate(err)
 }
 
-// checkLayout compares how the data are laid out with what is written down of it. That may have been lost while this
-// store had it in memory, and then it is written down again, unless another coordinator was first.
+// checkLayout compares the layout of the data with the layout written in Redis. A loss of data may have removed the
+// written layout while this store had the layout in memory. Then checkLayout writes the layout again, unless another
+// coordinator was first.
 func (s *Store) checkLayout(ctx context.Context) ([]Finding, error) {
 	got, err := s.writtenLayout(ctx, s.layout)
 	if err != nil {
@@ -106,7 +108,7 @@ func checkServer(ctx context.Context, master *redis.Client) ([]Finding, error) {
 	return judge(master.Options().Addr, info, settings), nil
 }
 
-// serverSettings reads what CONFIG tells, as far as the server tells.
+// serverSettings reads the settings that CONFIG reveals.
 func serverSettings(ctx context.Context, master *redis.Client, names ...string) (map[string]string, error) {
 	settings := map[string]string{}
 	for _, name := range names {
@@ -120,7 +122,7 @@ func serverSettings(ctx context.Context, master *redis.Client, names ...string) 
 	return settings, nil
 }
 
-// serverInfo reads the lines of sections of INFO, as far as the server tells.
+// serverInfo reads the lines of sections of INFO that the server reveals.
 func serverInfo(ctx context.Context, master *redis.Client, sections ...string) (map[string]string, error) {
 	info := map[string]string{}
 	for _, section := range sections {
@@ -141,19 +143,19 @@ func serverInfo(ctx context.Context, master *redis.Client, sections ...string) (
 	return info, nil
 }
 
-// refused says whether a server does not know, or does not allow, what it was asked.
+// refused says whether a server does not know, or does not allow, the command.
 func refused(err error) (bool, error) {
 	var fromRedis redis.Error
 	if !errors.As(err, &fromRedis) {
 		return false, err
 	}
 	if errors.Is(kindOf(err), halfmsg.ErrUncertain) || strings.HasPrefix(fromRedis.Error(), "NOPERM") {
-		return true, nil // none of the errors that say that the server is away
+		return true, nil // Redis refused the command itself
 	}
 	return false, err
 }
 
-// found collects what is found about one server.
+// found collects the findings about one server.
 type found struct {
 	addr string
 	all  []Finding

@@ -13,12 +13,12 @@ import (
 // maxClaimBytes bounds the bodies that one claim brings into memory; the rest waits in Redis.
 const maxClaimBytes = 32 << 20
 
-// maxRounds is how often one claim looks again for more when a shard had more than it told. Messages are spread evenly,
-// so a second look is rare.
+// maxRounds is how often one claim looks again for more when a shard had more than its reply listed. Messages are
+// spread evenly, so a second look is rare.
 const maxRounds = 4
 
-// PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; it is an error
-// when none does.
+// PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
+// answers, the error says so.
 func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
 	pipe := s.loops.Pipeline()
 	for _, shard := range s.keys.shards {
@@ -49,7 +49,7 @@ func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
 	return producers, nil
 }
 
-// ClaimPending implements halfmsg.ConfirmStore. When it fails in part it returns both claims and an error.
+// ClaimPending implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
 func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease time.Duration) ([]halfmsg.Claim, error) {
 	left := make(map[string]int, len(quota))
 	for producer, n := range quota {
@@ -68,12 +68,12 @@ func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease ti
 	})
 }
 
-// ClaimSendable implements halfmsg.SendStore. When it fails in part it returns both claims and an error.
+// ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error.
 func (s *Store) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	return s.claimShared(ctx, halfmsg.Sendable, limit, lease)
 }
 
-// ClaimAcknowledged implements halfmsg.ConfirmStore. When it fails in part it returns both claims and an error.
+// ClaimAcknowledged implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
 func (s *Store) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
 	return s.claimShared(ctx, halfmsg.Acknowledged, limit, lease)
 }
@@ -100,13 +100,13 @@ type claiming struct {
 	lease time.Duration
 	// wanted is how many messages each producer may still give; the producer "" stands for all of them together.
 	wanted func() map[string]int
-	// shares says how many each producer gives now, of what is due.
+	// shares is how many due messages each producer gives now.
 	shares func([]dueGroup) map[string]int
 	// took is told of claims.
 	took func(producer string, n int)
 }
 
-// claimDue looks what is due, decides whom to take it from, and claims that.
+// claimDue finds the due messages, decides which producers give how many, and claims them.
 func (s *Store) claimDue(ctx context.Context, want claiming) ([]halfmsg.Claim, error) {
 	var all []dueClaim
 	var errs []error
@@ -147,7 +147,7 @@ func anyLeft(wanted map[string]int) bool {
 	return false
 }
 
-// claimChosen claims what chooseOldest decided, and says whether all of it was there to claim.
+// claimChosen claims the messages that chooseOldest chose, and says whether all of them were there to claim.
 func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGroup) ([]dueClaim, bool, error) {
 	token := s.newToken()
 	chosen := 0
@@ -172,7 +172,7 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	return claims, len(claims) == chosen, err
 }
 
-// part is what one call claims of a shard.
+// part is the messages that one call claims of a shard.
 type part struct {
 	shard    int
 	shares   []share
@@ -185,8 +185,8 @@ type share struct {
 	messages int
 }
 
-// pairs are the shares as claim.lua wants them, small ones first: what those leave of the room for bytes goes to the
-// others.
+// pairs are the shares in the form of claim.lua, small shares first: the room for bytes that small shares leave free
+// goes to the others.
 func (p *part) pairs() []any {
 	slices.SortStableFunc(p.shares, func(a, b share) int { return cmp.Compare(a.messages, b.messages) })
 	pairs := make([]any, 0, 2*len(p.shares))
@@ -196,10 +196,10 @@ func (p *part) pairs() []any {
 	return pairs
 }
 
-// cutGroups makes parts of at most so many messages of what is to be claimed.
+// cutGroups cuts the chosen messages into parts of at most so many messages.
 func cutGroups(groups []dueGroup, most int) []*part {
 	var parts []*part
-	open := map[int]*part{} // by shard: the one that has room
+	open := map[int]*part{} // by shard: the part that has room
 	for _, g := range groups {
 		for left := g.take; left > 0; {
 			p := open[g.shard]
@@ -216,7 +216,7 @@ func cutGroups(groups []dueGroup, most int) []*part {
 	return parts
 }
 
-// readClaims reads the replies of claim.lua. What cannot be worked on is set aside.
+// readClaims reads the replies of claim.lua. Messages with unreadable records are set aside.
 func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.State, token string) ([]dueClaim, error) {
 	var claims []dueClaim
 	var errs []error
@@ -240,7 +240,7 @@ func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.Sta
 	return claims, firstOf(errs)
 }
 
-// reportUnclaimed logs what claim.lua found in an index but could not claim.
+// reportUnclaimed logs the index entries that claim.lua could not claim.
 func (s *Store) reportUnclaimed(fields []any) {
 	text := [3]string{}
 	for i := range min(len(fields), len(text)) {
@@ -258,8 +258,8 @@ func (s *Store) reportUnclaimed(fields []any) {
 // claimFields is how many fields a claim has in a script's reply.
 const claimFields = 9
 
-// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. When its record
-// cannot be read the claim holds at least its name and token.
+// claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. A claim whose
+// record cannot be read holds at least the name and the token.
 func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {
 	claim := halfmsg.Claim{State: state, Token: halfmsg.Token(token)}
 	claim.Producer, _ = fields[0].(string)
@@ -278,7 +278,7 @@ func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.
 	return claim, nil
 }
 
-// timeAt is the time of so many milliseconds; that of none is the zero time.
+// timeAt is the time of so many milliseconds; 0 is the zero time.
 func timeAt(ms int64) time.Time {
 	if ms <= 0 {
 		return time.Time{}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What small shares leave of the room for bytes goes to those behind them.
+// Room for bytes that small shares leave free goes to the shares behind them.
 func TestSmallSharesAreClaimedFirst(t *testing.T) {
 	t.Parallel()
 	parts := cutGroups([]dueGroup{

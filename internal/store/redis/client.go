@@ -14,17 +14,17 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
-// The driver writes lines of its own to standard error when it cannot connect. Every such error comes back to whoever
-// called, and is told there once and with its cause.
+// The driver writes its own lines to standard error when a connection fails. The caller gets every such error anyway,
+// with its cause, and logs the error once.
 func init() { redis.SetLogger(silence{}) }
 
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// Timeouts of the driver. The context of a call ends earlier where it says so.
+// Timeouts of the driver. The context of a call may end earlier.
 const (
-	// dialTimeout is short: a server on the same network that does not answer in that time is away.
+	// dialTimeout is short: a server on the same network answers faster or is away.
 	dialTimeout = 2 * time.Second
 	// replyTimeout leaves a server that forks or syncs its disk some time.
 	replyTimeout = 5 * time.Second
@@ -41,8 +41,8 @@ func connect(to address.Redis) redis.UniversalClient {
 	switch {
 	case to.Cluster:
 		// No redirects either. The driver would send a script again after any error, so the last error could say that nothing
-		// happened when the first one had been run; and it would follow ASK to where a slot is moving, where a script finds
-		// none of the messages that are still to come. After MOVED it learns the new place all the same.
+		// happened although the first run took effect. The driver would also follow ASK to the new place of a moving slot,
+		// where a script misses the messages that have not moved yet. After MOVED the driver learns the new place anyway.
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: to.Hosts, Username: to.User, Password: to.Password, TLSConfig: tlsOf(to), ClientName: to.ClientName,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1,
@@ -71,13 +71,13 @@ func connect(to address.Redis) redis.UniversalClient {
 	})
 }
 
-// tlsOf is how TLS is spoken, nil where it is not. Of several servers each must have a certificate for the first one's
-// name: what a Cluster or Sentinels call the others are often bare addresses.
+// tlsOf is the TLS configuration, nil without TLS. Each of several servers must have a certificate for the name of the
+// first server, because a Cluster or Sentinels often call the others by bare addresses.
 func tlsOf(to address.Redis) *tls.Config {
 	if !to.TLS {
 		return nil
 	}
-	name, _, _ := net.SplitHostPort(to.Hosts[0]) // it was joined from the two
+	name, _, _ := net.SplitHostPort(to.Hosts[0]) // Hosts are joined host and port
 	return &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, InsecureSkipVerify: to.Unverified}
 }
 

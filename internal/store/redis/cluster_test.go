@@ -15,8 +15,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// While a slot moves from one master to another, each has some of its keys. A script that ran on either would not find
-// messages that were acknowledged, or store one of them a second time.
+// While a slot moves, each of the two masters has some of its keys. A script on either master would miss acknowledged
+// messages, or store a message twice.
 func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	nodes := servers.RedisMasters(t)
@@ -58,7 +58,8 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 
 	host, port, _ := net.SplitHostPort(to.Addr)
 	keys := strings.Fields(from.CLI("cluster", "getkeysinslot", slot, "100"))
-	if out := from.CLI(append([]string{"migrate", host, port, "", "0", "5000", "keys"}, keys...)...); !strings.Contains(out, "OK") {
+	out := from.CLI(append([]string{"migrate", host, port, "", "0", "5000", "keys"}, keys...)...)
+	if !strings.Contains(out, "OK") {
 		t.Fatalf("%s of %q", out, keys)
 	}
 	for _, node := range []*servers.RedisServer{to, from} {
@@ -74,8 +75,7 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The driver could send a script again after an answer that was lost, and what it hears then says nothing of the first
-// time.
+// The driver could send a script again after a lost answer. The second answer says nothing about the first run.
 func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	t.Parallel()
 	node, err := server.NewServer("127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tell("CLUSTER", func(c *server.Peer) { // SLOTS: all of them are here
+	tell("CLUSTER", func(c *server.Peer) { // SLOTS: this server has all slots
 		c.WriteLen(1)
 		c.WriteLen(3)
 		c.WriteInt(0)
@@ -105,7 +105,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	tell("HGETALL", func(c *server.Peer) { c.WriteStrings([]string{"layout", "2", "shards", "1"}) })
 	tell("EVALSHA", func(c *server.Peer) {
 		if ran.Add(1) == 1 {
-			c.Close() // it was run, and the answer is lost
+			c.Close() // the script has run, and the answer is lost
 			return
 		}
 		c.WriteError("LOADING Redis is loading the dataset in memory")
@@ -119,7 +119,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 	}
 }
 
-// A master that was replaced in the middle of a sweep does not come to its end.
+// A sweep never reaches the end of a master that was replaced meanwhile.
 func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})

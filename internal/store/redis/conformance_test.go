@@ -46,7 +46,7 @@ func open(t testing.TB, config redisstore.Config) *redisstore.Store {
 	return store
 }
 
-// expiryOf finds the one record of a message, in whichever of so many shards it is.
+// expiryOf finds the record of a message in any of the shards.
 func expiryOf(client redis.UniversalClient, prefix string, shards int) func(*testing.T, halfmsg.Name) time.Duration {
 	return func(t *testing.T, name halfmsg.Name) time.Duration {
 		t.Helper()

@@ -8,17 +8,17 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// dueGroup is what one producer has due in one shard.
+// dueGroup is the due messages of one producer in one shard.
 type dueGroup struct {
 	shard    int
 	producer string
 	times    []int64 // oldest first
-	more     bool    // there may be more than times says
+	more     bool    // more may be due than times holds
 	take     int     // how many to claim
 }
 
-// due asks every shard what is due, for each producer in wanted, or for all. It begins with another shard each time, so
-// that among equals none is always last.
+// due asks every shard for due messages, of each producer in wanted, or of all. Each call begins with another shard, so
+// that among equals no shard is always last.
 func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]int) ([]dueGroup, error) {
 	most := 0
 	for _, n := range wanted {
@@ -66,7 +66,7 @@ func readDue(calls []*call, most int) ([]dueGroup, error) {
 	return groups, firstOf(errs)
 }
 
-// firstOf is one error for all shards: they tend to fail for one reason.
+// firstOf is a single error for all shards: shards tend to fail for the same reason.
 func firstOf(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -76,8 +76,8 @@ func firstOf(errs []error) error {
 	return nil
 }
 
-// chooseOldest decides how many messages each group gives, so that of every producer those due longest are taken. It
-// says whether a group may have more to give than it told of.
+// chooseOldest decides how many messages each group gives, so that the longest due messages of every producer come
+// first. The result says whether a group may have more to give than its reply listed.
 func chooseOldest(groups []dueGroup, shares map[string]int) (hidden bool) {
 	type one struct {
 		at    int64
@@ -101,8 +101,8 @@ func chooseOldest(groups []dueGroup, shares map[string]int) (hidden bool) {
 	return hidden
 }
 
-// fairShares divides limit among producers: none gets more than its equal part while another wants it. When there are
-// more producers than messages to give, turn says who comes first.
+// fairShares divides limit among producers: no producer gets more than an equal part while another producer wants more.
+// When there are more producers than messages to give, turn says who comes first.
 func fairShares(groups []dueGroup, limit, turn int) map[string]int {
 	due := map[string]int{}
 	for _, g := range groups {

@@ -35,8 +35,8 @@ var refusals = []struct {
 	{"ERR max number of clients", halfmsg.ErrUnavailable},
 }
 
-// translate puts a driver's error beneath the kind that callers know. What is not known to have been without effect is
-// ErrUncertain: every call may be repeated, so that is never wrong.
+// translate puts a driver's error beneath the kind that callers know. An error that may have had an effect is
+// ErrUncertain. Every call may be repeated, so ErrUncertain is never wrong.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -70,12 +70,12 @@ func kindOf(err error) error {
 	return halfmsg.ErrUncertain
 }
 
-// corrupt says that a message's keys cannot be worked on.
+// corrupt is the error for a message with unusable keys.
 func corrupt(key string, why string) error {
 	return fmt.Errorf("%w: key %s: %s", halfmsg.ErrCorrupt, key, why)
 }
 
-// notSent is the error for messages that a context kept from being sent.
+// notSent is the error for messages whose context ended before the call was sent.
 func notSent(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", halfmsg.ErrUnavailable, err)
@@ -83,7 +83,7 @@ func notSent(ctx context.Context) error {
 	return nil
 }
 
-// ErrCursor says that List was given a cursor that no page has ended with.
+// ErrCursor means List was given a cursor that no page has returned.
 var ErrCursor = errors.New("no such place in the listing")
 
 func isCorrupt(err error) bool { return errors.Is(err, halfmsg.ErrCorrupt) }

@@ -14,16 +14,15 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 )
 
-// From these shares of maxmemory on Redis counts as nearly full, and as full: what is delivered meanwhile frees a
-// little again and again.
+// From these shares of maxmemory on Redis counts as nearly full, and as full: deliveries free a little again and again.
 const (
 	nearlyFull = 0.9
 	full       = 0.99
 )
 
-// Examine looks at Redis for somebody who wants to know what is wrong, and writes nothing there. It finds what Check
-// finds, and more: how much of the last second a power cut may take, memory that runs out, replicas that are missing,
-// data of another layout, and data that went back in time. Its errors are those of New.
+// Examine diagnoses Redis for operators and writes nothing there. Examine finds the findings of Check, and more: how
+// much of the last second a power cut may take, memory that runs out, missing replicas, data of another layout, and
+// data rollbacks. Its errors are those of New.
 func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -34,7 +33,7 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 		return nil, fmt.Errorf("the redis URL %w", err)
 	}
 	client := connect(where)
-	defer func() { _ = client.Close() }() // it was only read from
+	defer func() { _ = client.Close() }() // only reads went through the client
 	var mu sync.Mutex
 	var all []Finding
 	err = eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
@@ -61,8 +60,8 @@ func Examine(ctx context.Context, config Config) ([]Finding, error) {
 	return append(f.all, ofData...), translate(err)
 }
 
-// writes runs a script that would delete a key that is not there: it changes nothing, and whoever may not run the
-// coordinator's scripts may not run it either. It says whether that went well.
+// writes runs a script that would delete a missing key. The script changes nothing, and a user who may not run this
+// script may not run the coordinator's scripts either. The result says whether the run succeeded.
 func (f *found) writes(ctx context.Context, client redis.UniversalClient, k keys) (well bool, err error) {
 	err = client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{k.shards[0] + "doctor"}).Err()
 	const why = "producers get UNAVAILABLE, and nothing is delivered"
@@ -134,7 +133,7 @@ func (f *found) memory(info, settings map[string]string) {
 	switch uses := fmt.Sprintf("uses %.0f %% of maxmemory", 100*used/limit); {
 	case used > full*limit:
 		f.add("full", Refuse, uses,
-			"half messages are refused with RESOURCE_EXHAUSTED; what it has is delivered all the same",
+			"half messages are refused with RESOURCE_EXHAUSTED; stored messages are delivered anyway",
 			"raise maxmemory (CONFIG SET, and its file); see what fills it: msghandler stats, redis-cli --bigkeys")
 	case used > nearlyFull*limit:
 		f.add("memory", Warning, uses, "when it is full, half messages are refused with RESOURCE_EXHAUSTED",
@@ -142,7 +141,7 @@ func (f *found) memory(info, settings map[string]string) {
 	}
 }
 
-// examineData looks at what the coordinators wrote about the data.
+// examineData looks at the coordinators' own notes about the data.
 func examineData(ctx context.Context, client redis.UniversalClient, config Config, cluster bool) ([]Finding, error) {
 	meta, err := client.HGetAll(ctx, metaOf(config.Prefix)).Result()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// WithDefaults completes what a test does not choose.
+// WithDefaults completes the settings that a test does not choose.
 func (c Config) WithDefaults() Config {
 	c.Prefix, c.Retention = cmp.Or(c.Prefix, "msghandler"), cmp.Or(c.Retention, 10*time.Minute)
 	return c

@@ -80,7 +80,7 @@ func word(
 	return store.Settle(t.Context(), settlements)
 }
 
-// key finds a key of the only message there is of that id.
+// key finds a key of the only message with that id.
 func key(t *testing.T, client *redis.Client, end string) string {
 	t.Helper()
 	found, err := client.Keys(t.Context(), "*:orders:"+end).Result()
@@ -130,7 +130,7 @@ func TestFullRedisTakesNoNewMessagesButFinishesOldOnes(t *testing.T) {
 	if _, err := store.Get(ctx, half("new").Name); !errors.Is(err, halfmsg.ErrNotFound) {
 		t.Errorf("something of the refused message is there: %v", err)
 	}
-	// Neither does a coordinator that starts now need room.
+	// A coordinator that starts now needs no room either.
 	late := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler"})
 	claims := submit(t, late, half("old").Name)
 	settle(t, late, halfmsg.EventCommitted, 0, claims...)
@@ -191,7 +191,8 @@ func TestKilledRedisIsUnavailableAndThenGoesOn(t *testing.T) {
 	servers.Eventually(t, 10*time.Second, "the store answers again", func() bool { return store.Ping(ctx) == nil })
 	create(t, store, half("2"))
 	submit(t, store, half("2").Name)
-	if _, err := redisstore.New(ctx, redisstore.Config{URL: "redis://127.0.0.1:1"}.WithDefaults()); !errors.Is(err, halfmsg.ErrUnavailable) {
+	_, err := redisstore.New(ctx, redisstore.Config{URL: "redis://127.0.0.1:1"}.WithDefaults())
+	if !errors.Is(err, halfmsg.ErrUnavailable) {
 		t.Errorf("New without a server: %v", err)
 	}
 }
@@ -215,7 +216,7 @@ func TestADeadlineIsKept(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("the call took %v", took)
 	}
-	// What was asked without an answer may be asked again.
+	// Calls without an answer may be repeated.
 	servers.Eventually(t, 10*time.Second, "it is rolled back", func() bool {
 		r := store.Rollback(t.Context(), []halfmsg.Name{half("1").Name})[0]
 		return r.Err == nil && r.State == halfmsg.RolledBack
@@ -262,7 +263,7 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	store, _, master := fresh(t, redisstore.Config{MinReplicas: 1})
 	create := func() halfmsg.Result { return store.Create(t.Context(), []halfmsg.Message{half("1"), half("2")})[0] }
-	for range 2 { // the message is there the second time, and yet on no replica
+	for range 2 { // the second time the message exists, but on no replica
 		if r := create(); !errors.Is(r.Err, halfmsg.ErrUncertain) {
 			t.Fatalf("without a replica: %v, %v", r.State, r.Err)
 		}
@@ -275,7 +276,7 @@ func TestReplicasAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestIdleIsCheap counts what a pass costs when there is nothing to do.
+// TestIdleIsCheap counts the commands of a pass without work.
 func TestIdleIsCheap(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 16})
@@ -308,7 +309,7 @@ func TestAClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("claimed %v, %v", claims, err)
 	}
-	// A lease that ends in a year holds for nobody.
+	// A lease that ends in a year does not hold.
 	far = float64(time.Now().AddDate(0, 0, 20).UnixMilli())
 	client.ZAdd(ctx, key(t, client, "pending"), redis.Z{Score: far, Member: "1"})
 	if r := word(t, store, halfmsg.EventCommitted, 0, claims...)[0]; !errors.Is(r.Err, halfmsg.ErrLeaseLost) {
@@ -341,7 +342,7 @@ func logged() (*bytes.Buffer, *slog.Logger) {
 	return &buffer, slog.New(slog.NewTextHandler(&buffer, nil))
 }
 
-// What is left of a record cannot be published, so it must not be found where messages that are to be published stand.
+// A stripped record cannot be published, so no index of messages to be published may name such a record.
 func TestRecordsStayCompleteUntilPublished(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})

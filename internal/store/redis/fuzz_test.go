@@ -23,13 +23,13 @@ func write(t *testing.T, created time.Time, m *halfmsg.Message, packs bool) []by
 	return bytes.Replace(record, []byte(unstamped), strconv.AppendInt(nil, created.UnixMilli(), 10), 1)
 }
 
-// same compares what a record holds of two messages. A record holds no name: its key does.
+// same compares the fields of two messages that a record holds. A record holds no name: its key does.
 func same(a, b halfmsg.Message) string {
 	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(halfmsg.Message{}, "Name"))
 }
 
-// FuzzRecord reads bytes that anybody may have left in Redis. They are a message or an error, never a panic; and what
-// was read once is written and read again as the same message.
+// FuzzRecord reads arbitrary bytes from Redis. The result is a message or an error, never a panic, and a message
+// survives another write and read.
 func FuzzRecord(f *testing.F) {
 	for _, record := range []string{
 		"", "half", "half 1 d {}", "half 1 d {}\n", "half 1 d {}\nbody\nof\x00lines\n", "done 1700000000000 0123",
@@ -67,7 +67,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzMessage writes what a request may hold and reads it back, byte for byte.
+// FuzzMessage writes any content of a request and reads the same content back, byte for byte.
 func FuzzMessage(f *testing.F) {
 	f.Add("orders", "paid", "text/plain", "a", "b", []byte("body"), uint32(0), uint32(6000))
 	f.Add("", "q", "", "", "", []byte(nil), uint32(0), uint32(0))
@@ -88,7 +88,7 @@ func FuzzMessage(f *testing.F) {
 			ConfirmAfter: time.Duration(confirmAfter) * time.Millisecond,
 		}
 		at := time.UnixMilli(1_700_000_000_000)
-		// Every other one is written as it is, and a body that the fuzzer repeats can be packed.
+		// Half of the messages are written unpacked. In the other half a repetitive body is packed.
 		record := write(t, at, &m, delay%2 == 0)
 		var read halfmsg.Message
 		created, err := decode(record, halfmsg.Pending, &read)

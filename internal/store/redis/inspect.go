@@ -9,7 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Get implements halfmsg.Inspector. Of a message whose record cannot be read it returns what is known, and ErrCorrupt.
+// Get implements halfmsg.Inspector. For a message with an unreadable record Get returns the known fields and
+// ErrCorrupt.
 func (s *Store) Get(ctx context.Context, name halfmsg.Name) (halfmsg.Record, error) {
 	records, errs := s.show(ctx, []halfmsg.Name{name}, true, run)
 	return records[0], errs[0]
@@ -77,7 +78,7 @@ func (s *Store) shown(c *call, n int, name halfmsg.Name, whole bool) (halfmsg.Re
 	return record, err
 }
 
-// readNotes fills in what the notes say: names and values in turn.
+// readNotes fills in the fields from the notes: names and values in turn.
 func readNotes(fields []any, record *halfmsg.Record) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		switch fields[i] {
@@ -137,7 +138,7 @@ func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 	return stats, nil
 }
 
-// earlier is the earlier of a time and the milliseconds that a script answered, where 0 is none.
+// earlier is the earlier of a time and the milliseconds of a script's answer, where 0 is none.
 func earlier(known time.Time, answer any) time.Time {
 	ms, _ := answer.(int64)
 	if at := timeAt(ms); ms > 0 && (known.IsZero() || at.Before(known)) {
@@ -146,8 +147,8 @@ func earlier(known time.Time, answer any) time.Time {
 	return known
 }
 
-// Backlog counts SENDABLE messages that are older than age and could be sent now: those that wait for us, not for their
-// delay or their next try. A message that an owner holds is not counted.
+// Backlog counts SENDABLE messages older than age that could be sent now, not messages that wait for their delay or
+// their next try. A leased message is not counted.
 func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {

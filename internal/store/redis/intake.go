@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// replicaTimeout is how long Create waits for replicas. A replica on the same network that is well answers in
-// milliseconds; callers' deadlines are seconds.
+// replicaTimeout is how long Create waits for replicas. A healthy replica on the same network answers in milliseconds;
+// callers' deadlines are seconds.
 const replicaTimeout = time.Second
 
 // Create implements halfmsg.Intake.
@@ -23,7 +23,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 		var err error
 		digests[i] = messages[i].Digest()
 		if records[i], err = encode(&messages[i], digests[i], s.layout.packs()); err != nil {
-			// Only a header that is no UTF-8 could do that, and encoding/json takes even those.
+			// Only a header that is not UTF-8 could fail, and encoding/json takes even such headers.
 			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfms
 	return results
 }
 
-// perShard is a shard's part of a limit; that of none is none.
+// perShard is a shard's part of a limit; 0 stays 0, no limit.
 func (s *Store) perShard(limit int) int {
 	shards := len(s.keys.shards)
 	return (max(0, limit) + shards - 1) / shards
@@ -73,7 +73,7 @@ func (s *Store) runReplicated(ctx context.Context, calls []*call) {
 	}
 }
 
-// byMaster sorts calls by the server that they go to. Calls whose master is not known have their error.
+// byMaster groups calls by their target server. A call without a known master gets its error here.
 func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.UniversalClient][]*call {
 	cluster, is := s.intake.(*redis.ClusterClient)
 	if !is {
@@ -91,9 +91,9 @@ func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.Universal
 	return masters
 }
 
-// awaitReplicas turns the success of calls that too few replicas have heard of into ErrUncertain. WAIT speaks of the
-// writes of its own connection, so it goes with a write of its own to the same server, which comes after theirs. That
-// also holds for a call that was made before and wrote nothing this time.
+// awaitReplicas turns the success of calls that reached too few replicas into ErrUncertain. WAIT covers the writes of
+// its own connection, so a small write goes to the same server right before WAIT and after the calls. So WAIT also
+// covers a repeated call that wrote nothing this time.
 func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient, calls []*call) {
 	pipe := master.Pipeline()
 	pipe.Set(ctx, waitKey(calls[0].args[argv-1].(string)), "", replicaTimeout)
@@ -135,8 +135,8 @@ func (s *Store) SubmitTrusted(ctx context.Context, names []halfmsg.Name, lease t
 	})
 }
 
-// submitting is how Submits are stored: by which script, as which event, with which arguments for each message, and how
-// its reply is read.
+// submitting describes how Submits are stored: the script, the event, the arguments for each message, and the reader of
+// the reply.
 type submitting struct {
 	script *script
 	event  halfmsg.Event
@@ -172,7 +172,7 @@ func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting
 	return results
 }
 
-// submitted reads the reply about one message. A claim whose record cannot be read is there together with its error.
+// submitted reads the reply about one message. An unreadable record gives both a claim and an error.
 func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
 	if fields, is := c.answer(n).([]any); is && c.err == nil {
 		claim, err := s.claim(fields, halfmsg.Pending, token)
@@ -185,8 +185,8 @@ func (s *Store) submitted(c *call, n int, name halfmsg.Name, token string, known
 	return refusing(r)
 }
 
-// trusted reads the reply about one message whose Submit is the verdict. A claim whose record cannot be read is there
-// together with its error.
+// trusted reads the reply about one message whose Submit is the verdict. An unreadable record gives both a claim and an
+// error.
 func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *stored) halfmsg.Submitted {
 	r := halfmsg.Submitted{Result: halfmsg.Result{State: halfmsg.Sendable}}
 	fields, _ := c.answer(n).([]any)
@@ -210,8 +210,8 @@ func (s *Store) trusted(c *call, n int, name halfmsg.Name, token string, known *
 	return refusing(r)
 }
 
-// unclaimed is a message of which trust.lua replies with the first line alone; nil where that line cannot be read. The
-// lease holder of the message finds that out, too, and sets the message aside.
+// unclaimed is a message of which trust.lua replies with the first line alone; nil for an unreadable line. The lease
+// holder of the message finds the damage, too, and sets the message aside.
 func unclaimed(name halfmsg.Name, fields []any) *halfmsg.Claim {
 	claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: halfmsg.Sendable}
 	text, _ := fields[len(fields)-1].(string)
@@ -261,12 +261,12 @@ func clamp(d, most time.Duration) time.Duration {
 	return min(max(d, 0), most)
 }
 
-// leaseMS is a lease in milliseconds; there is none shorter than one.
+// leaseMS is a lease in milliseconds, at least one.
 func leaseMS(d time.Duration) int64 {
 	return max(1, clamp(d, maxLease).Milliseconds())
 }
 
-// number reads a count that notes hold; what is not there is 0.
+// number reads a count from the notes; a missing count is 0.
 func number(text any) int64 {
 	s, _ := text.(string)
 	n, _ := strconv.ParseInt(s, 10, 64)

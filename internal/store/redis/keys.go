@@ -11,8 +11,8 @@ import (
 )
 
 // Every key of a message begins with PREFIX:{SHARD}: and the braces make all keys of a shard live on one cluster node.
-// SHARD is the shard's tag; layout.go has them. These are the parts that follow. A producer's name holds no colon, so
-// no two of them can be mixed up:
+// SHARD is the shard's tag; layout.go has them. The parts that follow are listed here. A producer's name holds no
+// colon, so no two keys can be mixed up:
 //
 //	PREFIX:{SHARD}:producers                  set of the producers with kept messages
 //	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
@@ -53,7 +53,7 @@ const (
 )
 
 // legalPrefix keeps braces, which would move the hash tag, and glob characters, which would make the sweeper look at
-// keys of others, out of key names.
+// foreign keys, out of key names.
 var legalPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,100}$`)
 
 // keys names the keys of one store.
@@ -71,7 +71,7 @@ func newKeys(prefix string, l layout) keys {
 	return k
 }
 
-// metaOf is the key that tells how the data are laid out.
+// metaOf is the key of the data's layout.
 func metaOf(prefix string) string { return prefix + ":" + metaKey }
 
 func waitKey(shard string) string { return shard + "wait" }
@@ -80,10 +80,10 @@ func suspectKey(shard string) string { return shard + suspectName }
 
 func runsKey(shard string) string { return shard + runsName }
 
-// pattern matches every key of a message and no key of others, as far as a glob can.
+// pattern matches every key of a message and no foreign key, as far as a glob can.
 func (k keys) pattern() string { return k.prefix + ":{*" }
 
-// shardOf is the shard a message lives in.
+// shardOf is the shard of a message.
 func (k keys) shardOf(name halfmsg.Name) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name.Producer))
@@ -96,7 +96,7 @@ func (k keys) record(name halfmsg.Name) string {
 	return k.shards[k.shardOf(name)] + name.Producer + ":" + recordPrefix + name.ID
 }
 
-// kind says what a key holds.
+// kind is the kind of a key.
 type kind uint8
 
 const (
@@ -108,7 +108,7 @@ const (
 	idHash // leases or verdicts
 )
 
-// ownKey is a key that parse has understood.
+// ownKey is a parsed key of this layout.
 type ownKey struct {
 	key      string
 	kind     kind
@@ -117,7 +117,7 @@ type ownKey struct {
 	id       string // of a messageKey
 }
 
-// parse reads a key that the layout above may have named; others are foreignKey.
+// parse reads a key of the layout above; any other key is foreignKey.
 func (k keys) parse(key string) ownKey {
 	end := strings.Index(key, "}:")
 	if !strings.HasPrefix(key, k.prefix+":{") || end < 0 {
@@ -138,7 +138,7 @@ func (k keys) parse(key string) ownKey {
 	return own
 }
 
-// parsePart reads what follows the producer's name.
+// parsePart reads the part behind the producer's name.
 func parsePart(part string) (kind, string) {
 	for _, prefix := range []string{recordPrefix, notesPrefix} {
 		if id, found := strings.CutPrefix(part, prefix); found {

@@ -5,24 +5,24 @@ import (
 	"strconv"
 )
 
-// The layouts that this version knows. Data keep theirs; only new data are in the newest.
+// The layouts that this version knows. Existing data keep their layout; only new data are in the newest.
 const (
-	// plainTags has tags that are numbers. They are too much alike for a Cluster: of 16 shards three masters have 8, 4 and
+	// plainTags has plain numbers as tags. Such tags spread badly over a Cluster: of 16 shards three masters have 8, 4 and
 	// 4, and of six masters two have none.
 	plainTags = 1
 	// spreadTags has tags that spread the shards evenly over the slots of a Cluster.
 	spreadTags = 2
-	// packedBodies has those tags, and records whose bodies are packed, which older versions cannot read.
+	// packedBodies has the same tags, and records with packed bodies, which older versions cannot read.
 	packedBodies = 3
 	newestLayout = packedBodies
 )
 
-// layout is how data are laid out. It is stored with them.
+// layout is the layout of the data, stored with the data.
 type layout struct {
 	version, shards int
 }
 
-// versionOf is the layout that is written down; 0 is one that this version does not know.
+// versionOf is the layout as written in Redis; 0 is a layout that this version does not know.
 func versionOf(written string) int {
 	if version, err := strconv.Atoi(written); err == nil && version >= plainTags && version <= newestLayout {
 		return version
@@ -38,7 +38,7 @@ func (l layout) hasKeysOf(other layout) bool {
 	return l.shards == other.shards && (l.version == plainTags) == (other.version == plainTags)
 }
 
-// tags are what stands in the braces of each shard's keys.
+// tags are the text in the braces of each shard's keys.
 func (l layout) tags() []string {
 	width := max(2, len(strconv.Itoa(l.shards-1)))
 	tags := make([]string, l.shards)
@@ -72,13 +72,13 @@ func suffix(n int) string {
 	return suffix((n-1)/letters) + string(rune('a'+(n-1)%letters))
 }
 
-// slots is how many a Cluster has.
+// slots is the number of slots of a Cluster.
 const slots = 16384
 
-// slot is where a Cluster has keys whose tag has that CRC16.
+// slot is the Cluster's slot of keys whose tag has this CRC16.
 func slot(crc uint16) int { return int(crc % slots) }
 
-// crc16 goes on from crc, 0 at first, to that of a longer text. It is the CRC16 of Redis Cluster (XMODEM).
+// crc16 extends crc, 0 at first, by a text. The algorithm is the CRC16 of Redis Cluster (XMODEM).
 func crc16(crc uint16, text string) uint16 {
 	const polynomial = 0x1021
 	for i := range len(text) {

@@ -32,7 +32,7 @@ func TestShardsAreThoseOfTheData(t *testing.T) {
 
 var oldTrace = regexp.MustCompile(`^old:\{\d\d\}:orders:m:\d+$`)
 
-// TestOldDataAreWorkedOff has messages in 16 shards under the tags that layout 1 has, as an older version stored them.
+// TestOldDataAreWorkedOff has messages in 16 shards under the tags of layout 1, as stored by an older version.
 func TestOldDataAreWorkedOff(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
@@ -89,8 +89,8 @@ func TestUnknownLayoutsAreRefused(t *testing.T) {
 	}
 }
 
-// A Redis that lost everything has lost how the data were laid out as well. Coordinators that run go on as before, so
-// those that start now must do as they do.
+// A Redis that lost everything has lost the layout as well. Running coordinators go on as before, so coordinators that
+// start now must use the same layout.
 func TestTheLayoutOutlivesALoss(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 3})
@@ -103,8 +103,8 @@ func TestTheLayoutOutlivesALoss(t *testing.T) {
 	submit(t, open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}), half("1").Name)
 }
 
-// Somebody who starts before anybody has noticed the loss may choose another layout. Then one that does not see the
-// others' messages says so, and is not ready.
+// A coordinator that starts before the loss is noticed may choose another layout. The coordinators that miss the
+// others' messages report two layouts, and are not ready.
 func TestTwoLayoutsAreFound(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 3})

@@ -16,8 +16,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// listed is a message's place in a listing. The order is that of time, id and producer: within one index it is Redis'
-// own.
+// listed is a message's place in a listing. Listings are in the order of time, id and producer, within one index the
+// order of Redis.
 type listed struct {
 	ms   int64
 	name halfmsg.Name
@@ -28,7 +28,7 @@ func (a listed) compare(b listed) int {
 		strings.Compare(a.name.Producer, b.name.Producer))
 }
 
-// cursor writes the place down as the Cursor of the page that follows it.
+// cursor writes the place as the Cursor of the next page.
 func (a listed) cursor() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(a.ms, 10) + " " + a.name.String()))
 }
@@ -51,7 +51,7 @@ func parseCursor(text string) (listed, error) {
 	return listed{}, fmt.Errorf("%w: %w", ErrCursor, err)
 }
 
-// List implements halfmsg.Inspector. A cursor that no page has given is ErrCursor.
+// List implements halfmsg.Inspector. A cursor of no earlier page is ErrCursor.
 func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, error) {
 	if !slices.Contains(halfmsg.Kept(), query.State) {
 		return halfmsg.Page{}, fmt.Errorf("messages that are %s are not kept", query.State)
@@ -86,15 +86,16 @@ func (s *Store) List(ctx context.Context, query halfmsg.Query) (halfmsg.Page, er
 	return page, nil
 }
 
-// ends says whether a page that took so long is not to grow further.
+// ends says whether the page ends here: full, or after enough messages or time.
 func ends(query halfmsg.Query, page halfmsg.Page, took time.Duration) bool {
 	return len(page.Records) >= query.Limit || query.Scan > 0 && page.Looked >= query.Scan ||
 		query.Patience > 0 && took >= query.Patience
 }
 
 const (
-	// lookSlice is how many messages Redis looks at for a listing before it serves others, and readSlice how many it tells
-	// all about, which costs it several times as much: either takes less than a millisecond on a machine that is not busy.
+	// lookSlice is how many messages Redis looks at for a listing before serving other calls. readSlice is how many whole
+	// records Redis returns at a time; a record costs several times as much as a look. Either slice takes less than a
+	// millisecond on an idle machine.
 	lookSlice = 200
 	readSlice = 50
 )
@@ -113,13 +114,13 @@ func (s *Store) eachShard(query halfmsg.Query, page halfmsg.Page) int {
 	return most
 }
 
-// listing is a part of the messages of a state: what comes after a place and not after its end.
+// listing is a part of the messages of a state: the messages after a place, up to the end.
 type listing struct {
-	// found are those that a page may have, in order.
+	// found are the messages for a page, in order.
 	found  []listed
 	looked int
 	end    listed
-	// more says that there are others behind the end.
+	// more says that messages follow behind the end.
 	more bool
 }
 
@@ -134,7 +135,7 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 			query.Producer, query.MinAge.Milliseconds(), exchange, fault)
 	}
 	s.pacer.lowPriority(lookSlice, lowPriorityRests)(ctx, s.intake, s.scripts.list, calls)
-	// Behind the last that an index told of there may be others, so nothing later than that can be listed yet.
+	// More messages may follow behind the last one of an index, so later messages of other indexes cannot be listed yet.
 	all := listing{end: listed{ms: math.MaxInt64}}
 	for _, c := range calls {
 		if c.err != nil {
@@ -150,7 +151,7 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 	return all, nil
 }
 
-// sought is what list.lua compares records and last errors with; empty is nothing.
+// sought is the text that list.lua looks for in records and last errors; empty matches all.
 func sought(query halfmsg.Query) (exchange, fault string) {
 	if query.Exchange != "" {
 		line, _ := json.Marshal(header{Exchange: query.Exchange}) // strings and numbers can always be written
@@ -160,7 +161,7 @@ func sought(query halfmsg.Query) (exchange, fault string) {
 	return exchange, strings.ToLower(query.Error)
 }
 
-// add reads what list.lua tells of a shard.
+// add reads the reply of list.lua for a shard.
 func (l *listing) add(reply []any) {
 	for i, part := range reply {
 		if i == 0 {
@@ -208,8 +209,8 @@ func (s *Store) appendRecords(
 	return taken, nil
 }
 
-// appendBatch reads messages and puts those on the page that still stand in the state and match. One that cannot be
-// read is listed with the reason as its last error.
+// appendBatch reads messages and appends the matching ones to the page. A message that has left the state is skipped.
+// An unreadable message is listed with the reason as its last error.
 func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []listed, query halfmsg.Query) error {
 	names := make([]halfmsg.Name, len(found))
 	for i, at := range found {

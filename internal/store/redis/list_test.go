@@ -59,7 +59,7 @@ func everything(t *testing.T, s *Store, query halfmsg.Query) (names []string, lo
 	}
 }
 
-// TestListsOfManyProducersAreWhole has few and many producers share what one script looks at.
+// TestListsOfManyProducersAreWhole has few and many producers share the looks of one script call.
 func TestListsOfManyProducersAreWhole(t *testing.T) {
 	t.Parallel()
 	const messages = 3000
@@ -102,7 +102,8 @@ func TestAPageEndsWithItsPatience(t *testing.T) {
 	}
 }
 
-// TestListsLeaveRedisToOthers counts what goes to Redis at once: it serves nobody else before it has done all of it.
+// TestListsLeaveRedisToOthers counts the messages in one pipeline: Redis serves no other call before the end of the
+// pipeline.
 func TestListsLeaveRedisToOthers(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 16} {
@@ -138,7 +139,7 @@ func (c *onceCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		looked, read := 0, 0
 		for _, cmd := range cmds {
 			args := cmd.Args()[argv:]
-			if args[0] != "0" { // it lists a state, and does not show messages without their bodies
+			if args[0] != "0" { // list.lua, not show.lua without bodies
 				looked += args[2].(int)
 				continue
 			}

@@ -11,7 +11,8 @@ import (
 const (
 	// memoryBytes is about how much one generation of new messages takes; there are two.
 	memoryBytes = 16 << 20
-	// rememberable is how large a message may be: the room is for many, and a Submit of many is bounded by what it reads.
+	// rememberable is the largest message to remember: the room is for many messages, and the byte limit of a Submit
+	// counts only records from Redis.
 	rememberable = 64 << 10
 )
 
@@ -22,7 +23,7 @@ type stored struct {
 	created int64 // in milliseconds; 0 for no message
 }
 
-// claim is what a Submit has claimed of it.
+// claim is the message as a Submit has claimed it.
 func (s *stored) claim(token string) *halfmsg.Claim {
 	return &halfmsg.Claim{
 		Message: s.message, Fingerprint: s.digest, State: halfmsg.Pending, Token: halfmsg.Token(token),
@@ -30,7 +31,8 @@ func (s *stored) claim(token string) *halfmsg.Claim {
 	}
 }
 
-// sendable is what a trusted Submit has made SENDABLE of it at that time, and claimed under that token, "" for none.
+// sendable is the message as a trusted Submit has made it SENDABLE at a time, and claimed it under a token, "" for
+// none.
 func (s *stored) sendable(token string, at time.Time) *halfmsg.Claim {
 	claim := s.claim(token)
 	claim.State, claim.SendableAt = halfmsg.Sendable, at
@@ -40,7 +42,7 @@ func (s *stored) sendable(token string, at time.Time) *halfmsg.Claim {
 	return claim
 }
 
-// when is the time of its creation as submit.lua and trust.lua want it.
+// when is the creation time in the form of submit.lua and trust.lua.
 func (s *stored) when() string {
 	if s.created == 0 {
 		return ""
@@ -48,9 +50,9 @@ func (s *stored) when() string {
 	return strconv.FormatInt(s.created, 10)
 }
 
-// memory keeps messages that this store has stored, because most of them are submitted here soon after, and need not be
-// read from Redis then. Whether they are the ones that Redis has is for submit.lua to say. It forgets a message when it
-// is taken, and the older generation when the newer one is full.
+// memory keeps messages that this store has stored, because most messages are submitted here soon after, and need not
+// be read from Redis then. submit.lua decides whether Redis still holds the same message. A message is forgotten when
+// taken, and the older generation when the newer generation is full.
 type memory struct {
 	mu         sync.Mutex
 	newer      map[halfmsg.Name]stored
@@ -72,7 +74,7 @@ func (m *memory) keep(s stored) {
 	m.newerBytes += size
 }
 
-// take gives what is known of a message, and forgets it.
+// take returns and forgets a message.
 func (m *memory) take(name halfmsg.Name) stored {
 	m.mu.Lock()
 	defer m.mu.Unlock()

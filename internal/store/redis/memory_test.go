@@ -15,7 +15,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// sent is how many bytes Redis has sent to anybody.
+// sent is how many bytes Redis has sent to all clients.
 func sent(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(client.Info(t.Context(), "stats").Val(), "total_net_output_bytes:")
@@ -26,14 +26,14 @@ func sent(t *testing.T, client *redis.Client) int {
 	return n
 }
 
-// A message that was stored here is claimed as if it had been read, and is not read.
+// A message stored here is claimed without a read, with the same result.
 func TestOwnMessagesAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Instance: "one"})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
 	m := half("1")
 	m.Body = make([]byte, 50_000)
-	_, _ = rand.Read(m.Body) // or it would be packed
+	_, _ = rand.Read(m.Body) // incompressible
 	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain",
 		"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	m.Delay, m.CallbackTarget, m.ConfirmAfter = time.Second, "dns:///orders:9000", time.Minute
@@ -54,7 +54,7 @@ func TestOwnMessagesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// Whoever discards a message and sends another by its name means the other.
+// After a discard, a new message of the same name replaces the remembered message.
 func TestWhatWasReplacedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
@@ -71,7 +71,7 @@ func TestWhatWasReplacedIsReadAgain(t *testing.T) {
 	}
 }
 
-// What a digest says nothing of is that of the call that stored the message.
+// Fields outside the digest come from the call that stored the message.
 func TestARepeatedCallIsNotWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
@@ -85,7 +85,7 @@ func TestARepeatedCallIsNotWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Attempts that others have counted are not forgotten.
+// Attempts counted by other coordinators are not forgotten.
 func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{})
@@ -97,7 +97,7 @@ func TestWhatHappenedElsewhereIsKnown(t *testing.T) {
 	}
 }
 
-// An owner whose lease has ended is told of, also where the message need not be read.
+// An owner whose lease has ended is in the timeline, even where the message need not be read.
 func TestATakeoverOfWhatIsKnownIsTold(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
@@ -105,7 +105,7 @@ func TestATakeoverOfWhatIsKnownIsTold(t *testing.T) {
 	name := half("1").Name
 	create(t, store, half("1"))
 	submit(t, other, name)
-	client.ZAddXX(t.Context(), "msghandler:{00}:orders:pending", redis.Z{Score: 1, Member: name.ID}) // its lease has ended
+	client.ZAddXX(t.Context(), "msghandler:{00}:orders:pending", redis.Z{Score: 1, Member: name.ID}) // the lease has ended
 	submit(t, store, name)
 	story := storyOf(t, store, name)
 	if last := story[len(story)-1]; last.What != halfmsg.TakenOver || !strings.Contains(last.Cause, "other") {

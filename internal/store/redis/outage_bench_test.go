@@ -12,11 +12,11 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// unreachable is as long as what grpc says of a producer that is not there.
+// unreachable is as long as gRPC's error for an unreachable producer.
 const unreachable = `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.17:9000: connect: connection refused"`
 
-// BenchmarkOutage measures what it costs to ask about messages whose producer is away, again and again: a claim and a
-// settlement each time. The messages' causes are all alike, or no two in a row are.
+// BenchmarkOutage measures the cost of messages whose producer stays unreachable: a claim and a settlement each time.
+// The messages' causes are all alike, or no two in a row are.
 func BenchmarkOutage(b *testing.B) {
 	for _, name := range []string{"alike", "varied"} {
 		b.Run(name, func(b *testing.B) {
@@ -37,8 +37,8 @@ func BenchmarkOutage(b *testing.B) {
 	}
 }
 
-// BenchmarkBytes measures what a message with a body of 1 KiB takes in Redis, with nothing, one line and a full
-// timeline.
+// BenchmarkBytes measures the memory in Redis of a message with a body of 1 KiB: without a timeline, with one line and
+// with a full timeline.
 func BenchmarkBytes(b *testing.B) {
 	for b.Loop() {
 		for _, lines := range []int{0, 1, halfmsg.MaxHappenings} {
@@ -69,7 +69,7 @@ func private(b *testing.B) (*servers.RedisServer, *redisstore.Store) {
 // lastID numbers the messages of these benchmarks.
 var lastID int
 
-// stored stores messages that are asked about after a while.
+// stored stores messages for a later Confirm.
 func stored(b *testing.B, store *redisstore.Store, n int, after time.Duration) (names []halfmsg.Name) {
 	var messages []halfmsg.Message
 	for range n {
@@ -89,7 +89,7 @@ func stored(b *testing.B, store *redisstore.Store, n int, after time.Duration) (
 	return names
 }
 
-// hear claims messages and says that their producer is away.
+// hear claims messages and settles them as unreachable.
 func hear(b *testing.B, store *redisstore.Store, names []halfmsg.Name, kind string, run int) {
 	cause := unreachable
 	if kind == "varied" {

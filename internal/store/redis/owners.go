@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// ownerSample is about how many leases are looked at to see whose they are: enough to find every instance that has a
+// ownerSample is about how many leases are looked at to find their holders: enough to find every instance that has a
 // share of the work, and too few for Redis to notice.
 const ownerSample = 800
 

@@ -10,8 +10,8 @@ import (
 	"github.com/msghandler/msghandler/internal/pacing"
 )
 
-// Most of the time belongs to others: after a slice comes a rest three times as long as it took, and no two slices run
-// at once.
+// Most of the time belongs to others: after a slice comes a rest three times as long as the slice, and no two slices
+// run at once.
 func TestSlicesTakeTurnsAndRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()
@@ -31,7 +31,7 @@ func TestSlicesTakeTurnsAndRest(t *testing.T) {
 	})
 }
 
-// A slice that Redis does not answer must not keep back what goes to a server that does.
+// A slice without an answer must not delay calls to a server that answers.
 func TestHangingSliceLetsTheNextGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer()

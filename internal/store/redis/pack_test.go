@@ -32,7 +32,7 @@ func recordOf(t *testing.T, client *redis.Client, id string) string {
 	return client.Get(t.Context(), key(t, client, "m:"+id)).Val()
 }
 
-// TestAPendingMessageIsSmall has orders of 1 KiB take at most one and a half times that in Redis, all keys together.
+// TestAPendingMessageIsSmall has orders of 1 KiB take at most 1.5 KiB of Redis' memory, all keys together.
 func TestAPendingMessageIsSmall(t *testing.T) {
 	t.Parallel()
 	const n, size = 5000, 1024
@@ -62,11 +62,11 @@ func TestAPendingMessageIsSmall(t *testing.T) {
 	}
 }
 
-// A packed body is what was sent, wherever a message is read.
+// A packed body reads as sent, by every way of reading.
 func TestWhatWasPackedComesBack(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
-	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}) // it knows none of them
+	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"}) // remembers no message
 	m := packable("1")
 	m.Headers, m.ContentType, m.Trace = map[string]string{"a": "b"}, "text/plain",
 		"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -100,7 +100,7 @@ func TestWhatWasPackedComesBack(t *testing.T) {
 	}
 }
 
-// What is left of a packed message until its marker is deleted knows it when it is sent again, and says whom to call.
+// The stripped record of a packed message still recognizes a repeated message, and still holds the callback target.
 func TestAPackedMessageIsStripped(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
@@ -111,7 +111,8 @@ func TestAPackedMessageIsStripped(t *testing.T) {
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
 	settle(t, store, halfmsg.EventAckedMarked, 0, claims...)
 	fields := strings.Fields(recordOf(t, client, "1"))
-	if want := []string{"acknowledged", fields[1], m.Digest(), `{"callback_target":"dns:///orders:9000"}`}; !cmp.Equal(fields, want) {
+	want := []string{"acknowledged", fields[1], m.Digest(), `{"callback_target":"dns:///orders:9000"}`}
+	if !cmp.Equal(fields, want) {
 		t.Errorf("left is %q", fields)
 	}
 	if r := store.Create(t.Context(), []halfmsg.Message{m})[0]; r.Err != nil || r.State != halfmsg.Acknowledged {
@@ -123,7 +124,7 @@ func TestAPackedMessageIsStripped(t *testing.T) {
 	}
 }
 
-// What cannot be packed, or is too short to be worth it, stands as it is.
+// An incompressible or short body stays unpacked.
 func TestIncompressibleBodiesStayUnpacked(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
@@ -143,8 +144,8 @@ func TestIncompressibleBodiesStayUnpacked(t *testing.T) {
 	}
 }
 
-// Data of layout 2 may be worked on by versions that cannot read packed bodies. When they are gone, an operator says
-// so, and the keys stay where they are.
+// Older versions that cannot read packed bodies may share data of layout 2. After their end an operator raises the
+// layout, and the keys stay in place.
 func TestDataMoveToPackedBodies(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
@@ -173,7 +174,7 @@ func TestDataMoveToPackedBodies(t *testing.T) {
 	}
 }
 
-// A record that says something else than its body is damaged. No memory is asked for on its word.
+// A record with a wrong size is damaged, and no memory of that size is allocated.
 func TestACorruptPackedBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
@@ -198,7 +199,7 @@ func TestACorruptPackedBodyIsRefused(t *testing.T) {
 	}
 }
 
-// A size that cannot be takes no more of a claim than the largest body would.
+// An impossible size takes no more of a claim than the largest body would.
 func TestACorruptPackedBodyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})

@@ -9,36 +9,35 @@ import (
 )
 
 // A call holds at most so many messages and bytes, so that no script keeps Redis from others for long; and no more than
-// a script can unpack at once. A message is counted as its weight.
+// a script can unpack at once. A message counts with its weight.
 const (
 	maxCallItems = 200
 	maxCallBytes = 4 << 20
 )
 
-// portions is into how many calls a batch of the backlog is cut at most, where there is enough of it: others have their
-// turn between them.
+// portions is the most calls that a large batch of the backlog is cut into: other calls have their turn between them.
 const portions = 16
 
-// portion is how many of the backlog's messages one call holds.
+// portion is the number of backlog messages in one call.
 func portion(messages int) int {
 	return min(max(slice, (messages+portions-1)/portions), maxCallItems)
 }
 
-// place is where a message of a batch lives.
+// place is the shard and producer of a message of a batch.
 type place struct {
 	shard    int
 	producer string
 	index    int
 }
 
-// plan is a batch as it goes to Redis: for each shard the messages of each producer, in the order of the batch.
+// plan is a batch in the order for Redis: for each shard the messages of each producer, in the order of the batch.
 type plan struct {
 	store *Store
-	// looks says that the script compares the shard with the last count that was seen of it.
+	// looks says that the script compares the shard with the last count seen there.
 	looks bool
-	// head gives the arguments that come before those of the messages of one call.
+	// head gives the arguments before the messages of one call.
 	head func(places []place) []any
-	// each appends the arguments of one message, the first of them its id.
+	// each appends the arguments of one message, first the id.
 	each func(args []any, index int) []any
 	// room is how many arguments each appends.
 	room int
@@ -60,7 +59,7 @@ func (s *Store) places(n int, name func(int) halfmsg.Name) []place {
 	return places
 }
 
-// calls makes the calls of sc that bring the plan about.
+// calls makes the calls of sc for the plan.
 func (p plan) calls(sc *script, places []place) []*call {
 	var calls []*call
 	for len(places) > 0 {
@@ -71,7 +70,7 @@ func (p plan) calls(sc *script, places []place) []*call {
 	return calls
 }
 
-// fit is how many of the places go into the next call: one always does.
+// fit is how many of the places go into the next call: at least 1.
 func (p plan) fit(places []place) int {
 	most := min(len(places), cmp.Or(p.most, maxCallItems))
 	bytes := 0
@@ -95,7 +94,7 @@ func (p plan) call(sc *script, places []place) *call {
 		c.args = append(c.args, p.store.seen(shard)...)
 	}
 	c.args = append(c.args, head...)
-	count := 0 // where the number of the producer's messages stands
+	count := 0 // index of the producer's number of messages
 	for i, at := range places {
 		if i == 0 || at.producer != places[i-1].producer {
 			c.args = append(c.args, at.producer, 0)
@@ -109,7 +108,7 @@ func (p plan) call(sc *script, places []place) *call {
 	return c
 }
 
-// always is a head that is the same for all calls.
+// always is a head with the same arguments for all calls.
 func always(args ...any) func([]place) []any {
 	return func([]place) []any { return args }
 }
@@ -122,15 +121,16 @@ const (
 	verdictExists  = 30
 	verdictMissing = 40
 	verdictOver    = 50
-	verdictStored  = 60 // and was not there before
-	verdictHeld    = 70 // and is the caller's now
-	// verdictRepaired is verdictStored where a lost record had left something behind, which was removed first.
+	verdictStored  = 60 // new
+	verdictHeld    = 70 // the caller holds the lease now
+	// verdictRepaired is verdictStored after a repair: the leftovers of a lost record were removed first.
 	verdictRepaired = 80
 )
 
 var verdicts = map[int64]error{
 	verdictOK: nil, verdictIllegal: halfmsg.ErrIllegal, verdictLost: halfmsg.ErrLeaseLost,
-	verdictExists: halfmsg.ErrExists, verdictMissing: halfmsg.ErrNotFound, verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
+	verdictExists: halfmsg.ErrExists, verdictMissing: halfmsg.ErrNotFound,
+	verdictOver: halfmsg.ErrOverQuota, verdictStored: nil, verdictHeld: nil,
 	verdictRepaired: nil,
 }
 
@@ -144,7 +144,7 @@ func (s *Store) result(c *call, n int, name halfmsg.Name) halfmsg.Result {
 		state, verdict := reply%10, reply-reply%10
 		err := verdicts[verdict]
 		if verdict == verdictOver {
-			err = fmt.Errorf("%w: %s", err, name.Producer) // whose limit it is decides what is to be done
+			err = fmt.Errorf("%w: %s", err, name.Producer) // the remedy depends on the producer
 		}
 		return halfmsg.Result{State: stateOf[state], Err: err}
 	case string:

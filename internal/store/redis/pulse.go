@@ -7,37 +7,38 @@ import (
 	"time"
 )
 
-// pulseRetention is how long a count is kept when no coordinator counts on: far longer than all of them are away, or
-// their return would look like a loss.
+// pulseRetention is how long a count is kept when no coordinator counts on. Coordinators are never all away for so
+// long; otherwise their return would look like a loss.
 const pulseRetention = 30 * 24 * time.Hour
 
-// Regression says that a part of the data is not what Redis had acknowledged: it was put back to an earlier time, as
-// after a power cut without fsync or a failover to a replica that lagged, or it is gone.
+// Regression says that Redis has lost acknowledged writes of a shard. The data were put back to an earlier time, as
+// after a power cut without fsync or a failover to a replica that lagged, or the data are gone.
 type Regression struct {
 	Shard int
-	// What happened to it.
+	// What happened to the shard.
 	What string
 }
 
-// pulse is a generation that all coordinators share and a count that is the store's own: of two servers that were one,
-// and went on apart, one may be ahead in what others count. The generation is the time of the first count, so a shard
-// that was emptied has another; and so has one that was found to have gone back.
+// pulse is a generation that all coordinators share and the store's own count. After a split of one server into two,
+// the counts of other stores may be ahead on either server, so only the own count proves anything. The generation is
+// the time of the first count, so an emptied shard has another generation, and so has a shard after a detected
+// rollback.
 type pulse struct {
 	generation string
 	count      int64
 }
 
-// pulses remembers the last count of each shard. Scripts that claim are told of it and look at the shard themselves, as
-// its data may go back behind a connection that stays: in a failover a master becomes a replica, and a master again.
+// pulses remembers the last count of each shard. Scripts that claim get the last count and check the shard themselves,
+// because the data may go back behind an open connection: in a failover a master becomes a replica, and a master again.
 type pulses struct {
 	mu   sync.Mutex
 	last []pulse
 }
 
-// Pulse counts on in every shard and returns those of which this or a claim, here or in another coordinator, has shown
-// since this store's last call that Redis has forgotten something. It notices what is lost up to the time of that call:
-// what was written after it and lost alone leaves no mark. With an error the shards that could be reached were counted
-// all the same. Its calls must not overlap.
+// Pulse counts on in every shard and returns the shards that have lost something since this store's last call. The loss
+// may have been found by this call or by a claim, here or in another coordinator. Pulse finds losses of anything
+// written before the last call; a loss of only later writes leaves no mark. With an error the reachable shards were
+// counted anyway. Calls must not overlap.
 func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
@@ -60,7 +61,7 @@ func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 		}
 	}
 	if len(found) > 0 {
-		// What was written down of the layout may be lost as well, and whoever starts next would choose another.
+		// The layout key may be lost as well, and the next coordinator to start would choose another layout.
 		if _, err := s.writtenLayout(ctx, s.layout); err != nil {
 			failed = translate(err)
 		}
@@ -68,14 +69,14 @@ func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 	return found, failed
 }
 
-// told says what there is to say of a shard that was at p.
+// told describes the regression of a shard that was at p.
 func (p pulse) told(now pulse) string {
 	return fmt.Sprintf("its data are from an earlier time or were replaced: "+
 		"it was at count %d of generation %s and is at %d of %s", p.count, p.generation, now.count, now.generation)
 }
 
-// seen is what a script that looks is told of a shard: who asks, and what it saw last. Before the first count that is
-// no generation.
+// seen is the arguments about a shard for a script that checks the pulse: the caller, and the pulse that the caller saw
+// last. Before the first count the pulse has no generation.
 func (s *Store) seen(shard int) []any {
 	s.pulses.mu.Lock()
 	defer s.pulses.mu.Unlock()

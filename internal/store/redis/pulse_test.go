@@ -55,8 +55,8 @@ func TestARollbackIsDetected(t *testing.T) {
 	}
 }
 
-// Two servers that were one go on apart, as a master that was replaced in its sleep and the one that replaced it. What
-// was acknowledged on one of them is missing on the other, however far others have counted there.
+// Two servers diverge, such as a suspended master and the promoted replica. Writes acknowledged by either are missing
+// on the other, however far other stores have counted there.
 func TestADivergedReplicaIsDetected(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
@@ -68,12 +68,12 @@ func TestADivergedReplicaIsDetected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pulse(t, store) // on the one, and nowhere else
+	pulse(t, store) // on the first server only
 	if err := client.RestoreReplace(t.Context(), "msghandler:{00}:pulse", 0, before).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if found := pulse(t, other); len(found) > 0 { // on the other
+		if found := pulse(t, other); len(found) > 0 { // on the second server
 			t.Fatalf("nothing of its own is missing: %+v", found)
 		}
 	}
@@ -98,7 +98,7 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 	}
 	other := open(t, redisstore.Config{URL: "redis://" + client.Options().Addr, Prefix: "msghandler", Shards: 1})
 	pulse(t, other)
-	if counts := client.HLen(t.Context(), key).Val(); counts != 3 { // the generation and two that are there
+	if counts := client.HLen(t.Context(), key).Val(); counts != 3 { // the generation and two live coordinators
 		t.Errorf("the pulse has %d fields", counts)
 	}
 	if found := append(pulse(t, store), pulse(t, other)...); len(found) > 0 {
@@ -108,7 +108,7 @@ func TestCountsOfDeadInstancesAreDropped(t *testing.T) {
 
 func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	t.Parallel()
-	// Without appendfsync a kill may lose something.
+	// Without appendfsync a kill may lose the last writes.
 	store, client, server := fresh(t, redisstore.Config{Shards: 2}, "--appendfsync", "always")
 	pulse(t, store)
 	server.Kill()
@@ -128,8 +128,8 @@ func TestAnEmptiedStoreIsDetected(t *testing.T) {
 	}
 }
 
-// A message was done when Redis lost its last moment, and stands as pending again. The copy that is sent now must say
-// that it is one; the messages of afterwards are first copies.
+// A message was done when Redis lost the last moment, and so is pending again. The next copy must say that earlier
+// copies may exist; later messages are first copies.
 func TestMessagesRestoredByALossAreFlagged(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 2})
@@ -151,9 +151,9 @@ func TestMessagesRestoredByALossAreFlagged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	limit("1mb") // it is full as well, and that must be in nobody's way
+	limit("1mb") // Redis is full as well, which must not hinder the detection
 
-	// No Pulse comes between: the claim itself looks. And what is claimed after that is still known to be suspect.
+	// No Pulse comes between: the claim itself detects the loss. Later claims still know the suspect messages.
 	flagged := func(name halfmsg.Name) {
 		if claim := submit(t, store, name)[0]; claim.Copies != 1 {
 			t.Errorf("%s is claimed with %d copies counted", claim.ID, claim.Copies)
@@ -171,7 +171,7 @@ func TestMessagesRestoredByALossAreFlagged(t *testing.T) {
 	}
 }
 
-// Data that come from elsewhere have a generation of their own.
+// Replaced data have a generation of their own.
 func TestReplacedDataAreFlagged(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
@@ -188,8 +188,7 @@ func TestReplacedDataAreFlagged(t *testing.T) {
 	}
 }
 
-// The connection stays, and the data behind it go back: a master is made a replica of one that lagged, and a master
-// again.
+// The connection stays open while the data go back: a master becomes a replica of a lagging server, and a master again.
 func TestFailoverIsDetectedOnOldConnections(t *testing.T) {
 	t.Parallel()
 	store, _, server := fresh(t, redisstore.Config{Shards: 1})
@@ -197,7 +196,7 @@ func TestFailoverIsDetectedOnOldConnections(t *testing.T) {
 	settle(t, store, halfmsg.EventCommitted, 0, submit(t, store, half("1").Name)...)
 	pulse(t, store)
 	lagging := servers.Replica(t, server)
-	lagging.CLI("REPLICAOF", "NO", "ONE") // from here on it lags
+	lagging.CLI("REPLICAOF", "NO", "ONE") // lags from here on
 	publish := func() []halfmsg.Claim {
 		claims, err := store.ClaimSendable(t.Context(), 10, time.Minute)
 		if err != nil || len(claims) != 1 {
@@ -220,7 +219,7 @@ func TestFailoverIsDetectedOnOldConnections(t *testing.T) {
 	}
 }
 
-// A Redis that lost something and whose disk is full takes no note of it. That is made up for once it can write.
+// A Redis with a loss and a full disk cannot record the loss. The record follows once Redis can write.
 func TestAnUnrecordedLossIsKept(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{Shards: 1})
@@ -246,7 +245,7 @@ func TestAnUnrecordedLossIsKept(t *testing.T) {
 	}
 }
 
-// Neither the clock nor a count says that something was lost where it all happened within one millisecond.
+// Within a millisecond neither the clock nor a count reveals a loss.
 func TestALossWithinAMillisecondIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

@@ -11,22 +11,22 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// A record is one line for people and then the body, byte for byte:
+// A record is one readable line and then the body, byte for byte:
 //
 //	half CREATED_MS DIGEST {"exchange":"orders",...}\n
 //
-// Where the body can be packed, and the layout allows for it, the first word is another, the size that it has unpacked
-// comes before the JSON, and behind the line it stands packed with S2:
+// Where packing helps, and the layout allows packing, the first word is another, the unpacked size precedes the JSON,
+// and the body behind the line is packed with S2:
 //
 //	pack CREATED_MS DIGEST SIZE {"exchange":"orders",...}\n
 //
-// What is left of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
+// The rest of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
 //
 //	acknowledged CREATED_MS DIGEST {"callback_target":"..."}\n
 //
 // The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
 
-// whole is the first word of a record that holds the whole message as it is.
+// whole is the first word of a record with an unpacked body.
 const whole = "half"
 
 // header is the JSON in a record's line.
@@ -41,10 +41,10 @@ type header struct {
 	Trace        string            `json:"traceparent,omitempty"`
 }
 
-// unstamped stands in a record where the time goes, until Redis says what it is.
+// unstamped stands in a record in place of the time until Redis fills in the time.
 const unstamped = "0000000000000"
 
-// encode gives the record of a message with that digest, but for its time.
+// encode gives the record of a message with that digest, without the time.
 func encode(m *halfmsg.Message, digest string, packs bool) ([]byte, error) {
 	line, err := json.Marshal(header{
 		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
@@ -73,9 +73,9 @@ type trace struct {
 	at   time.Time
 	// digest is the fingerprint of the content.
 	digest string
-	// size is that of the body, where it is packed.
+	// size is the unpacked size of a packed body.
 	size int
-	rest []byte // what follows the digest, and the size
+	rest []byte // the text behind the digest and the size
 }
 
 // decodeTrace reads the first words of a record.
@@ -94,11 +94,11 @@ func decodeTrace(record []byte) (trace, error) {
 	return trace{kind: string(kind), at: time.UnixMilli(ms), digest: string(digest), rest: rest}, nil
 }
 
-// maxMS is the longest time in milliseconds that a time.Duration holds. A longer one would turn into some other.
+// maxMS is the longest time in milliseconds that a time.Duration holds. A longer time would overflow.
 const maxMS = int64(math.MaxInt64 / time.Millisecond)
 
-// decode fills in what a living record says about a message in that state and returns its first words. The body is a
-// part of record, not a copy, unless it was packed.
+// decode fills in the fields of a living record in that state and returns the first words. The body shares the memory
+// of record, unless the body was packed.
 func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
 	t, err := decodeLine(record, state, into)
 	if err != nil {
@@ -113,7 +113,7 @@ func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, e
 	return t, nil
 }
 
-// decodeLine fills in what the first line says, which is all but the body.
+// decodeLine fills in the fields of the first line, which are all but the body.
 func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, error) {
 	t, err := decodeTrace(record)
 	if err != nil {

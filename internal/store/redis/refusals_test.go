@@ -38,7 +38,7 @@ func TestRefusalsAreSharedForAWhile(t *testing.T) {
 	}
 }
 
-// A coordinator that is restarted again and again has a new name each time.
+// A coordinator in a restart loop has a new name each time.
 func TestSharedRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})

@@ -32,8 +32,7 @@ func sweep(t *testing.T, store *redisstore.Store) redisstore.Repairs {
 	return all
 }
 
-// damage is one thing that can be wrong with a message "1" of which the raw keys are known, and what the sweeper makes
-// of it.
+// damage is a kind of damage to a message "1" with known raw keys, and the expected repair.
 type damage struct {
 	name  string
 	state halfmsg.State // before
@@ -135,7 +134,7 @@ func TestTheSweeperRepairs(t *testing.T) {
 			prefix := fmt.Sprintf("sweep%d", i)
 			store := open(t, redisstore.Config{URL: server.URL(), Prefix: prefix, Logger: logger, Shards: 1})
 			bring(t, store, half("1"), d.state)
-			client.Set(t.Context(), prefix+":other", "1", 0) // not ours, though it begins like it
+			client.Set(t.Context(), prefix+":other", "1", 0) // foreign, with a similar prefix
 			if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked == 0 {
 				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
 			}
@@ -156,7 +155,8 @@ func TestTheSweeperRepairs(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 			if !d.after.Final() && d.after != halfmsg.None {
-				if page, err := store.List(t.Context(), halfmsg.Query{State: d.after, Limit: 5}); err != nil || len(page.Records) != 1 {
+				if page, err := store.List(t.Context(), halfmsg.Query{State: d.after, Limit: 5}); err != nil ||
+					len(page.Records) != 1 {
 					t.Errorf("listed %v, %v", page, err)
 				}
 			}
@@ -216,7 +216,7 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 			t.Parallel()
 			log, logger := logged()
 			writer, client, server := fresh(t, redisstore.Config{})
-			store := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Logger: logger}) // it knows none of them
+			store := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Logger: logger}) // remembers no message
 			ctx := t.Context()
 			for _, id := range []string{"a", "bad", "c"} {
 				bring(t, writer, half("p-"+id), halfmsg.Pending)
@@ -261,7 +261,7 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnotherTypeSpoilOnlyTheirMessage puts keys where they make commands of the scripts fail.
+// TestKeysOfAnotherTypeSpoilOnlyTheirMessage puts keys of a wrong type where commands of the scripts fail.
 func TestKeysOfAnotherTypeSpoilOnlyTheirMessage(t *testing.T) {
 	t.Parallel()
 	log, logger := logged()
@@ -297,7 +297,7 @@ func TestKeysOfAnotherTypeSpoilOnlyTheirMessage(t *testing.T) {
 	sweep(t, store)
 }
 
-// TestHalfWrittenMovesAreFinishedByTheNextCall leaves what a script would leave that ended in its middle.
+// TestHalfWrittenMovesAreFinishedByTheNextCall leaves the traces of a script that ended halfway.
 func TestHalfWrittenMovesAreFinishedByTheNextCall(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
@@ -322,14 +322,16 @@ func TestHalfWrittenMovesAreFinishedByTheNextCall(t *testing.T) {
 
 	bring(t, store, half("sendable"), halfmsg.Sendable)
 	client.ZRem(ctx, base+"sendable", "sendable")
-	if r := store.Submit(ctx, []halfmsg.Name{half("sendable").Name}, time.Minute)[0]; r.Err != nil || r.State != halfmsg.Sendable {
+	if r := store.Submit(ctx, []halfmsg.Name{half("sendable").Name}, time.Minute)[0]; r.Err != nil ||
+		r.State != halfmsg.Sendable {
 		t.Errorf("a committed message without index: %v, %v", r.State, r.Err)
 	}
 
-	// Committed, but not taken out of PENDING yet: whoever comes next sees SENDABLE.
+	// Committed, but still in the index of PENDING: the next caller sees SENDABLE.
 	create(t, store, half("both"))
 	client.ZAdd(ctx, base+"sendable", redis.Z{Score: 1, Member: "both"})
-	if r := store.Rollback(ctx, []halfmsg.Name{half("both").Name})[0]; !errors.Is(r.Err, halfmsg.ErrIllegal) || r.State != halfmsg.Sendable {
+	if r := store.Rollback(ctx, []halfmsg.Name{half("both").Name})[0]; !errors.Is(r.Err, halfmsg.ErrIllegal) ||
+		r.State != halfmsg.Sendable {
 		t.Errorf("rollback: %v, %v", r.State, r.Err)
 	}
 }

@@ -11,23 +11,23 @@ const (
 	RunSilence = 20 * time.Second
 	// RunMemory is for how long an end is told.
 	RunMemory = time.Hour
-	// maxEnds bounds how many ends are kept: a coordinator that is started each second and dies must not fill Redis.
+	// maxEnds bounds how many ends are kept: a crash loop must not fill Redis.
 	maxEnds = 100
 )
 
-// UncleanEnd is the end of a coordinator that did not stop: it was killed, or crashed, or it hangs.
+// UncleanEnd is the end of a coordinator that did not stop: killed, crashed or hanging.
 type UncleanEnd struct {
 	Instance string
 	// LastSeenAt is the time of the last count in Redis.
 	LastSeenAt time.Time
-	// Unreported says that no coordinator has reported this end before: the caller is the one to do it.
+	// Unreported says that no coordinator has reported this end before: the caller has to.
 	Unreported bool
 }
 
 // NoteRun notes that this coordinator runs. Where judge is set, NoteRun returns the others that ended without
 // NoteCleanStop within RunMemory, the latest first. An end is Unreported for one caller only. A coordinator that was
-// only cut off for a while is not returned any more once it counts again (Pulse). NoteRun is one call of a script; its
-// errors are those of the store.
+// only cut off for a while disappears from the result once the coordinator counts again (Pulse). NoteRun is one call of
+// a script; errors are the store's.
 func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
 	c := newCall(s.scripts.runs, s.keys.shards[0], 5)
 	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds, judge)
@@ -47,8 +47,7 @@ func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
 	return ends, nil
 }
 
-// NoteCleanStop takes back what NoteRun has noted: this coordinator is about to end as it should. Its errors are those
-// of the store.
+// NoteCleanStop takes back the note of NoteRun: this coordinator is about to stop cleanly. Errors are the store's.
 func (s *Store) NoteCleanStop(ctx context.Context) error {
 	return translate(s.loops.HDel(ctx, runsKey(s.keys.shards[0]), s.name).Err())
 }

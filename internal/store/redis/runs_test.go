@@ -10,7 +10,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// runs is a Redis whose clock the test sets, and coordinators on it.
+// runs is a Redis with a clock set by the test, and coordinators on this Redis.
 type runs struct {
 	t      *testing.T
 	server *miniredis.Miniredis
@@ -33,8 +33,8 @@ func (r *runs) coordinator(name string) *redisstore.Store {
 	return open(r.t, redisstore.Config{URL: "redis://" + r.server.Addr(), Prefix: "msghandler", Shards: 2, Instance: name})
 }
 
-// alive notes the run of each, counts on in its pulse, and returns whom the last of them takes for ended, the latest
-// first.
+// alive notes the run of each, counts on in its pulse, and returns the ended coordinators as seen by the last, the
+// latest first.
 func (r *runs) alive(all ...*redisstore.Store) (names []string) {
 	r.t.Helper()
 	for _, store := range all {
@@ -68,14 +68,14 @@ func TestOnlyUncleanEndsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.pass(redisstore.RunSilence - time.Second)
-	r.want(r.alive(here)) // it may still come
+	r.want(r.alive(here)) // not ended yet
 	r.pass(2 * time.Second)
 	r.want(r.alive(here), "killed")
 
 	next := r.coordinator("next") // hears of it at once
 	r.want(r.alive(next), "killed")
 	r.pass(time.Second)
-	r.want(r.alive(killed, here)) // it was only cut off for a while
+	r.want(r.alive(killed, here)) // back after an interruption
 
 	r.pass(redisstore.RunMemory - time.Second)
 	r.want(r.alive(here), "killed", "next")
@@ -86,8 +86,8 @@ func TestOnlyUncleanEndsAreTold(t *testing.T) {
 	}
 }
 
-// Many coordinators see an end, and one of them reports it. A coordinator that has just started may meet an outage of
-// Redis that others could not count in, so it does not judge, and takes no report away from the others.
+// Many coordinators see an end, and a single coordinator reports the end. A coordinator that has just started cannot
+// tell an end from an outage of Redis, so a new coordinator does not judge, and takes no report away from the others.
 func TestAnEndIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)
@@ -116,7 +116,7 @@ func TestAnEndIsReportedOnce(t *testing.T) {
 		t.Errorf("the end is to be reported %d times", n)
 	}
 	r.pass(time.Second)
-	r.want(r.alive(killed, here, there)) // it was cut off, and comes back
+	r.want(r.alive(killed, here, there)) // back after an interruption
 	r.pass(redisstore.RunSilence + time.Second)
 	pulse(t, here)
 	pulse(t, there)
@@ -125,7 +125,7 @@ func TestAnEndIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Coordinators of earlier versions count in the pulse and say nothing when they stop.
+// Earlier versions count in the pulse and leave no note when they stop.
 func TestOlderCoordinatorsAreNotTakenForKilled(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)
@@ -136,7 +136,7 @@ func TestOlderCoordinatorsAreNotTakenForKilled(t *testing.T) {
 	r.want(r.alive(here))
 }
 
-// A coordinator that dies each second leaves a bounded number of fields.
+// A coordinator in a crash loop leaves a bounded number of fields.
 func TestACrashLoopIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)
@@ -155,7 +155,7 @@ func TestACrashLoopIsBounded(t *testing.T) {
 	}
 }
 
-// On a real Redis, as the flags of scripts and the types of its replies are its own.
+// A real Redis, because script flags and the types of replies differ from the embedded Redis.
 func TestRunsAreNotedInARealRedis(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 2, Instance: "here"})

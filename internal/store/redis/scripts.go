@@ -18,9 +18,9 @@ var luaFiles embed.FS
 // script is one script as Redis knows it.
 type script struct {
 	source, sha string
-	// ran is told of each run: about how many messages it was, and how long it took.
+	// ran gets the approximate number of messages and the duration of each run.
 	ran func(messages int, took time.Duration)
-	// answers says that its reply holds an answer for each message.
+	// answers says that the reply holds an answer for each message.
 	answers bool
 }
 
@@ -32,20 +32,20 @@ func newScript(source string) *script {
 // answering are the scripts that work on messages and answer about each.
 var answering = map[string]bool{"create": true, "submit": true, "trust": true, "claim": true, "move": true}
 
-// parts are the files that stand between prelude.lua and a script.
+// parts are the files between prelude.lua and a script.
 var parts = map[string][]string{
 	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
 	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"},
 	"claim": {"writes", "timeline", "claims"},
 }
 
-// scripts are those in lua/, one a file.
+// scripts are the files in lua/.
 type scripts struct {
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, refusals, owners, backlog *script
 }
 
 // loadScripts reads the scripts and loads them on every master. Servers older than Redis 7, and embedded ones, do not
-// understand the first line, which says what a script may do when memory is short; there it is left out.
+// understand the first line, the flags for short memory, so such servers get the scripts without that line.
 func loadScripts(ctx context.Context, client redis.UniversalClient, config Config) (scripts, error) {
 	flagged, err := understandsFlags(ctx, client)
 	if err != nil {
@@ -79,7 +79,7 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	err := eachMaster(ctx, client, func(ctx context.Context, master *redis.Client) error {
 		err := master.ScriptLoad(ctx, "#!lua flags=allow-oom\nreturn 1").Err()
 		if err != nil && redis.HasErrorPrefix(err, "Error compiling") {
-			understood = false // all masters write the same; one that does not know it decides for all
+			understood = false // all masters run the same scripts, so the oldest master decides
 			return nil
 		}
 		return err
@@ -112,7 +112,7 @@ func assemble(name string, flagged bool, retention time.Duration) (string, error
 type call struct {
 	args  []any
 	items []int // which messages of the batch it is about, in the order of its replies
-	// messages is how many messages the script has to work on.
+	// messages is how many messages the script works on.
 	messages int
 	reply    []any
 	err      error
@@ -128,7 +128,7 @@ func newCall(sc *script, shard string, room int) *call {
 }
 
 // run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten
-// is sent again as a whole, which a server also remembers.
+// is sent again as a whole, and so loaded again.
 func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 	begun := time.Now()
 	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()
@@ -175,7 +175,7 @@ func exec(ctx context.Context, client redis.UniversalClient, calls []*call) (for
 	return forgotten
 }
 
-// take keeps what came back and says whether the server had forgotten the script.
+// take keeps the reply and says whether the server had forgotten the script.
 func (c *call) take(cmd *redis.Cmd) (forgotten bool) {
 	c.reply, c.err = cmd.Slice()
 	if c.err == nil {

@@ -13,7 +13,7 @@ import (
 func TestBySentinel(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)
-	// The second of them does not exist.
+	// The second Sentinel does not exist.
 	store := open(t, redisstore.Config{URL: "redis://" + servers.Sentinel(t, master).Addr + ",127.0.0.1:1/0?master=main"})
 	create(t, store, half("1"))
 	claims := submit(t, store, half("1").Name)
@@ -28,7 +28,7 @@ func TestBySentinel(t *testing.T) {
 	}
 }
 
-// New connections to the Sentinels are needed as well: the master is not all that goes away.
+// The connections to the Sentinels break together with the master, so new ones are needed as well.
 func TestAFailoverIsFollowed(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)

@@ -7,15 +7,15 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/versions"
 )
 
-// serverVersion is what a server says of itself in INFO.
+// serverVersion is a server's product and version, from INFO.
 type serverVersion struct {
 	server versions.Server
 	number versions.Version
 	text   string
 }
 
-// serverVersionOf reads the section "server" of INFO. It reports false for a server that does not tell its version.
-// Valkey calls itself Redis 7.2.4 there too, for clients that know no better.
+// serverVersionOf reads the section "server" of INFO. The result is false for a server without a version. Valkey also
+// names Redis 7.2.4 there, for older clients.
 func serverVersionOf(info map[string]string) (v serverVersion, known bool) {
 	v.server, v.text = versions.Redis, info["redis_version"]
 	if own := info["valkey_version"]; own != "" {
@@ -27,7 +27,7 @@ func serverVersionOf(info map[string]string) (v serverVersion, known bool) {
 
 func (v serverVersion) String() string { return v.server.Name + " " + v.text }
 
-// supported finds a version that is older than the supported ones.
+// supported reports a version older than the supported versions.
 func (f *found) supported(v serverVersion) {
 	if !v.server.TooOld(v.number) {
 		return
@@ -40,7 +40,7 @@ func (f *found) supported(v serverVersion) {
 		fmt.Sprintf("upgrade to %s %v or later", v.server.Name, v.server.Oldest))
 }
 
-// notes finds what may be well with a version, and is worth a look.
+// notes finds versions that may be fine but are worth a look.
 func (f *found) notes(v serverVersion) {
 	if v.server.Untested(v.number) {
 		f.add("new", Note, fmt.Sprintf("is %s, newer than %v", v, v.server.Newest), "msghandler is not tested with it",
@@ -54,8 +54,8 @@ func (f *found) notes(v serverVersion) {
 	}
 }
 
-// luaFixes are the first versions without CVE-2025-49844, one for each minor version that was maintained. Minor
-// versions between them never got a fix; those after the last never had the hole.
+// luaFixes are the first versions without CVE-2025-49844, one for each maintained minor version. Minor versions between
+// them never got a fix; later versions never had the hole.
 var luaFixes = map[string][]versions.Version{
 	versions.Redis.Name:  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	versions.Valkey.Name: {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},

@@ -14,7 +14,7 @@ import (
 func TestCheckFindsAVersionThatIsTooOld(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
-	// Valkey names its own version beside the version of Redis that it is compatible with.
+	// Valkey names its own version beside the compatible version of Redis.
 	told := regexp.MustCompile(`(?:redis|valkey)_version:([\d.]+)`).FindAllStringSubmatch(server.CLI("INFO", "server"), -1)
 	now := told[len(told)-1]
 	old := strings.TrimSuffix(now[0], now[1]) + "6.2." + strings.Repeat("1", len(now[1])-4)

@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// effects are what an event does beyond the move, as letters that move.lua knows: c counts a confirm, p a publish, d a
-// deletion, y a copy, z sets attempts back, u writes down when.
+// effects are an event's effects beyond the move, as letters for move.lua: c counts a confirm, p a publish, d a
+// deletion, y a copy, z sets attempts back, u writes the time.
 var effects = map[halfmsg.Event]string{
 	halfmsg.EventUnknown:     "cu",
 	halfmsg.EventUnreachable: "u",
@@ -24,15 +24,14 @@ var effects = map[halfmsg.Event]string{
 	halfmsg.EventRetry:       "zu",
 }
 
-// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while
-// its owner was busy with it.
+// hurried are the failures with an immediate retry when a Submit or Retry came while the lease holder worked on the
+// message.
 var hurried = map[halfmsg.Event]bool{
 	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
 	halfmsg.EventMarkerKept: true,
 }
 
-// rules are the moves as move.lua reads them, by event: where it leads, what else it does, and its name where it is
-// told.
+// rules are the moves as move.lua reads them, by event: the next states, the effects, and the name in timelines.
 var rules = func() []string {
 	out := make([]string, len(halfmsg.Events()))
 	for i, event := range halfmsg.Events() {
@@ -47,7 +46,7 @@ var rules = func() []string {
 	return out
 }()
 
-// leads says where an event leads from each kept state, one character each.
+// leads holds the next state from each kept state, one character each.
 func leads(event halfmsg.Event) string {
 	var text strings.Builder
 	for _, from := range halfmsg.Kept() {
@@ -60,7 +59,7 @@ func leads(event halfmsg.Event) string {
 	return text.String()
 }
 
-// leadsHurried is the same for a message that was hurried: the event, and then a retry.
+// leadsHurried is leads for a hurried message: the event, and then a retry.
 func leadsHurried(event halfmsg.Event) string {
 	var text strings.Builder
 	for _, from := range halfmsg.Kept() {
@@ -97,7 +96,7 @@ func (s *Store) Settle(ctx context.Context, settlements []halfmsg.Settlement) []
 	return results
 }
 
-// split tells the places that are wanted from the others.
+// split separates the wanted places from the others.
 func split(places []place, want func(place) bool) (wanted, others []place) {
 	for _, at := range places {
 		if want(at) {
@@ -109,7 +108,7 @@ func split(places []place, want func(place) bool) (wanted, others []place) {
 	return wanted, others
 }
 
-// bring makes one move that needs no lease for many messages, by the rules given. Each of them gets the same word.
+// bring makes one move that needs no lease for many messages, by the rules given. All messages get the same word.
 func (s *Store) bring(
 	ctx context.Context, word halfmsg.Settlement, names []halfmsg.Name, by []string,
 ) []halfmsg.Result {
@@ -123,7 +122,7 @@ func (s *Store) bring(
 	return results
 }
 
-// Retry implements halfmsg.Inspector. Who asks for it stands where owners have their token.
+// Retry implements halfmsg.Inspector. The operator's name takes the place of the token.
 func (s *Store) Retry(ctx context.Context, names []halfmsg.Name, by, reason string) []halfmsg.Result {
 	word := halfmsg.Settlement{Event: halfmsg.EventRetry, Token: halfmsg.Token(by), Cause: reason}
 	return s.bring(ctx, word, names, rules)
@@ -139,7 +138,7 @@ func (s *Store) Discard(ctx context.Context, names []halfmsg.Name, from halfmsg.
 	return s.bring(ctx, halfmsg.Settlement{Event: halfmsg.EventDiscard}, names, by)
 }
 
-// onlyFrom is a rule that applies to one state and to no other.
+// onlyFrom is a rule for one state alone.
 func onlyFrom(from halfmsg.State, rule string) string {
 	limited := []byte(rule)
 	for i, state := range halfmsg.Kept() {
@@ -150,7 +149,8 @@ func onlyFrom(from halfmsg.State, rule string) string {
 	return string(limited)
 }
 
-// moving is how messages are moved: by which rules, what each of them is to have, how urgently, and how many in a call.
+// moving describes how messages are moved: the rules, the word of each message, the urgency, and the most messages in a
+// call.
 type moving struct {
 	by   []string
 	of   func(int) halfmsg.Settlement
@@ -158,7 +158,7 @@ type moving struct {
 	most int
 }
 
-// move calls move.lua, with only those of the rules that the batch needs.
+// move calls move.lua, with only the rules of the batch.
 func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Result, m moving) {
 	if len(places) == 0 {
 		return
@@ -191,7 +191,7 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 	}
 }
 
-// shorten cuts a cause to what is kept of it, and mends what is no UTF-8.
+// shorten cuts a cause to the kept length, and replaces invalid UTF-8.
 func shorten(cause string) string {
 	cause = strings.ToValidUTF8(cause, "?")
 	if len(cause) <= halfmsg.MaxCause {
@@ -203,15 +203,14 @@ func shorten(cause string) string {
 	return cause
 }
 
-// setAside takes a claimed message that cannot be worked on out of the way, to where operators see it. It returns the
-// state in which the message stands then.
+// setAside moves a claimed message that cannot be processed to a state for operators, and returns that state.
 func (s *Store) setAside(ctx context.Context, claim halfmsg.Claim, why error) halfmsg.State {
 	event := halfmsg.EventGivenUp
 	switch claim.State {
 	case halfmsg.Sendable:
 		event = halfmsg.EventExhausted
 	case halfmsg.Acknowledged:
-		event = halfmsg.EventMarkerLeft // the broker has it, and whom to tell is not known any more
+		event = halfmsg.EventMarkerLeft // the broker has the message, and the callback target is lost
 	default:
 	}
 	settled := s.Settle(context.WithoutCancel(ctx), []halfmsg.Settlement{{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCRC16IsRedisOwn has what CLUSTER KEYSLOT is known to say; TestTagsAreWhereRedisSaysTheyAre asks one.
+// TestCRC16IsRedisOwn has known answers of CLUSTER KEYSLOT; TestTagsAreWhereRedisSaysTheyAre asks a server.
 func TestCRC16IsRedisOwn(t *testing.T) {
 	t.Parallel()
 	for tag, want := range map[string]int{"": 0, "123456789": 12739, "foo": 12182} {
@@ -27,7 +27,7 @@ func TestSuffixesBeginWithTheShortest(t *testing.T) {
 	}
 }
 
-// TestTagsStay has them word for word: data that are there would not be found under others.
+// TestTagsStay has the tags word for word: existing data would not be found under other tags.
 func TestTagsStay(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -66,10 +66,10 @@ func TestShardsLieInTheirParts(t *testing.T) {
 }
 
 // TestMastersShareTheShards has masters that share the slots as redis-cli --cluster create has them: each as many in a
-// row. A master has each shard whose part lies in its slots and none of those whose part lies outside, so only the two
-// parts at its ends can go either way: it has less than two shards more or less than an even share. Where the ends of
-// parts are the ends of its slots it has an even share to the shard. Masters could differ by three for all that is said
-// so far, but no two do: tags stay, so that is one for all.
+// row. A master has each shard whose part lies in its slots and none whose part lies outside, so only the two parts at
+// its ends can go either way: it has less than two shards more or less than an even share. Where the ends of parts are
+// the ends of its slots it has an even share to the shard. By this argument masters could differ by three, but no two
+// do, and tags never change.
 func TestMastersShareTheShards(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{8, 16, 32, 64} {
@@ -106,7 +106,7 @@ func sharesOf(l layout, masters int) []int {
 	return counts
 }
 
-// BenchmarkTags is what the start of a coordinator pays for them.
+// BenchmarkTags is the cost of the tags at the start of a coordinator.
 func BenchmarkTags(b *testing.B) {
 	for _, shards := range []int{shardsOnCluster, maxShards} {
 		b.Run(strconv.Itoa(shards), func(b *testing.B) {

@@ -14,10 +14,10 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// stale is what a message leaves behind when its record is lost.
+// stale is the leftovers of a message whose record is lost.
 type stale struct {
 	name string
-	// leave brings a message to where its record is lost. The claim is its owner's, if it has one.
+	// leave brings a message to the point of the loss. The claim is the lease holder's, if any.
 	leave func(t *testing.T, store *redisstore.Store, client *redis.Client, m halfmsg.Message) *halfmsg.Claim
 	// published says that copies of the lost message may have reached the broker.
 	published bool
@@ -74,8 +74,8 @@ func only(key string) func(*testing.T, *redisstore.Store, *redis.Client, halfmsg
 	}
 }
 
-// A SendHalfMessage whose id still stands somewhere, though the record is lost, begins anew: nothing of the lost
-// message decides about the new one. Most of all the new one is not published before its producer was asked.
+// A SendHalfMessage begins anew when leftovers hold its id but the record is lost: nothing of the lost message decides
+// about the new message. Above all, the new message is not published before a Confirm.
 func TestCreateRepairsWhatALostRecordLeft(t *testing.T) {
 	t.Parallel()
 	servers := map[string]func(t *testing.T) string{
@@ -101,7 +101,7 @@ func TestCreateRepairsWhatALostRecordLeft(t *testing.T) {
 	}
 }
 
-// resend loses a record and sends other content under its id, in a batch with messages that are there already.
+// resend loses a record and sends other content under its id, in a batch with existing messages.
 func (s stale) resend(t *testing.T, store *redisstore.Store, client *redis.Client, beside []string) {
 	t.Helper()
 	old, fresh := half("1"), half("1")
@@ -138,7 +138,8 @@ func (s stale) resend(t *testing.T, store *redisstore.Store, client *redis.Clien
 	if repairs := sweep(t, store); repairs.Mended != 0 {
 		t.Errorf("%d repairs were left to the sweeper", repairs.Mended)
 	}
-	if claim := submit(t, store, fresh.Name)[0]; string(claim.Body) != "other content" || (claim.Copies > 0) != s.published {
+	if claim := submit(t, store, fresh.Name)[0]; string(claim.Body) != "other content" ||
+		(claim.Copies > 0) != s.published {
 		t.Errorf("claimed with %q and %d copies counted", claim.Body, claim.Copies)
 	}
 }

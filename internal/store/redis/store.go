@@ -19,29 +19,29 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Config says where the data is and how it is kept.
+// Config is the place and the settings of the data.
 type Config struct {
-	// URL is where Redis is, as address.ParseRedis reads it: a server, a Cluster or what Sentinels know. Required.
+	// URL is the address of a server, a Cluster or Sentinels, in the form of address.ParseRedis. Required.
 	URL string
 	// Prefix begins the name of every key: letters, digits and ._:- only. Required.
 	Prefix string
-	// Shards is how many parts the data is in, each on one node of a Cluster. It cannot change while there are data.
-	// Defaults to what the data have; new data are in 16 on a Cluster and in one elsewhere, where each part only costs
-	// calls. At most 1024.
+	// Shards is how many parts the data is in, each on one node of a Cluster. The number cannot change while there are
+	// data. Defaults to the number of the existing data; new data are in 16 shards on a Cluster and in a single shard
+	// elsewhere, where more shards only cost calls. At most 1024.
 	Shards int
 	// Instance names this process in tokens, for operators. Defaults to the host's name.
 	Instance string
 	// Retention is how long the receipt of a finished message is kept. Required.
 	Retention time.Duration
-	// MinReplicas is how many replicas must have a new message before Create says so. Defaults to none.
+	// MinReplicas is how many replicas must have a new message before Create succeeds. Defaults to none.
 	MinReplicas int
 	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
-	// counts its own part, so it is kept to about that many. Defaults to no limit.
+	// counts its own part, so the limit is approximate. Defaults to no limit.
 	Quota int
-	// Ran is told of each run of a script: about how many messages it was, 0 where it is not about messages, and how long
-	// it took for all shards together. It must not block. May be nil.
+	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
+	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
-	// Logger is told of what was mended and set aside. Defaults to slog.Default.
+	// Logger gets repairs and messages set aside. Defaults to slog.Default.
 	Logger *slog.Logger
 }
 
@@ -52,22 +52,22 @@ const (
 	shardsOnCluster = 16
 )
 
-// Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. It is safe for concurrent use.
+// Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. Store is safe for concurrent use.
 type Store struct {
 	config  Config
 	layout  layout
 	keys    keys
 	scripts scripts
 	logger  *slog.Logger
-	// intake serves producers and operators, loops the coordinator's own work: neither can take the other's connections.
+	// intake serves producers and operators, loops the coordinator's own work: neither pool can starve the other.
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
 	pacer  *pacer
-	// recent are messages that were stored here lately.
+	// recent are messages stored here lately.
 	recent memory
 	// claims counts claims for tokens and rotates the shard that comes first.
 	claims atomic.Uint64
-	// name tells this store from all others, and says whose it is: INSTANCE/NONCE.
+	// name is unique to this store and names its instance: INSTANCE/NONCE.
 	name string
 	sweeper
 	pulses pulses
@@ -80,8 +80,8 @@ var (
 	_ halfmsg.Inspector    = (*Store)(nil)
 )
 
-// New connects to Redis, loads the scripts and checks that the data that are there have the same number of shards. Its
-// errors are halfmsg's where Redis is away, and then trying again may help; no other error mends itself.
+// New connects to Redis, loads the scripts and checks that existing data have the same number of shards. Errors while
+// Redis is away are halfmsg's, and a retry may help; no other error goes away by itself.
 func New(ctx context.Context, config Config) (*Store, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	return err
 }
 
-// agreeOnLayout writes down how the data are laid out when nobody has yet, and compares. Where it is written nothing is
-// changed, so a coordinator can start while Redis is full, and help to empty it.
+// agreeOnLayout writes the layout when no coordinator has yet, and compares. An existing layout is never overwritten,
+// so a coordinator can start while Redis is full, and help to empty Redis.
 func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
 	key := metaOf(s.config.Prefix)
 	got, err := s.writtenLayout(ctx, layout{version: newestLayout, shards: s.config.shardsOf("", cluster)})
@@ -160,7 +160,7 @@ func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error)
 	return l, nil
 }
 
-// writtenLayout reads how the data are laid out. Where it is not written it writes l down.
+// writtenLayout reads the layout of the data. A missing layout is replaced by l.
 func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string, error) {
 	key := metaOf(s.config.Prefix)
 	got, err := s.intake.HGetAll(ctx, key).Result()
@@ -175,7 +175,7 @@ func (s *Store) writtenLayout(ctx context.Context, l layout) (map[string]string,
 	return written.Val(), err
 }
 
-// shardsOf is how many parts the data are in, of which that number is written down, if any.
+// shardsOf is the number of shards: the configured number, else the number written in Redis, else the default.
 func (c Config) shardsOf(written string, cluster bool) int {
 	if c.Shards > 0 {
 		return c.Shards

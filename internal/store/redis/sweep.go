@@ -17,7 +17,7 @@ const (
 	sweepSlice = slice // messages in one call of mend.lua
 )
 
-// Repairs is what a call to Sweep has done.
+// Repairs is the result of a call to Sweep.
 type Repairs struct {
 	// Checked is how many messages were looked at.
 	Checked int
@@ -25,20 +25,20 @@ type Repairs struct {
 	Mended int
 }
 
-// sweeper is where the sweep through the keys stands.
+// sweeper is the progress of the sweep through the keys.
 type sweeper struct {
 	sweeping sync.Mutex
 	cursors  map[string]*cursor // by the master's address
 	walks    []*walk
 }
 
-// cursor is where the SCAN of a master stands.
+// cursor is the progress of SCAN on a master.
 type cursor struct {
 	next  uint64
 	ended bool
 }
 
-// walk is where the way through one index stands.
+// walk is the progress through one index.
 type walk struct {
 	key  ownKey
 	next uint64
@@ -49,11 +49,10 @@ type group struct {
 	shard, producer string
 }
 
-// Sweep looks at a bounded slice of the keys and repairs what a half-finished write, an operator's hand or a clock that
-// jumped has left behind: records without index and indexes without record, entries in two indexes, missing or
-// superfluous creation times, leases and producers, expiries on unfinished messages, due times that no clock can mean.
-// more is false when it has come to the end of all keys; the next call begins anew. Only keys of this prefix are
-// touched.
+// Sweep checks a bounded slice of the keys and repairs the damage of half-finished writes, manual edits and clock
+// jumps: records without index and indexes without record, entries in two indexes, missing or superfluous creation
+// times, leases and producers, expiries on unfinished messages, impossible due times. more is false at the end of all
+// keys; the next call begins anew. Only keys of this prefix are touched.
 func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
@@ -77,8 +76,7 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 	return repairs, s.unfinished(), nil
 }
 
-// scanMasters makes one step of SCAN on each master and sorts what it finds: messages are returned, indexes walked
-// later.
+// scanMasters makes one step of SCAN on each master and sorts the keys: messages are returned, indexes walked later.
 func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 	var mu sync.Mutex
 	found := map[group][]string{}
@@ -110,7 +108,7 @@ func (s *Store) scanMasters(ctx context.Context) (map[group][]string, error) {
 		return nil
 	})
 	if err == nil {
-		// One that is no master any more will never come to its end; the one that took over has a cursor of its own.
+		// A replaced master will never come to the end of its keys; the new master has a cursor of its own.
 		maps.DeleteFunc(s.cursors, func(addr string, _ *cursor) bool { return !seen[addr] })
 	}
 	return found, err
@@ -127,7 +125,7 @@ func (s *Store) sort(key ownKey, found map[group][]string) {
 	}
 }
 
-// walkIndexes makes some steps through the indexes that were found, and adds what stands in them.
+// walkIndexes makes some steps through the indexes that were found, and adds their members.
 func (s *Store) walkIndexes(ctx context.Context, found map[group][]string) error {
 	for range sweepWalks {
 		if len(s.walks) == 0 {
@@ -180,8 +178,8 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 	return names, next, err
 }
 
-// mend has messages of one producer checked and repaired, in slices that leave most of Redis' time to others, as a
-// backlog that waits is looked at like all else. The empty id stands for the producer itself.
+// mend checks and repairs messages of one producer, in slices that leave most of Redis' time to other calls, because a
+// waiting backlog is checked like everything else. The empty id is the producer itself.
 func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {
@@ -205,7 +203,7 @@ func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, e
 	return mended, nil
 }
 
-// tellRepairs logs what mend.lua has done, and returns how much that is.
+// tellRepairs logs the repairs of mend.lua and returns their number.
 func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
 	for _, reply := range replies {
 		fields, _ := reply.([]any)
@@ -217,7 +215,7 @@ func (s *Store) tellRepairs(producer string, replies []any) (mended int) {
 	return mended
 }
 
-// unfinished says whether the sweep has more to look at; if not it begins anew.
+// unfinished says whether the sweep has more to look at; if not, the sweep begins anew.
 func (s *Store) unfinished() bool {
 	if len(s.walks) > 0 {
 		return true

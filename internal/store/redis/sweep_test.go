@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What waits is looked at in slices, each a run of its own, between which the sweeper rests: in one run everybody would
-// wait for all of it.
+// A backlog is checked in slices, each a run of its own, and the sweeper rests between slices: during a single run all
+// other calls would wait.
 func TestTheSweeperGoesInSlices(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64

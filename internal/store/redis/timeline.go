@@ -16,7 +16,7 @@ import (
 // nobody stands where nobody is named.
 const nobody = "-"
 
-// readTimeline reads what the scripts wrote. Lines that are none of theirs are left out.
+// readTimeline reads what the scripts wrote. Other lines are left out.
 func readTimeline(text string) halfmsg.Timeline {
 	var timeline halfmsg.Timeline
 	for line := range strings.SplitSeq(strings.ToValidUTF8(text, "?"), "\n") {

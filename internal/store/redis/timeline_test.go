@@ -14,7 +14,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// executed is how many commands a server has executed since it was asked last, those of scripts included.
+// executed is how many commands a server has executed since the last call of executed, scripts' commands included.
 func executed(t *testing.T, client *redis.Client) (total int) {
 	t.Helper()
 	for line := range strings.Lines(client.Info(t.Context(), "commandstats").Val()) {
@@ -28,7 +28,7 @@ func executed(t *testing.T, client *redis.Client) (total int) {
 }
 
 // TestTheOrdinaryWayPaysNothingForTimelines counts the commands of messages that are submitted, committed and published
-// at the first try. What a timeline costs is paid by those to which something happens.
+// at the first try. Only messages with incidents pay for timelines.
 func TestTheOrdinaryWayPaysNothingForTimelines(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Shards: 1})
@@ -37,13 +37,13 @@ func TestTheOrdinaryWayPaysNothingForTimelines(t *testing.T) {
 	executed(t, client)
 	create(t, store, all...)
 	finish(t, store, names)
-	// Its record dated, and replaced by its trace; and its part of what a batch costs.
+	// The record gets its time, and then is replaced by the receipt; the rest is the message's part of a batch.
 	if per := float64(executed(t, client)) / n; per > 2.5 {
 		t.Errorf("%.2f commands for each message", per)
 	}
 }
 
-// happened says one word about a message that nobody holds.
+// happened settles a message without a lease holder.
 func happened(t *testing.T, store *redisstore.Store, name halfmsg.Name, event halfmsg.Event, cause string) {
 	t.Helper()
 	claim := submit(t, store, name)[0]
@@ -62,7 +62,7 @@ func storyOf(t *testing.T, store *redisstore.Store, name halfmsg.Name) []halfmsg
 	return record.Story()
 }
 
-// TestATimelineIsText looks at one as docs/redis.md shows it, and leaves lines of its own there.
+// TestATimelineIsText reads a timeline as docs/redis.md shows timelines, and adds foreign lines.
 func TestATimelineIsText(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{Instance: "coordinator 1/a"})
@@ -96,7 +96,7 @@ func TestATimelineIsText(t *testing.T) {
 	}
 }
 
-// TestAVersionWithoutTimelinesMayWorkBeside has one write what it did, before and between what is told.
+// TestAVersionWithoutTimelinesMayWorkBeside has an older version write before and between happenings.
 func TestAVersionWithoutTimelinesMayWorkBeside(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
@@ -104,7 +104,7 @@ func TestAVersionWithoutTimelinesMayWorkBeside(t *testing.T) {
 	create(t, store, half("1"))
 	happened(t, store, name, halfmsg.EventUnreachable, "away")
 	notes := key(t, client, "x:1")
-	wrote := func(cause string) { // as its move.lua did
+	wrote := func(cause string) { // as the move.lua of that version did
 		now := client.Time(t.Context()).Val().Add(time.Millisecond).UnixMilli()
 		client.HSet(t.Context(), notes, "updated_at", now, "error", cause, "error_at", now)
 	}

@@ -12,7 +12,7 @@ import (
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
 )
 
-// oldMessage is one of those of which a coordinator of the first version that could be started wrote the records below.
+// oldMessage is a message whose record below was written by the first version that could be started.
 func oldMessage(id string) halfmsg.Message {
 	return halfmsg.Message{
 		Name: halfmsg.Name{Producer: "orders", ID: id}, Exchange: "shop", RoutingKey: "order.paid",
@@ -23,9 +23,9 @@ func oldMessage(id string) halfmsg.Message {
 	}
 }
 
-// asAnOldOneLeft are data as that version left them when it was killed: one message each that is pending, owned,
-// sendable after its verdict, and dead. When the verdict was stored stood in the notes, there were no timelines, and
-// all shared one count.
+// asAnOldOneLeft are the data of a killed coordinator of that version: one message each that is pending, owned,
+// sendable after its verdict, and dead. The time of the verdict was in the notes, there were no timelines, and all
+// coordinators shared a count.
 func asAnOldOneLeft(t *testing.T, client *redis.Client) {
 	t.Helper()
 	const shard, created = "msghandler:{00}:", 1795466788616
@@ -95,8 +95,8 @@ func TestMessagesOfOlderVersionsAreFinished(t *testing.T) {
 	}
 }
 
-// Coordinators of versions before 2026-11-22 share one count. One that joins them must leave it alone: without it they
-// say that Redis went back, alert, and take all messages for copies.
+// Coordinators of versions before 2026-11-22 share a count. A newer coordinator must keep the shared count: without the
+// count, older versions report a rollback, alert, and take all messages for copies.
 func TestTheCountThatOlderVersionsShareStays(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})

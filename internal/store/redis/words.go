@@ -2,7 +2,7 @@ package redis
 
 import "github.com/msghandler/msghandler/internal/halfmsg"
 
-// words are what a batch has to say about its messages, each once: those that were claimed together tend to share them.
+// words are the settlements of a batch, each once: messages claimed together tend to share settlements.
 type words struct {
 	by      []string // the rules, by event
 	rules   []any
