@@ -1,8 +1,8 @@
 // Package embedded runs a Redis inside this process, for the demo and for trying things out.
 //
-// It is not durable: everything is in memory and gone when the process ends. It has no password, so it listens on
-// loopback only. Never run anything on it whose loss would matter. Its companion, a broker in this process, is package
-// amqpbroker.
+// The server is not durable: everything is in memory and gone when the process ends. The server has no password, so it
+// listens on loopback only. Never keep data there whose loss would matter. The companion, a broker in this process, is
+// package amqpbroker.
 package embedded
 
 import (
@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// ttlStep is how often TTLs run down; miniredis does not do it by itself. Its ClockTTL looks at every key with each
-	// command: with 5,000 keys a command took 0.6 ms in place of 5 µs. Looking at them five times a second takes less
-	// than one percent of a processor. The price: a key may expire that much too early.
+	// ttlStep is how often TTLs run down; miniredis does not run TTLs down by itself. The ClockTTL of miniredis looks at
+	// every key with each command: with 5,000 keys a command took 0.6 ms in place of 5 µs. A look at all keys five times a
+	// second takes less than one percent of a processor. The price: a key may expire that much too early.
 	ttlStep = 200 * time.Millisecond
-	// ttlShare keeps steps that take long, with very many keys, from taking more than this part of the time: one in 20.
+	// ttlShare bounds the share of time of long steps, with very many keys: one in 20.
 	ttlShare = 20
 )
 
@@ -32,12 +32,12 @@ type Redis struct {
 	url    string
 	addr   string
 	stop   context.CancelFunc
-	// running has the goroutine that lets TTLs run down.
+	// running holds the goroutine of runTTLs.
 	running sync.WaitGroup
 }
 
-// StartRedis starts a Redis at a loopback address such as 127.0.0.1:6379; empty means a free port of 127.0.0.1. Its
-// clock is this computer's. Close it in the end.
+// StartRedis starts a Redis at a loopback address such as 127.0.0.1:6379; empty means a free port of 127.0.0.1. The
+// clock is this computer's. The caller must call Close.
 func StartRedis(addr string) (*Redis, error) {
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -64,13 +64,13 @@ func StartRedis(addr string) (*Redis, error) {
 	return r, nil
 }
 
-// Addr is the address it listens at, HOST:PORT.
+// Addr is the listening address, HOST:PORT.
 func (r *Redis) Addr() string { return r.addr }
 
 // URL is the address as a redis:// URL.
 func (r *Redis) URL() string { return r.url }
 
-// Close ends it, and everything in it is gone. It may be called again.
+// Close ends the server and drops all data. Close may be called again.
 func (r *Redis) Close() {
 	r.stop()
 	r.running.Wait()

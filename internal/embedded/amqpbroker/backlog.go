@@ -26,7 +26,7 @@ func (l *backlog) push(m *message) {
 		l.items, l.head = l.items[:n], 0
 	}
 	l.items = append(l.items, m)
-	l.bytes += int64(len(m.body))
+	l.bytes += int64(len(m.content.body))
 }
 
 // pop takes the first message.
@@ -34,7 +34,7 @@ func (l *backlog) pop() *message {
 	m := l.items[l.head]
 	l.items[l.head] = nil
 	l.head++
-	l.bytes -= int64(len(m.body))
+	l.bytes -= int64(len(m.content.body))
 	return m
 }
 
@@ -48,5 +48,5 @@ func (l *backlog) putBack(m *message) {
 	} else {
 		l.items = slices.Insert(l.items, l.head+i, m)
 	}
-	l.bytes += int64(len(m.body))
+	l.bytes += int64(len(m.content.body))
 }

@@ -1,18 +1,18 @@
 // Package amqpbroker is a small AMQP 0-9-1 broker that lives inside a process, for the demo, for trying things out and
 // for tests.
 //
-// It is not durable: everything is in memory and ends with the process, also what is declared durable and published as
-// persistent. It is not made for the network either: it listens on loopback only unless it is told otherwise, has one
-// user, one virtual host and no TLS.
+// The broker is not durable: everything is in memory and ends with the process, also durable declarations and
+// persistent messages. Nor is the broker made for the network: it listens on loopback only by default, has a single
+// user, a single virtual host and no TLS.
 //
-// Within those limits it behaves like RabbitMQ, held to that by a suite that runs against both: direct, fanout, topic
+// Within these limits the broker behaves like RabbitMQ, as a suite shows that runs against both: direct, fanout, topic
 // and headers exchanges, confirms, returns, prefetch, redelivery, time-to-live of messages and queues, length limits,
 // dead-lettering with x-death, cancelled consumers, heartbeats, blocked connections, and exceptions with RabbitMQ's
-// codes and texts. Quorum queues are accepted and count deliveries; they are no more durable than the others. Left out:
-// transactions, bindings between exchanges, alternate exchanges, the CC and BCC headers, priorities, streams.
+// codes and texts. Quorum queues are accepted and count deliveries, but are no more durable than other queues. Left
+// out: transactions, bindings between exchanges, alternate exchanges, the CC and BCC headers, priorities, streams.
 //
-// Beyond what RabbitMQ can do, a Judge may decide what becomes of each publishing: a broker that nacks, forgets, lies
-// or breaks the connection on demand.
+// Beyond what RabbitMQ can do, a Judge may decide the outcome of each publishing: a broker that nacks, forgets, lies or
+// breaks the connection on demand.
 package amqpbroker
 
 import (
@@ -24,18 +24,18 @@ import (
 	"time"
 )
 
-// Config says how a broker is set up. The zero value is ready to use.
+// Config is the set-up of a broker. The zero value is ready to use.
 type Config struct {
-	// User and Password are the only ones let in; both empty means guest and guest.
+	// User and Password are the only accepted login; both empty means guest and guest.
 	User, Password string
 	// Vhost is the only virtual host; empty means "/".
 	Vhost string
-	// Heartbeat is what clients are offered, in whole seconds; they may choose a shorter one. 0 means 60 s, as
+	// Heartbeat is the offer to clients, in whole seconds; clients may choose a shorter heartbeat. 0 means 60 s, as
 	// RabbitMQ.
 	Heartbeat time.Duration
 	// AllowRemote lets Listen take addresses that are not loopback.
 	AllowRemote bool
-	// Judge, when set, decides what becomes of each publishing.
+	// Judge, when set, decides the outcome of each publishing.
 	Judge Judge
 	// Logger gets a line for each connection that ends in an error; nil means slog.Default().
 	Logger *slog.Logger
@@ -48,8 +48,8 @@ var ErrClosed = errors.New("the embedded AMQP broker is closed")
 type Broker struct {
 	config Config
 
-	// mu guards all that follows, and all state of connections, channels, exchanges and queues that their own types do
-	// not say otherwise of.
+	// mu guards all following fields, and all state of connections, channels, exchanges and queues unless their types say
+	// otherwise.
 	mu          sync.Mutex
 	exchanges   map[string]*exchange
 	queues      map[string]*queue
@@ -64,7 +64,7 @@ type Broker struct {
 	running sync.WaitGroup
 }
 
-// New returns a broker that nobody can reach yet: see Listen and Dial. Close it in the end.
+// New returns a broker without clients: see Listen and Dial. The caller must call Close.
 func New(config Config) *Broker {
 	if config.User == "" && config.Password == "" {
 		config.User, config.Password = "guest", "guest"
@@ -88,8 +88,8 @@ func New(config Config) *Broker {
 	return b
 }
 
-// Listen serves clients at a TCP address such as 127.0.0.1:0 and returns the address that it really got. It may be
-// called several times.
+// Listen serves clients at a TCP address such as 127.0.0.1:0 and returns the actual address. Listen may be called
+// several times.
 func (b *Broker) Listen(address string) (string, error) {
 	if !b.config.AllowRemote && !isLoopback(address) {
 		return "", fmt.Errorf("listen on %q: only loopback addresses are allowed", address)
@@ -137,8 +137,8 @@ func (b *Broker) accept(listener net.Listener) {
 // acceptPause keeps a listener that fails again and again from taking a whole processor.
 const acceptPause = 100 * time.Millisecond
 
-// Dial connects to the broker through memory. It fits amqp.Config.Dial, where its arguments mean nothing, and works
-// inside a testing/synctest bubble when the broker was made there too.
+// Dial connects to the broker through memory. Dial fits amqp.Config.Dial and ignores the arguments. Dial works inside a
+// testing/synctest bubble when the broker was made in the same bubble.
 func (b *Broker) Dial(_, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	if err := b.serve(server); err != nil {
@@ -179,8 +179,8 @@ func (b *Broker) Close() error {
 	return errors.Join(errs...)
 }
 
-// CutAll drops every connection without a word, like a network that fails. Queues and messages stay, save exclusive and
-// auto-delete queues; clients may connect again at once.
+// CutAll drops every connection without a word, like a network that fails. Queues and messages stay, except exclusive
+// and auto-delete queues; clients may connect again at once.
 func (b *Broker) CutAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,9 +193,9 @@ func (b *Broker) cutAll() {
 	}
 }
 
-// SetBlocked starts an alarm with that reason, or ends it when the reason is empty. As with RabbitMQ, a connection is
-// told of it when it next publishes, and from then on nothing is read from it until the alarm is over. Connections that
-// do not publish notice nothing.
+// SetBlocked starts an alarm with that reason, or ends the alarm when the reason is empty. As with RabbitMQ, a
+// connection learns of the alarm at its next publish, and from then on nothing is read from the connection until the
+// alarm ends. Connections that do not publish notice nothing.
 func (b *Broker) SetBlocked(reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,8 +209,7 @@ func (b *Broker) SetBlocked(reason string) {
 	b.unblocked.Broadcast()
 }
 
-// Depth is the number of messages that are ready in a queue, not counting those that consumers hold unacknowledged; -1
-// when there is no such queue.
+// Depth is the number of ready messages in a queue, without unacknowledged deliveries; -1 without such a queue.
 func (b *Broker) Depth(queue string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

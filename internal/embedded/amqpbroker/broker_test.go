@@ -13,7 +13,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// What RabbitMQ does too is tested in test/amqpconformance, against both. Here is what is this broker's own.
+// Behaviour shared with RabbitMQ is tested in test/amqpconformance, against both. The tests here are about this
+// broker's own behaviour.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -66,7 +67,7 @@ func publish(t testing.TB, ch *amqp.Channel, p amqp.Publishing) *amqp.DeferredCo
 	return confirm
 }
 
-// acked waits for a confirm. It is false for a nack, and when the channel is closed first.
+// acked waits for a confirm. The result is false for a nack, and when the channel is closed first.
 func acked(t testing.TB, confirm *amqp.DeferredConfirmation) bool {
 	t.Helper()
 	select {
@@ -98,10 +99,10 @@ func TestVerdicts(t *testing.T) {
 
 type verdictCase struct {
 	verdict amqpbroker.Verdict
-	// acked and stored are what becomes of the publishing. The one before it is always stored and acknowledged.
+	// acked and stored are the outcome of the publishing. The publishing before it is always stored and acknowledged.
 	acked  bool
 	stored int
-	// closed is the code that the channel is closed with; 0 means that it stays open.
+	// closed is the code that the channel is closed with; 0 means still open.
 	closed int
 	cut    bool
 }
@@ -195,7 +196,7 @@ func TestJudgeSeesThePublishing(t *testing.T) {
 	}
 }
 
-// A judge that takes its time holds up only the one that it judges.
+// A slow judge holds up only the judged publishing.
 func TestJudgeMayBlock(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

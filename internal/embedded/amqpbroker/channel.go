@@ -7,12 +7,12 @@ type channel struct {
 	id        uint16
 	conn      *connection
 	consumers map[string]*consumer
-	// closing: the client was told that the channel is closed; only its agreement is waited for.
+	// closing: the broker has closed the channel and waits only for the client's close-ok.
 	closing bool
-	// lastQueue is what an empty queue name means: the queue that was declared last.
+	// lastQueue is the meaning of an empty queue name: the queue declared last.
 	lastQueue string
 
-	// prefetch is the limit of consumers that are yet to come; limit is that of the whole channel. 0 means no limit.
+	// prefetch is the limit of future consumers; limit is the limit of the whole channel. 0 means no limit.
 	prefetch, limit int
 	deliveryTag     uint64
 	unacked         []delivery
@@ -20,7 +20,7 @@ type channel struct {
 	confirms confirms
 }
 
-// channelMethods is what a client may ask for on an open channel.
+// channelMethods are the methods of an open channel.
 var channelMethods = map[methodID]func(*channel, *decoder) error{
 	channelFlow:       (*channel).flow,
 	exchangeDeclare:   (*channel).exchangeDeclare,
@@ -42,7 +42,7 @@ var channelMethods = map[methodID]func(*channel, *decoder) error{
 	confirmSelect:     (*channel).confirmSelect,
 }
 
-// handleChannel does what a method of a channel says.
+// handleChannel handles a method of a channel.
 func (c *connection) handleChannel(cmd *command) error {
 	if c.phase != phaseOpen {
 		return connectionError(codeCommandInvalid, "a method of a channel before the connection is open")
@@ -97,7 +97,7 @@ func (ch *channel) do(cmd *command) error {
 	return method(ch, &cmd.arguments)
 }
 
-// fail closes the channel when that is what the error asks for; any other error is the connection's.
+// fail closes the channel for an error of the channel; any other error is the connection's.
 func (ch *channel) fail(id methodID, err error) error {
 	var e *exception
 	if !errors.As(err, &e) {
@@ -135,7 +135,7 @@ func (ch *channel) dropConsumers() {
 	}
 }
 
-// release gives back what the client has not acknowledged, by giveBack or fail.
+// release gives back the unacknowledged deliveries, by giveBack or fail.
 func (ch *channel) release(giveBack func(delivery)) {
 	unacked := ch.unacked
 	ch.unacked = nil

@@ -1,9 +1,9 @@
 package amqpbroker
 
-// maxMessage is the largest body that is taken, as with RabbitMQ: 128 MiB.
+// maxMessage is the largest accepted body, as with RabbitMQ: 128 MiB.
 const maxMessage = 128 << 20
 
-// command is a whole method, with its content when it has one.
+// command is a whole method, with its content, if any.
 type command struct {
 	channel    uint16
 	id         methodID
@@ -13,14 +13,14 @@ type command struct {
 	body       []byte
 }
 
-// incoming is a command whose content has not all come in yet.
+// incoming is a command whose content is still incomplete.
 type incoming struct {
 	command
 	header bool
 	size   uint64
 }
 
-// assemble takes a frame and gives the command that is complete with it, if there is one.
+// assemble takes a frame and returns the command that the frame completes, if any.
 func (c *connection) assemble(f frame) (*command, error) {
 	pending := c.incoming[f.channel]
 	switch {
@@ -61,7 +61,7 @@ func (c *connection) assembleHeader(f frame, pending *incoming) (*command, error
 		return nil, connectionError(codeFrameError, "a malformed content header")
 	}
 	if pending.size > maxMessage {
-		// RabbitMQ reads such a body and then closes only the channel. There is no need to hold so much.
+		// RabbitMQ reads such a body and then closes only the channel. This broker does not hold so much.
 		return nil, connectionError(codePreconditionFailed, "message size %d is larger than configured max size %d",
 			pending.size, maxMessage)
 	}
@@ -73,7 +73,7 @@ func (c *connection) assembleHeader(f frame, pending *incoming) (*command, error
 	return c.complete(f.channel, pending)
 }
 
-// complete gives the command when all of its body is there.
+// complete returns the command once the whole body is there.
 func (c *connection) complete(channel uint16, pending *incoming) (*command, error) {
 	switch n := uint64(len(pending.body)); {
 	case n < pending.size:

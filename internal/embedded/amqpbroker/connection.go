@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxFrame and maxChannel are what clients are offered, as RabbitMQ does; minFrame is the least they may choose.
+	// maxFrame and maxChannel are the offer to clients, as with RabbitMQ; minFrame is the least that clients may choose.
 	maxFrame   = 131072
 	minFrame   = 4096
 	maxChannel = 2047
@@ -17,15 +17,15 @@ const (
 	handshakeTimeout = 10 * time.Second
 	// closeTimeout is how long a client may take to agree that its connection is closed.
 	closeTimeout = 5 * time.Second
-	// readBuffer holds a good number of small publishings, so that they are read and confirmed together.
+	// readBuffer holds a good number of small publishings, to be read and confirmed together.
 	readBuffer = 64 << 10
 )
 
-// errBye ends a connection that was closed as it should be.
+// errBye ends a connection that was closed cleanly.
 var errBye = errors.New("closed")
 
-// connection is one client's connection. One goroutine reads, and does what it reads while it holds the broker's lock;
-// another writes.
+// connection is a client's connection. A goroutine reads and handles methods under the broker's lock; another goroutine
+// writes.
 type connection struct {
 	broker *Broker
 	nc     net.Conn
@@ -35,9 +35,9 @@ type connection struct {
 	in       *bufio.Reader
 	incoming map[uint16]*incoming
 	phase    phase
-	// idle is how long the client may be silent; 0 means for ever.
+	// idle is how long the client may be silent; 0 means without limit.
 	idle time.Duration
-	// until is when the client must be done with opening or closing; zero means that it is doing neither.
+	// until is the deadline for opening or closing; zero means neither is under way.
 	until time.Time
 
 	// Guarded by the broker's lock.
@@ -45,10 +45,10 @@ type connection struct {
 	// unconfirmed are channels that owe confirms.
 	unconfirmed []*channel
 	maxFrame    uint32
-	// toldBlocked says that the client knows of an alarm, and not yet of its end.
+	// toldBlocked says that the client has a connection.blocked without a connection.unblocked.
 	toldBlocked  bool
 	capabilities table
-	// starved says that consumers went without because the client reads too slowly.
+	// starved says that deliveries were held back because the client reads too slowly.
 	starved bool
 	gone    bool
 }
@@ -105,7 +105,7 @@ func (c *connection) read() {
 	c.out.finish()
 }
 
-// serve does what the client says until there is no more to come; the error says why.
+// serve handles the client's frames until the connection ends; the error is the reason.
 func (c *connection) serve() error {
 	if err := c.greet(); err != nil {
 		return err
@@ -121,11 +121,12 @@ func (c *connection) serve() error {
 	}
 }
 
-// input is what the reader's buffer is filled from.
-type input struct{ *connection }
+// input is the source of the reader's buffer.
+type input struct{ conn *connection }
 
-// Read reads from the client. It may block, so what was held back to be sent together is sent first.
-func (c input) Read(p []byte) (int, error) {
+// Read reads from the client. Read may block, so held-back confirms are sent first.
+func (in input) Read(p []byte) (int, error) {
+	c := in.conn
 	c.broker.mu.Lock()
 	c.sendConfirms()
 	c.broker.mu.Unlock()
@@ -140,7 +141,7 @@ func (c input) Read(p []byte) (int, error) {
 	return c.nc.Read(p)
 }
 
-// handle does what a frame says.
+// handle handles a frame.
 func (c *connection) handle(f frame) error {
 	if f.kind == frameHeartbeat {
 		return nil
@@ -160,7 +161,7 @@ func (c *connection) handle(f frame) error {
 	return c.do(cmd)
 }
 
-// do does one command; nil stands for one that is not complete yet.
+// do runs a command; nil stands for an incomplete command.
 func (c *connection) do(cmd *command) error {
 	if cmd == nil {
 		return nil
@@ -171,8 +172,8 @@ func (c *connection) do(cmd *command) error {
 	return c.handleChannel(cmd)
 }
 
-// waitUnblocked tells a client that publishes about an alarm and reads no more from it until that is over. Confirms
-// that were held back are sent before, as there is nothing more to hold them back for.
+// waitUnblocked tells a publishing client about an alarm and reads no more from the client until the alarm ends.
+// Held-back confirms are sent before, because no more publishings will join them.
 func (c *connection) waitUnblocked() {
 	if c.broker.blocked == "" {
 		return
@@ -187,7 +188,7 @@ func (c *connection) waitUnblocked() {
 	}
 }
 
-// tellUnblocked tells a client that knows of an alarm about its end.
+// tellUnblocked tells a client with an open connection.blocked about the end of the alarm.
 func (c *connection) tellUnblocked() {
 	if c.toldBlocked {
 		c.toldBlocked = false
@@ -201,8 +202,8 @@ func (c *connection) can(capability string) bool {
 	return v
 }
 
-// fail answers what went wrong with a close of the connection when it is for the client to know. It returns an error
-// when there is nothing more to read.
+// fail answers an error of the client with a close of the connection. An error is returned when there is nothing more
+// to read.
 func (c *connection) fail(err error) error {
 	var e *exception
 	if !errors.As(err, &e) {
@@ -220,12 +221,12 @@ func (c *connection) fail(err error) error {
 	c.send(0, connectionClose, encoder(nil).u16(e.code).shortString(e.Error()).u32(0))
 	c.releaseAll()
 	if e.code == codeFrameError {
-		return e // what follows cannot be made out any more
+		return e // the following bytes cannot be parsed any more
 	}
 	return nil
 }
 
-// sendConfirms sends the confirms that were held back to be sent together.
+// sendConfirms sends the held-back confirms together.
 func (c *connection) sendConfirms() {
 	for _, ch := range c.unconfirmed {
 		ch.sendConfirms()
@@ -233,7 +234,7 @@ func (c *connection) sendConfirms() {
 	c.unconfirmed = c.unconfirmed[:0]
 }
 
-// feed gives consumers what they could not be given while the client was behind with reading.
+// feed gives consumers the messages that were held back while the client read too slowly.
 func (c *connection) feed() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
@@ -252,7 +253,7 @@ func (c *connection) feed() {
 func (c *connection) cut() {
 	c.gone = true
 	c.broker.unblocked.Broadcast()
-	// The reader and the writer find out by themselves, and close it once more.
+	// The reader and the writer notice the close by themselves, and close the connection once more.
 	_ = c.nc.Close()
 }
 
@@ -267,7 +268,7 @@ func (c *connection) leave() {
 }
 
 // releaseAll ends all channels and deletes the connection's exclusive queues. Every consumer goes before any message is
-// given back, or one channel would get what another one gives back.
+// given back, or a channel would get the messages given back by another channel.
 func (c *connection) releaseAll() {
 	for _, ch := range c.channels {
 		ch.dropConsumers()

@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// consumer is a client that wants what comes into a queue.
+// consumer is a subscription of a client to a queue.
 type consumer struct {
 	tag      string
 	channel  *channel
@@ -15,7 +15,7 @@ type consumer struct {
 	unacked  int
 }
 
-// delivery is a message that a client holds and has not acknowledged. Its consumer is nil when the client fetched it.
+// delivery is a message that a client holds unacknowledged. Its consumer is nil for a message fetched with basic.get.
 type delivery struct {
 	tag      uint64
 	message  *message
@@ -50,11 +50,11 @@ func (k *consumer) deliver(m *message) {
 		ch.unacked = append(ch.unacked, delivery{ch.deliveryTag, m, k.queue, k})
 	}
 	arguments := encoder(nil).shortString(k.tag).u64(ch.deliveryTag).bit(m.redelivered).
-		shortString(m.exchange).shortString(m.key)
-	ch.conn.sendContent(ch.id, basicDeliver, arguments, m.encodedFor(k.queue), m.body)
+		shortString(m.content.exchange).shortString(m.content.key)
+	ch.conn.sendContent(ch.id, basicDeliver, arguments, m.encodedFor(k.queue), m.content.body)
 }
 
-// detach ends the consumer. An auto-delete queue goes with its last one.
+// detach ends the consumer. An auto-delete queue is deleted with its last consumer.
 func (k *consumer) detach() {
 	delete(k.channel.consumers, k.tag)
 	k.queue.removeConsumer(k)
@@ -140,9 +140,9 @@ func (ch *channel) get(d *decoder) error {
 	if !noAck {
 		ch.unacked = append(ch.unacked, delivery{tag: ch.deliveryTag, message: m, queue: q})
 	}
-	arguments := encoder(nil).u64(ch.deliveryTag).bit(m.redelivered).shortString(m.exchange).shortString(m.key).
-		u32(uint32(q.ready.len()))
-	ch.conn.sendContent(ch.id, basicGetOK, arguments, m.encodedFor(q), m.body)
+	arguments := encoder(nil).u64(ch.deliveryTag).bit(m.redelivered).
+		shortString(m.content.exchange).shortString(m.content.key).u32(uint32(q.ready.len()))
+	ch.conn.sendContent(ch.id, basicGetOK, arguments, m.encodedFor(q), m.content.body)
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (ch *channel) reject(d *decoder) error {
 	return ch.settle(tag, false, refusal(requeue, delivery.fail))
 }
 
-// refusal is what happens to a refused delivery: giveBack where it is to come again.
+// refusal is the handling of a refused delivery: giveBack with requeue, deadLetter without.
 func refusal(requeue bool, giveBack func(delivery)) func(delivery) {
 	if requeue {
 		return giveBack
@@ -178,7 +178,7 @@ func refusal(requeue bool, giveBack func(delivery)) func(delivery) {
 	return delivery.deadLetter
 }
 
-// settle takes deliveries from the client's hands and does with them what the client said.
+// settle takes deliveries from the client and handles each as the client asked.
 func (ch *channel) settle(tag uint64, multiple bool, do func(delivery)) error {
 	settled, ok := ch.takeUnacked(tag, multiple)
 	if !ok {
@@ -194,7 +194,7 @@ func (ch *channel) settle(tag uint64, multiple bool, do func(delivery)) error {
 	return nil
 }
 
-// takeUnacked removes one delivery, or with multiple all up to it; then 0 means all that there are.
+// takeUnacked removes a delivery, or with multiple all up to the tag; then 0 means all deliveries.
 func (ch *channel) takeUnacked(tag uint64, multiple bool) (taken []delivery, ok bool) {
 	i := sort.Search(len(ch.unacked), func(i int) bool { return ch.unacked[i].tag >= tag })
 	found := i < len(ch.unacked) && ch.unacked[i].tag == tag
@@ -215,26 +215,26 @@ func (ch *channel) takeUnacked(tag uint64, multiple bool) (taken []delivery, ok 
 	return taken, true
 }
 
-// forget is for a delivery that the client has done with.
+// forget is for an acknowledged delivery.
 func (d delivery) forget() {
 	if d.consumer != nil {
 		d.consumer.unacked--
 	}
 }
 
-// giveBack puts a message back to where it stood in its queue, unless it has failed too often.
+// giveBack puts a message back to its old place in the queue, unless the message has failed too often.
 func (d delivery) giveBack() {
 	d.forget()
 	d.queue.giveBack(d.message, false)
 }
 
-// fail is giveBack of a message that counts as failed.
+// fail is giveBack, counted as a failed delivery.
 func (d delivery) fail() {
 	d.forget()
 	d.queue.giveBack(d.message, true)
 }
 
-// deadLetter is for a message that the client does not want to see again.
+// deadLetter is for a message that the client rejected without requeue.
 func (d delivery) deadLetter() {
 	d.forget()
 	d.queue.deadLetter(d.message, reasonRejected)
@@ -266,7 +266,7 @@ func (ch *channel) recoverSync(d *decoder) error {
 	return nil
 }
 
-// recoverUnacked has everything delivered again that the client holds.
+// recoverUnacked redelivers all unacknowledged deliveries of the client.
 func (ch *channel) recoverUnacked(d *decoder) error {
 	requeue := d.u8()&1 != 0
 	if d.err != nil {

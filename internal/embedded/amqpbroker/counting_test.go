@@ -8,15 +8,17 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 )
 
-// What counts as a failed delivery differs between the versions of RabbitMQ, so it is not in test/amqpconformance. This
-// is how 4.3.6 was seen to count.
+// The versions of RabbitMQ differ in counting failed deliveries, so the count is not in test/amqpconformance. This is
+// the count of 4.3.6, as observed.
 func TestItCountsDeliveriesAsRabbitMQ43Does(t *testing.T) {
 	t.Parallel()
 	giveBack := map[string]func(ch *amqp.Channel, d amqp.Delivery) error{
-		"nack":    func(_ *amqp.Channel, d amqp.Delivery) error { return d.Nack(false, true) },
-		"recover": func(ch *amqp.Channel, _ amqp.Delivery) error { return ch.Recover(true) }, //nolint:staticcheck // clients still use it
-		"reject":  func(_ *amqp.Channel, d amqp.Delivery) error { return d.Reject(true) },
-		"close":   func(*amqp.Channel, amqp.Delivery) error { return nil },
+		"nack": func(_ *amqp.Channel, d amqp.Delivery) error { return d.Nack(false, true) },
+		"recover": func(ch *amqp.Channel, _ amqp.Delivery) error {
+			return ch.Recover(true) //nolint:staticcheck // clients still use Recover
+		},
+		"reject": func(_ *amqp.Channel, d amqp.Delivery) error { return d.Reject(true) },
+		"close":  func(*amqp.Channel, amqp.Delivery) error { return nil },
 	}
 	for name, c := range map[string]struct {
 		limit any

@@ -13,7 +13,7 @@ const (
 	reasonDeliveryLimit = "delivery_limit"
 )
 
-// deadLetter brings a message that leaves its queue unwanted to the queue's dead-letter exchange, if it has one.
+// deadLetter brings a message to the queue's dead-letter exchange, if the queue has one.
 func (q *queue) deadLetter(m *message, reason string) {
 	b := q.broker
 	if !q.settings.hasDeadExchange || b.exchanges[q.settings.deadExchange] == nil {
@@ -30,30 +30,30 @@ func (q *queue) deadLetter(m *message, reason string) {
 	}
 }
 
-// deadContent gives the message with the headers that tell its story.
+// deadContent returns the message with the dead-letter headers.
 func (q *queue) deadContent(m *message, reason string) *content {
 	dead := *m.content
 	dead.exchange = q.settings.deadExchange
 	if q.settings.hasDeadKey {
 		dead.key = q.settings.deadKey
 	}
-	headers := m.properties.headers()
+	headers := m.content.properties.headers()
 	if _, known := headers.stringOf("x-first-death-queue"); !known {
 		headers = headers.
-			set("x-first-death-exchange", stringValue(m.exchange)).
+			set("x-first-death-exchange", stringValue(m.content.exchange)).
 			set("x-first-death-queue", stringValue(q.name)).
 			set("x-first-death-reason", stringValue(reason))
 	}
 	headers = headers.set("x-death", arrayValue(q.deathsOf(m, headers, reason)))
-	dead.properties = m.properties.withHeaders(headers)
-	// Or it would expire in the next queue too. x-death keeps it.
+	dead.properties = m.content.properties.withHeaders(headers)
+	// With an expiration the message would expire in the next queue too. x-death keeps the old value.
 	dead.properties[propertyExpiration] = nil
 	dead.expiration = noTTL
 	dead.encoded = dead.properties.encode()
 	return &dead
 }
 
-// deathsOf gives what x-death says from now on: one entry for each queue and reason, the latest first.
+// deathsOf returns the new x-death: an entry for each queue and reason, the latest first.
 func (q *queue) deathsOf(m *message, headers table, reason string) []value {
 	deaths := slices.Clone(headers.arrayOf("x-death"))
 	count := int64(1)
@@ -73,13 +73,13 @@ func (q *queue) deathsOf(m *message, headers table, reason string) []value {
 	}
 	death := table{
 		{"count", intValue(count)},
-		{"exchange", stringValue(m.exchange)},
+		{"exchange", stringValue(m.content.exchange)},
 		{"queue", stringValue(q.name)},
 		{"reason", stringValue(reason)},
-		{"routing-keys", arrayValue([]value{stringValue(m.key)})},
+		{"routing-keys", arrayValue([]value{stringValue(m.content.key)})},
 		{"time", timeValue(time.Now())},
 	}
-	if expiration, ok := m.properties.text(propertyExpiration); ok {
+	if expiration, ok := m.content.properties.text(propertyExpiration); ok {
 		death = append(death, field{"original-expiration", stringValue(expiration)})
 	}
 	return slices.Insert(deaths, 0, tableValue(death))
@@ -89,8 +89,8 @@ func deathTable(v value) table {
 	return table{{"", v}}.tableOf("")
 }
 
-// circles says whether a message with that x-death has been in a queue before without any client having rejected it
-// since: then it would go round for ever.
+// circles says whether a message with this x-death has been in a queue before and no client has rejected the message
+// since. Such a message would go round without end.
 func circles(queue string, deaths []value) bool {
 	for _, v := range deaths {
 		d := deathTable(v)

@@ -30,7 +30,7 @@ func (x binding) equal(y binding) bool {
 	return x.queue == y.queue && x.key == y.key && string(x.arguments.encode()) == string(y.arguments.encode())
 }
 
-// standardExchanges are those that are always there. The nameless one reaches every queue by the queue's name.
+// standardExchanges are the predeclared exchanges. The nameless exchange reaches every queue by the queue's name.
 func standardExchanges() map[string]*exchange {
 	all := map[string]*exchange{}
 	for name, kind := range map[string]string{
@@ -42,7 +42,7 @@ func standardExchanges() map[string]*exchange {
 	return all
 }
 
-// route gives the queues that a message reaches, each once. There are none when its exchange is gone.
+// route returns the queues of a message, each once, and none when the exchange is gone.
 func (b *Broker) route(c *content) []*queue {
 	if c.exchange == "" {
 		if q := b.queues[c.key]; q != nil {
@@ -114,8 +114,8 @@ func topicMatches(pattern, key []string) bool {
 	return p == len(pattern)
 }
 
-// headersMatch says whether headers have all that a binding's arguments want, or any of it when x-match says so. A
-// value of the type V wants the header and takes any value.
+// headersMatch says whether headers have all arguments of a binding, or any argument when x-match says so. A void
+// argument wants the header with any value.
 func headersMatch(wanted, headers table) bool {
 	mode, _ := wanted.stringOf("x-match")
 	anyOne := strings.HasPrefix(mode, "any")
@@ -132,7 +132,7 @@ func headersMatch(wanted, headers table) bool {
 	return !anyOne
 }
 
-// unbindAll removes all bindings of a queue. Auto-delete exchanges go with their last one.
+// unbindAll removes all bindings of a queue. Auto-delete exchanges are deleted with their last binding.
 func (b *Broker) unbindAll(q *queue) {
 	for _, e := range b.exchanges {
 		b.unbind(e, func(x binding) bool { return x.queue == q })

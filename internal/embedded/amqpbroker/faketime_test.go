@@ -23,7 +23,7 @@ func TestHeartbeatsForAnHour(t *testing.T) {
 			t.Fatal(err)
 		}
 		ch := confirming(t, conn)
-		// One second more, or the client would send a heartbeat while it is being closed, and trip over it.
+		// One second more, or the client would send a heartbeat during its close and fail.
 		time.Sleep(time.Hour + time.Second)
 		if !acked(t, publish(t, ch, amqp.Publishing{Body: []byte("x")})) {
 			t.Error("not acknowledged after an hour")
@@ -40,7 +40,7 @@ func TestHeartbeatsForAnHour(t *testing.T) {
 	})
 }
 
-// A client that falls silent is dropped after two heartbeats, and what it held is there for others.
+// A client that falls silent is dropped after two heartbeats, and its deliveries go to other consumers.
 func TestSilentClientIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSilentClientIsDropped(t *testing.T) {
 	})
 }
 
-// mute drops what a client writes while it is silent.
+// mute drops the writes of a silent client.
 type mute struct {
 	net.Conn
 	silent *atomic.Bool
@@ -89,7 +89,7 @@ func (m mute) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// A stranger who says nothing is not waited for.
+// A silent client is dropped during the handshake.
 func TestHandshakeTakesOnlySoLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestExpiryInFakeTime(t *testing.T) {
 		for _, c := range []struct {
 			after time.Duration
 			depth int
-		}{{59 * time.Second, 3}, {2 * time.Second, 2}, {time.Hour, 2}} { // the last one stands behind one that stays
+		}{{59 * time.Second, 3}, {2 * time.Second, 2}, {time.Hour, 2}} { // the last is behind a lasting message
 			time.Sleep(c.after)
 			if n := b.Depth("q"); n != c.depth {
 				t.Errorf("after %v more: %d messages, want %d", c.after, n, c.depth)

@@ -15,17 +15,17 @@ const (
 	phaseTune
 	phaseOpening
 	phaseOpen
-	// phaseClosing: the client was told that the connection is closed; only its agreement is waited for.
+	// phaseClosing: the broker has closed the connection and waits only for the client's close-ok.
 	phaseClosing
 )
 
-// serverCapabilities are what clients are told that this broker can do.
+// serverCapabilities are the capabilities announced to clients.
 var serverCapabilities = []string{
 	"publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked", "per_consumer_qos",
 	"authentication_failure_close",
 }
 
-// greet reads what a client says first and starts the handshake.
+// greet reads the protocol header and starts the handshake.
 func (c *connection) greet() error {
 	var header [len(protocolHeader)]byte
 	if _, err := io.ReadFull(c.in, header[:]); err != nil {
@@ -42,7 +42,7 @@ func (c *connection) greet() error {
 	about := table{
 		{"capabilities", tableValue(capabilities)},
 		{"product", stringValue("msghandler embedded broker")},
-		// Clients choose by it what they may ask for.
+		// Clients choose their features by the version.
 		{"version", stringValue("4.3 (compatible)")},
 		{"information", stringValue("in memory only, for trying out and for tests")},
 	}
@@ -51,14 +51,14 @@ func (c *connection) greet() error {
 	return nil
 }
 
-// isClose says whether a frame is one that still matters when the connection is being closed.
+// isClose says whether a frame still matters while the connection is being closed.
 func (c *connection) isClose(f frame) bool {
 	d := decoder{b: f.payload}
 	id := methodID(d.u32())
 	return f.kind == frameMethod && f.channel == 0 && (id == connectionClose || id == connectionCloseOK)
 }
 
-// handleConnection does what a method of the connection says.
+// handleConnection handles a method of the connection.
 func (c *connection) handleConnection(cmd *command) error {
 	if cmd.channel != 0 {
 		return connectionError(codeCommandInvalid, "a method of the connection on channel %d", cmd.channel)
@@ -118,7 +118,7 @@ func (c *connection) tune(d *decoder) error {
 			"negotiated frame_max = %d is higher than the maximum allowed value (%d)", size, maxFrame)
 	}
 	c.maxFrame = size
-	// Something is sent twice in each interval; a client that says nothing for two of them is taken for gone.
+	// Two heartbeats go out in each interval; a client that is silent for two intervals counts as gone.
 	interval := time.Duration(heartbeat) * time.Second
 	c.out.setHeartbeat(interval / 2)
 	c.idle = 2 * interval
@@ -140,7 +140,7 @@ func (c *connection) open(d *decoder) error {
 	return nil
 }
 
-// syntaxError is for a method whose arguments are not what they must be.
+// syntaxError is for a method with malformed arguments.
 func syntaxError(id methodID, err error) *exception {
 	return connectionError(codeSyntaxError, "malformed method %d.%d: %v", id.class(), id.number(), err)
 }

@@ -2,8 +2,8 @@ package amqpbroker
 
 import "errors"
 
-// Judge decides what becomes of a publishing. It may block, which holds up only the connection that publishes; it may
-// be called concurrently for several connections, and may call the broker's methods except Close.
+// Judge decides the outcome of a publishing. A Judge may block, which holds up only the publishing connection. A Judge
+// may be called concurrently for several connections, and may call the broker's methods except Close.
 type Judge func(Published) Verdict
 
 // Published is a publishing as a Judge sees it.
@@ -16,57 +16,57 @@ type Published struct {
 	// letter.
 	Headers map[string]any
 	Body    []byte
-	// Routed is the number of queues that the message would reach.
+	// Routed is the number of queues for the message.
 	Routed int
-	// Confirm is the number that the channel's confirm will carry; 0 when the channel is not in confirm mode.
+	// Confirm is the number of the channel's confirm; 0 when the channel is not in confirm mode.
 	Confirm uint64
 }
 
-// Verdict is what becomes of a publishing.
+// Verdict is the outcome of a publishing.
 type Verdict int
 
 // The verdicts.
 const (
-	// Ack lets the broker do what it would do anyway: return it if need be, store it, confirm it.
+	// Ack is the normal handling: return the message if needed, store, confirm.
 	Ack Verdict = iota
-	// Nack does not store it and says so.
+	// Nack drops the message and sends a nack.
 	Nack
-	// DropConfirm stores it and never confirms it.
+	// DropConfirm stores the message and never confirms.
 	DropConfirm
-	// DropMessage confirms it and does not store it: a broker that lies.
+	// DropMessage confirms without storing: a broker that lies.
 	DropMessage
-	// Refuse does not store it and closes the channel with 403, as when a permission is missing.
+	// Refuse drops the message and closes the channel with 403, as for a missing permission.
 	Refuse
-	// CloseChannel stores it and closes the channel with 541 in place of a confirm.
+	// CloseChannel stores the message and closes the channel with 541 in place of a confirm.
 	CloseChannel
-	// CloseConn stores it and cuts the connection in place of a confirm. Confirms of earlier publishings are sent
+	// CloseConn stores the message and cuts the connection in place of a confirm. Confirms of earlier publishings are sent
 	// first.
 	CloseConn
-	// CutBefore cuts the connection before it is stored. Confirms of earlier publishings are sent first.
+	// CutBefore cuts the connection before the message is stored. Confirms of earlier publishings are sent first.
 	CutBefore
 )
 
 // errCut ends a connection because a Judge said so.
 var errCut = errors.New("the judge cut the connection")
 
-// judge asks the judge, if there is one. The lock is let go meanwhile, so the judge may take its time; the caller must
-// look things up again afterwards.
+// judge asks the judge, if any. The lock is released meanwhile, so the judge may be slow; the caller must look up
+// everything again afterwards.
 func (ch *channel) judge(p *publishing) Verdict {
 	b := ch.conn.broker
 	if b.config.Judge == nil {
 		return Ack
 	}
 	published := Published{
-		Exchange:   p.exchange,
-		RoutingKey: p.key,
+		Exchange:   p.content.exchange,
+		RoutingKey: p.content.key,
 		Mandatory:  p.mandatory,
 		Headers:    map[string]any{},
-		Body:       p.body,
+		Body:       p.content.body,
 		Routed:     len(b.route(p.content)),
 		Confirm:    p.confirm,
 	}
-	published.MessageID, _ = p.properties.text(propertyMessageID)
-	for _, f := range p.properties.headers() {
+	published.MessageID, _ = p.content.properties.text(propertyMessageID)
+	for _, f := range p.content.properties.headers() {
 		published.Headers[f.name] = f.value.plain()
 	}
 	b.mu.Unlock()

@@ -8,7 +8,7 @@ type methodID uint32
 func (id methodID) class() uint16  { return uint16(id >> 16) }
 func (id methodID) number() uint16 { return uint16(id) }
 
-// classBasic is the one class whose methods carry content.
+// classBasic is the only class whose methods carry content.
 const classBasic = 60
 
 // The methods of AMQP 0-9-1 with RabbitMQ's additions, as far as this broker speaks them.
@@ -104,7 +104,7 @@ var codeNames = map[uint16]string{
 	codeInternalError:      "INTERNAL_ERROR",
 }
 
-// exception is an error of the protocol: it closes a channel, or the whole connection, and the client is told why.
+// exception is a protocol error that closes a channel, or the whole connection, with a reason for the client.
 type exception struct {
 	code uint16
 	text string
@@ -116,12 +116,12 @@ func (e *exception) Error() string {
 	return fmt.Sprintf("%s - %s", codeNames[e.code], e.text)
 }
 
-// channelError closes the channel it happened on.
+// channelError closes the channel of the error.
 func channelError(code uint16, format string, arguments ...any) *exception {
 	return &exception{code: code, text: fmt.Sprintf(format, arguments...)}
 }
 
-// connectionError closes the connection it happened on.
+// connectionError closes the connection of the error.
 func connectionError(code uint16, format string, arguments ...any) *exception {
 	return &exception{code: code, text: fmt.Sprintf(format, arguments...), hard: true}
 }

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// congestion is how many octets may wait for a client before it gets no more deliveries until it has read some.
+	// congestion is how many octets may wait for a client before deliveries stop until the client has read some.
 	congestion = 1 << 20
 	// outboxLimit is how many octets may wait for a client before the broker reads no more from it.
 	outboxLimit = 8 << 20
-	// writeTimeout ends connections whose clients take nothing at all.
+	// writeTimeout ends connections whose clients read nothing at all.
 	writeTimeout = 30 * time.Second
-	// lastWriteTimeout is how long a connection that ends may take to send what it still has.
+	// lastWriteTimeout is how long a connection that ends may take to send its pending data.
 	lastWriteTimeout = time.Second
 )
 
-// outbox gathers what goes to one client. What is added while a write is under way leaves with the next one.
+// outbox gathers the data for a client. Data added during a write leave with the next write.
 type outbox struct {
 	mu      sync.Mutex
 	pending []byte
 	spare   []byte
-	// heartbeat is how often something must be sent; 0 means never mind.
+	// heartbeat is the longest silence; 0 means no heartbeats.
 	heartbeat time.Duration
 	finished  bool
 	broken    bool
@@ -36,7 +36,7 @@ func newOutbox() *outbox {
 	return o
 }
 
-// add appends to what is sent. The function gets what is pending and returns it with its own appended.
+// add appends to the pending data. The function gets the pending data and returns them with its own data appended.
 func (o *outbox) add(appendTo func([]byte) []byte) {
 	o.mu.Lock()
 	if !o.broken {
@@ -53,7 +53,7 @@ func (o *outbox) notify() {
 	}
 }
 
-// setHeartbeat has something sent at least that often.
+// setHeartbeat sets the longest silence.
 func (o *outbox) setHeartbeat(interval time.Duration) {
 	o.mu.Lock()
 	o.heartbeat = interval
@@ -85,7 +85,7 @@ func (o *outbox) finish() {
 	o.notify()
 }
 
-// breakOff forgets what is pending and everything that is still added.
+// breakOff drops all pending and future data.
 func (o *outbox) breakOff() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +94,7 @@ func (o *outbox) breakOff() {
 	o.room.Broadcast()
 }
 
-// take gives all that is pending, and what run must know besides.
+// take returns all pending data, and the state that run needs.
 func (o *outbox) take() (out []byte, heartbeat time.Duration, finished bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ func (o *outbox) take() (out []byte, heartbeat time.Duration, finished bool) {
 	return out, o.heartbeat, o.finished
 }
 
-// giveBack lets a buffer be used again, unless it has grown so large that it is better forgotten.
+// giveBack lets a buffer be used again, unless the buffer has grown too large to keep.
 func (o *outbox) giveBack(b []byte) {
 	if cap(b) > 2*congestion {
 		return
@@ -140,7 +140,7 @@ func (o *outbox) run(nc net.Conn, sent func()) error {
 	}
 }
 
-// wait blocks until there is something to do; due says that a heartbeat is what is to be done.
+// wait blocks until there is work; due says that a heartbeat is due.
 func (o *outbox) wait(timer *time.Timer) (due bool) {
 	select {
 	case <-o.wake:

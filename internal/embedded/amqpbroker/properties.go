@@ -17,15 +17,15 @@ const (
 	propertyCount      property = 14
 )
 
-// propertySizes is how each property stands on the wire: 's' a short string, 't' a table, or a number of octets.
+// propertySizes is the wire format of each property: 's' a short string, 't' a table, or a number of octets.
 var propertySizes = [propertyCount]byte{'s', 's', 't', 1, 1, 's', 's', 's', 's', 8, 's', 's', 's', 's'}
 
 var errBadProperties = errors.New("malformed properties")
 
-// properties are a message's properties, each as it stands on the wire; nil means absent.
+// properties are a message's properties, each in wire format; nil means absent.
 type properties [propertyCount][]byte
 
-// parseProperties reads what follows the body size in a header frame.
+// parseProperties reads the part behind the body size in a header frame.
 func parseProperties(b []byte) (p properties, err error) {
 	d := &decoder{b: b}
 	flags := d.u16()
@@ -86,7 +86,7 @@ func (p properties) headers() table {
 	}
 	t, err := parseTable(p[propertyHeaders][4:])
 	if err != nil {
-		return nil // parseProperties has checked it
+		return nil // parseProperties has checked the table
 	}
 	return t
 }

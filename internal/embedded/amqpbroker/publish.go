@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// content is a message as it was published; queues share it.
+// content is a message as published; queues share the content.
 type content struct {
 	exchange, key string
 	properties    properties
-	// encoded is how the properties stand in a header frame.
+	// encoded is the properties in the format of a header frame.
 	encoded []byte
 	body    []byte
-	// expiration is the time-to-live that the message itself asks for; negative means none.
+	// expiration is the message's own time-to-live; negative means none.
 	expiration time.Duration
 }
 
 // publishing is a message on its way in.
 type publishing struct {
-	*content
+	content   *content
 	mandatory bool
-	// confirm is the number of its confirm; 0 when there will be none.
+	// confirm is the number of the confirm; 0 without a confirm.
 	confirm uint64
 }
 
@@ -37,7 +37,7 @@ func (ch *channel) publish(cmd *command) error {
 		return errCut
 	case Refuse:
 		return channelError(codeAccessRefused, "access to exchange '%s' in vhost '%s' refused for user '%s'",
-			p.exchange, ch.conn.broker.config.Vhost, ch.conn.broker.config.User)
+			p.content.exchange, ch.conn.broker.config.Vhost, ch.conn.broker.config.User)
 	case Nack:
 		ch.nackPublishing(p.confirm)
 		return nil
@@ -58,7 +58,7 @@ func (ch *channel) publish(cmd *command) error {
 	return nil
 }
 
-// incomingPublishing checks what a client wants to publish.
+// incomingPublishing checks a basic.publish of a client.
 func (ch *channel) incomingPublishing(cmd *command) (*publishing, error) {
 	d := &cmd.arguments
 	d.u16()
@@ -93,7 +93,7 @@ func (ch *channel) incomingPublishing(cmd *command) (*publishing, error) {
 	return &publishing{content: c, mandatory: flags&1 != 0}, nil
 }
 
-// noTTL is the time-to-live of what lives for ever.
+// noTTL is the time-to-live of messages and queues that never expire.
 const noTTL time.Duration = -1
 
 func parseExpiration(p properties) (time.Duration, error) {
@@ -108,13 +108,14 @@ func parseExpiration(p properties) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// store brings a message to its queues, or back to the client when there is none and it must have one. taken is false
-// when a queue refused it for being full. With keep false it does all but store it.
+// store brings a message to its queues, or returns a mandatory message without queues to the client. taken is false
+// when a full queue refused the message. With keep false nothing is stored.
 func (ch *channel) store(p *publishing, keep bool) (taken bool) {
 	queues := ch.conn.broker.route(p.content)
 	if len(queues) == 0 && p.mandatory {
-		arguments := encoder(nil).u16(codeNoRoute).shortString("NO_ROUTE").shortString(p.exchange).shortString(p.key)
-		ch.conn.sendContent(ch.id, basicReturn, arguments, p.encoded, p.body)
+		arguments := encoder(nil).u16(codeNoRoute).shortString("NO_ROUTE").
+			shortString(p.content.exchange).shortString(p.content.key)
+		ch.conn.sendContent(ch.id, basicReturn, arguments, p.content.encoded, p.content.body)
 	}
 	taken = true
 	if !keep {
@@ -128,18 +129,18 @@ func (ch *channel) store(p *publishing, keep bool) (taken bool) {
 	return taken
 }
 
-// confirmRun is how many confirms are held back at most, to be sent as one.
+// confirmRun is how many confirms are held back at most, to be sent together.
 const confirmRun = 64
 
-// confirms is what a channel in confirm mode owes its client. Acknowledgements are held back while more is there to be
-// read, and leave as one with the multiple flag.
+// confirms is the outstanding confirms of a channel in confirm mode. Acknowledgements are held back while more input
+// waits, and leave together with the multiple flag.
 type confirms struct {
 	on       bool
 	sequence uint64
 	// owed is how many acknowledgements up to last are held back.
 	owed int
 	last uint64
-	// withheld: one was never sent on purpose, so none may stand for several any more.
+	// withheld: a confirm was never sent on purpose, so no later confirm may have the multiple flag.
 	withheld bool
 }
 
@@ -152,7 +153,7 @@ func (cs *confirms) next() uint64 {
 	return cs.sequence
 }
 
-// withhold sees to it that a publishing that gets no confirm is not covered by a later one either.
+// withhold keeps later confirms from covering a publishing without a confirm.
 func (cs *confirms) withhold(ch *channel) {
 	ch.sendConfirms()
 	cs.withheld = true

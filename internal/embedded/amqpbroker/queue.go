@@ -7,28 +7,28 @@ import (
 
 // message is one queue's copy of a published message.
 type message struct {
-	*content
-	// position is where the message stands among those of its queue; it keeps it when it comes back.
+	content *content
+	// position is the message's place in the queue. A message given back keeps its position.
 	position    uint64
 	redelivered bool
-	// acquired is how often a client had it and it came back, and failures is how many of those count against the delivery
-	// limit, as RabbitMQ 4.3 counts: what was rejected and what a closed channel left, but not what was nacked or
-	// recovered.
+	// acquired is how often a client had the message and gave it back. failures is how many of these count against the
+	// delivery limit, as in RabbitMQ 4.3: rejected deliveries and deliveries of closed channels, but not nacked or
+	// recovered deliveries.
 	acquired, failures int
-	// expires is when it is dead-lettered; zero means never.
+	// expires is the time of dead-lettering; zero means never.
 	expires time.Time
 }
 
-// encodedFor gives the properties as they are sent to the clients of a queue.
+// encodedFor returns the properties for the clients of a queue.
 func (m *message) encodedFor(q *queue) []byte {
 	if !q.settings.quorum || m.acquired == 0 {
-		return m.encoded
+		return m.content.encoded
 	}
-	headers := m.properties.headers().set("x-acquired-count", intValue(int64(m.acquired)))
+	headers := m.content.properties.headers().set("x-acquired-count", intValue(int64(m.acquired)))
 	if m.failures > 0 {
 		headers = headers.set("x-delivery-count", intValue(int64(m.failures)))
 	}
-	return m.properties.withHeaders(headers).encode()
+	return m.content.properties.withHeaders(headers).encode()
 }
 
 // queue is a queue with its consumers.
@@ -36,7 +36,7 @@ type queue struct {
 	broker              *Broker
 	name                string
 	durable, autoDelete bool
-	// owner is the connection that an exclusive queue belongs to.
+	// owner is the connection of an exclusive queue.
 	owner     *connection
 	arguments table
 	settings  settings
@@ -44,16 +44,16 @@ type queue struct {
 	ready     backlog
 	positions uint64
 	consumers []*consumer
-	// turn is the consumer that is asked first for the next message.
+	// turn is the consumer to ask first for the next message.
 	turn int
-	// taken: one consumer has the queue for itself.
+	// taken: a consumer has exclusive use of the queue.
 	taken   bool
 	deleted bool
 
 	expiry, unused *time.Timer
 }
 
-// publish stores a message that a client has published. It is false when the queue is full and refuses it.
+// publish stores a message of a client. The result is false when the queue is full and refuses the message.
 func (q *queue) publish(c *content) bool {
 	if q.settings.refusing() && q.full(1, int64(len(c.body))) {
 		if q.settings.overflow == overflowRejectDeadLetter {
@@ -83,7 +83,7 @@ func (q *queue) enqueue(c *content) {
 	q.pump()
 }
 
-// full says whether the queue is over its limits with that much more in it.
+// full says whether that much more would take the queue over its limits.
 func (q *queue) full(messages int, octets int64) bool {
 	s := q.settings
 	return s.maxLength >= 0 && int64(q.ready.len()+messages) > s.maxLength ||
@@ -101,8 +101,8 @@ func (q *queue) expiryOf(c *content) time.Time {
 	return time.Now().Add(ttl)
 }
 
-// pump delivers what can be delivered, and dead-letters what has expired. As with RabbitMQ a message expires only once
-// it stands at the head.
+// pump delivers messages to ready consumers and dead-letters expired messages. As with RabbitMQ a message expires only
+// at the head of the queue.
 func (q *queue) pump() {
 	if q.deleted {
 		return
@@ -140,7 +140,7 @@ func (q *queue) watchExpiry() {
 	q.expiry.Reset(wait)
 }
 
-// later does something with a queue when its time has come, if the queue still is there.
+// later runs a timer's function on a queue, if the queue still exists.
 func (b *Broker) later(q *queue, do func(*queue)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +161,7 @@ func (q *queue) fetch() *message {
 	return m
 }
 
-// giveBack takes a message back that a client has not acknowledged, and counts it as failed or not.
+// giveBack takes back an unacknowledged message, and counts a failure or not.
 func (q *queue) giveBack(m *message, failed bool) {
 	if q.deleted {
 		return
@@ -214,7 +214,7 @@ func (q *queue) removeConsumer(k *consumer) {
 	}
 }
 
-// touch starts the time anew after which a queue that nobody uses is deleted.
+// touch restarts the timer that deletes an unused queue.
 func (q *queue) touch() {
 	after := q.settings.unusedFor
 	if after == 0 || len(q.consumers) > 0 || q.deleted {
@@ -227,14 +227,14 @@ func (q *queue) touch() {
 	q.unused.Reset(after)
 }
 
-// deleteUnused deletes a queue whose time is over. A consumer may have come at the last moment.
+// deleteUnused deletes an unused queue. A consumer may have come at the last moment.
 func (q *queue) deleteUnused() {
 	if len(q.consumers) == 0 {
 		q.delete()
 	}
 }
 
-// delete deletes the queue with all that is in it and tells its consumers.
+// delete deletes the queue with all messages and tells its consumers.
 func (q *queue) delete() {
 	q.deleted = true
 	q.stopTimers()

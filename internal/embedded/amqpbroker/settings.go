@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// What a full queue does with what comes in.
+// The handling of new messages by a full queue.
 const (
 	overflowDropHead         = "drop-head"
 	overflowReject           = "reject-publish"
 	overflowRejectDeadLetter = "reject-publish-dlx"
 )
 
-// settings is what a queue's arguments ask for.
+// settings are the meaning of a queue's arguments.
 type settings struct {
-	// ttl is how long messages live; negative means for ever.
+	// ttl is how long messages live; negative means without end.
 	ttl time.Duration
-	// unusedFor is after what time without any use the queue is deleted; 0 means never.
+	// unusedFor is the time without use after which the queue is deleted; 0 means never.
 	unusedFor time.Duration
-	// maxLength and maxBytes are limits of the messages that are ready; negative means none.
+	// maxLength and maxBytes are limits of the ready messages; negative means none.
 	maxLength, maxBytes int64
 	overflow            string
 
@@ -30,7 +30,7 @@ type settings struct {
 	deliveryLimit int
 }
 
-// comparedArguments are those that a queue that is declared again must have the same.
+// comparedArguments are the arguments that must be the same when a queue is declared again.
 var comparedArguments = []string{
 	"x-queue-type", "x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow",
 	"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-max-priority", "x-queue-mode",
@@ -41,7 +41,7 @@ func (s settings) refusing() bool {
 	return s.overflow == overflowReject || s.overflow == overflowRejectDeadLetter
 }
 
-// parseSettings reads a queue's arguments. Those it does not know mean nothing, as with RabbitMQ.
+// parseSettings reads a queue's arguments. Unknown arguments mean nothing, as with RabbitMQ.
 func parseSettings(arguments table) (settings, error) {
 	r := argumentReader{arguments: arguments}
 	s := settings{
@@ -82,7 +82,7 @@ func (r *argumentReader) fail(name, why string) {
 	}
 }
 
-// number gives a number that is not negative, or -1 when there is none.
+// number returns a number that is not negative, or -1 without the argument.
 func (r *argumentReader) number(name string) int64 {
 	v := r.arguments.get(name)
 	if v == nil {
@@ -98,10 +98,10 @@ func (r *argumentReader) number(name string) int64 {
 	return n
 }
 
-// defaultDeliveryLimit is that of quorum queues since RabbitMQ 4.0.
+// defaultDeliveryLimit is the limit of quorum queues since RabbitMQ 4.0.
 const defaultDeliveryLimit = 20
 
-// deliveryLimit gives the delivery limit. As since RabbitMQ 4.0, a negative one is none.
+// deliveryLimit gives the delivery limit. As since RabbitMQ 4.0, a negative limit is none.
 func (r *argumentReader) deliveryLimit(quorum bool) int {
 	v := r.arguments.get("x-delivery-limit")
 	if n, ok := v.integer(); ok && n < 0 {
@@ -113,7 +113,7 @@ func (r *argumentReader) deliveryLimit(quorum bool) int {
 	return int(r.number("x-delivery-limit"))
 }
 
-// duration gives a number of milliseconds as a duration, or a negative one when there is none.
+// duration returns a number of milliseconds as a duration, or a negative duration without the argument.
 func (r *argumentReader) duration(name string) time.Duration {
 	n := r.number(name)
 	if n > maxMilliseconds {
@@ -141,7 +141,7 @@ func (r *argumentReader) text(name string) (s string, ok bool) {
 	return s, ok
 }
 
-// choice gives one of several strings; the first is the default.
+// choice returns a string out of several; the first is the default.
 func (r *argumentReader) choice(name string, choices ...string) string {
 	s, ok := r.text(name)
 	if !ok {

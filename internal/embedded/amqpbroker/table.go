@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// table is a field table in its order. Values stay as they came over the wire, so that what this broker does not
-// understand still arrives as it was sent.
+// table is a field table in its order. Values stay as they came over the wire, so that unknown values still arrive
+// unchanged.
 type table []field
 
 type field struct {
@@ -17,7 +17,7 @@ type field struct {
 	value value
 }
 
-// value is one value as it stands on the wire, its type octet first.
+// value is a value in wire format, its type octet first.
 type value []byte
 
 // Type octets of the values that this broker makes or looks into. RabbitMQ and its clients agree on these, the standard
@@ -91,7 +91,7 @@ func (t table) get(name string) value {
 	return nil
 }
 
-// set gives the table with that value in place of an earlier one of the name, or at its end.
+// set returns the table with that value in place of an earlier value of the name, or at the end.
 func (t table) set(name string, v value) table {
 	changed := make(table, 0, len(t)+1)
 	for _, f := range t {
@@ -142,7 +142,7 @@ func (t table) arrayOf(name string) []value {
 	return values
 }
 
-// plain gives a value as Go has it: int64, uint64, float64, bool, string or time.Time; what is none of these as its
+// plain returns a value as a Go value: int64, uint64, float64, bool, string or time.Time. Any other value becomes its
 // type octet in quotes.
 func (v value) plain() any {
 	d := &decoder{b: v}
@@ -165,7 +165,7 @@ func (v value) plain() any {
 	}
 }
 
-// integer gives the number that a value holds; ok is false when it holds none.
+// integer returns the number in a value; ok is false for other values.
 func (v value) integer() (n int64, ok bool) {
 	d := &decoder{b: v}
 	switch d.u8() {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// findExchange gives the exchange of that name, or the exception for a missing one.
+// findExchange returns the exchange of that name, or the exception for a missing exchange.
 func (ch *channel) findExchange(name string) (*exchange, error) {
 	b := ch.conn.broker
 	e := b.exchanges[name]
@@ -16,7 +16,7 @@ func (ch *channel) findExchange(name string) (*exchange, error) {
 	return e, nil
 }
 
-// findQueue gives the queue of that name, or the exception for one that is missing or another connection's.
+// findQueue returns the queue of that name, or the exception for a missing queue or another connection's queue.
 func (ch *channel) findQueue(name string) (*queue, error) {
 	if name == "" {
 		name = ch.lastQueue
@@ -35,7 +35,7 @@ func (ch *channel) findQueue(name string) (*queue, error) {
 	return q, nil
 }
 
-// checkReserved is for names that only the broker may give.
+// checkReserved is for names reserved for the broker.
 func checkReserved(what, name string) error {
 	if strings.HasPrefix(name, "amq.") {
 		return channelError(codeAccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", what, name)
@@ -43,13 +43,13 @@ func checkReserved(what, name string) error {
 	return nil
 }
 
-// difference is what is not the same when something is declared again.
+// difference is a property that differs when something is declared again.
 func (ch *channel) difference(what, name, argument, got, have string) error {
 	return channelError(codePreconditionFailed, "inequivalent arg '%s' for %s '%s' in vhost '%s': "+
 		"received %s but current is %s", argument, what, name, ch.conn.broker.config.Vhost, got, have)
 }
 
-// compared is one thing that must be the same when something is declared again.
+// compared is a property that must be the same when something is declared again.
 type compared struct {
 	argument  string
 	got, have string
@@ -165,7 +165,7 @@ func (ch *channel) queueDeclare(d *decoder) error {
 	return nil
 }
 
-// declareQueue gives the queue of that name: one that is there already, or else this one.
+// declareQueue returns the existing queue of that name, or else declares this queue.
 func (ch *channel) declareQueue(q *queue, passive bool) (*queue, error) {
 	b := ch.conn.broker
 	if err := checkReserved("queue", q.name); err != nil && !passive {
@@ -193,7 +193,7 @@ func (ch *channel) declareQueue(q *queue, passive bool) (*queue, error) {
 	return q, nil
 }
 
-// quorumMisfit names the property that a quorum queue may not have.
+// quorumMisfit names the property that quorum queues forbid.
 func (q *queue) quorumMisfit() string {
 	switch {
 	case !q.settings.quorum:
@@ -264,7 +264,7 @@ func (ch *channel) queueBind(d *decoder) error {
 	return nil
 }
 
-// queueUnbind removes a binding. As with RabbitMQ it is no error when there is none.
+// queueUnbind removes a binding. As with RabbitMQ a missing binding is no error.
 func (ch *channel) queueUnbind(d *decoder) error {
 	d.u16()
 	queueName, exchangeName, key := d.shortString(), d.shortString(), d.shortString()
@@ -299,7 +299,7 @@ func (ch *channel) queuePurge(d *decoder) error {
 	return nil
 }
 
-// queueDelete deletes a queue. As with RabbitMQ it is no error when there is none.
+// queueDelete deletes a queue. As with RabbitMQ a missing queue is no error.
 func (ch *channel) queueDelete(d *decoder) error {
 	d.u16()
 	name, flags := d.shortString(), d.u8()

@@ -18,17 +18,17 @@ const (
 	frameOverhead = 8
 )
 
-// protocolHeader is what a client says first, and what it is told when it said anything else.
+// protocolHeader is the first message of a client, and the answer to any other first message.
 const protocolHeader = "AMQP\x00\x00\x09\x01"
 
-// frame is one frame as it was read. Its payload belongs to whoever got it.
+// frame is a frame as read. The payload belongs to the receiver.
 type frame struct {
 	kind    byte
 	channel uint16
 	payload []byte
 }
 
-// readFrame reads one frame whose size with all its overhead is at most limit octets. What is malformed is an
+// readFrame reads one frame whose size with all its overhead is at most limit octets. A malformed frame is an
 // *exception of the connection; every other error is the reader's.
 func readFrame(r *bufio.Reader, limit uint32) (frame, error) {
 	var head [7]byte
@@ -68,8 +68,7 @@ func appendMethod(b []byte, channel uint16, id methodID, arguments encoder) []by
 	return append(b, frameEnd)
 }
 
-// appendContent appends the header frame of a message and as many body frames as it needs, each of at most limit
-// octets.
+// appendContent appends the header frame of a message and the body frames, each of at most limit octets.
 func appendContent(b []byte, channel uint16, properties, body []byte, limit uint32) []byte {
 	b = append(b, frameHeader)
 	b = binary.BigEndian.AppendUint16(b, channel)
@@ -112,8 +111,7 @@ func (e encoder) longString(s string) encoder {
 	return append(e.u32(uint32(len(s))), s...)
 }
 
-// decoder takes arguments from a method. The first one that is not there makes it fail; from then on it gives zeros,
-// and err says what was wrong.
+// decoder takes arguments from a method. The first missing argument sets err, and from then on all arguments are zero.
 type decoder struct {
 	b   []byte
 	err error

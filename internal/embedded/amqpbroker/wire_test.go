@@ -62,7 +62,7 @@ func FuzzProperties(f *testing.F) {
 	})
 }
 
-// FuzzConnection feeds a broker anything at all after a proper handshake. It must neither panic nor hang.
+// FuzzConnection feeds a broker arbitrary bytes after a proper handshake. The broker must neither panic nor hang.
 func FuzzConnection(f *testing.F) {
 	open := appendMethod(nil, 1, channelOpen, encoder(nil).shortString(""))
 	declare := appendMethod(open, 1, queueDeclare, encoder(nil).u16(0).shortString("q").u8(0).u32(0))
@@ -103,7 +103,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// handshake is all that a client says until its connection is open.
+// handshake is the client's side of the opening of a connection.
 func handshake() []byte {
 	b := []byte(protocolHeader)
 	b = appendMethod(b, 0, connectionStartOK,
@@ -134,7 +134,7 @@ func TestTopicMatches(t *testing.T) {
 	})
 }
 
-// A backlog gives its messages in the order of their positions, however often some are taken and put back.
+// A backlog gives its messages in the order of their positions, whatever is taken and put back.
 func TestBacklogKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,8 +189,8 @@ func TestTableKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Confirms of publishings that come in together leave as one, but never as one for a publishing that has none or a
-// nack.
+// Confirms of publishings that come in together leave together, but never cover a publishing without a confirm or with
+// a nack.
 func TestConfirmsThatStandForSeveral(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Judge: func(p Published) Verdict {
@@ -221,8 +221,8 @@ func TestConfirmsThatStandForSeveral(t *testing.T) {
 	}
 }
 
-// readConfirms reads until the last publishing is confirmed, and gives what each one got. A nack must not overtake the
-// acknowledgements before it: clients that report confirms in order would take it for one of these.
+// readConfirms reads until the last publishing is confirmed, and returns the outcome of each. A nack must not overtake
+// the acknowledgements before it: clients that report confirms in order would take the nack for one of these.
 func readConfirms(t *testing.T, conn net.Conn, last uint64) (confirmed map[uint64]methodID, frames int) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
