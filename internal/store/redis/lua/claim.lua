@@ -11,7 +11,7 @@
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local HOUR = 3600 * 1000
 
--- due gives ids, and since when they are due. Those due later than anything legal is were put there by a clock that jumped.
+-- due gives ids and their due times. Due times later than any legal one were set by a clock that jumped.
 local function due(index, limit)
   local ids, since = {}, {}
   local found = call('ZRANGEBYSCORE', index, '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)

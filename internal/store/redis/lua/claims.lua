@@ -1,12 +1,12 @@
 -- Purpose: claims messages.
 
--- weight is how much memory a claimed record takes, whose body may be packed.
+-- weight is the memory of a claimed record, whose body may be packed.
 local function weight(record)
   local size = string.match(record, '^' .. PACKED .. ' %d+ %S+ (%d+) ')
   return #record + (size and math.min(tonumber(size), MAXBODY) or 0)
 end
 
--- known says whether the message is the one that was created at that time, about which there is no more to say.
+-- known says whether the message is the one created at that time, without any later notes.
 local function known(g, id, s, created)
   return created ~= '' and score(g, g[s] .. CREATED, id) == created and tonumber(created) > suspect and not noted(g)
 end
@@ -17,8 +17,8 @@ local function hold(g, id, s, token, lease)
   gather(g.due[s], stamp(now + lease), id)
 end
 
--- take claims a message in state s for a token. The owner that its leases still name has died or lost it: that is told, and
--- of a message that was to be published a copy may be out, which is counted.
+-- take claims a message in state s for a token. An owner in the leases has died or lost the lease: the takeover goes
+-- into the timeline, and a message to be published counts a copy that may be out.
 local function take(g, id, s, due, token, lease, owner)
   local record = call('GET', g.record .. id)
   if not record or ended(string.match(record, '^%S+')) then

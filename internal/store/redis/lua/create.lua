@@ -7,8 +7,8 @@
 local most = tonumber(ARGV[1])
 local created = string.format('%013.0f', now)
 
--- room is how many more messages a producer may have here. An index that cannot be counted is no reason to refuse any: it
--- fails those that it concerns.
+-- room is how many more messages a producer may have here. An index that cannot be counted refuses nothing: it fails
+-- the messages that it concerns.
 local function room(g)
   local left = most > 0 and most or math.huge
   for s = 1, most > 0 and #KEPT or 0 do
@@ -28,8 +28,8 @@ local function standsIn(g, index)
   return false
 end
 
--- stale says whether one of the messages, of which none may have a record, stands in an index of another state than new ones.
--- There is one of most states only while something is wrong.
+-- stale says whether one of the messages, none of which may have a record, is in an index of another state than new
+-- messages. Most states have such an index only while something is wrong.
 local function stale(g)
   if standsIn(g, g[COMMITTED]) then
     return true
@@ -50,9 +50,9 @@ local function stale(g)
   return false
 end
 
--- repair removes what a lost record has left behind, and says whether that was anything. The new message must not have the
--- state, the owner or the attempts of the lost one. Copies of the lost one may be out once its verdict was stored, so that
--- the first copy of the new one says that it may not be the first.
+-- repair removes the leftovers of a lost record, and says whether there were any. The new message must not inherit the
+-- state, the owner or the attempts of the lost message. Copies of the lost message may be out once its verdict was
+-- stored, so the first copy of the new message says that it may not be the first.
 local function repair(g, id)
   local left = 0
   local function remove(command, key, ...)
@@ -74,7 +74,7 @@ local function repair(g, id)
   return left > 0
 end
 
--- store completes a record that is written.
+-- store completes a written record.
 local function store(g, id, after)
   call('SETRANGE', g.record .. id, 5, created) -- cheaper than to put the record together here
   enter(g, FIRST, id, stamp(now), now + after)
@@ -89,7 +89,7 @@ local function create(g, id, at)
     store(g, id, after)
     return STORED + FIRST
   end
-  -- One that is there already is told its state, however full it is.
+  -- An existing message gets its state, even over the quota.
   if call('EXISTS', g.record .. id) == 1 then
     local _, _, theirs = head(g, id)
     local state = find(g, id)
@@ -104,8 +104,8 @@ local function create(g, id, at)
   return (repaired and REPAIRED or STORED) + FIRST
 end
 
--- writeNew writes the records with one command where, as nearly always, none of the messages is there or stands in an index.
--- None of them gets the owner, the verdict or the attempts of a lost one.
+-- writeNew writes the records with one command where, as nearly always, no message exists or is in an index. No message
+-- inherits the owner, the verdict or the attempts of a lost message.
 local function writeNew(g, first)
   local all, notes = {}, {}
   for i, id in ipairs(g.ids) do

@@ -6,7 +6,7 @@
 -- Returns: for each producer with due messages {name, due times in milliseconds, oldest first}
 local s, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 
--- far are those due later than anything legal is: a clock that jumped has put them there, and they count as due.
+-- far are due times later than any legal one: a clock that jumped has set them, and they count as due.
 local function due(g, limit)
   local found = {g.producer}
   local list = call('ZRANGEBYSCORE', g[s], '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)

@@ -11,15 +11,15 @@ local function wrong(what)
   out[#out + 1] = {id, what}
 end
 
--- clear removes a message from the indexes and reports each place it stood in but should not.
+-- clear removes a message from the indexes and reports each wrong place.
 local function clear(key, what)
   if call('ZREM', key, id) == 1 then
     wrong(what)
   end
 end
 
--- home is the one state a living record stands in: by precedence that of a due time, else that of a creation time, else
--- what its first word and its notes prove. One that was stripped can be nothing but acknowledged.
+-- home is the one state of a living record: by precedence the state of a due time, else of a creation time, else the
+-- state that the first word and the notes prove. A stripped record can only be acknowledged.
 local function home(kind)
   local s = indexed(g, id)
   if kind == KEPT[ACKNOWLEDGED] then
@@ -40,7 +40,7 @@ local function home(kind)
   return s
 end
 
--- finished mends a trace, and what has no record at all.
+-- finished repairs a receipt, and a message without a record.
 local function finished(kind)
   if kind and call('PTTL', g.record .. id) < 0 then
     call('PEXPIRE', g.record .. id, RETENTION)
@@ -61,7 +61,7 @@ local function finished(kind)
   end
 end
 
--- kept mends a living record.
+-- kept repairs a living record.
 local function kept(kind, ms)
   for _, key in ipairs({g.record .. id, g.notes .. id}) do
     if call('PERSIST', key) == 1 then

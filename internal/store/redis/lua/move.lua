@@ -57,7 +57,7 @@ local function refusal(g, id, rule, s, due, token)
   return ILLEGAL + s
 end
 
--- remember keeps what is worth saying about a message beyond the state it is in.
+-- remember keeps the notes about a message beyond its state.
 local function remember(g, id, rule, s, to, token, cause)
   local notes = g.notes .. id
   local set = {}
@@ -95,7 +95,7 @@ local function remember(g, id, rule, s, to, token, cause)
   end
 end
 
--- place puts a message where it stands next and when.
+-- place puts a message into its next state with its next due time.
 local function place(g, id, rule, s, to, due, after, hold)
   if rule.o then
     if hold > 0 then
@@ -113,7 +113,7 @@ local function place(g, id, rule, s, to, due, after, hold)
   shift(g, s, to, id, now + after)
 end
 
--- strip leaves of a record what it takes to delete its marker, and to know the message when it is sent again.
+-- strip reduces a record to the fields for deleting the marker and for recognizing the message when it is sent again.
 local function strip(g, id)
   local ms, digest, header = string.match(line(g.record .. id), '^%a+ (%d+) (%S+) [^{]*(.*)')
   local target = cjson.encode({callback_target = cjson.decode(header).callback_target})
@@ -171,8 +171,8 @@ local function before(g)
   g.stripped = {}
 end
 
--- after strips records once their messages have left their old index: nobody must find there what cannot be published any
--- more. One that cannot be stripped stays whole.
+-- after strips records once their messages have left their old index: no index of messages to be published may name a
+-- stripped record. A record that cannot be stripped stays whole.
 local function after(g)
   for _, id in ipairs(g.failed and {} or g.stripped) do
     safely(strip, g, id)

@@ -1,6 +1,7 @@
--- Purpose: what all scripts share: how keys are named and how they are read. It stands in front of each of them; then come
---   those of writes.lua, timeline.lua and claims.lua that scripts.go lists for it, as what a script does not need costs it time
---   at each call. keys.go puts a line before it that defines, from the table of states:
+-- Purpose: shared by all scripts: the names of keys and how keys are read. The prelude precedes each script. Then come
+--   the parts that scripts.go lists for the script: writes.lua, timeline.lua, claims.lua. A script gets only the parts
+--   it needs, because every part costs time at each call. keys.go puts a line before the prelude that defines, from the
+--   table of states:
 --     KEPT       names of the states that are kept whole, by precedence; a state's code is its place here
 --     FINAL      the names of the final states by code, the codes beyond those of KEPT
 --     FIRST      code of the state a new message has
@@ -18,7 +19,7 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- stamp writes a time as commands take it. That is dear, and messages of a batch share times.
+-- stamp formats a time for commands. Formatting is expensive, and messages of a batch share times.
 local stamps = {}
 local function stamp(ms)
   local text = stamps[ms]
@@ -29,8 +30,8 @@ local function stamp(ms)
   return text
 end
 
--- open names the keys of one producer's messages in this shard, for a script that is about these ids of them. What it asks
--- of one of them is asked of all in one command, and what it writes to shared keys is gathered until flush.
+-- open names the keys of one producer's messages in this shard, for a script about these ids. A question about one
+-- message is asked about all of them in one command, and writes to shared keys are gathered until flush.
 local function open(producer, ids)
   local base = KEYS[1] .. producer .. ':'
   local g = {producer = producer, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES,
@@ -43,7 +44,7 @@ local function open(producer, ids)
   return g
 end
 
--- ask reads what a shared key holds about a message: about all of them when it is first asked about one.
+-- ask reads the value of a shared key for a message. The first call reads the values of all messages.
 local function ask(g, command, key, id)
   local known = g.known[key]
   if not known then
@@ -66,12 +67,12 @@ local function score(g, index, id)
   return ask(g, 'ZMSCORE', index, id)
 end
 
--- owned gives the token of whoever has claimed a message, or false.
+-- owned gives the token of the lease on a message, or false.
 local function owned(g, id)
   return ask(g, 'HMGET', g.leases, id)
 end
 
--- noted says whether a message may have notes. Most have none, and one question for all of them spares each its own.
+-- noted says whether a message may have notes. Most messages have none, so one command checks all messages.
 local function noted(g)
   if g.noted == nil and not g.alone then
     local keys = {}
@@ -83,7 +84,7 @@ local function noted(g)
   return g.noted or g.alone
 end
 
--- head reads the first line of a record: what it is, since when, and the digest of its content.
+-- head reads the first line of a record: its first word, its time and the digest of the content.
 local function head(g, id)
   local text = call('GETRANGE', g.record .. id, 0, 99)
   if text == '' then
@@ -109,7 +110,7 @@ local function line(key)
   end
 end
 
--- ended gives the code of the final state a record is the trace of, or nil.
+-- ended gives the code of the final state in a receipt, or nil.
 local function ended(kind)
   for code, name in pairs(FINAL) do
     if name == kind then
@@ -119,7 +120,7 @@ local function ended(kind)
   return nil
 end
 
--- indexed gives the state a message stands in, by precedence, and its due time.
+-- indexed gives the state whose index holds a message, by precedence, and the due time.
 local function indexed(g, id)
   for s = 1, #KEPT do
     local due = score(g, g[s], id)
@@ -130,13 +131,13 @@ local function indexed(g, id)
   return nil
 end
 
--- judged says when a message's verdict was stored, or false. Older versions have written that into its notes.
+-- judged says when a message's verdict was stored, or false. Older versions have stored the time in the notes.
 local function judged(g, id)
   return ask(g, 'HMGET', g.verdicts, id) or noted(g) and call('HGET', g.notes .. id, 'sendable_at')
 end
 
--- unplaced gives the state of a living record that stands in no index: what its first word and its verdict prove. A message
--- that has one must not be asked about again.
+-- unplaced gives the state of a living record without an index: the first word and the verdict prove the state. A
+-- message with a verdict must not be asked about again.
 local function unplaced(g, id, kind)
   if kind == KEPT[ACKNOWLEDGED] then
     return ACKNOWLEDGED
@@ -144,20 +145,20 @@ local function unplaced(g, id, kind)
   return judged(g, id) and COMMITTED or FIRST
 end
 
--- live says whether a lease that ends at due still holds. One that ends too far away is the work of a clock that jumped.
+-- live says whether a lease that ends at due still holds. An end too far away comes from a clock that jumped.
 local function live(due)
   return due > now and due <= now + MAXLEASE
 end
 
--- renewed is the generation that follows another: the time, but for one that began in this very millisecond.
+-- renewed is the generation after another: the time, or more if the other began in this very millisecond.
 local function renewed(generation)
   return stamp(math.max(now, (tonumber(generation) or 0) + 1))
 end
 
--- look compares the shard with the generation and the count of its own that the caller saw last, "" where it saw none. A
--- shard that has another generation, or less of the caller's, has lost something: messages that were created up to now may
--- have been published already. That is written down before anything is claimed, and a new generation tells everyone else.
--- What others count says nothing: they may have gone on where the caller was not.
+-- look compares the shard with the generation and the caller's own count as the caller saw them last, "" at first.
+-- Another generation, or a lower count, proves a loss: messages that were created up to now may have been published
+-- already. The loss is recorded before anything is claimed, and a new generation tells all other coordinators. Counts
+-- of others prove nothing: they may have gone on where the caller was not.
 local suspect = 0
 local function look(who, generation, count)
   local pulse = call('HMGET', KEYS[1] .. PULSE, 'generation', who)

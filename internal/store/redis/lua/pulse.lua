@@ -6,8 +6,8 @@
 local key, who = KEYS[1] .. PULSE, ARGV[1]
 local DAY = 24 * 3600 * 1000
 
--- prune takes those off who have not counted for a day: they are gone for good. What is no name of theirs, INSTANCE/NONCE, is
--- the generation, or the count that coordinators of older versions share: to them a missing one says that Redis went back.
+-- prune drops counts of coordinators that have not counted for a day: they are gone for good. Fields other than
+-- INSTANCE/NONCE are the generation, or the shared count of older versions, which report a rollback without that count.
 local function prune()
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
@@ -22,7 +22,7 @@ if ARGV[2] == '' then
   prune() -- whoever comes makes room for itself
 end
 call('HSETNX', key, 'generation', now)
--- The count is the time, so that it says who counts no more; it never stands still, whatever the clock does.
+-- The count is the time, so it shows who counts no more. The count always grows, whatever the clock does.
 local count = math.max(now, 1 + tonumber(call('HGET', key, who) or 0))
 call('HSET', key, who, count)
 call('PEXPIRE', key, PULSERETENTION)

@@ -1,6 +1,6 @@
 -- Purpose: writes the timelines of messages; timeline.go says how they look.
 
--- instance is whose token it is.
+-- instance is the instance in a token.
 local function instance(token)
   return string.match(token, '^(.*)/') or token
 end
@@ -23,8 +23,8 @@ local function happening(first, last, times, rest)
   return string.format('%.0f %.0f %.0f %s', tonumber(first), tonumber(last), times, rest)
 end
 
--- shrink takes one line off a timeline that is too long: the oldest that a newer one of its kind has goes into that one;
--- where all are different, the oldest goes.
+-- shrink drops one line of a timeline that is too long: the oldest line with a newer one of its kind is merged into
+-- that line; where all kinds differ, the oldest line goes.
 local function shrink(lines)
   local seen, old, into = {}, #lines, nil
   for i, text in ipairs(lines) do
@@ -42,8 +42,8 @@ local function shrink(lines)
   table.remove(lines, old)
 end
 
--- told gives a message's timeline with one more happening: the newest first, a line each, FIRST LAST TIMES WHAT BY CAUSE.
--- What is like the newest becomes one with it. Lines that are none of ours do no harm.
+-- told gives a message's timeline with one more happening: the newest first, a line each, FIRST LAST TIMES WHAT BY
+-- CAUSE. A happening like the newest is merged with it. Foreign lines do no harm.
 local function told(g, id, what, by, cause)
   by, cause = string.gsub(by, '[%s%c]+', ''), brief(cause)
   local rest = what .. ' ' .. (by == '' and NOBODY or by) .. ' ' .. cause

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Purpose: stores the Submits of trusted producers as verdicts, also while another owner holds the lease, and claims what is due at once.
+-- Purpose: stores the Submits of trusted producers as verdicts, even against a lease, and claims due messages at once.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 where a trusted Submit leads from each kept
 --   state, one character each, "-" for nowhere; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are
@@ -16,7 +16,7 @@ local function delayOf(text)
   return math.min(tonumber(header.delay_ms or 0), MAXDUE)
 end
 
--- wake begins a message anew that was given up.
+-- wake restarts an abandoned message.
 local function wake(g, id)
   call('HDEL', g.notes .. id, 'confirms', 'publishes')
   call('HSET', g.notes .. id, 'updated_at', now, 'events', told(g, id, TRUSTED, instance(token), ''))

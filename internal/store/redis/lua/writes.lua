@@ -1,5 +1,5 @@
--- Purpose: how messages are worked on in batches. What goes to the indexes, leases and notes of a producer's messages is
---   gathered and written with one command a key.
+-- Purpose: work on messages in batches. Writes to the indexes, leases and notes of a producer's messages are gathered
+--   and done with one command a key.
 
 local function gather(list, value, id)
   local n = #list
@@ -12,7 +12,7 @@ local function write(command, key, list)
   end
 end
 
--- clear removes what is known of messages beside their records and their places.
+-- clear removes everything about messages except their records and their index entries.
 local function clear(g, ids)
   if #ids == 0 then
     return
@@ -26,7 +26,7 @@ local function clear(g, ids)
   call('DEL', unpack(notes))
 end
 
--- flush writes what was gathered, new places first, so that a message always stands in one.
+-- flush does the gathered writes, new places first, so that a message is always in an index.
 local function flush(g)
   for s = 1, #KEPT do
     write('ZADD', g[s] .. CREATED, g.created[s])
@@ -102,7 +102,7 @@ local function reason(err)
   return type(err) == 'table' and err.err or tostring(err)
 end
 
--- safely runs f for one message, so that one whose keys are not what they should be fails alone.
+-- safely runs f for one message, so that a message with unusable keys fails alone.
 local function safely(f, g, ...)
   local ok, result = pcall(f, g, ...)
   if ok then
@@ -111,8 +111,8 @@ local function safely(f, g, ...)
   return reason(result)
 end
 
--- each runs f for the messages that g is about, and puts what it says into out. A message that comes a second time meets what
--- the first time wrote. When what was gathered cannot be written, all of them have failed: they share those keys.
+-- each runs f for the messages of g, and puts the results into out. A repeated message sees the writes of the first
+-- time. When the gathered writes fail, all messages have failed: they share the keys.
 local function each(g, f, out)
   local from, seen, failed = #out + 1, {}, nil
   local function save()
@@ -136,8 +136,9 @@ end
 
 local function pass() end
 
--- groups runs f for the messages in ARGV from at on: of each producer its name, how many they are, and size arguments for
--- each, the first its id. Before and after are run for each producer; f and before are told where the arguments begin.
+-- groups runs f for the messages in ARGV from at on: for each producer the name, the number of messages, and size
+-- arguments for each, first the id. Before and after run for each producer; f and before get the position of the
+-- arguments.
 local function groups(at, size, f, before, after)
   local out = {}
   while ARGV[at] do
