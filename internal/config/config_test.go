@@ -311,7 +311,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"hosts of amqp": {
 			file: "amqp:\n  url: [amqp://x, 'amqp://a,b']\n", want: []string{
 				"FILE:2: amqp.url",
-				"names several hosts; give each node a URL",
+				"names several hosts; give each node its own URL",
 			},
 		},
 		"two producers of one variable": {

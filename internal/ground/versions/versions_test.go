@@ -48,7 +48,7 @@ func TestOnlyVersionsOfTheRangeAreSupported(t *testing.T) {
 
 func TestRunningNamesTheSupportedVersions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/running.md")
+	page, err := os.ReadFile("../../../docs/running.md")
 	if err != nil {
 		t.Fatal(err)
 	}
