@@ -1,9 +1,8 @@
-// Package bench is a load of real producers on running coordinators: how many messages a second get through, how long
-// each of them takes, what that costs, and whether every one of them arrived.
+// Package bench puts a load of real producers on running coordinators, and measures throughput, times, costs, and
+// whether every message arrived.
 //
-// Everything that it makes has a name of its own: the producers, the queue, the ids. So it can be pointed at
-// coordinators that others use as well, and it takes away what it made when it ends. Only the load itself is felt by
-// the others.
+// The producers, the queues and the ids of a run have names of their own, and a run removes them at its end. A load can
+// therefore run on coordinators in use, whose other clients feel only the load.
 package bench
 
 import (
@@ -26,70 +25,71 @@ import (
 type Mode string
 
 const (
-	// Gathered is the producer SDK, which gathers half messages, and Submits that are gathered in the same way: the calls
-	// are the batch RPCs.
+	// Gathered is the producer SDK, which gathers half messages, with Submits gathered in the same way: calls are the
+	// batch RPCs.
 	Gathered Mode = "gathered"
 	// Unary is one message a call.
 	Unary Mode = "unary"
 )
 
-// Config says what load is made. Coordinators and AMQPURL are required; zero values mean the defaults.
+// Config describes the load. Coordinators and AMQPURL are required; zero values mean the defaults.
 type Config struct {
-	// Coordinators are their addresses, host:port. The calls go to all of them in turn, or those of a producer to one of
-	// them where Pinned says so.
+	// Coordinators are addresses, host:port. Calls go to all of them in turn, or with Pinned each producer's calls to one
+	// address.
 	Coordinators []string
 	Pinned       bool
-	// TLS is how coordinators are talked to with TLS; nil: nothing is encrypted. What the producers serve never is.
+	// TLS is the configuration of connections to coordinators; nil: plaintext. Producers serve plaintext in any case.
 	TLS *tls.Config
 	// AMQPURL is where the coordinators publish to. The queues are made there.
 	AMQPURL string
-	// RedisURL is where the coordinators store, redis://HOST:PORT/DB; it is only asked for its memory, before and after
+	// RedisURL is where the coordinators store, redis://HOST:PORT/DB. Its memory is measured before and after
 	// FootprintMessages more have been stored, which are rolled back. Empty: none are stored.
 	RedisURL string
 	// Mode defaults to Gathered.
 	Mode Mode
 	// Producers is how many producers there are, each with a name and a callback address of its own. Default 1.
 	Producers int
-	// Callers is how many messages are under way at once, each begun when another has ended. Default 256 where Mode is
-	// Unary, 2,000 where it is Gathered. Not used with a Rate.
+	// Callers is how many messages are in flight at once, each begun when another has ended. Default 256 where Mode is
+	// Unary, 2,000 where Mode is Gathered. Not used with a Rate.
 	Callers int
 	// Rate is how many messages a second become due, however long the ones before take: an open loop. 0: a closed one.
 	Rate int
 	// Body is how many bytes a body has. Default 1,024.
 	Body int
-	// Silent is the share of messages that commit and say nothing, Rollback the share that roll back; both from 0 to 1.
+	// Silent is the share of messages that commit without a Submit, Rollback the share that roll back, each from 0 to 1.
 	Silent, Rollback float64
 	// ConfirmAfter is when a coordinator asks about a silent message. Default 1 s.
 	ConfirmAfter time.Duration
-	// Warmup is left out of the figures, Duration is measured after it. Defaults 1 s and 10 s.
+	// Warmup comes first and is not measured; Duration is measured. Defaults 1 s and 10 s.
 	Warmup, Duration time.Duration
-	// Settle is for how long it waits, while nothing more arrives, for what is still under way in the end. Default 30 s.
+	// Settle bounds the wait for messages in flight after the load, while no delivery comes. Default 30 s.
 	Settle time.Duration
 	// Queues is how many queues are made; each producer's messages go to them in turn. The leaders of several are spread
 	// over the nodes of the broker. Default 1.
 	Queues int
 	// Classic makes classic queues instead of quorum queues.
 	Classic bool
-	// ConsumeAfter empties the queues only when the load is over, so that consuming costs the load nothing.
+	// ConsumeAfter empties the queues only after the load, so that consuming does not slow the load.
 	ConsumeAfter bool
-	// Unpublished says that what answers publishes nothing: the calls alone are measured, and no delivery is waited for.
+	// Unpublished means that the coordinators publish nothing: only calls are measured, and no delivery is awaited.
 	Unpublished bool
-	// Listen is where the producers' callbacks are served; Target is what coordinators are told instead, where they must
-	// dial another address. Default 127.0.0.1:0, and the address listened at.
+	// Listen is where the producers serve callbacks; Target is the address given to coordinators, where they must dial
+	// another. Default 127.0.0.1:0, and the address listened at.
 	Listen, Target string
-	// Processes are those whose costs are told.
+	// Processes are the processes whose costs are reported.
 	Processes usage.Processes
-	// Progress is told how it goes, once a second. May be nil.
+	// Progress is called once a second. May be nil.
 	Progress func(Progress)
-	// Logger gets what the producers complain of. Default: nobody does.
+	// Logger gets the warnings of the producers. Default: none.
 	Logger *slog.Logger
 }
 
 // Progress is how a run is going.
 type Progress struct {
-	// Stage is one of those below.
+	// Stage is StageWarming, StageMeasuring or StageSettling.
 	Stage string
-	// Done counts messages whose callers have their answer, Failed those without one, Delivered what was consumed.
+	// Done counts messages whose callers have their answer, Failed those without an answer, Delivered the consumed
+	// messages.
 	Done, Failed, Delivered int64
 	// Rate is messages a second since the last time.
 	Rate float64
@@ -102,8 +102,8 @@ const (
 	StageSettling  = "settling"
 )
 
-// maxOpen bounds the messages of an open loop that are under way at once, as many calls as a coordinator lets one
-// producer wait with. Those that are due past it wait, and their time runs.
+// maxOpen bounds the messages of an open loop in flight: as many calls as a coordinator lets one producer wait with.
+// Further due messages wait for a place, and their time runs.
 const maxOpen = 5_000
 
 func (c Config) withDefaults() (Config, error) {
@@ -124,13 +124,13 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.valid()
 }
 
-// Check says what is wrong with it, before anything is done.
+// Check returns what is wrong with the configuration, without starting anything.
 func (c Config) Check() error {
 	_, err := c.withDefaults()
 	return err
 }
 
-// most is the largest number of callers and the highest rate that makes sense on one machine.
+// most is the largest number of callers, and the highest rate, for one machine.
 const most = 1_000_000
 
 // mostQueues is far more than spreads a load, and little for a broker.
@@ -146,7 +146,7 @@ func (c Config) valid() error {
 		return fmt.Errorf("producers %d, callers %d, rate %d, body %d: none may be negative or above a million",
 			c.Producers, c.Callers, c.Rate, c.Body)
 	case c.Mode == Unary && c.Rate == 0 && c.Callers > c.Producers*maxOpen:
-		return fmt.Errorf("callers %d: a coordinator lets %d calls of one producer wait, so at most that many each; give it more producers",
+		return fmt.Errorf("callers %d: a coordinator lets only %d calls of one producer wait; raise the number of producers",
 			c.Callers, maxOpen)
 	case c.Queues < 1 || c.Queues > mostQueues:
 		return fmt.Errorf("queues %d: from 1 to %d", c.Queues, mostQueues)
@@ -155,13 +155,13 @@ func (c Config) valid() error {
 	case c.Silent < 0 || c.Rollback < 0 || c.Silent+c.Rollback > 1 || math.IsNaN(c.Silent+c.Rollback):
 		return fmt.Errorf("shares of silent commits %g and rollbacks %g: from 0 to 1 together", c.Silent, c.Rollback)
 	case c.Producers > 1 && c.Target != "":
-		return errors.New("a callback target is that of one producer")
+		return errors.New("a callback target is the address of one producer; set producers to 1")
 	}
 	return nil
 }
 
-// Run makes the load, waits until everything has arrived or nothing more does, and takes away what it made. When ctx
-// ends it stops at once to begin new messages and does the rest: what was measured until then is in the report.
+// Run makes the load, waits until all messages have arrived or no more do, and removes the run's queues and messages.
+// When ctx ends, no new message begins, and the report holds the measurements until then.
 func Run(ctx context.Context, config Config) (report Report, err error) {
 	config, err = config.withDefaults()
 	if err != nil {
@@ -172,7 +172,7 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(ctx); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted before it began")
+			err = errors.New("interrupted before the load began")
 		}
 		return Report{}, err
 	}
@@ -192,14 +192,14 @@ func Run(ctx context.Context, config Config) (report Report, err error) {
 	return report, r.discard()
 }
 
-// newName names one run: its queues, its producers and its ids begin with it.
+// newName returns the name of a run, with which the names of its queues, producers and ids begin.
 func newName() string {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // crypto/rand never fails
 	return "msghandler-bench-" + hex.EncodeToString(random[:])
 }
 
-// run is one run.
+// run is a load in progress.
 type run struct {
 	config    Config
 	name      string
@@ -209,7 +209,7 @@ type run struct {
 	tally     tally
 	latencies latencies
 	window    window
-	// unbegun is how many messages of the window an open loop had no place for.
+	// unbegun counts the messages of the window for which an open loop had no place.
 	unbegun int64
 }
 
@@ -235,7 +235,7 @@ func (r *run) open(ctx context.Context) error {
 	return r.tryOut(ctx)
 }
 
-// coordinatorsOf are those that the nth producer calls.
+// coordinatorsOf are the coordinators of the nth producer.
 func (c Config) coordinatorsOf(n int) []string {
 	if !c.Pinned {
 		return c.Coordinators
@@ -244,8 +244,8 @@ func (c Config) coordinatorsOf(n int) []string {
 	return c.Coordinators[at : at+1]
 }
 
-// tryOut sends one message by each producer and rolls it back, so that what cannot work is told in plain words before
-// thousands fail.
+// tryOut has each producer send and roll back one message, so that an operator reads a plain error before thousands of
+// messages fail.
 func (r *run) tryOut(ctx context.Context) error {
 	for _, s := range r.producers {
 		number := r.tally.begin(rolledBack)
@@ -259,7 +259,7 @@ func (r *run) tryOut(ctx context.Context) error {
 	return nil
 }
 
-// close takes away what was made.
+// close removes the queues and ends the producers.
 func (r *run) close() (err error) {
 	for _, s := range r.producers {
 		err = errors.Join(err, s.close())

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// FootprintMessages is how many half messages are stored to learn how many bytes one takes: so many that what else
-	// goes on in a Redis hardly shows.
+	// FootprintMessages is the number of half messages that are stored to measure the size of one in Redis: so many that
+	// other changes in Redis hardly show.
 	FootprintMessages = 5000
-	// footprintPart is how many of them are under way at once.
+	// footprintPart is how many of them are in flight at once.
 	footprintPart = 500
 )
 
-// footprint is how many bytes one half message takes in Redis while it waits, found by storing some and rolling them
-// back. What others store meanwhile is counted as well. It is 0 where no single Redis is named.
+// footprint measures the size of a waiting half message in Redis: some are stored and rolled back. Other clients'
+// changes meanwhile count as well. The size is 0 where no single Redis is named.
 func (r *run) footprint(ctx context.Context) (float64, error) {
 	options, err := redis.ParseURL(r.config.RedisURL)
 	if err != nil {
-		return 0, nil // none, or more than one server: it is not told
+		return 0, nil // none, or more than one server: no figure
 	}
 	options.Protocol, options.DisableIdentity = 2, true
 	client := redis.NewClient(options)
-	defer func() { _ = client.Close() }() // it was only read
+	defer func() { _ = client.Close() }() // the client only read
 	before, err := held(ctx, client)
 	if err != nil && ctx.Err() == nil {
 		return 0, err
@@ -40,7 +40,7 @@ func (r *run) footprint(ctx context.Context) (float64, error) {
 	}
 	stored := inParts(ctx, ids, func(id string) error { return s.half(ctx, id) })
 	after, err := held(ctx, client)
-	last := context.WithoutCancel(ctx) // whoever interrupts it wants nothing to be left
+	last := context.WithoutCancel(ctx) // an interrupted load leaves no messages either
 	ended := inParts(last, ids, func(id string) error { return s.rollback(last, id) })
 	if ctx.Err() != nil {
 		return 0, ended

@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// latencies are how long messages took.
+// latencies hold the times of messages.
 type latencies struct {
 	mu sync.Mutex
 	// half and submit end with the acknowledgement: from when the half message was due, and from Submit. delivery is from
@@ -30,8 +30,8 @@ func (l *latencies) acknowledged(due, submitted, at time.Time) {
 	record(l.submit, at.Sub(submitted))
 }
 
-// delivered times a delivery that is counted by deliver, which returns when the message was submitted, zero where it is
-// not timed. Whoever finds it counted and then calls into finds it timed as well.
+// delivered times a delivery. deliver counts the delivery and returns the time of the Submit, zero for an untimed
+// delivery. The lock spans both, so that a report never lacks the time of a counted delivery.
 func (l *latencies) delivered(at time.Time, deliver func() (submitted time.Time)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,18 +40,19 @@ func (l *latencies) delivered(at time.Time, deliver func() (submitted time.Time)
 	}
 }
 
-// into puts them into a report. Deliveries may still come in.
+// into fills in the report's times. Deliveries may still come in.
 func (l *latencies) into(report *Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	report.HalfToAck, report.SubmitToAck, report.SubmitToDelivery = latencyOf(l.half), latencyOf(l.submit), latencyOf(l.delivery)
+	report.HalfToAck, report.SubmitToAck = latencyOf(l.half), latencyOf(l.submit)
+	report.SubmitToDelivery = latencyOf(l.delivery)
 }
 
 func record(h *hdrhistogram.Histogram, took time.Duration) {
-	_ = h.RecordValue(min(took.Microseconds(), longest)) // its only error is a value that is too large
+	_ = h.RecordValue(min(took.Microseconds(), longest)) // the only error is a value above the maximum, which min excludes
 }
 
-// Latency is how long something took, in milliseconds.
+// Latency is a distribution of times, in milliseconds.
 type Latency struct {
 	P50  float64 `json:"p50_ms"`
 	P90  float64 `json:"p90_ms"`

@@ -24,18 +24,18 @@ func (r *run) load(ctx context.Context) {
 	watching.Wait()
 }
 
-// failurePause is how long a caller rests whose message failed: coordinators that are away are not to be hammered.
+// failurePause is how long a caller waits after a failure, so that callers do not flood an unavailable coordinator.
 const failurePause = 50 * time.Millisecond
 
-// closedLoop has each caller begin a message when its last one has ended.
+// closedLoop has each caller begin a message when the caller's previous message has ended.
 func (r *run) closedLoop(ctx context.Context) {
 	var callers sync.WaitGroup
 	for i := range r.config.Callers {
 		s := r.producers[i%len(r.producers)]
 		callers.Go(func() {
 			for ctx.Err() == nil {
-				if err := r.one(ctx, s, time.Now()); err != nil {
-					_ = backoff.Sleep(ctx, failurePause) // its error is the context's, which the loop looks at
+				if err := r.process(ctx, s, time.Now()); err != nil {
+					_ = backoff.Sleep(ctx, failurePause) // the only error is the context's, which the loop checks
 				}
 			}
 		})
@@ -43,8 +43,8 @@ func (r *run) closedLoop(ctx context.Context) {
 	callers.Wait()
 }
 
-// openLoop begins messages when they are due, whatever became of those before. One that has to wait for its turn is as
-// late as its waiting: its time runs from when it was due. Those that still wait when the time is over never begin.
+// openLoop begins messages when they are due, independently of earlier messages. A message's time runs from when the
+// message was due, so waiting for a place counts. Messages that still wait at the end of the load never begin.
 func (r *run) openLoop(ctx context.Context) {
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -52,7 +52,7 @@ func (r *run) openLoop(ctx context.Context) {
 	interval := time.Second / time.Duration(r.config.Rate)
 	for due, n := time.Now(), 0; due.Before(r.window.closes); due, n = due.Add(interval), n+1 {
 		if wait := time.Until(due); wait > 0 {
-			_ = backoff.Sleep(ctx, wait) // its error is the context's: it is not due then
+			_ = backoff.Sleep(ctx, wait) // the error means that the context ended first
 		}
 		if time.Now().Before(due) || !take(ctx, places) {
 			r.unbegun = r.window.missed(due, interval)
@@ -60,13 +60,13 @@ func (r *run) openLoop(ctx context.Context) {
 		}
 		s := r.producers[n%len(r.producers)]
 		open.Go(func() {
-			_ = r.one(ctx, s, due) // it is counted
+			_ = r.process(ctx, s, due) // the tally counts errors
 			<-places
 		})
 	}
 }
 
-// take takes a place. A context that has ended keeps nobody from one that is free.
+// take takes a place. A free place is taken even when the context has ended.
 func take(ctx context.Context, places chan<- struct{}) bool {
 	select {
 	case places <- struct{}{}:
@@ -81,8 +81,8 @@ func take(ctx context.Context, places chan<- struct{}) bool {
 	}
 }
 
-// one is the life of one message, from when it is due. It is not broken off when the load ends.
-func (r *run) one(ctx context.Context, s *sender, due time.Time) error {
+// process takes one message from its half message to its end. The end of the load does not interrupt a message.
+func (r *run) process(ctx context.Context, s *sender, due time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	number, planned := r.tally.plan(r.config.Silent, r.config.Rollback)
@@ -104,8 +104,8 @@ func (r *run) one(ctx context.Context, s *sender, due time.Time) error {
 	return err
 }
 
-// submit submits a message and notes how long it took until the broker had it. Whether it is timed was decided when it
-// was due: one that takes longer than the window is open counts like all others.
+// submit submits a message and records the time until the broker's acknowledgement. The due time decides whether a
+// message is timed, so messages that end after the window are timed as well.
 func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) error {
 	submitted, timed := time.Now(), r.window.covers(due)
 	if timed && !r.config.ConsumeAfter {
@@ -120,27 +120,27 @@ func (r *run) submit(ctx context.Context, s *sender, number int, due time.Time) 
 	return nil
 }
 
-// delivered takes a delivery from a queue.
+// delivered records a delivery from a queue.
 func (r *run) delivered(id string, at time.Time) {
 	r.latencies.delivered(at, func() time.Time { return r.tally.deliver(id) })
 }
 
-// progressInterval is how often it is told how a run goes.
+// progressInterval is how often the progress of a run is reported.
 const progressInterval = time.Second
 
-// watch opens and closes the window in which is measured, and tells how it goes.
+// watch opens and closes the measurement window, and reports progress.
 func (r *run) watch(ctx context.Context) {
 	warm := time.NewTimer(r.config.Warmup)
 	defer warm.Stop()
-	teller := r.teller(StageWarming)
-	defer teller.stop()
+	progress := r.progressReporter(StageWarming)
+	defer progress.stop()
 	for {
 		select {
 		case <-warm.C:
 			r.window.begin(r)
-			teller.stage = StageMeasuring
-		case <-teller.ticker.C:
-			teller.tell(r)
+			progress.stage = StageMeasuring
+		case <-progress.ticker.C:
+			progress.report(r)
 		case <-ctx.Done():
 			r.window.end(r)
 			return
@@ -148,33 +148,34 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// teller tells how a run goes.
-type teller struct {
+// progressReporter reports how a run goes.
+type progressReporter struct {
 	ticker *time.Ticker
 	stage  string
 	done   int64
 	at     time.Time
 }
 
-func (r *run) teller(stage string) *teller {
-	return &teller{ticker: time.NewTicker(progressInterval), stage: stage, done: r.tally.counts().done, at: time.Now()}
+func (r *run) progressReporter(stage string) *progressReporter {
+	ticker := time.NewTicker(progressInterval)
+	return &progressReporter{ticker: ticker, stage: stage, done: r.tally.counts().done, at: time.Now()}
 }
 
-func (t *teller) stop() { t.ticker.Stop() }
+func (p *progressReporter) stop() { p.ticker.Stop() }
 
-func (t *teller) tell(r *run) {
+func (p *progressReporter) report(r *run) {
 	now, c := time.Now(), r.tally.counts()
 	r.config.Progress(Progress{
-		Stage: t.stage, Done: c.done, Failed: c.failed, Delivered: c.delivered,
-		Rate: float64(c.done-t.done) / now.Sub(t.at).Seconds(),
+		Stage: p.stage, Done: c.done, Failed: c.failed, Delivered: c.delivered,
+		Rate: float64(c.done-p.done) / now.Sub(p.at).Seconds(),
 	})
-	t.at, t.done = now, c.done
+	p.at, p.done = now, c.done
 }
 
-// settlePoll is how often is looked whether all has arrived.
+// settlePoll is how often settle checks whether all messages have arrived.
 const settlePoll = 20 * time.Millisecond
 
-// settle waits until everything that committed was delivered, or nothing more was for as long as it is waited.
+// settle waits until every committed message is delivered, or no delivery has come for Config.Settle.
 func (r *run) settle() {
 	if r.config.ConsumeAfter {
 		if err := r.queues.consume(r.delivered); err != nil {
@@ -184,13 +185,13 @@ func (r *run) settle() {
 	}
 	poll := time.NewTicker(settlePoll)
 	defer poll.Stop()
-	teller := r.teller(StageSettling)
-	defer teller.stop()
+	progress := r.progressReporter(StageSettling)
+	defer progress.stop()
 	last, moved := r.tally.counts(), time.Now()
 	for last.missing > 0 && time.Since(moved) < r.config.Settle {
 		select {
-		case <-teller.ticker.C:
-			teller.tell(r)
+		case <-progress.ticker.C:
+			progress.report(r)
 		case <-poll.C:
 		}
 		if now := r.tally.counts(); now != last {

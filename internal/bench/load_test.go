@@ -16,7 +16,7 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// coordinator answers calls: half messages at once, and Submits after so long, or never.
+// coordinator answers half messages at once, and Submits after a delay or with an error.
 type coordinator struct {
 	takes time.Duration
 	fails bool
@@ -42,7 +42,7 @@ func (coordinator) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.
 
 func (coordinator) Close() error { return nil }
 
-// loaded puts a load of 2 s, measured after the first one, on a coordinator, and tells what is found.
+// loaded puts a load of 2 s on a coordinator and returns the report; the load includes a warm-up of 1 s.
 func loaded(t *testing.T, c coordinator, load Config) (report Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,8 @@ func loaded(t *testing.T, c coordinator, load Config) (report Report) {
 
 func TestAMessageIsTimedThatWasDueInTime(t *testing.T) {
 	t.Parallel()
-	// All of them are settled after the window has closed. In the closed loop each caller begins its second one in it.
+	// All messages end after the window has closed. In the closed loop each caller begins its second message within the
+	// window.
 	for name, tc := range map[string]struct {
 		load Config
 		want int64
@@ -99,7 +100,7 @@ func TestWhatHasNoTimeIsTold(t *testing.T) {
 	})
 	t.Run("never begun", func(t *testing.T) {
 		t.Parallel()
-		// Half as many again as may be under way are due, and none ends in time.
+		// One and a half times maxOpen messages are due, and none ends in time.
 		report := loaded(t, coordinator{takes: 10 * time.Second}, Config{Rate: maxOpen / 2})
 		if report.Unbegun != maxOpen/2 || report.HalfToAck == nil || report.HalfToAck.N != maxOpen/2 {
 			t.Errorf("timed %+v, %d never began; want half of %d each", report.HalfToAck, report.Unbegun, maxOpen)
@@ -112,9 +113,15 @@ func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
 		defer interrupt()
-		s := &sender{mode: Unary, queues: []string{"none"}, bodies: order.New(0), markers: memory.New(), conns: []connection{coordinator{}}}
+		s := &sender{
+			mode: Unary, queues: []string{"none"}, bodies: order.New(0), markers: memory.New(),
+			conns: []connection{coordinator{}},
+		}
 		begun := time.Now()
-		r := &run{config: Config{Rate: 100}, producers: []*sender{s}, window: window{closes: begun.Add(time.Hour)}, latencies: newLatencies()}
+		r := &run{
+			config: Config{Rate: 100}, producers: []*sender{s}, latencies: newLatencies(),
+			window: window{closes: begun.Add(time.Hour)},
+		}
 		r.openLoop(ctx)
 		if took := time.Since(begun); took != time.Second || r.unbegun != 0 {
 			t.Errorf("it took %v, %d never began", took, r.unbegun)
@@ -122,7 +129,7 @@ func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
 	})
 }
 
-// A run that does not come out even is told of while late deliveries still come in.
+// The report of an uneven run is written while late deliveries still come in.
 func TestAReportIsWrittenBesideDeliveries(t *testing.T) {
 	t.Parallel()
 	r := &run{queues: &queues{names: []string{"none"}}, latencies: newLatencies(), tally: tally{prefix: "b-"}}

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// queues are the run's own queues, and whoever empties them.
+// queues are the run's own queues, and their consumer.
 type queues struct {
 	names      []string
 	connection *amqp.Connection
@@ -19,10 +19,10 @@ type queues struct {
 	delivered []atomic.Int64
 }
 
-// unusedFor is when the broker removes a queue that nobody consumes from: of a run that was killed.
+// unusedFor is when the broker removes a queue without consumers, such as a queue of a killed run.
 const unusedFor = time.Hour
 
-// leaderLocatorArg says on which node of a cluster a queue has its leader; balanced is the one with the fewest.
+// leaderLocatorArg chooses the cluster node of a queue's leader; balanced is the node with the fewest leaders.
 const leaderLocatorArg, leaderBalanced = "x-queue-leader-locator", "balanced"
 
 // openQueues makes so many queues.
@@ -42,7 +42,7 @@ func openQueues(url, name string, count int, classic bool) (*queues, error) {
 	return q, nil
 }
 
-// queueNames names the queues of a run; one alone has the run's own name.
+// queueNames names the queues of a run; a single queue has the run's own name.
 func queueNames(name string, count int) []string {
 	if count == 1 {
 		return []string{name}
@@ -87,7 +87,7 @@ func (q *queues) consume(delivered func(id string, at time.Time)) error {
 	return nil
 }
 
-// deliveries is how many each queue has delivered.
+// deliveries is the number of deliveries of each queue.
 func (q *queues) deliveries() map[string]int64 {
 	counts := make(map[string]int64, len(q.names))
 	for i, name := range q.names {
@@ -101,11 +101,11 @@ func (q *queues) remove() error {
 	var err error
 	for _, name := range q.names {
 		if _, failed := q.channel.QueueDelete(name, false, false, false); failed != nil && err == nil {
-			err = fmt.Errorf("the queue %s could not be removed; it goes by itself when it was not used for %s: %w", name,
+			err = fmt.Errorf("the queue %s could not be removed; the broker removes it after %s without use: %w", name,
 				unusedFor, failed)
 		}
 	}
-	_ = q.connection.Close() // the queues are what counts
+	_ = q.connection.Close() // only the queues matter
 	q.consuming.Wait()
 	return err
 }

@@ -13,21 +13,23 @@ import (
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// Report is what a run found.
+// Report holds the results of a run.
 type Report struct {
 	Settings Settings `json:"settings"`
-	// Messages is how many callers were done with within Seconds, and Rate how many a second that is: those that are
-	// submitted when they are acknowledged, silent ones when they have committed, the others when they have rolled back.
+	// Messages is the number of messages that ended within Seconds, Rate the number per second. Submitted messages end
+	// with their acknowledgement, silent messages with their commit, the others with their rollback.
 	Messages int64   `json:"messages"`
 	Seconds  float64 `json:"seconds"`
 	Rate     float64 `json:"messages_per_second"`
-	// Failed is how many callers got no answer, or another one; of all, not only those within Seconds.
+	// Failed is the number of messages whose caller got an error or no answer, in the whole run and not only within
+	// Seconds.
 	Failed int64 `json:"failed"`
-	// Unbegun is how many were due within Seconds and never begun, because as many were under way as may be.
+	// Unbegun is the number of messages that were due within Seconds and never began, because maxOpen were in flight.
 	Unbegun int64 `json:"never_begun"`
-	// HalfToAck is from when a half message was due until the broker's acknowledgement was stored, SubmitToAck from its
-	// Submit, SubmitToDelivery from its Submit to the consumer. They are those of messages that were due within Seconds,
-	// however long they took. Failed and Unbegun have no time: where there are any, the others' look too good.
+	// HalfToAck is the time from when a half message was due until the broker's acknowledgement was stored, SubmitToAck
+	// the time from Submit until then, SubmitToDelivery from Submit to the consumer. The times cover messages that were
+	// due within Seconds, however long they took. Failed and Unbegun messages have no time: where there are any, the times
+	// look too good.
 	HalfToAck        *Latency `json:"half_to_ack,omitempty"`
 	SubmitToAck      *Latency `json:"submit_to_ack,omitempty"`
 	SubmitToDelivery *Latency `json:"submit_to_delivery,omitempty"`
@@ -35,14 +37,14 @@ type Report struct {
 	CPU        map[string]float64 `json:"cpu_us_per_message,omitempty"`
 	Memory     map[string]uint64  `json:"memory_bytes,omitempty"`
 	MostMemory map[string]uint64  `json:"most_memory_bytes,omitempty"`
-	// RedisBytes is what one pending message takes in Redis.
+	// RedisBytes is the size of a pending message in Redis.
 	RedisBytes float64 `json:"redis_bytes_per_pending_message,omitempty"`
 	Balance    Balance `json:"balance"`
-	// Deliveries is what each queue has delivered, where there are several.
+	// Deliveries is the number of deliveries of each queue, where there are several.
 	Deliveries map[string]int64 `json:"deliveries_by_queue,omitempty"`
 }
 
-// Settings are what was measured.
+// Settings describe the load.
 type Settings struct {
 	Name         string  `json:"name"`
 	Mode         Mode    `json:"mode"`
@@ -57,9 +59,9 @@ type Settings struct {
 	Queues       int     `json:"queues"`
 }
 
-// window is the time in which is measured.
+// window is the time of the measurement.
 type window struct {
-	// opens and closes say which messages are timed: those that are due in between. from and to are when was counted.
+	// Messages that are due between opens and closes are timed. from and to are the times of the two samples.
 	opens, closes time.Time
 
 	from, to     time.Time
@@ -67,10 +69,10 @@ type window struct {
 	spent, spend map[string]usage.Spent
 }
 
-// covers says whether a message is timed that is due then.
+// covers says whether a message with this due time is timed.
 func (w *window) covers(due time.Time) bool { return !due.Before(w.opens) && due.Before(w.closes) }
 
-// missed is how many messages are timed of those that were due from then on until now.
+// missed is the number of timed messages that were due from this time until now.
 func (w *window) missed(due time.Time, interval time.Duration) (n int64) {
 	for now := time.Now(); !due.After(now); due = due.Add(interval) {
 		if w.covers(due) {
@@ -86,7 +88,7 @@ func (w *window) begin(r *run) {
 
 func (w *window) end(r *run) {
 	w.to, w.last, w.spend = time.Now(), r.tally.counts(), r.config.Processes.Sample()
-	if w.from.IsZero() { // it was over before it had begun
+	if w.from.IsZero() { // the load ended during its warm-up
 		w.from, w.first, w.spent = w.to, w.last, w.spend
 	}
 }
@@ -119,8 +121,8 @@ func (r *run) report() Report {
 func (r *run) settings() Settings {
 	c := r.config
 	s := Settings{
-		Name: r.name, Mode: c.Mode, Coordinators: len(c.Coordinators), Producers: c.Producers, Callers: c.Callers, Rate: c.Rate,
-		Body: c.Body, Silent: c.Silent, Rollback: c.Rollback, Queue: "quorum", Queues: c.Queues,
+		Name: r.name, Mode: c.Mode, Coordinators: len(c.Coordinators), Producers: c.Producers, Callers: c.Callers,
+		Rate: c.Rate, Body: c.Body, Silent: c.Silent, Rollback: c.Rollback, Queue: "quorum", Queues: c.Queues,
 	}
 	if c.Rate > 0 {
 		s.Callers = 0
@@ -131,10 +133,10 @@ func (r *run) settings() Settings {
 	return s
 }
 
-// unfinished are the states of messages that nobody will come back to once this run has ended.
+// unfinished are the states in which messages of an ended run would stay for good.
 var unfinished = []pb.State{pb.State_STATE_PENDING, pb.State_STATE_ABANDONED, pb.State_STATE_DEAD}
 
-// discard takes away what a run that did not come out even has left with the coordinators.
+// discard removes the messages that an uneven run has left with the coordinators.
 func (r *run) discard() (err error) {
 	if b := r.tally.balance(); b.Lost == 0 && r.tally.counts().failed == 0 {
 		return nil
@@ -148,12 +150,12 @@ func (r *run) discard() (err error) {
 				Producer: s.name, State: state, Limit: discardMost, Reason: "left over by msghandler-bench",
 			})
 			if failed != nil && status.Code(failed) != codes.NotFound {
-				err = errors.Join(err, fmt.Errorf("what is %v of %s is still there: %w", state, s.name, failed))
+				err = errors.Join(err, fmt.Errorf("the %v messages of %s are not discarded: %w", state, s.name, failed))
 			}
 		}
 	}
 	return err
 }
 
-// discardMost is what one call discards at most.
+// discardMost is the limit of one call.
 const discardMost = 10_000

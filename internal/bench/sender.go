@@ -27,14 +27,13 @@ import (
 )
 
 const (
-	// patience is how long a message is waited for: longer than a coordinator that is busy, or hands over to another,
-	// takes.
+	// patience bounds the wait for a message: longer than a busy coordinator, or a takeover by another, needs.
 	patience = 30 * time.Second
-	// gatherMax and gatherParallel are those with which the SDK gathers.
+	// gatherMax and gatherParallel are the SDK's values.
 	gatherMax, gatherParallel = 500, 4
 )
 
-// sender is one producer.
+// sender is a producer of the load.
 type sender struct {
 	name   string
 	mode   Mode
@@ -53,7 +52,7 @@ type sender struct {
 	submits    *batch.Group[string, error]
 }
 
-// connection is one to a coordinator.
+// connection is a connection to a coordinator.
 type connection interface {
 	grpc.ClientConnInterface
 	Close() error
@@ -74,7 +73,7 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 	s.sdk, err = producer.New(producer.Config{
 		Name: name, Coordinator: strings.Join(coordinators, ","), CallbackTarget: s.target, Markers: s.markers,
 		ConfirmAfter: s.after, SendTimeout: patience, Background: maxOpen, Logger: r.config.Logger,
-		TLS: r.config.TLS, Coordinators: producer.Coordinators{Anyone: true}, // its messages are worth nothing
+		TLS: r.config.TLS, Coordinators: producer.Coordinators{Anyone: true}, // the messages are worth nothing
 	})
 	if err == nil {
 		err = s.connect(coordinators, r.config.TLS)
@@ -87,7 +86,7 @@ func (r *run) newSender(name string, coordinators []string) (*sender, error) {
 		Max: gatherMax, Parallel: gatherParallel, Waiting: most, Timeout: patience,
 	}, s.submitAll)
 	s.sdk.Register(s.server)
-	s.serving.Go(func() { _ = s.server.Serve(listener) }) // it ends with close
+	s.serving.Go(func() { _ = s.server.Serve(listener) }) // Serve ends with close
 	return s, nil
 }
 
@@ -106,12 +105,12 @@ func (s *sender) connect(coordinators []string, secured *tls.Config) error {
 	return nil
 }
 
-// coordinator is the next one in turn.
+// coordinator returns the coordinators in turn.
 func (s *sender) coordinator() pb.MessageHandlerServiceClient {
 	return pb.NewMessageHandlerServiceClient(s.conns[s.turn.Add(1)%uint64(len(s.conns))])
 }
 
-// next is what the next half message says: the routing key of the queue that is next in turn, and a body.
+// next returns the content of the next half message: the routing key of the queue in turn, and a body.
 func (s *sender) next() (routingKey string, body []byte) {
 	n := s.sent.Add(1)
 	return s.queues[n%uint64(len(s.queues))], s.bodies.Of(n)
@@ -124,7 +123,7 @@ func (s *sender) half(ctx context.Context, id string) error {
 		err = fmt.Errorf("%s, which is new, is %v already", id, state)
 	}
 	if err != nil {
-		// Its transaction does not run, and a coordinator that stored it all the same is to hear so.
+		// The transaction does not run, and a coordinator that stored the message anyway must learn so.
 		_, failed := s.markers.Put(context.WithoutCancel(ctx), []string{id}, marker.RolledBack)
 		err = errors.Join(err, failed)
 	}
@@ -143,7 +142,7 @@ func (s *sender) sendHalf(ctx context.Context, id string) (producer.State, error
 	return response.GetState(), err
 }
 
-// commit is the local transaction: nothing but its marker.
+// commit stands for the local transaction, which writes only the marker.
 func (s *sender) commit(ctx context.Context, id string) error {
 	_, err := s.markers.Put(ctx, []string{id}, marker.Committed)
 	return err
@@ -153,7 +152,7 @@ func (s *sender) rollback(ctx context.Context, id string) error {
 	return s.sdk.Rollback(ctx, id, "")
 }
 
-// submit submits a message and waits until the broker has it.
+// submit submits a message and waits for the broker's acknowledgement.
 func (s *sender) submit(ctx context.Context, id string) error {
 	if s.mode == Gathered {
 		results, err := s.submits.Do(ctx, id)
@@ -168,7 +167,8 @@ func (s *sender) submit(ctx context.Context, id string) error {
 
 func (s *sender) submitAll(ctx context.Context, ids []string) []error {
 	errs := make([]error, len(ids))
-	response, err := s.coordinator().SubmitAll(ctx, &pb.SubmitAllRequest{Producer: s.name, Ids: ids, Wait: pb.Wait_WAIT_DONE})
+	request := &pb.SubmitAllRequest{Producer: s.name, Ids: ids, Wait: pb.Wait_WAIT_DONE}
+	response, err := s.coordinator().SubmitAll(ctx, request)
 	for i := range errs {
 		switch outcomes := response.GetOutcomes(); {
 		case err != nil:
@@ -186,12 +186,12 @@ func (s *sender) submitAll(ctx context.Context, ids []string) []error {
 
 func judge(state pb.State, err error) error {
 	if err == nil && state != pb.State_STATE_DONE {
-		err = fmt.Errorf("it ended as %v", state)
+		err = fmt.Errorf("the message ended as %v", state)
 	}
 	return err
 }
 
-// close ends the producer; until then it answers the coordinators.
+// close ends the producer, which answers the coordinators until then.
 func (s *sender) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -204,7 +204,7 @@ func (s *sender) close() error {
 	return err
 }
 
-// explain puts what a first try found into words for the one who started the load.
+// explain turns an error of tryOut into an error for the operator.
 func explain(err error, target string) error {
 	code := status.Code(err)
 	var failure *producer.Error
@@ -213,10 +213,10 @@ func explain(err error, target string) error {
 	}
 	switch code {
 	case codes.PermissionDenied:
-		return fmt.Errorf("the coordinator does not call back %s, where this load answers: allow it in callbacks.allow, or name an "+
-			"address that is allowed: %w", target, err)
+		return fmt.Errorf("the coordinator may not call back %s, where this load answers; "+
+			"add the address to callbacks.allow, or name an allowed address: %w", target, err)
 	case codes.Unavailable, codes.DeadlineExceeded:
-		return fmt.Errorf("no coordinator took a first message: is it running, and does it reach Redis? %w", err)
+		return fmt.Errorf("no coordinator accepted the first message; check that one runs and reaches Redis: %w", err)
 	}
-	return fmt.Errorf("a first message was not taken: %w", err)
+	return fmt.Errorf("the first message was not accepted: %w", err)
 }

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// fate is what is to become of a message.
+// fate is the planned end of a message.
 type fate uint8
 
 const (
 	committed fate = iota
-	// silent: committed, and nobody says so.
+	// silent: committed without a Submit.
 	silent
 	rolledBack
 )
 
-// tally keeps what became of every message of a run, by its number. It is safe for concurrent use.
+// tally records what became of every message of a run, by number. All methods are safe for concurrent use.
 type tally struct {
 	prefix string
 
 	mu sync.Mutex
-	// fates, copies and submitted are by number: what was to become of a message, how often it was delivered, and when it
-	// was submitted, zero where it was not or its delivery is not timed.
+	// These are by number: the planned end of a message, the number of deliveries, and the time of the Submit, zero for a
+	// message without a timed delivery.
 	fates     []fate
 	copies    []uint8
 	submitted []time.Time
@@ -32,12 +32,12 @@ type tally struct {
 	done, failed, delivered, further, alien, ghosts, missing int64
 }
 
-// plan takes up a message that is to have one of the fates by their shares, and returns its number and its fate. The
-// fates are spread evenly, so that the shares hold for short runs as well.
+// plan adds a message whose fate follows from the shares, and returns number and fate. Fates are spread evenly, so that
+// the shares hold for short runs as well.
 func (t *tally) plan(silentShare, rollbackShare float64) (int, fate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Multiples of the golden ratio, of which only the fraction counts, fill an interval as evenly as can be.
+	// The fractions of multiples of the golden ratio fill an interval evenly.
 	_, at := math.Modf(float64(len(t.fates)) * math.Phi)
 	f := committed
 	switch {
@@ -49,7 +49,7 @@ func (t *tally) plan(silentShare, rollbackShare float64) (int, fate) {
 	return t.add(f), f
 }
 
-// begin takes up a message with a fate and returns its number.
+// begin adds a message with a fate and returns its number.
 func (t *tally) begin(f fate) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *tally) add(f fate) int {
 // id is the id of a number.
 func (t *tally) id(number int) string { return t.prefix + strconv.Itoa(number) }
 
-// refused says that a message never was, as far as its producer knows: its transaction did not run.
+// refused records that a message was not stored as far as its producer knows: the transaction did not run.
 func (t *tally) refused(number int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,14 +79,14 @@ func (t *tally) refused(number int) {
 	t.fates[number] = rolledBack
 }
 
-// submit says that a message is submitted now, and that its delivery is timed.
+// submit records the time of a message's Submit; its delivery is then timed.
 func (t *tally) submit(number int, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.submitted[number] = at
 }
 
-// end says that a caller is done with its message, and whether it got its answer.
+// end records that a caller has finished a message, with or without an answer.
 func (t *tally) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +97,7 @@ func (t *tally) end(err error) {
 	t.done++
 }
 
-// deliver counts a delivery. It returns when the message was submitted, zero where it is not timed or was delivered
-// before.
+// deliver counts a delivery. The result is the time of the Submit, zero for an untimed or a repeated delivery.
 func (t *tally) deliver(id string) (submitted time.Time) {
 	text, ours := strings.CutPrefix(id, t.prefix)
 	number, err := strconv.Atoi(text)
@@ -111,7 +110,7 @@ func (t *tally) deliver(id string) (submitted time.Time) {
 	t.copies[number]++
 	switch {
 	case t.copies[number] > 1:
-		t.copies[number] = 2 // enough to know, and it cannot run over
+		t.copies[number] = 2 // enough to know, and the counter cannot overflow
 		t.further++
 		return time.Time{}
 	case t.fates[number] == rolledBack:
@@ -123,7 +122,7 @@ func (t *tally) deliver(id string) (submitted time.Time) {
 	return t.submitted[number]
 }
 
-// counts are those of a moment.
+// counts are the counters at a moment.
 type counts struct{ done, failed, delivered, missing int64 }
 
 func (t *tally) counts() counts {
@@ -132,22 +131,24 @@ func (t *tally) counts() counts {
 	return counts{t.done, t.failed, t.delivered, t.missing}
 }
 
-// Balance is what was sent against what was delivered.
+// Balance compares sent and delivered messages.
 type Balance struct {
-	// Committed, of which Silent said nothing, and RolledBack are what the producers did.
+	// Committed and RolledBack count messages by the producer's decision; Silent are the committed messages without a
+	// Submit.
 	Committed  int64 `json:"committed"`
 	Silent     int64 `json:"silent"`
 	RolledBack int64 `json:"rolled_back"`
 	// Delivered counts ids, Copies the further deliveries of the same ids.
 	Delivered int64 `json:"delivered"`
 	Copies    int64 `json:"copies"`
-	// Lost committed and were not delivered in time; Ghosts rolled back and were; Alien has an id that nobody sent.
+	// Lost were committed and not delivered in time, Ghosts were rolled back and delivered, Alien have an unknown id.
 	Lost   int64 `json:"lost"`
 	Ghosts int64 `json:"ghosts"`
 	Alien  int64 `json:"alien"`
 }
 
-// Even says whether each that committed was delivered, and nothing else. Copies are allowed: delivery is at least once.
+// Even says whether the delivered messages are exactly the committed messages. Delivery is at least once, so copies are
+// allowed.
 func (b Balance) Even() bool { return b.Lost == 0 && b.Ghosts == 0 && b.Alien == 0 }
 
 func (t *tally) balance() Balance {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// aloneBatch and aloneWorkers are the batches of what is measured alone, and how many of them are under way.
+	// aloneBatch and aloneWorkers are the size of the batches, and how many are in flight at once.
 	aloneBatch, aloneWorkers = 200, 8
 )
 
@@ -28,7 +28,7 @@ type Alone struct {
 	ids       atomic.Uint64
 }
 
-// NewAlone connects to Redis and the broker, and makes a queue to publish to; name begins everything that it makes.
+// NewAlone connects to Redis and the broker, and makes a queue; name begins the queue's name and all keys.
 func NewAlone(config Config, body int, classic bool) (*Alone, error) {
 	a := &Alone{queue: config.Prefix + "-alone", bodies: order.New(body)}
 	var err error
@@ -49,7 +49,7 @@ func NewAlone(config Config, body int, classic bool) (*Alone, error) {
 	return a, nil
 }
 
-// Close takes everything away.
+// Close removes the queue and all keys.
 func (a *Alone) Close() error {
 	_, err := a.publisher.channel.QueueDelete(a.queue, false, false, false)
 	a.publisher.close()
@@ -79,14 +79,14 @@ func (a *Alone) Chain(ctx context.Context, duration time.Duration) (Count, error
 	})
 }
 
-// Count is how many messages were done, and in what time.
+// Count is a number of messages, and the time they took.
 type Count struct {
 	Messages int64
 	Took     time.Duration
 }
 
 // repeat does batches from several workers until the time is over, and counts their messages. The queue is empty again
-// when it returns.
+// on return.
 func (a *Alone) repeat(
 	ctx context.Context, duration time.Duration, do func(context.Context, []*message) error,
 ) (Count, error) {

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// publisher publishes persistent, mandatory messages with confirms on one channel.
+// publisher publishes persistent, mandatory messages with confirms on a channel.
 type publisher struct {
 	connection *amqp.Connection
 	channel    *amqp.Channel

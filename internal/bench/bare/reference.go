@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	// maxBatch is the largest batch, and what the contract allows in a callback.
+	// maxBatch is the largest batch, and the contract's limit for a callback.
 	maxBatch = 500
-	// halvesParallel and flowParallel are how many batches are under way at once: enough to keep every part busy, few
-	// enough for large ones.
+	// halvesParallel and flowParallel are how many batches are in flight at once: enough to keep every part busy, few
+	// enough for large batches.
 	halvesParallel, flowParallel = 2, 4
-	// waitingMost is more than anybody brings.
+	// waitingMost is more than any load brings.
 	waitingMost = 1_000_000
-	// batchTimeout is how long a batch may take before something is wrong.
+	// batchTimeout is how long a batch may take.
 	batchTimeout = time.Minute
-	// window is what a connection may have on its way unread: as much as two cores move in some milliseconds.
+	// window is the flow-control window of a connection: as much as two cores move in some milliseconds.
 	window = 8 << 20
 )
 
-// Config says what a Reference does.
+// Config describes a Reference.
 type Config struct {
-	// RedisURL and AMQPURL are where it stores and publishes; both empty: only the calls are made.
+	// RedisURL and AMQPURL are the addresses of Redis and the broker; both empty: the Reference only makes calls.
 	RedisURL, AMQPURL string
 	// Prefix begins its keys in Redis.
 	Prefix string
 }
 
-// message is one message, from its half to its end.
+// message is a message from its half to its end.
 type message struct {
 	id, key              string
 	exchange, routingKey string
@@ -61,7 +61,7 @@ type Reference struct {
 	lanes    map[string]*lane // by producer
 }
 
-// lane is one producer: how it is called back, and its messages that were submitted.
+// lane is a producer's connection for callbacks, and the batches of its submitted messages.
 type lane struct {
 	producer string
 	conn     *grpc.ClientConn
@@ -83,13 +83,14 @@ func New(config Config) (r *Reference, err error) {
 	r.halves = batch.New(batch.Config{
 		Max: maxBatch, Parallel: halvesParallel, Waiting: waitingMost, Timeout: batchTimeout,
 	}, r.storeHalves)
-	r.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window))
+	r.server = grpc.NewServer(grpc.MaxRecvMsgSize(16<<20),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window))
 	pb.RegisterMessageHandlerServiceServer(r.server, r)
-	healthv1.RegisterHealthServer(r.server, health.NewServer()) // or each producer complains that there is none
+	healthv1.RegisterHealthServer(r.server, health.NewServer()) // without health, each producer logs a warning
 	return r, nil
 }
 
-// Serve serves until ctx ends, and removes what is left then.
+// Serve serves until ctx ends, and then removes the remaining messages.
 func (r *Reference) Serve(ctx context.Context, listener net.Listener) error {
 	defer context.AfterFunc(ctx, r.server.Stop)()
 	err := r.server.Serve(listener)
@@ -128,7 +129,7 @@ func (r *Reference) SendHalfMessages(
 	return &pb.SendHalfMessagesResponse{Outcomes: outcomes(len(messages), pb.State_STATE_PENDING)}, nil
 }
 
-// Submit implements MessageHandlerService. It waits until the message is removed.
+// Submit implements MessageHandlerService, and waits until the message is removed.
 func (r *Reference) Submit(ctx context.Context, request *pb.SubmitRequest) (*pb.SubmitResponse, error) {
 	if err := r.submit(ctx, request.GetProducer(), []string{request.GetId()}); err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func (r *Reference) Submit(ctx context.Context, request *pb.SubmitRequest) (*pb.
 	return &pb.SubmitResponse{State: pb.State_STATE_DONE}, nil
 }
 
-// SubmitAll implements MessageHandlerService. It waits until the messages are removed.
+// SubmitAll implements MessageHandlerService, and waits until the messages are removed.
 func (r *Reference) SubmitAll(ctx context.Context, request *pb.SubmitAllRequest) (*pb.SubmitAllResponse, error) {
 	ids := request.GetIds()
 	if err := r.submit(ctx, request.GetProducer(), ids); err != nil {
@@ -191,7 +192,7 @@ func (r *Reference) storeHalves(ctx context.Context, messages []*message) []erro
 	return each(len(messages), r.store.half(ctx, messages))
 }
 
-// laneOf is a producer's lane; its first half message opens it.
+// laneOf returns a producer's lane, which the first half message opens.
 func (r *Reference) laneOf(producer, target string) (*lane, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,7 +236,7 @@ func (r *Reference) take(producer string, ids []string) (*lane, []*message) {
 	return r.lanes[producer], messages
 }
 
-// finish is the way of a batch: ask, store the verdict, delete the markers, publish, remove.
+// finish processes a batch: ask, store the verdict, delete the markers, publish, remove.
 func (r *Reference) finish(ctx context.Context, l *lane, messages []*message) error {
 	ids := make([]string, len(messages))
 	for i, m := range messages {
@@ -265,7 +266,7 @@ func (r *Reference) finish(ctx context.Context, l *lane, messages []*message) er
 	return err
 }
 
-// each gives an error to each of n.
+// each returns an error for each of n messages.
 func each(n int, err error) []error {
 	errs := make([]error, n)
 	for i := range errs {
@@ -274,7 +275,7 @@ func each(n int, err error) []error {
 	return errs
 }
 
-// all is the first error there is.
+// all returns the first error.
 func all(errs []error, err error) error {
 	for i := 0; err == nil && i < len(errs); i++ {
 		err = errs[i]

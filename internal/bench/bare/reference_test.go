@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { servers.Main(m) }
 
-// start serves a reference and returns its address, and how to end it.
+// start serves a reference; the result is its address, and the function that stops the reference.
 func start(t *testing.T, config bare.Config) (address string, stop func()) {
 	t.Helper()
 	reference, err := bare.New(config)
@@ -49,7 +49,8 @@ func TestTheReferenceDoesTheWork(t *testing.T) {
 			Coordinators: []string{address}, AMQPURL: rabbit.URL, Mode: mode, Callers: 20,
 			Warmup: 10 * time.Millisecond, Duration: 300 * time.Millisecond,
 		})
-		if err != nil || report.Failed > 0 || !report.Balance.Even() || report.Balance.Copies > 0 || report.Balance.Delivered == 0 {
+		b := report.Balance
+		if err != nil || report.Failed > 0 || !b.Even() || b.Copies > 0 || b.Delivered == 0 {
 			t.Errorf("%s: %+v, %v", mode, report, err)
 		}
 		stop()
@@ -72,14 +73,14 @@ func TestALoadSpreadsOverItsQueues(t *testing.T) {
 		if err != nil || !report.Balance.Even() || len(counts) != 3 {
 			t.Fatalf("%+v, %v", report, err)
 		}
-		// The one that was tried out and rolled back had its turn as well.
+		// The message of tryOut, which was rolled back, had its turn as well.
 		if counts[0] == 0 || counts[2]-counts[0] > 2 {
 			t.Errorf("deliveries: %v", report.Deliveries)
 		}
 	}
 }
 
-// A load must notice who only says that messages are done.
+// A load must notice a coordinator that reports messages as done without publishing them.
 func TestALoadNoticesThatNothingIsPublished(t *testing.T) {
 	t.Parallel()
 	rabbit := servers.RabbitMQ(t)

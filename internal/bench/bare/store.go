@@ -1,10 +1,9 @@
-// Package bare does the bare work of a coordinator and nothing else, as the ceiling that one is measured against: a
-// half message is stored, its producer is asked, the message becomes sendable, its marker is deleted, it is published
-// and removed. There are no checks, digests, leases, retries, backoffs or traces, and whoever crashes here has lost
-// messages.
+// Package bare does only the bare work of a coordinator, as the ceiling for comparisons: a half message is stored, its
+// producer is asked, the message becomes sendable, its marker is deleted, the message is published and removed. There
+// are no checks, digests, leases, retries, backoffs or traces, and a crash loses messages.
 //
-// It is built to be fast: everything goes in batches that gather while the last ones are under way, bodies stay in
-// memory, the indexes are moved by the batch, and nobody waits for a timer.
+// The design is for speed: all work goes in batches that gather while earlier batches are in flight, bodies stay in
+// memory, a batch moves in the indexes at once, and nothing waits for a timer.
 package bare
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The least that a half message costs in Redis: one value and one place in an index, moved and removed.
+// A half message costs the least possible in Redis: a value and a place in an index, moved and removed.
 var (
 	halfScript = redis.NewScript(`
 		redis.call('MSET', unpack(ARGV))
@@ -86,9 +85,9 @@ func (s *store) run(ctx context.Context, script *redis.Script, args []any) error
 	return nil
 }
 
-// close removes what is left of the messages, found by their indexes.
+// close removes the remaining messages, found by their indexes.
 func (s *store) close(ctx context.Context) error {
-	defer func() { _ = s.client.Close() }() // it was only to be cleaned up
+	defer func() { _ = s.client.Close() }() // only the removal matters
 	for _, index := range s.keys {
 		ids, err := s.client.ZRange(ctx, index, 0, -1).Result()
 		if err != nil {

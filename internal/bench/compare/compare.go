@@ -1,8 +1,8 @@
-// Package compare measures coordinators next to what Redis, RabbitMQ and gRPC allow on the same machine, in the same
+// Package compare measures coordinators next to the limits of Redis, RabbitMQ and gRPC on the same machine, in the same
 // run.
 //
-// The rounds of all measurements are interleaved and medians are shown, so that a noisy machine is noisy for all of
-// them; what counts are the ratios, each of two measurements of the same round that followed each other.
+// The rounds of all measurements are interleaved and medians are shown, so that a noisy machine disturbs all
+// measurements alike. The ratios count, each of two consecutive measurements in the same round.
 package compare
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/usage"
 )
 
-// The groups of processes whose costs are told.
+// The groups of processes whose costs are reported.
 const (
 	Coordinator = "coordinator"
 	Redis       = "Redis"
@@ -26,30 +26,30 @@ const (
 	Producer    = "producer"
 )
 
-// Processes are those groups in the order of the table.
+// Processes are the groups in the order of the table.
 var Processes = []string{Coordinator, Redis, RabbitMQ, Producer}
 
-// Config says what is compared.
+// Config describes a comparison.
 type Config struct {
-	// Load is the load on the coordinators; its Mode, Rate, Silent and Rollback are not looked at: both modes are
-	// measured, at full speed, with messages that commit and say so.
+	// Load is the load on the coordinators. Its Mode, Rate, Silent and Rollback are ignored: both modes are measured at
+	// full speed, with messages that commit and are submitted.
 	Load bench.Config
-	// Executable is msghandler, which also runs the bare reference.
+	// Executable is msghandler-bench, which also runs the bare reference.
 	Executable string
-	// Rounds is how often each is measured. Default 3.
+	// Rounds is how often each measurement runs. Default 3.
 	Rounds int
-	// Progress is told what is being measured. May be nil.
+	// Progress is called before each measurement. May be nil.
 	Progress func(what string, round int)
 }
 
-// Row is what was found of one thing.
+// Row is the result of a measurement.
 type Row struct {
 	Name string `json:"name"`
-	// Rate is messages a second, Rates those of each round.
+	// Rate is the median number of messages a second, Rates the number of each round.
 	Rate  float64   `json:"messages_per_second"`
 	Rates []float64 `json:"rounds"`
-	// Of is what it is compared with, and Ratio the median of the rounds' ratios of messages a second. CPURatio is that of
-	// messages for the same processor time of all processes together, which depends less on what else runs.
+	// Of names the measurement of the comparison, and Ratio is the median of the rounds' ratios of messages a second.
+	// CPURatio compares messages for the same processor time of all processes together, which depends less on other load.
 	Of       string  `json:"of,omitempty"`
 	Ratio    float64 `json:"ratio,omitempty"`
 	CPURatio float64 `json:"cpu_ratio,omitempty"`
@@ -66,23 +66,23 @@ type Quantiles struct {
 	P99 float64 `json:"p99_ms"`
 }
 
-// measurement is one thing that is measured, over and over.
+// measurement is repeated in every round.
 type measurement struct {
 	name, of string
 	run      func(ctx context.Context) (figure, error)
 }
 
-// figure is what one round found.
+// figure is the result of one round.
 type figure struct {
 	rate   float64
 	submit bench.Latency
 	half   bench.Latency
 	cpu    map[string]float64
-	// ratio and cpuRatio are those to what it is compared with, in the same round.
+	// ratio and cpuRatio compare with the other measurement in the same round.
 	ratio, cpuRatio float64
 }
 
-// comparison is what is measured, and with what.
+// comparison has the parts and references of a comparison.
 type comparison struct {
 	Config
 	alone *bare.Alone
@@ -90,7 +90,7 @@ type comparison struct {
 	chain, calls *Reference
 }
 
-// Run measures everything, round by round.
+// Run runs all measurements, round by round.
 func Run(ctx context.Context, config Config) (rows []Row, err error) {
 	config.Rounds = cmp.Or(config.Rounds, 3)
 	config.Load.Rate, config.Load.Silent, config.Load.Rollback, config.Load.ConsumeAfter = 0, 0, 0, true
@@ -153,7 +153,7 @@ func (c *comparison) close() (err error) {
 	return err
 }
 
-// The names of what is measured.
+// The names of the measurements.
 const (
 	redisAlone     = "Redis scripts alone"
 	publishesAlone = "confirmed publishes alone"
@@ -179,8 +179,10 @@ func (c *comparison) measurements() []measurement {
 	return all
 }
 
-// measureAlone measures a part in this process, whose share is that of a coordinator.
-func (c *comparison) measureAlone(part func(context.Context, time.Duration) (bare.Count, error)) func(context.Context) (figure, error) {
+// measureAlone measures a part in this process, whose costs count as the coordinator's.
+func (c *comparison) measureAlone(
+	part func(context.Context, time.Duration) (bare.Count, error),
+) func(context.Context) (figure, error) {
 	return func(ctx context.Context) (figure, error) {
 		processes := c.processes(nil)
 		processes[Coordinator] = processes[Producer]
@@ -195,7 +197,7 @@ func (c *comparison) measureAlone(part func(context.Context, time.Duration) (bar
 	}
 }
 
-// measureLoad puts the load on a reference, or on the coordinators where it is nil.
+// measureLoad puts the load on a reference, or on the coordinators where r is nil.
 func (c *comparison) measureLoad(mode bench.Mode, r *Reference) func(context.Context) (figure, error) {
 	return func(ctx context.Context) (figure, error) {
 		load := c.Load
@@ -216,7 +218,7 @@ func (c *comparison) measureLoad(mode bench.Mode, r *Reference) func(context.Con
 	}
 }
 
-// processes are those whose costs are told; a reference counts as the coordinator.
+// processes are the processes whose costs are reported; a reference counts as the coordinator.
 func (c *comparison) processes(r *Reference) usage.Processes {
 	processes := usage.Processes{}
 	for name, pids := range c.Load.Processes {
@@ -264,7 +266,7 @@ func quantiles(figures []figure, of func(figure) bench.Latency) Quantiles {
 	}
 }
 
-// Median is the median of what figures say; of an even number the higher one of the two in the middle.
+// Median is the median of a value of the figures; of an even number, the higher of the two middle values.
 func Median[T any](figures []T, of func(T) float64) float64 {
 	values := make([]float64, len(figures))
 	for i, f := range figures {

@@ -11,27 +11,26 @@ import (
 	"strings"
 )
 
-// ReferenceCommand is how the executable is told to be a bare reference: it prints the address that it serves at, and
-// ends when its standard input does.
+// ReferenceCommand makes the executable a bare reference, which prints its address and ends with its standard input.
 const ReferenceCommand = "__bare"
 
-// ReferenceCalls is the flag for one that only makes the calls.
+// ReferenceCalls is the flag of a reference that only answers calls.
 const ReferenceCalls = "--calls"
 
 // Reference is a bare reference in a process of its own.
 type Reference struct {
-	// Address is where it serves, host:port, and PID its process.
+	// Address is host:port, PID the process.
 	Address string
 	PID     int
 	command *exec.Cmd
 	input   io.Closer
 }
 
-// StartReference has the executable, which is msghandler, be a bare reference; flags may hold ReferenceCalls.
+// StartReference starts the executable, which is msghandler-bench, as a bare reference; flags may hold ReferenceCalls.
 func StartReference(ctx context.Context, executable, redisURL, amqpURL string, flags ...string) (*Reference, error) {
 	args := append([]string{ReferenceCommand}, flags...)
-	// Not ended with the context: it is asked to stop, so that it can clean up.
-	command := exec.CommandContext(context.WithoutCancel(ctx), executable, args...) //nolint:gosec // it is this program
+	// The end of the context does not kill the process: Stop lets the reference clean up.
+	command := exec.CommandContext(context.WithoutCancel(ctx), executable, args...) //nolint:gosec // the executable is this program
 	// In the environment, where other users do not see the passwords.
 	command.Env = append(os.Environ(), "MSGHANDLER_REDIS_URL="+redisURL, "MSGHANDLER_AMQP_URL="+amqpURL)
 	command.Stderr = os.Stderr
@@ -54,7 +53,7 @@ func StartReference(ctx context.Context, executable, redisURL, amqpURL string, f
 
 // Stop ends the reference and waits until it has cleaned up.
 func (r *Reference) Stop() error {
-	_ = r.input.Close() // it is told by that
+	_ = r.input.Close() // the end of the input ends the reference
 	if err := r.command.Wait(); err != nil {
 		return fmt.Errorf("the bare reference: %w", err)
 	}

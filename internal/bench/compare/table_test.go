@@ -11,7 +11,7 @@ func TestRatiosAreThoseOfTheSameRound(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context) (figure, error) { return figure{}, nil }
 	bare, whole := measurement{"bare", "", none}, measurement{"coordinator", "bare", none}
-	// The machine was slow in the second round and somebody else's in the third; the ratio is one half all the same.
+	// The machine was slow in the second round and busy with other work in the third; the ratio is one half anyway.
 	figures := map[string][]figure{
 		"bare": {
 			{rate: 1000, cpu: map[string]float64{Redis: 10, RabbitMQ: 40}},

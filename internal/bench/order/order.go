@@ -1,5 +1,5 @@
-// Package order writes the bodies that loads send: JSON as shops send it, of an exact size. Zeros would vanish in
-// whatever packs them, and random bytes would be packed by nothing; either would say little about users' messages.
+// Package order writes the bodies of loads: JSON as shops send, of an exact size. Zeros would compress to nothing, and
+// random bytes not at all; neither says much about users' messages.
 package order
 
 import (
@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// A load has so many different bodies, or fewer where they would take more memory than that. What packs them looks at
-// one at a time.
+// variety is the number of different bodies of a load, less where mostBytes would be exceeded. Compression looks at one
+// body at a time.
 const (
 	variety   = 256
 	mostBytes = 8 << 20
 )
 
-// Bodies are orders of one size. They are the same in every run.
+// Bodies are orders of one size, the same in every run.
 type Bodies [][]byte
 
-// New makes orders of size bytes. What does not fit is cut off, so a small one is no whole order.
+// New makes orders of size bytes, cut off at the end where necessary: a small body is no whole order.
 func New(size int) Bodies {
 	bodies := make(Bodies, min(variety, 1+mostBytes/(size+1)))
 	for i := range bodies {
@@ -31,13 +31,16 @@ func New(size int) Bodies {
 func (b Bodies) Of(n uint64) []byte { return b[n%uint64(len(b))] }
 
 var (
-	names  = strings.Fields("Amelie Bogdan Chiara Dmitri Elif Farid Greta Hugo Ines Jakub Katrin Liam Maja Nils Olga Pavel")
-	cities = strings.Fields("Aachen Bergamo Coimbra Dresden Eindhoven Fribourg Gdansk Haarlem Innsbruck Jena Krakow Leuven")
-	goods  = strings.Fields("lamp shelf chair kettle curtain mirror blanket drawer bowl carpet clock candle basket stool vase")
-	looks  = strings.Fields("oak walnut white blue large small round folding enamel linen copper woven")
+	names = strings.Fields("Amelie Bogdan Chiara Dmitri Elif Farid Greta Hugo " +
+		"Ines Jakub Katrin Liam Maja Nils Olga Pavel")
+	cities = strings.Fields("Aachen Bergamo Coimbra Dresden Eindhoven Fribourg " +
+		"Gdansk Haarlem Innsbruck Jena Krakow Leuven")
+	goods = strings.Fields("lamp shelf chair kettle curtain mirror blanket drawer " +
+		"bowl carpet clock candle basket stool vase")
+	looks = strings.Fields("oak walnut white blue large small round folding enamel linen copper woven")
 )
 
-// largestItem is more than an item and the comma before it take.
+// largestItem is more than the size of an item with its comma.
 const largestItem = 128
 
 func write(r *rand.Rand, size int) []byte {
@@ -45,7 +48,8 @@ func write(r *rand.Rand, size int) []byte {
 	name := pick(names)
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"order_id":"%d-%06x","created_at":"2026-%02d-%02dT%02d:%02d:%02d.%03dZ","currency":"EUR",`,
-		1_000_000+r.IntN(9_000_000), r.IntN(1<<24), 1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1000))
+		1_000_000+r.IntN(9_000_000), r.IntN(1<<24),
+		1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1000))
 	fmt.Fprintf(&b, `"customer":{"id":"cus_%012x","name":"%s","email":"%s.%d@example.com"},`,
 		r.Int64N(1<<48), name, strings.ToLower(name), r.IntN(10_000))
 	fmt.Fprintf(&b, `"shipping":{"street":"%s street %d","zip":"%05d","city":"%s"},"items":[`,

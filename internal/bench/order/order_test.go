@@ -21,7 +21,7 @@ func TestOrdersAreOfTheirSize(t *testing.T) {
 	}
 }
 
-// A load whose bodies pack better or worse than those of users would say something about other messages.
+// Bodies that compress better or worse than users' bodies would measure other messages.
 func TestOrdersPackAsOrdersDo(t *testing.T) {
 	t.Parallel()
 	bodies := order.New(1024)

@@ -1,4 +1,4 @@
-// Package usage tells what processes of this machine spend: processor time and memory, by the address they listen at.
+// Package usage measures the processor time and memory of processes on this machine, found by listening address.
 package usage
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Spent is what a group of processes has used so far, and holds now.
+// Spent is what a group of processes has used so far, and the memory of the group now.
 type Spent struct {
 	// CPU is user and system time since their start.
 	CPU time.Duration
-	// Memory is what they hold in memory, in bytes, and MostMemory the most each has ever held.
+	// Memory is resident memory in bytes, and MostMemory the sum of each process's maximum.
 	Memory, MostMemory uint64
 }
 
 // Processes are groups of processes by name, such as "Redis".
 type Processes map[string][]int
 
-// Find finds who listens at the addresses, each list a group. What is not on this machine, or may not be looked at, is
-// left out. This process is the group self.
+// Find finds the processes that listen at the addresses, each list a group. Processes elsewhere, or without permission,
+// are left out. This process is the group self.
 func Find(self string, addresses map[string][]string) Processes {
 	found := Processes{self: {os.Getpid()}}
 	sockets := listening()
@@ -37,7 +37,7 @@ func Find(self string, addresses map[string][]string) Processes {
 	return found
 }
 
-// Sample reads what each group has spent. A group of which one process has gone is left out.
+// Sample reads the usage of each group. A group with an ended process is left out.
 func (p Processes) Sample() map[string]Spent {
 	all := map[string]Spent{}
 	for name, pids := range p {
@@ -75,22 +75,22 @@ func (s *Spent) add(pid int) error {
 	return nil
 }
 
-// sockets are those that listen on this machine: the inode by port, and the process by inode.
+// sockets are the listening sockets of this machine: the inode by port, and the process by inode.
 type sockets struct {
 	inodes map[int]uint64
 	owners map[uint64]int
 }
 
-// stateListen is what /proc/net/tcp calls a socket that listens.
+// stateListen is the state of a listening socket in /proc/net/tcp.
 const stateListen = 0x0A
 
 func listening() sockets {
 	s := sockets{inodes: map[int]uint64{}, owners: map[uint64]int{}}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return s // no Linux: nothing can be told
+		return s // no Linux: no figures
 	}
-	v4, _ := fs.NetTCP()  //nolint:staticcheck // netlink, which it names instead, would be a library more for one look
+	v4, _ := fs.NetTCP()  //nolint:staticcheck // netlink, the suggested replacement, would be another library for one look
 	v6, _ := fs.NetTCP6() //nolint:staticcheck // the same
 	for _, line := range append(v4, v6...) {
 		if line.St == stateListen {
@@ -99,7 +99,7 @@ func listening() sockets {
 	}
 	processes, _ := fs.AllProcs()
 	for _, process := range processes {
-		targets, _ := process.FileDescriptorTargets() // what belongs to somebody else may not be read
+		targets, _ := process.FileDescriptorTargets() // other users' processes may not be read
 		for _, target := range targets {
 			if inode, is := socketInode(target); is {
 				s.owners[inode] = process.PID
@@ -118,7 +118,7 @@ func socketInode(target string) (uint64, bool) {
 	return inode, err == nil
 }
 
-// owner is the process that listens at an address of this machine.
+// owner is the process with a listening socket at an address of this machine.
 func (s sockets) owner(address string) (int, bool) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil || !isLocal(host) {
@@ -132,8 +132,8 @@ func (s sockets) owner(address string) (int, bool) {
 	return pid, known
 }
 
-// isLocal says whether a host is this machine's loopback. Others may be this machine too, and then nothing is told of
-// them.
+// isLocal says whether a host is this machine's loopback. Other names of this machine are not recognised: their
+// processes have no figures.
 func isLocal(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || host == "" || ip.IsLoopback() || ip.IsUnspecified()

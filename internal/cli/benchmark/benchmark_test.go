@@ -143,8 +143,8 @@ func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
 	addr, stop := serve(t, append(where, "--callbacks.allow=*.orders.svc:9000")...)
 	defer stop()
-	run(append([]string{"--server=" + addr}, where...)...).want(t, 1, "", "allow it in callbacks.allow")
-	run(append([]string{"--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator took")
+	run(append([]string{"--server=" + addr}, where...)...).want(t, 1, "", "add the address to callbacks.allow")
+	run(append([]string{"--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator accepted")
 }
 
 func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
