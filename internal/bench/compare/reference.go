@@ -30,7 +30,7 @@ type Reference struct {
 func StartReference(ctx context.Context, executable, redisURL, amqpURL string, flags ...string) (*Reference, error) {
 	args := append([]string{ReferenceCommand}, flags...)
 	// The end of the context does not kill the process: Stop lets the reference clean up.
-	command := exec.CommandContext(context.WithoutCancel(ctx), executable, args...) //nolint:gosec // the executable is this program
+	command := exec.CommandContext(context.WithoutCancel(ctx), executable, args...) //nolint:gosec // this program
 	// In the environment, where other users do not see the passwords.
 	command.Env = append(os.Environ(), "MSGHANDLER_REDIS_URL="+redisURL, "MSGHANDLER_AMQP_URL="+amqpURL)
 	command.Stderr = os.Stderr

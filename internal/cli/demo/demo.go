@@ -248,13 +248,13 @@ func (s *stage) fail(o orders.Order, err error) {
 
 // progress is how the two services stand.
 type progress struct {
-	orders.Standing
-	payments payments.Standing
+	orders.Status
+	payments payments.Status
 }
 
 func (s *stage) progress(ctx context.Context) (now progress, err error) {
-	if now.payments, err = s.payments.Standing(ctx); err == nil {
-		now.Standing, err = s.orders.Standing(ctx)
+	if now.payments, err = s.payments.Status(ctx); err == nil {
+		now.Status, err = s.orders.Status(ctx)
 	}
 	return now, err
 }

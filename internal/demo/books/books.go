@@ -1,5 +1,5 @@
-// Package books holds the two databases of the demos against each other: what the order service says is paid is what
-// the payment service has booked and shipped, and no piece of the stock is missing or there twice.
+// Package books compares the two databases of the demos: every paid order of the order service is booked and shipped by
+// the payment service, and no piece of the stock is missing or duplicated.
 package books
 
 import (
@@ -12,32 +12,32 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/orders"
 )
 
-// Books is what comes of it.
+// Books is the result of a comparison.
 type Books struct {
-	// Placed is how many orders there are; each is one of the three.
+	// Placed is the number of orders, of which each is Unpaid, Paid or Cancelled.
 	Placed, Unpaid, Paid, Cancelled int
-	// Booked is how many payments there are, and BookedCents over how much.
+	// Booked is the number of payments, BookedCents their sum.
 	Booked      int
 	BookedCents int64
-	// Stocked pieces were there at first, Left are now, and Shipped are what the payment service sent.
+	// Stocked is the initial stock in pieces, Left the stock now, and Shipped the pieces sent by the payment service.
 	Stocked, Left, Shipped int64
-	// Copies are the deliveries that were dropped.
+	// Copies are the dropped deliveries.
 	Copies []Copy
-	// Wrong says what does not add up.
+	// Wrong describes each mismatch.
 	Wrong []string
 }
 
-// Copy is an order that was delivered again.
+// Copy is a redelivered order.
 type Copy struct {
 	ID          string
 	Attempt     int
 	Redelivered bool
 }
 
-// Flagged says that the copy said that it is one.
+// Flagged says whether the copy was marked as a redelivery.
 func (c Copy) Flagged() bool { return c.Attempt > 1 || c.Redelivered }
 
-// order is one as both sides have it, with its items and how many pieces of each.
+// order is an order in both databases, with the pieces of each item.
 type order struct {
 	state   string
 	amount  int64
@@ -46,11 +46,11 @@ type order struct {
 	shipped map[string]int64
 }
 
-// Read reads the books of the order service and of the payment service, which may share a database. While one of them
-// works they need not add up.
+// Read compares the books of the order service and of the payment service, which may share a database. While a service
+// works, the books need not balance.
 func Read(ctx context.Context, ofOrders, ofPayments *database.DB) (Books, error) {
 	r := reader{ctx: ctx, orders: map[string]*order{}}
-	// The payments first: what is paid only afterwards then looks unpaid to nobody.
+	// The payments come first, so that a later payment only makes an order look unpaid.
 	r.payments(ofPayments)
 	r.ordered(ofOrders)
 	if r.err != nil {
@@ -65,7 +65,7 @@ type reader struct {
 	err    error
 	orders map[string]*order
 	books  Books
-	stock  map[string]int64 // pieces that have left the shelves
+	stock  map[string]int64 // pieces missing from the initial stock
 }
 
 func (r *reader) order(id string) *order {
@@ -75,7 +75,7 @@ func (r *reader) order(id string) *order {
 	return r.orders[id]
 }
 
-// each reads the rows of a query into fields, and has them used one after the other.
+// each scans the rows of a query into fields and calls use after each row.
 func (r *reader) each(db *database.DB, query string, fields []any, use func()) {
 	if r.err != nil {
 		return
@@ -136,7 +136,7 @@ func (r *reader) ordered(db *database.DB) {
 	})
 }
 
-// balance holds one side against the other.
+// balance compares both sides.
 func (r *reader) balance() Books {
 	wrong := func(format string, args ...any) { r.books.Wrong = append(r.books.Wrong, fmt.Sprintf(format, args...)) }
 	for _, id := range slices.Sorted(maps.Keys(r.orders)) {
@@ -150,7 +150,8 @@ func (r *reader) balance() Books {
 		case o.state != orders.Paid && booked:
 			wrong("order %s is %s, and booked or shipped", id, o.state)
 		case booked && (o.booked != o.amount || !maps.Equal(o.shipped, o.ordered)):
-			wrong("order %s is over %d cents and %v; %d and %v were booked and shipped", id, o.amount, o.ordered, o.booked, o.shipped)
+			wrong("order %s is over %d cents and %v; %d and %v were booked and shipped",
+				id, o.amount, o.ordered, o.booked, o.shipped)
 		}
 		if o.state == orders.Cancelled {
 			continue
@@ -161,7 +162,7 @@ func (r *reader) balance() Books {
 	}
 	for sku, n := range r.stock {
 		if n != 0 {
-			wrong("%d pieces of %s have left the shelves without an order", n, sku)
+			wrong("%d pieces of %s have left the stock without an order", n, sku)
 		}
 	}
 	return r.books

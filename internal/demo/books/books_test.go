@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/payments"
 )
 
-// open makes books that balance: order 1 is paid, 2 cancelled, 3 unpaid.
+// open makes balanced books: order 1 is paid, 2 cancelled, 3 unpaid.
 func open(t *testing.T) *database.DB {
 	t.Helper()
 	db, err := database.Open("sqlite:" + filepath.Join(t.TempDir(), "both.db"))

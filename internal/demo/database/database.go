@@ -1,6 +1,7 @@
 // Package database opens the databases of the demos: a file of SQLite, or PostgreSQL, MySQL or MariaDB by its URL.
 //
-// It is what every service has of its own: a driver, a pool, and a few lines around database/sql. The SDKs bring none.
+// Every service has this much code of its own: a driver, a pool, and a few lines around database/sql. The SDKs bring
+// none.
 package database
 
 import (
@@ -22,22 +23,22 @@ import (
 // DB is a database of a service.
 type DB struct {
 	*sql.DB
-	// Dialect is what it speaks.
+	// Dialect is the SQL dialect of the database.
 	Dialect sqlmarker.Dialect
 }
 
 // Help says how a database is named.
 const Help = "sqlite:FILE, postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME"
 
-// errName does not repeat the name, as it may hold a password.
+// errName does not repeat the name, which may hold a password.
 var errName = errors.New("a database is named " + Help)
 
-// connections is how many a service has at most: few enough for several services on one server. With SQLite it has one.
-// That has one writer at a time, and connections that wait for each other poll for their turn; a pool hands it on.
+// connections is the size of a service's pool: few enough for several services on one server. SQLite has one writer at
+// a time and makes other connections poll, so its pool has one connection.
 const connections = 16
 
-// Open opens a database by its name, of which Help tells; parameters of the driver may follow a question mark. It
-// connects with the first statement.
+// Open opens a database by its name, as in Help; parameters of the driver may follow a question mark. The first
+// statement connects.
 func Open(name string) (*DB, error) {
 	scheme, rest, _ := strings.Cut(name, ":")
 	dialect, driver, dsn := sqlmarker.Dialect(0), "", ""
@@ -67,7 +68,7 @@ func Open(name string) (*DB, error) {
 	return &DB{DB: db, Dialect: dialect}, nil
 }
 
-// mysqlDSN is a URL as the driver wants it; empty for one that cannot be read.
+// mysqlDSN converts a URL to the driver's format; empty for a malformed URL.
 func mysqlDSN(name string) string {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
@@ -86,17 +87,17 @@ func mysqlDSN(name string) string {
 	return c.FormatDSN()
 }
 
-// TxOptions are those of the services' transactions. READ COMMITTED is enough, as they read nothing that they do not
-// lock, and it is what keeps them out of each other's way.
+// TxOptions are the options of the services' transactions. READ COMMITTED is enough, because the services lock every
+// row they read, and avoids needless conflicts.
 func (d *DB) TxOptions() *sql.TxOptions {
 	if d.Dialect == sqlmarker.SQLite {
-		return nil // one writer at a time: it has nothing weaker
+		return nil // SQLite has one writer at a time and no weaker level
 	}
 	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 }
 
-// SQL completes a statement for this database: its parameters are ?, and {id} is the type of an id, which keeps `A` and
-// `a` apart.
+// SQL completes a statement for this database: parameters are ?, and {id} is the type of an id, a type that
+// distinguishes `A` and `a`.
 func (d *DB) SQL(statement string) string {
 	id := "VARCHAR(128)"
 	if d.Dialect == sqlmarker.MySQL {
@@ -114,7 +115,7 @@ func (d *DB) SQL(statement string) string {
 	return b.String() + parts[len(parts)-1]
 }
 
-// Create runs statements that make tables.
+// Create runs the statements that make tables.
 func (d *DB) Create(ctx context.Context, statements ...string) error {
 	for _, statement := range statements {
 		if _, err := d.ExecContext(ctx, d.SQL(statement)); err != nil {
@@ -124,7 +125,7 @@ func (d *DB) Create(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// Write runs a statement in a transaction and says how many rows it changed.
+// Write runs a statement in a transaction and returns the number of changed rows.
 func (d *DB) Write(ctx context.Context, tx *sql.Tx, statement string, args ...any) (changed int64, err error) {
 	result, err := tx.ExecContext(ctx, d.SQL(statement), args...)
 	if err != nil {
@@ -133,13 +134,13 @@ func (d *DB) Write(ctx context.Context, tx *sql.Tx, statement string, args ...an
 	return result.RowsAffected()
 }
 
-// InTx runs work in a transaction and commits it, unless work fails.
+// InTx runs work in a transaction and commits, unless work fails.
 func (d *DB) InTx(ctx context.Context, work func(tx *sql.Tx) error) error {
 	tx, err := d.BeginTx(ctx, d.TxOptions())
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // deferred, for work that panics; after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // deferred, for work that panics; without effect after a commit
 	if err := work(tx); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type command struct {
 	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
 	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer everybody."`
-	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which says when an order's time is up."`
+	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which delivers the reminders of unpaid orders."`
 	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
 	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
 	Database             string        `default:"sqlite:orders.db" env:"DATABASE" placeholder:"URL" help:"Where the orders are kept: ${databases}. Default: ${default}."`
@@ -39,12 +39,12 @@ type command struct {
 
 const description = `An order service that uses msghandler.
 
-It stores orders with their items, takes the items from its stock, and announces an order when it is paid. An order that is
-not paid in time is cancelled. Orders come over HTTP (--http) or from a file (--orders), as
-{"id":"1001","items":[{"sku":"tea","quantity":2}]}; it sells tea, cups, and never enough teapots ("cup", "teapot"). Those of a
-file are paid at once, unless they say "unpaid":true. An order may say how its payment shall fail: "fail":"declined",
-"silent" (commits, never submits), "slow", "crash_before_commit" or "crash_after_commit". Start it again with the same
-database and the same file after a crash: what was placed is not placed twice.`
+The service stores orders with their items, takes the items from its stock, and announces paid orders. Orders that are
+not paid in time are cancelled. Orders come over HTTP (--http) or from a file (--orders), as
+{"id":"1001","items":[{"sku":"tea","quantity":2}]}; the articles are "tea", "cup", and never enough of "teapot".
+Orders of a file are paid at once, unless they say "unpaid":true. An order may say how its payment fails:
+"fail":"declined", "silent" (commits, never submits), "slow", "crash_before_commit" or "crash_after_commit". After a
+crash, start the service again with the same database and the same file: no order is placed twice.`
 
 // Command runs the order service until its orders are settled or the context ends, and returns the exit status.
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -55,7 +55,7 @@ func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		_, err = parser.Parse(args)
 	}
 	if err == nil && c.HTTP == "" && c.Orders == "" && !c.Stay {
-		err = errors.New("where do orders come from? Give --orders FILE or --http HOST:PORT")
+		err = errors.New("no source of orders; name one with --orders FILE or --http HOST:PORT")
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "producer-demo:", err)
@@ -140,14 +140,14 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.Writer) error {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
-	for last := (Standing{}); ; {
-		now, err := service.Standing(ctx)
+	for last := (Status{}); ; {
+		now, err := service.Status(ctx)
 		switch {
 		case ctx.Err() != nil: // below
 		case err != nil:
 			fmt.Fprintln(stdout, err)
 		case now.Settled():
-			fmt.Fprintln(stdout, "every order is paid or cancelled, and the coordinator knows all about it")
+			fmt.Fprintln(stdout, "every order is paid or cancelled, and the coordinator has taken over every message")
 			return nil
 		case now != last:
 			last = now
@@ -159,7 +159,7 @@ func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.W
 		case err := <-service.Broken():
 			return err
 		case <-ctx.Done():
-			return errors.New("stopped before all was settled; start again with --stay to go on")
+			return errors.New("stopped before every order was settled; start again with --stay to continue")
 		}
 	}
 }
@@ -189,7 +189,7 @@ func serveHTTP(addr string, service *Service) (stop func(), err error) {
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = server.Shutdown(ctx) // a call that does not end in time is cut off by the end of the process
+		_ = server.Shutdown(ctx) // the end of the process cuts off slower calls
 		_ = serving.Wait(ctx)
 	}, nil
 }

@@ -15,20 +15,22 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// Tally counts what became of orders, while they are being placed and paid.
+// Tally counts orders by outcome, while they are placed and paid.
 type Tally struct {
 	Placed, OutOfStock, Paid, Unpaid, Failed atomic.Int64
 }
 
-// String says it in one line.
+// String is a line of all counts.
 func (t *Tally) String() string {
 	return fmt.Sprintf("%d placed, %d out of stock; %d paid, %d not paid, %d failed",
 		t.Placed.Load(), t.OutOfStock.Load(), t.Paid.Load(), t.Unpaid.Load(), t.Failed.Load())
 }
 
-// PlaceAll places the orders that r holds, one JSON object a line, and pays them, parallel at a time. A line that is no
-// order ends it; an order that fails does not: it is counted and reported to failed, which may be called concurrently.
-func (s *Service) PlaceAll(ctx context.Context, r io.Reader, parallel int, tally *Tally, failed func(Order, error)) error {
+// PlaceAll places and pays the orders in r, one JSON object a line, parallel at a time. A malformed line ends PlaceAll.
+// A failed order is counted and reported to failed, which may be called concurrently.
+func (s *Service) PlaceAll(
+	ctx context.Context, r io.Reader, parallel int, tally *Tally, failed func(Order, error),
+) error {
 	orders := make(chan Order)
 	var workers sync.WaitGroup
 	for range parallel {
@@ -46,7 +48,7 @@ func (s *Service) PlaceAll(ctx context.Context, r io.Reader, parallel int, tally
 	return err
 }
 
-// placeAndPay is one customer. What an order is expected to do is no error: to be out of stock, or not to be paid.
+// placeAndPay plays a customer. An order that is out of stock, or stays unpaid, is no error.
 func (s *Service) placeAndPay(ctx context.Context, o Order, tally *Tally) error {
 	err := s.Place(ctx, o)
 	switch {
@@ -95,9 +97,9 @@ func feed(ctx context.Context, r io.Reader, orders chan<- Order) error {
 	return lines.Err()
 }
 
-// Handler takes orders over HTTP: POST /orders with an order as JSON places it, POST /orders/ID/payment pays it, GET
-// /orders/ID shows it. 201: done; 400: not an order; 404: no such order; 409: out of stock, declined, or too late; 503:
-// try again.
+// Handler takes orders over HTTP: POST /orders with an order as JSON places an order, POST /orders/ID/payment pays the
+// order, GET /orders/ID shows the order. 201: done; 400: not an order; 404: no such order; 409: out of stock, declined,
+// or too late; 503: try again.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +129,7 @@ func (s *Service) Handler() http.Handler {
 	return mux
 }
 
-// answer shows an order, or what went wrong with it.
+// answer writes the order or the error.
 func (s *Service) answer(w http.ResponseWriter, r *http.Request, id string, done int, err error) {
 	var order Stored
 	if err == nil {
@@ -139,7 +141,7 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request, id string, done
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(done)
-	_ = json.NewEncoder(w).Encode(order) // the client left; the order stands
+	_ = json.NewEncoder(w).Encode(order) // the client left; the order is stored
 }
 
 func status(err error) int {

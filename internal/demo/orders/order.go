@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Order is what a customer buys.
+// Order is a customer's purchase.
 type Order struct {
 	ID    string `json:"id"`
 	Items []Item `json:"items"`
-	// Unpaid is an order that nobody pays; it is cancelled when its time is up.
+	// Unpaid means that the customer never pays; the order is cancelled after the time limit.
 	Unpaid bool `json:"unpaid,omitempty"`
-	// Fail makes the payment fail in an interesting way; empty is a payment as payments should be.
+	// Fail is the failure of the payment; empty: the payment succeeds.
 	Fail Failure `json:"fail,omitempty"`
 }
 
@@ -32,9 +32,9 @@ const (
 	NoFailure         Failure = ""
 	Declined          Failure = "declined"            // the transaction fails; the order stays unpaid
 	Silent            Failure = "silent"              // commits, and never submits
-	Slow              Failure = "slow"                // takes SlowFor before it commits
+	Slow              Failure = "slow"                // waits SlowFor before the commit
 	CrashBeforeCommit Failure = "crash_before_commit" // the half message is stored, the payment is not
-	CrashAfterCommit  Failure = "crash_after_commit"  // the payment is stored with its marker, nobody was told
+	CrashAfterCommit  Failure = "crash_after_commit"  // the payment is stored with its marker, without a Submit
 )
 
 var failures = []Failure{NoFailure, Declined, Silent, Slow, CrashBeforeCommit, CrashAfterCommit}
@@ -42,10 +42,10 @@ var failures = []Failure{NoFailure, Declined, Silent, Slow, CrashBeforeCommit, C
 // SlowFor is how long a slow payment takes.
 const SlowFor = 3 * time.Second
 
-// mostPieces is how many of an article one order may have.
+// mostPieces is the limit for an article in an order.
 const mostPieces = 1000
 
-// parse reads an order and says what is wrong with it.
+// parse reads and checks an order.
 func parse(line []byte) (Order, error) {
 	var o Order
 	if err := json.Unmarshal(line, &o); err != nil {
@@ -63,7 +63,7 @@ func parse(line []byte) (Order, error) {
 
 func (o Order) check() error {
 	if len(o.Items) == 0 {
-		return errors.New("it has no items")
+		return errors.New("no items")
 	}
 	seen := map[string]bool{}
 	for _, item := range o.Items {
@@ -71,7 +71,7 @@ func (o Order) check() error {
 			return fmt.Errorf("the quantity of %q is %d; it must be between 1 and %d", item.SKU, item.Quantity, mostPieces)
 		}
 		if seen[item.SKU] {
-			return fmt.Errorf("%q is there twice", item.SKU)
+			return fmt.Errorf("%q occurs twice", item.SKU)
 		}
 		seen[item.SKU] = true
 	}

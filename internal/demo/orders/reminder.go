@@ -11,7 +11,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 )
 
-// consumeReminders makes the consumer that hears of orders whose time is up.
+// consumeReminders makes the consumer of the reminders of orders.
 func (s *Service) consumeReminders() (*consumer.Consumer, error) {
 	queue := s.config.Name + ".time-up"
 	return consumer.New(consumer.Config{
@@ -24,9 +24,8 @@ func (s *Service) consumeReminders() (*consumer.Consumer, error) {
 	})
 }
 
-// cancelUnpaid cancels an order if it is still unpaid. That was looked up by nobody before: the condition is in the
-// UPDATE, so an order that is being paid at this moment is either paid or cancelled, and a message that comes again
-// finds no unpaid order. This effect needs no inbox.
+// cancelUnpaid cancels an order if the order is still unpaid. The condition is in the UPDATE: a payment at the same
+// moment wins or loses as a whole, and a redelivered reminder finds no unpaid order. So this effect needs no inbox.
 func (s *Service) cancelUnpaid(ctx context.Context, m *consumer.Message) error {
 	var due orderTimeUp
 	err := json.Unmarshal(m.Body, &due)

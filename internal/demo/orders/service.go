@@ -1,8 +1,8 @@
-// Package orders is an order service that uses the SDKs, written to be read: start with Place, Pay and cancelUnpaid.
+// Package orders is an order service on the SDKs, written to be read: start with Place, Pay and cancelUnpaid.
 //
-// A customer places an order, which takes its items from the stock, and pays it; an order that is not paid in time is
-// cancelled, and its items go back. Each step is one transaction in the service's own database (shop.go), and what the
-// rest of the world is told about it is a message that goes out if, and only if, that transaction commits.
+// A customer places an order, which takes its items from the stock, and pays; an order without a payment in time is
+// cancelled, and its items go back. Each step is a transaction in the service's own database (shop.go). Each
+// announcement is a message that goes out if, and only if, its transaction commits.
 package orders
 
 import (
@@ -28,35 +28,35 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox"
 )
 
-// Config says where the service lives.
+// Config has the addresses and limits of the service.
 type Config struct {
 	// Name is the producer's name.
 	Name string
 	// Coordinator is the address of msghandler.
 	Coordinator string
-	// Listen is where the service answers the coordinator's questions. Port 0 picks a free one.
+	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port.
 	Listen string
 	// CallbackTarget is how the coordinator reaches Listen. Default: Listen itself.
 	CallbackTarget string
-	// Coordinators says who may ask; the zero value: everybody, with a warning.
+	// Coordinators says which callers may ask; the zero value: everyone, with a warning.
 	Coordinators producer.Coordinators
 	// Database holds the orders, their markers and their messages.
 	Database *database.DB
-	// AMQP is the broker, from which the service hears that an order's time is up.
+	// AMQP is the broker, which delivers the reminders of unpaid orders.
 	AMQP string
 	// Exchange and RoutingKey say where paid orders are announced.
 	Exchange, RoutingKey string
 	// PayWithin is how long an order may stay unpaid.
 	PayWithin time.Duration
-	// Logger gets what the SDKs do in the background.
+	// Logger gets the background events of the SDKs.
 	Logger *slog.Logger
 }
 
-// timeUp is the routing key of the messages that remind the service of an order.
+// timeUp is the routing key of reminders of orders.
 const timeUp = "order.time-up"
 
-// resendAfter is when a message is handed to the coordinator once more, if that has not let its marker go: it may have
-// died at the wrong moment, or its Redis may have forgotten what it had acknowledged.
+// resendAfter is when a message is sent to the coordinator again, while its marker exists: the coordinator may have
+// crashed, or its Redis may have lost acknowledged writes.
 const resendAfter = 5 * time.Second
 
 // Service takes orders.
@@ -100,7 +100,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 	return s, nil
 }
 
-// serve starts the gRPC server that the coordinator calls back, with the producer registered on it, and the background.
+// serve starts the gRPC server for callbacks, with the producer registered on the server, and the background work.
 func (s *Service) serve(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) serve(ctx context.Context) error {
 	return nil
 }
 
-// end notes that a part of the service has ended with an error.
+// end reports a part's error, which ends the service.
 func (s *Service) end(err error) {
 	if err != nil {
 		s.broken <- err
@@ -143,9 +143,9 @@ func (s *Service) end(err error) {
 // Broken gets an error when the service cannot go on.
 func (s *Service) Broken() <-chan error { return s.broken }
 
-// Place stores an order, takes its items from the stock and has the service reminded of it when its time is up, all or
-// nothing. This is the whole pattern: Send stores the half message, runs the business in a transaction with the marker,
-// and sees to it that the message goes out if, and only if, that committed.
+// Place stores an order, takes its items from the stock and schedules a reminder of the time limit, all or nothing.
+// This is the whole pattern: Send stores the half message and runs the business in a transaction with the marker. The
+// message goes out if, and only if, the transaction commits.
 func (s *Service) Place(ctx context.Context, o Order) error {
 	reminder, err := s.message(o.ID+":time-up", timeUp, orderTimeUp{o.ID})
 	if err != nil {
@@ -155,18 +155,18 @@ func (s *Service) Place(ctx context.Context, o Order) error {
 	err = s.markers.Send(ctx, s.producer, reminder, func(ctx context.Context, tx *sql.Tx) error {
 		return s.shop.place(ctx, tx, o)
 	})
-	return unlessDone(err)
+	return acceptRepeated(err)
 }
 
-// unlessDone takes the repetition of what has committed before for the success that it is.
-func unlessDone(err error) error {
+// acceptRepeated treats the repetition of an earlier commit as a success.
+func acceptRepeated(err error) error {
 	if errors.Is(err, producer.ErrAlreadyCommitted) {
 		return nil
 	}
 	return err
 }
 
-// Pay takes the customer's word for an order and announces it, both or neither. fail makes that interesting.
+// Pay marks an order as paid and announces the order, both or neither. fail is the failure to demonstrate.
 func (s *Service) Pay(ctx context.Context, id string, fail Failure) error {
 	order, err := s.shop.look(ctx, id)
 	if err != nil {
@@ -183,13 +183,13 @@ func (s *Service) Pay(ctx context.Context, id string, fail Failure) error {
 		return s.shop.pay(ctx, tx, id)
 	}
 	if fail == Silent || fail == CrashAfterCommit {
-		return unlessDone(s.commitAndSayNothing(ctx, paid, business, fail))
+		return acceptRepeated(s.commitWithoutSubmit(ctx, paid, business, fail))
 	}
-	return unlessDone(s.markers.Send(ctx, s.producer, paid, business))
+	return acceptRepeated(s.markers.Send(ctx, s.producer, paid, business))
 }
 
-// commitAndSayNothing goes the same way as Send step by step, and leaves out the Submit: as if it had been lost.
-func (s *Service) commitAndSayNothing(
+// commitWithoutSubmit takes the steps of Send without the Submit, as if the Submit had been lost.
+func (s *Service) commitWithoutSubmit(
 	ctx context.Context, m producer.Message, business sqlmarker.Business, fail Failure,
 ) error {
 	state, err := s.producer.SendHalf(ctx, m)
@@ -210,7 +210,7 @@ func (s *Service) commitAndSayNothing(
 	return nil
 }
 
-// orderTimeUp and orderPaid are what messages say.
+// orderTimeUp and orderPaid are the bodies of messages.
 type orderTimeUp struct {
 	OrderID string `json:"order_id"`
 }
@@ -234,7 +234,7 @@ func (s *Service) message(id, routingKey string, content any) (producer.Message,
 // ErrDeclined is why a payment with the failure Declined fails.
 var ErrDeclined = errors.New("the customer's bank declined")
 
-// strike is what a failure does within the transaction.
+// strike causes the failure within the transaction.
 func (f Failure) strike(ctx context.Context) error {
 	switch f {
 	case Declined:
@@ -247,7 +247,7 @@ func (f Failure) strike(ctx context.Context) error {
 	return nil
 }
 
-// die ends the process as a power cut would: nothing is closed, flushed or said.
+// die ends the process as a power cut would: nothing is closed or flushed.
 func die() error {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		return fmt.Errorf("could not crash: %w", err)
@@ -258,29 +258,30 @@ func die() error {
 // Look shows an order.
 func (s *Service) Look(ctx context.Context, id string) (Stored, error) { return s.shop.look(ctx, id) }
 
-// Standing is how the service's orders and messages stand.
-type Standing struct {
+// Status counts the service's orders and messages.
+type Status struct {
 	Unpaid, Paid, Cancelled int
-	// Open is how many messages the coordinator has not taken over yet.
+	// Open is the number of messages that the coordinator has not taken over yet.
 	Open int
 }
 
-// Settled says that nothing is left to happen.
-func (s Standing) Settled() bool { return s.Unpaid == 0 && s.Open == 0 }
+// Settled says whether every order and every message has ended.
+func (s Status) Settled() bool { return s.Unpaid == 0 && s.Open == 0 }
 
-// Standing counts orders and messages in the database.
-func (s *Service) Standing(ctx context.Context) (Standing, error) {
+// Status counts orders and messages in the database.
+func (s *Service) Status(ctx context.Context) (Status, error) {
 	orders, err := s.shop.count(ctx)
 	if err != nil {
-		return Standing{}, err
+		return Status{}, err
 	}
 	messages, err := s.markers.Counts(ctx)
-	return Standing{
-		Unpaid: orders[Unpaid], Paid: orders[Paid], Cancelled: orders[Cancelled], Open: int(messages.Handed + messages.Waiting),
+	return Status{
+		Unpaid: orders[Unpaid], Paid: orders[Paid], Cancelled: orders[Cancelled],
+		Open: int(messages.Handed + messages.Waiting),
 	}, err
 }
 
-// Close stops taking orders, waits for what is under way, and stops answering. The database stays open.
+// Close stops taking orders, waits for orders in progress, and stops answering. The database stays open.
 func (s *Service) Close(ctx context.Context) error {
 	err := s.producer.Close(ctx)
 	s.stop()

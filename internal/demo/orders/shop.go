@@ -11,8 +11,8 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-// shop is the business: orders, their items and the stock, in the service's own database. It knows nothing of messages.
-// What changes anything runs in the caller's transaction.
+// shop is the business: orders, their items and the stock, in the service's own database. Messages are no concern of
+// the shop's. Changes run in the caller's transaction.
 type shop struct{ db *database.DB }
 
 // The states of an order. Paid and cancelled are for good.
@@ -31,13 +31,13 @@ var tables = []string{
 		order_id {id} NOT NULL, sku {id} NOT NULL, quantity BIGINT NOT NULL, PRIMARY KEY (order_id, sku))`,
 }
 
-// catalogue is what the shelves hold at first; of teapots there are never enough.
+// catalogue is the initial stock; there are never enough teapots.
 var catalogue = []struct {
 	sku                string
 	priceCents, pieces int64
 }{{"tea", 795, 100_000}, {"cup", 1250, 100_000}, {"teapot", 4900, 20}}
 
-// openShop makes the tables and fills the shelves, where that has not been done.
+// openShop makes the tables and fills the stock, where they are missing.
 func openShop(ctx context.Context, db *database.DB) (*shop, error) {
 	s := &shop{db}
 	if err := db.Create(ctx, tables...); err != nil {
@@ -58,11 +58,11 @@ func openShop(ctx context.Context, db *database.DB) (*shop, error) {
 	})
 }
 
-// ErrOutOfStock says that an item is not there, or not often enough.
+// ErrOutOfStock means that an article does not exist, or not in the ordered quantity.
 var ErrOutOfStock = errors.New("out of stock")
 
-// place stores an order and takes its items from the stock. An item that is not there is an error, and with the
-// transaction all that was taken goes back.
+// place stores an order and takes its items from the stock. A missing item is an error, and the rollback returns the
+// other items.
 func (s *shop) place(ctx context.Context, tx *sql.Tx, o Order) error {
 	var amount int64
 	for _, item := range inLockOrder(o.Items) {
@@ -76,15 +76,16 @@ func (s *shop) place(ctx context.Context, tx *sql.Tx, o Order) error {
 			return fmt.Errorf("store an item of order %s: %w", o.ID, err)
 		}
 	}
-	_, err := s.db.Write(ctx, tx, `INSERT INTO demo_orders (id, state, amount_cents) VALUES (?, ?, ?)`, o.ID, Unpaid, amount)
+	_, err := s.db.Write(ctx, tx, `INSERT INTO demo_orders (id, state, amount_cents) VALUES (?, ?, ?)`,
+		o.ID, Unpaid, amount)
 	if err != nil {
 		return fmt.Errorf("store order %s: %w", o.ID, err)
 	}
 	return nil
 }
 
-// take takes an item from the stock if there is enough of it: the condition is in the statement that takes, so two who
-// want the last piece cannot both get it. It returns the price.
+// take takes an item from the stock if there is enough, and returns the price. The condition is in the UPDATE, so two
+// customers cannot both get the last piece.
 func (s *shop) take(ctx context.Context, tx *sql.Tx, item Item) (priceCents int64, err error) {
 	taken, err := s.db.Write(ctx, tx, `UPDATE demo_stock SET on_hand = on_hand - ? WHERE sku = ? AND on_hand >= ?`,
 		item.Quantity, item.SKU, item.Quantity)
@@ -98,15 +99,15 @@ func (s *shop) take(ctx context.Context, tx *sql.Tx, item Item) (priceCents int6
 	return priceCents, err
 }
 
-// inLockOrder is the order in which everybody touches the stock, so that no two transactions wait for each other.
+// inLockOrder is the common order of all changes to the stock, so that no two transactions deadlock.
 func inLockOrder(items []Item) []Item {
 	return slices.SortedFunc(slices.Values(items), func(a, b Item) int { return strings.Compare(a.SKU, b.SKU) })
 }
 
-// ErrNotUnpaid says that an order cannot be paid: it was paid or cancelled before.
+// ErrNotUnpaid means that an order was paid or cancelled before.
 var ErrNotUnpaid = errors.New("the order is not unpaid")
 
-// pay marks an order as paid if it is unpaid.
+// pay marks an unpaid order as paid.
 func (s *shop) pay(ctx context.Context, tx *sql.Tx, id string) error {
 	changed, err := s.move(ctx, tx, id, Paid)
 	if err == nil && !changed {
@@ -115,7 +116,7 @@ func (s *shop) pay(ctx context.Context, tx *sql.Tx, id string) error {
 	return err
 }
 
-// cancel cancels an order if it is unpaid, and puts its items back. It says whether it did.
+// cancel cancels an unpaid order and returns its items to the stock. The result says whether the order was unpaid.
 func (s *shop) cancel(ctx context.Context, tx *sql.Tx, id string) (bool, error) {
 	cancelled, err := s.move(ctx, tx, id, Cancelled)
 	if err != nil || !cancelled {
@@ -134,7 +135,7 @@ func (s *shop) cancel(ctx context.Context, tx *sql.Tx, id string) (bool, error) 
 	return true, nil
 }
 
-// move ends an order's being unpaid. Of two that try it, to pay and to cancel, one changes the row and the other none.
+// move changes the state of an unpaid order. Of a payment and a cancellation at once, only one changes the row.
 func (s *shop) move(ctx context.Context, tx *sql.Tx, id, state string) (bool, error) {
 	changed, err := s.db.Write(ctx, tx, `UPDATE demo_orders SET state = ? WHERE id = ? AND state = ?`, state, id, Unpaid)
 	if err != nil {
@@ -143,7 +144,7 @@ func (s *shop) move(ctx context.Context, tx *sql.Tx, id, state string) (bool, er
 	return changed == 1, nil
 }
 
-// Stored is an order as the database has it.
+// Stored is an order in the database.
 type Stored struct {
 	ID          string `json:"order_id"`
 	State       string `json:"state"`
@@ -151,7 +152,7 @@ type Stored struct {
 	Items       []Item `json:"items"`
 }
 
-// ErrNoOrder says that there is no such order.
+// ErrNoOrder means that an order does not exist.
 var ErrNoOrder = errors.New("there is no such order")
 
 func (s *shop) look(ctx context.Context, id string) (Stored, error) {
@@ -193,7 +194,7 @@ func (s *shop) items(ctx context.Context, from querier, id string) ([]Item, erro
 	return items, rows.Err()
 }
 
-// count says how many orders stand in which state.
+// count returns the number of orders in each state.
 func (s *shop) count(ctx context.Context) (map[string]int, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT state, COUNT(*) FROM demo_orders GROUP BY state`)
 	if err != nil {

@@ -40,7 +40,7 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 			}
 			t.Cleanup(func() { _ = db.Close() })
 			var s *shop
-			for range 2 { // the second time all of it is there
+			for range 2 { // the second time the tables exist
 				if s, err = openShop(t.Context(), db); err != nil {
 					t.Fatal(err)
 				}
@@ -59,7 +59,8 @@ func (s *shop) mustPlace(t *testing.T, o Order) {
 
 func (s *shop) onHand(t *testing.T, sku string) (n int64) {
 	t.Helper()
-	if err := s.db.QueryRowContext(t.Context(), s.db.SQL(`SELECT on_hand FROM demo_stock WHERE sku = ?`), sku).Scan(&n); err != nil {
+	query := s.db.SQL(`SELECT on_hand FROM demo_stock WHERE sku = ?`)
+	if err := s.db.QueryRowContext(t.Context(), query, sku).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -69,19 +70,23 @@ func TestAnOrderTakesItsItemsOrNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mustPlace(t, Order{ID: "a", Items: []Item{{"teapot", 19}, {"cup", 2}}})
-		if o, err := s.look(t.Context(), "a"); err != nil || o.State != Unpaid || o.AmountCents != 19*4900+2*1250 || len(o.Items) != 2 {
+		o, err := s.look(t.Context(), "a")
+		if err != nil || o.State != Unpaid || o.AmountCents != 19*4900+2*1250 || len(o.Items) != 2 {
 			t.Errorf("stored %+v, %v", o, err)
 		}
 		cups := s.onHand(t, "cup")
 		for id, items := range map[string][]Item{
 			"A": {{"cup", 1}, {"teapot", 2}}, "b": {{"cup", 1}, {"unicorn", 1}}, "a": {{"cup", 1}},
 		} {
-			err := s.db.InTx(t.Context(), func(tx *sql.Tx) error { return s.place(t.Context(), tx, Order{ID: id, Items: items}) })
+			err := s.db.InTx(t.Context(), func(tx *sql.Tx) error {
+				return s.place(t.Context(), tx, Order{ID: id, Items: items})
+			})
 			if err == nil || errors.Is(err, ErrOutOfStock) != (id != "a") {
 				t.Errorf("order %s: %v", id, err)
 			}
 		}
-		if _, err := s.look(t.Context(), "b"); !errors.Is(err, ErrNoOrder) || s.onHand(t, "cup") != cups || s.onHand(t, "teapot") != 1 {
+		_, err = s.look(t.Context(), "b")
+		if !errors.Is(err, ErrNoOrder) || s.onHand(t, "cup") != cups || s.onHand(t, "teapot") != 1 {
 			t.Errorf("after orders that failed: %v, %d cups, want %d", err, s.onHand(t, "cup"), cups)
 		}
 	})
@@ -120,7 +125,7 @@ func TestTheLastPieceIsSoldOnce(t *testing.T) {
 	})
 }
 
-// The customer pays at the very moment at which the time is up, and the reminder comes twice.
+// The customer pays at the very moment of the time limit, and the reminder is delivered twice.
 func TestAnOrderIsEitherPaidOrCancelled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
@@ -157,7 +162,7 @@ func TestAnOrderIsEitherPaidOrCancelled(t *testing.T) {
 				t.Fatalf("order %s became %s and %s", id, state, second)
 			}
 			if o, err := s.look(t.Context(), id); err != nil || o.State != state {
-				t.Fatalf("order %s: it was told %q and stands as %+v, %v", id, state, o, err)
+				t.Fatalf("order %s: the result was %q, the stored order is %+v, %v", id, state, o, err)
 			}
 		}
 		counts, err := s.count(t.Context())

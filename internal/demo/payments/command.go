@@ -17,16 +17,16 @@ import (
 // command is the command line of consumer-demo.
 type command struct {
 	AMQP     string `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker."`
-	Queue    string `default:"payments" env:"QUEUE" help:"The queue; it is made if it is not there."`
+	Queue    string `default:"payments" env:"QUEUE" help:"The queue, which is created if missing."`
 	Exchange string `default:"orders" env:"EXCHANGE" help:"Where orders are announced."`
-	Binding  string `default:"order.paid" env:"BINDING" help:"By which key the queue is bound."`
+	Binding  string `default:"order.paid" env:"BINDING" help:"The binding key of the queue."`
 	Database string `default:"sqlite:payments.db" env:"DATABASE" placeholder:"URL" help:"Where payments and shipments are kept: ${databases}. Default: ${default}."`
-	Prefetch int    `default:"20" env:"PREFETCH" help:"How many orders may be in hand at once."`
+	Prefetch int    `default:"20" env:"PREFETCH" help:"How many orders may be in flight."`
 }
 
 const description = `A payment service that uses msghandler.
 
-It books the money for each order that was paid and ships its items, once. Orders that come again are dropped.`
+The service books the money for each paid order and ships its items, once. Redelivered orders are dropped.`
 
 // Command runs the payment service until the context ends, and returns the exit status.
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -73,8 +73,8 @@ func (c *command) run(ctx context.Context, stdout, stderr io.Writer) (err error)
 func report(ctx context.Context, service *Service, stdout io.Writer) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for last := (Standing{}); ; {
-		now, err := service.Standing(ctx)
+	for last := (Status{}); ; {
+		now, err := service.Status(ctx)
 		if err == nil && now != last {
 			fmt.Fprintf(stdout, "%d orders booked and shipped, %d copies dropped\n", now.Shipped, now.Copies)
 			last = now

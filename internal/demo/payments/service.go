@@ -1,9 +1,8 @@
-// Package payments is a service that books the money for orders and ships their items. It uses the consumer SDK and is
-// written to be read: start with effect.
+// Package payments is a service that books the money for orders and ships their items. The service uses the consumer
+// SDK and is written to be read: start with effect.
 //
-// Payment and shipment are rows in the service's own database, written in one transaction with the row of the inbox
-// that says that the message was handled. An order that is delivered twice is booked and shipped once, whenever the
-// process dies.
+// Payment and shipment are rows in the service's own database, written in the transaction of the inbox row. A
+// redelivered order is therefore booked and shipped once, even when the process crashes.
 package payments
 
 import (
@@ -22,19 +21,19 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 )
 
-// Config says where the service lives.
+// Config has the addresses of the service.
 type Config struct {
-	// URL is the broker's.
+	// URL is the address of the broker.
 	URL string
-	// Queue is consumed; it is bound to Exchange by BindingKey.
+	// Queue is the consumed queue, bound to Exchange by BindingKey.
 	Queue, Exchange, BindingKey string
 	// Database holds payments, shipments and the inbox.
 	Database *database.DB
-	// Prefetch is how many orders may be in hand. Default: that of the SDK.
+	// Prefetch is the number of in-flight orders. Default: the SDK's.
 	Prefetch int
-	// Consuming is called each time that the service begins to wait for orders.
+	// Consuming is called each time the service begins to wait for orders.
 	Consuming func()
-	// Logger gets what happens to the connection.
+	// Logger gets the events of the connection.
 	Logger *slog.Logger
 }
 
@@ -42,11 +41,12 @@ var tables = []string{
 	`CREATE TABLE IF NOT EXISTS demo_payments (order_id {id} PRIMARY KEY, amount_cents BIGINT NOT NULL)`,
 	`CREATE TABLE IF NOT EXISTS demo_shipments (
 		order_id {id} NOT NULL, sku {id} NOT NULL, quantity BIGINT NOT NULL, PRIMARY KEY (order_id, sku))`,
-	// What came again and was dropped, with what marks it as a copy: for the books of the demo.
-	`CREATE TABLE IF NOT EXISTS demo_copies (order_id {id} NOT NULL, attempt BIGINT NOT NULL, redelivered BOOLEAN NOT NULL)`,
+	// Redelivered orders, and how the delivery was marked: for the books of the demo.
+	`CREATE TABLE IF NOT EXISTS demo_copies (
+		order_id {id} NOT NULL, attempt BIGINT NOT NULL, redelivered BOOLEAN NOT NULL)`,
 }
 
-// concurrency is how many orders are booked at once: commits wait for the disk, and those of several share that.
+// concurrency is how many orders are booked at once: several commits share a write to the disk.
 const concurrency = 4
 
 // Service books and ships each paid order, once.
@@ -94,11 +94,11 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 func (s *Service) handler() consumer.Handler {
-	return consumer.Chain(s.inbox.Handler(s.effect), s.noteCopies)
+	return consumer.Chain(s.inbox.Handler(s.effect), s.recordCopies)
 }
 
-// effect books the money and ships the items of one order, in the transaction of the inbox. A message that it will
-// never understand goes to the dead letters; after any other error the message comes again, after a while.
+// effect books the money and ships the items of an order, in the transaction of the inbox. A malformed message goes to
+// the dead letters; after any other error the message is redelivered after a delay.
 func (s *Service) effect(ctx context.Context, tx *sql.Tx, m *consumer.Message) error {
 	var order struct {
 		OrderID     string `json:"order_id"`
@@ -112,7 +112,8 @@ func (s *Service) effect(ctx context.Context, tx *sql.Tx, m *consumer.Message) e
 		return consumer.Reject(fmt.Errorf("not an order: %w", err))
 	}
 	if order.OrderID != m.ID || len(order.Items) == 0 {
-		return consumer.Reject(fmt.Errorf("the message %s speaks of order %q with %d items", m.ID, order.OrderID, len(order.Items)))
+		return consumer.Reject(fmt.Errorf("the body of message %s is order %q with %d items",
+			m.ID, order.OrderID, len(order.Items)))
 	}
 	if _, err := s.db.Write(ctx, tx, `INSERT INTO demo_payments (order_id, amount_cents) VALUES (?, ?)`,
 		order.OrderID, order.AmountCents); err != nil {
@@ -127,8 +128,8 @@ func (s *Service) effect(ctx context.Context, tx *sql.Tx, m *consumer.Message) e
 	return nil
 }
 
-// noteCopies writes down that an order came again, so that the books can tell.
-func (s *Service) noteCopies(next consumer.Handler) consumer.Handler {
+// recordCopies records redelivered orders for the books.
+func (s *Service) recordCopies(next consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
 		err := next.Handle(ctx, m)
 		if errors.Is(err, consumer.ErrDuplicate) {
@@ -136,33 +137,33 @@ func (s *Service) noteCopies(next consumer.Handler) consumer.Handler {
 				s.db.SQL(`INSERT INTO demo_copies (order_id, attempt, redelivered) VALUES (?, ?, ?)`),
 				m.ID, m.Attempt, m.Redelivered)
 			if noted != nil {
-				return fmt.Errorf("note a copy of %s: %w", m.ID, noted) // it comes again
+				return fmt.Errorf("record a copy of %s: %w", m.ID, noted) // the message is redelivered
 			}
 		}
 		return err
 	})
 }
 
-// purgeEvery is how often the inbox forgets what is old.
+// purgeEvery is how often the inbox deletes expired rows.
 const purgeEvery = time.Hour
 
 func (s *Service) purge(ctx context.Context) {
 	for backoff.Sleep(ctx, purgeEvery) == nil {
 		if _, err := s.inbox.Purge(ctx); err != nil {
-			s.logger.Warn("the inbox could not be purged; it is tried again", "error", err)
+			s.logger.Warn("inbox not purged; the next purge retries", "error", err)
 		}
 	}
 }
 
-// Standing is what the service has done.
-type Standing struct{ Shipped, Copies int }
+// Status is the number of shipped orders and of dropped copies.
+type Status struct{ Shipped, Copies int }
 
-// Standing counts in the database.
-func (s *Service) Standing(ctx context.Context) (now Standing, err error) {
+// Status counts in the database.
+func (s *Service) Status(ctx context.Context) (now Status, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM demo_payments), (SELECT COUNT(*) FROM demo_copies)`).
 		Scan(&now.Shipped, &now.Copies)
 	if err != nil {
-		return Standing{}, fmt.Errorf("count payments: %w", err)
+		return Status{}, fmt.Errorf("count payments: %w", err)
 	}
 	return now, nil
 }

@@ -21,10 +21,13 @@ func TestAnOrderIsBookedAndShippedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	handle := func(id, body string, attempt int) error {
-		return s.handler().Handle(t.Context(), &consumer.Message{ID: id, Producer: "orders", Attempt: attempt, Body: []byte(body)})
+		m := &consumer.Message{ID: id, Producer: "orders", Attempt: attempt, Body: []byte(body)}
+		return s.handler().Handle(t.Context(), m)
 	}
 	var reject *consumer.RejectError
-	for _, nonsense := range []string{`{`, `{}`, `{"order_id":"1"}`, `{"order_id":"2","items":[{"sku":"tea","quantity":1}]}`} {
+	for _, nonsense := range []string{
+		`{`, `{}`, `{"order_id":"1"}`, `{"order_id":"2","items":[{"sku":"tea","quantity":1}]}`,
+	} {
 		if err := handle("1", nonsense, 1); !errors.As(err, &reject) {
 			t.Errorf("%s: %v", nonsense, err)
 		}
@@ -36,7 +39,7 @@ func TestAnOrderIsBookedAndShippedOnce(t *testing.T) {
 	if err := handle("1", order, 2); !errors.Is(err, consumer.ErrDuplicate) {
 		t.Errorf("a copy: %v", err)
 	}
-	if now, err := s.Standing(t.Context()); err != nil || now != (Standing{Shipped: 1, Copies: 1}) {
+	if now, err := s.Status(t.Context()); err != nil || now != (Status{Shipped: 1, Copies: 1}) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	var cents, pieces int
