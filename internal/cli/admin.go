@@ -95,16 +95,17 @@ func (a *admin) explain(err error) error {
 	case st.Code() == codes.InvalidArgument:
 		return commandline.UsageError{Err: errors.New(st.Message())}
 	case st.Code() == codes.Unavailable && certs.Unmet(st.Message()):
-		return fmt.Errorf("the coordinator at %s is talked to in another way than it wants: --tls, and the flags beside it in --help, say how (%s)",
-			a.server, st.Message())
+		return fmt.Errorf("the TLS settings of this command and of the coordinator at %s do not match; "+
+			"correct --tls and its neighbours in --help (%s)", a.server, st.Message())
 	case st.Code() == codes.Unavailable && !fromCoordinator(st):
 		return fmt.Errorf("cannot reach the coordinator at %s: is it running? Name another with --server or "+
 			"MSGHANDLER_SERVER%s (%s)", a.server, a.hint, st.Message())
 	case st.Code() == codes.DeadlineExceeded:
-		return fmt.Errorf("the coordinator at %s did not answer within %s: it or its Redis may be busy or hang, as msghandler "+
-			"doctor tells, or something else listens there; --timeout waits longer", a.server, a.timeout)
+		return fmt.Errorf("the coordinator at %s did not answer within %s: the coordinator or its Redis may be busy "+
+			"or hang, or another program listens there; ask msghandler doctor, or raise --timeout", a.server, a.timeout)
 	case st.Code() == codes.Unimplemented:
-		return fmt.Errorf("what answers at %s is no coordinator, or one of another version (%s)", a.server, st.Message())
+		return fmt.Errorf("the server at %s is no coordinator, or a coordinator of another version (%s)",
+			a.server, st.Message())
 	case st.Code() == codes.Canceled:
 		return errors.New("interrupted")
 	}
@@ -114,7 +115,7 @@ func (a *admin) explain(err error) error {
 // further names the next step where an answer does not name the cause.
 func further(code codes.Code) string {
 	if code == codes.Unavailable || code == codes.Unknown {
-		return "; msghandler doctor tells what is wrong"
+		return "; msghandler doctor finds the cause"
 	}
 	return ""
 }

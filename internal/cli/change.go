@@ -46,9 +46,9 @@ func (c *retryCommand) Run(ctx context.Context, s *commandline.Session) error {
 // Help returns the text below the usage in --help.
 func (c *retryCommand) Help() string {
 	return `A pending message is confirmed at once, and a sendable message is published at once.
-Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change than
-were counted, and no message that was stored since; an older message that reached the state since may be among them. With -
-as the name, the names are the first word of each line of standard input, such as a part of what list prints.`
+Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change
+than were counted, and no message that was stored since; an older message that reached the state since may be among
+them. With - as the name, the names are the first word of each line of standard input, such as a part of a list.`
 }
 
 type discardCommand struct {
@@ -74,9 +74,9 @@ func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error 
 // Help returns the text below the usage in --help.
 func (c *discardCommand) Help() string {
 	return `A discarded message is gone; the coordinator logs it, with who and why.
-Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change than
-were counted, and no message that was stored since; an older message that reached the state since may be among them. With -
-as the name, the names are the first word of each line of standard input, such as a part of what list prints.`
+Named messages change at once. Messages of a filter are counted first, and the command asks. No more messages change
+than were counted, and no message that was stored since; an older message that reached the state since may be among
+them. With - as the name, the names are the first word of each line of standard input, such as a part of a list.`
 }
 
 // change is the common part of retry and discard. Their requests have the same fields; send gets a retry's request.
@@ -137,8 +137,8 @@ func (c change) names(s *commandline.Session) ([]*msghandlerv1.MessageName, erro
 	}
 	names, err := readNames(s.In)
 	if err == nil && !c.Yes && !c.DryRun {
-		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, where nobody can be asked; "+
-			"add --yes when you are sure", len(names))}
+		return nil, commandline.UsageError{Err: fmt.Errorf("%d messages are named on standard input, "+
+			"so no question is possible; add --yes when you are sure", len(names))}
 	}
 	return names, err
 }
@@ -162,13 +162,14 @@ func (c change) byName(ctx context.Context, s *commandline.Session, a *admin, na
 		changed += got.changed
 		far.Update("%s %d of %d", c.done, changed, len(names))
 		for i, outcome := range got.outcomes {
-			if err := a.explain(status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()}).Err()); err != nil {
+			refusal := status.FromProto(&spb.Status{Code: outcome.GetCode(), Message: outcome.GetError()})
+			if err := a.explain(refusal.Err()); err != nil {
 				failures = append(failures, fmt.Errorf("%s/%s: %w", part[i].GetProducer(), part[i].GetId(), err))
 			}
 		}
 	}
 	far.End()
-	return errors.Join(c.tell(s, changed, false), errors.Join(failures...))
+	return errors.Join(c.printResult(s, changed, false), errors.Join(failures...))
 }
 
 // byFilter changes the messages that match, after asking.
@@ -195,7 +196,7 @@ func (c change) byFilter(ctx context.Context, s *commandline.Session, a *admin) 
 	if err != nil && (c.DryRun || changed == 0) {
 		return err
 	}
-	return errors.Join(c.tell(s, changed, more), err)
+	return errors.Join(c.printResult(s, changed, more), err)
 }
 
 // matching changes up to limit messages that match, or counts them in a dry run, page after page. More says whether
@@ -259,8 +260,8 @@ func (c change) ask(
 	return count, agree(s, fmt.Sprintf("%s %s%d %s messages%s?", c.verb, of, count, state, c.filterFlags.String()))
 }
 
-// tell prints the result, or the result that a real run would have.
-func (c change) tell(s *commandline.Session, changed int64, more bool) error {
+// printResult prints the result, or the result that a real run would have.
+func (c change) printResult(s *commandline.Session, changed int64, more bool) error {
 	document := map[string]any{c.done: changed, "more": more}
 	text := fmt.Sprintf("%s %d", c.done, changed)
 	if c.DryRun {

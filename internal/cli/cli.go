@@ -32,8 +32,8 @@ type commands struct {
 	Bench benchCommand `cmd:"" passthrough:"" help:"Start msghandler-bench. This name works for one more release."`
 }
 
-const description = `A coordinator for half messages: a producer stores a message before its local transaction, and the coordinator
-publishes it to RabbitMQ once that transaction is known to have committed.`
+const description = `A coordinator for half messages: a producer stores a message before its local transaction, and
+the coordinator publishes it to RabbitMQ once that transaction is known to have committed.`
 
 // program is msghandler.
 var program = commandline.Program{Name: "msghandler", Description: description, Grammar: func() any {

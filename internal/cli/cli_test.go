@@ -65,7 +65,8 @@ func (c *coordinator) add(state msghandlerv1.State, producer, id string) {
 			Id: id, Exchange: "orders", RoutingKey: "order.paid", Body: []byte(`{"total":12}`),
 			Headers: map[string]string{"tenant": "a\x1b[2Jb"}, ContentType: "application/json",
 		},
-		CreateTime: timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)), DueTime: timestamppb.New(time.Now().Add(90 * time.Minute)),
+		CreateTime:      timestamppb.New(time.Now().Add(-3*time.Hour - time.Minute)),
+		DueTime:         timestamppb.New(time.Now().Add(90 * time.Minute)),
 		PublishAttempts: 4, LastError: "312 NO_ROUTE",
 	})
 }
@@ -116,7 +117,8 @@ func (c *coordinator) ListMessages(
 	if r.GetMinAge().AsDuration() < 0 && !c.old {
 		return nil, status.Error(codes.InvalidArgument, "min_age must not be negative")
 	}
-	if err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r)); err != nil {
+	err := c.note("list %s %s %d from %q%s", r.GetState(), r.GetProducer(), r.GetPageSize(), r.GetPageToken(), filters(r))
+	if err != nil {
 		return nil, err
 	}
 	found := c.find(r.GetState(), r.GetProducer())
@@ -155,7 +157,9 @@ func (c *coordinator) DiscardMessages(
 	_ context.Context, r *msghandlerv1.DiscardMessagesRequest,
 ) (*msghandlerv1.DiscardMessagesResponse, error) {
 	n, next, outcomes, err := c.changed("discard", r)
-	return &msghandlerv1.DiscardMessagesResponse{Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes}, err
+	return &msghandlerv1.DiscardMessagesResponse{
+		Discarded: n, More: next != "", NextPageToken: next, Outcomes: outcomes,
+	}, err
 }
 
 // change has the common fields of both requests.
@@ -296,8 +300,8 @@ body               12 bytes
 	c.records[3].Events = []*msghandlerv1.Event{
 		{Name: "send", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
 		{
-			Name: "unreachable", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70, By: "host-1",
-			Cause: "a\x1b[2Jb",
+			Name: "unreachable", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at.Add(time.Hour)), Count: 70,
+			By: "host-1", Cause: "a\x1b[2Jb",
 		},
 		{Name: "yet unknown", FirstTime: timestamppb.New(at), LastTime: timestamppb.New(at), Count: 1},
 	}
@@ -325,8 +329,9 @@ func TestJSONForPrograms(t *testing.T) {
 		"stats": {[]string{"stats"}, map[string]any{"states": 2}},
 		"list":  {[]string{"list", "--state=dead", "--limit=3"}, map[string]any{"messages": 3, "more": false}},
 		"empty": {[]string{"list", "--state=sendable"}, map[string]any{"messages": 0, "more": false}},
-		"all":   {[]string{"list", "--limit=5"}, map[string]any{"messages": 5, "more": true}}, // nobody looked into the last states
-		"cut":   {[]string{"list", "--limit=2"}, map[string]any{"messages": 2, "more": true}},
+		// --limit is reached before the last states are read.
+		"all": {[]string{"list", "--limit=5"}, map[string]any{"messages": 5, "more": true}},
+		"cut": {[]string{"list", "--limit=2"}, map[string]any{"messages": 2, "more": true}},
 		"show": {[]string{"show", "stock/8"}, map[string]any{
 			"producer": "stock", "id": "8", "state": "pending", "body": `{"total":12}`, "publish_attempts": 4.0,
 			"routing_key": "order.paid", "events": 2,
@@ -362,7 +367,8 @@ func TestListsReadPageAfterPage(t *testing.T) {
 		c.add(msghandlerv1.State_STATE_ABANDONED, "many", fmt.Sprint(i))
 	}
 	got := run(nil, "list", "--state=abandoned", "--limit=2100", "--server="+c.addr)
-	if lines := strings.Count(got.out, "\n"); got.status != 0 || lines != 2101 || !strings.Contains(got.err, "--limit=2100") {
+	lines := strings.Count(got.out, "\n")
+	if got.status != 0 || lines != 2101 || !strings.Contains(got.err, "--limit=2100") {
 		t.Errorf("status %d, %d lines: %s", got.status, lines, got.err)
 	}
 	want := `list STATE_ABANDONED  1000 from ""; list STATE_ABANDONED  1000 from "1000"; list STATE_ABANDONED  100 from "2000"`
@@ -377,7 +383,8 @@ func TestRetryAndDiscard(t *testing.T) {
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
 
 	run(env, "retry", "orders/1001", "orders/1002").want(t, 0, "retried 2\n", "")
-	run(env, "retry", "--state", "dead", "--producer", "orders", "--limit", "500", "--yes", "--reason", "queue bound").want(t, 0, "retried 3\n", "")
+	run(env, "retry", "--state", "dead", "--producer", "orders", "--limit", "500", "--yes", "--reason", "queue bound").
+		want(t, 0, "retried 3\n", "")
 	want := "retry orders/1001; retry orders/1002; retry STATE_DEAD orders 500 queue bound"
 	if asked := c.asked(); asked != want {
 		t.Errorf("asked %s", asked)
@@ -441,7 +448,8 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run(nil, "version").want(t, 0, "msghandler ", "")
 	run(nil, "version", "--output=json").want(t, 0, `"version":`, "")
 
-	away, err := status.New(codes.Unavailable, "the store cannot be reached").WithDetails(&errdetails.ErrorInfo{Domain: "msghandler"})
+	away, err := status.New(codes.Unavailable, "the store cannot be reached").
+		WithDetails(&errdetails.ErrorInfo{Domain: "msghandler"})
 	if err != nil {
 		t.Fatal(err)
 	}

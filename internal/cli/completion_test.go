@@ -36,7 +36,8 @@ func TestWordsAreCompleted(t *testing.T) {
 			t.Errorf("%q becomes %q, want %q (%s)", typed, words, want, got.err)
 		}
 	}
-	if first := run(nil, "__complete", "--", ""); strings.Contains(first.out, "__complete") || !strings.Contains(first.out, "stats\tCount") {
+	first := run(nil, "__complete", "--", "")
+	if strings.Contains(first.out, "__complete") || !strings.Contains(first.out, "stats\tCount") {
 		t.Errorf("at first there are\n%s", first.out)
 	}
 	run(nil, "completion", "tcsh").want(t, 2, "", "bash")

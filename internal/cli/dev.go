@@ -44,10 +44,10 @@ func newDevCommand() devCommand {
 
 // Help returns the text below the usage in --help.
 func (c *devCommand) Help() string {
-	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing is durable:
-every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every other key counts
-as for serve, from flags, environment and file. Without callbacks.allow the coordinator calls producers back on this
-machine: 127.0.0.1, ::1 and localhost, at any port.`
+	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing
+is durable: every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every
+other key counts as for serve, from flags, environment and file. Without callbacks.allow the coordinator calls
+producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
 }
 
 // devHost is the only address that dev listens at: embedded servers ask for no password.

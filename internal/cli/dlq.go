@@ -64,8 +64,8 @@ func (f *dlqFlags) letters(
 func checkLetters(names ...string) error {
 	for _, name := range names {
 		if !strings.Contains(name, "/") {
-			return commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; write PRODUCER/ID, such as orders/1001, or PRODUCER/ for those "+
-				"without an id", name)}
+			return commandline.UsageError{Err: fmt.Errorf("%q does not name a dead letter; "+
+				"write PRODUCER/ID, such as orders/1001, or PRODUCER/ for letters without an id", name)}
 		}
 	}
 	return nil

@@ -27,7 +27,8 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range 4 {
-		confirmation, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", "payments.dead", true, false, amqp.Publishing{
+		publish := ch.PublishWithDeferredConfirmWithContext
+		confirmation, err := publish(t.Context(), "", "payments.dead", true, false, amqp.Publishing{
 			MessageId: strconv.Itoa(id), AppId: "orders", Body: []byte("order " + strconv.Itoa(id)), Headers: amqp.Table{
 				consumer.HeaderQueue: "payments", consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "payments",
 				consumer.HeaderDeadReason: "not JSON", consumer.HeaderRetries: int64(3),
@@ -45,7 +46,8 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	}
 	const queue = "--queue=payments.dead"
 	dlq("list", queue).want(t, 0, "orders/3   payments   3                    payments      not JSON\n", "")
-	dlq("list", queue, "--limit=3").want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
+	dlq("list", queue, "--limit=3").
+		want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
 	dlq("list", queue, "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")
 	dlq("list", queue, "--output=yaml", "--limit=1").want(t, 0, "more: true\n", "")
 	dlq("list", queue, "--output=yaml", "--limit=4").want(t, 0, "more: false\n", "")
@@ -70,7 +72,8 @@ func TestAThousandLooksChangeNothing(t *testing.T) {
 	vhost := servers.RabbitMQ(t)
 	ch := channel(t, vhost.URL)
 	declareDeadLetters(t, vhost.URL, "new")
-	if _, err := ch.QueueDeclare("old.dead", true, false, false, false, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}); err != nil {
+	quorum := amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum}
+	if _, err := ch.QueueDeclare("old.dead", true, false, false, false, quorum); err != nil {
 		t.Fatal(err)
 	}
 	queues := []string{"new.dead", "old.dead"}
@@ -85,7 +88,9 @@ func TestAThousandLooksChangeNothing(t *testing.T) {
 	}
 	for n := range 1000 {
 		queue := queues[n%2]
-		env := []string{"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*"}
+		env := []string{
+			"MSGHANDLER_AMQP_URL=" + vhost.URL, "MSGHANDLER_REDIS_URL=embedded:", "MSGHANDLER_CALLBACKS_ALLOW=127.0.0.1:*",
+		}
 		switch n % 100 {
 		case 98:
 			run(env, "doctor", "--dead-letters="+queue, "--server=127.0.0.1:1").want(t, 0, "dead letters", "")

@@ -88,7 +88,8 @@ type dlqChange struct {
 
 // asks says whether the change may be of more letters than somebody has typed.
 func (c dlqChange) asks() bool {
-	return len(c.names) == 0 || slices.ContainsFunc(c.names, func(name string) bool { return strings.HasSuffix(name, "/") })
+	manyLetters := func(name string) bool { return strings.HasSuffix(name, "/") }
+	return len(c.names) == 0 || slices.ContainsFunc(c.names, manyLetters)
 }
 
 // run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer
@@ -107,7 +108,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 			return err
 		}
 		if agreed == 0 {
-			return errors.Join(f.absent(c, 0), f.tell(s, c.done, 0))
+			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0))
 		}
 	}
 	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
@@ -116,7 +117,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 		if err == nil {
 			err = f.absent(c, n)
 		}
-		return errors.Join(err, f.tell(s, c.done, n))
+		return errors.Join(err, f.printResult(s, c.done, n))
 	})
 }
 
@@ -127,7 +128,8 @@ func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dl
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.absent(c, n), s.PrintDocument(f.Output, map[string]any{c.done: n, "dry_run": true}, func() [][]string {
+		document := map[string]any{c.done: n, "dry_run": true}
+		return errors.Join(f.absent(c, n), s.PrintDocument(f.Output, document, func() [][]string {
 			return [][]string{{fmt.Sprintf("%d would be %s", n, c.done)}}
 		}))
 	})
@@ -166,8 +168,8 @@ func operator() string {
 	return fmt.Sprintf("uid %d@%s", os.Getuid(), host)
 }
 
-// tell prints the result.
-func (f *dlqChangeFlags) tell(s *commandline.Session, done string, n int) error {
+// printResult prints the result.
+func (f *dlqChangeFlags) printResult(s *commandline.Session, done string, n int) error {
 	return s.PrintDocument(f.Output, map[string]any{done: n}, func() [][]string {
 		return [][]string{{fmt.Sprintf("%s %d", done, n)}}
 	})

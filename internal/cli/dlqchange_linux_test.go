@@ -47,7 +47,8 @@ func newDeadQueue(t *testing.T, ids ...string) *deadQueue {
 func (q *deadQueue) add(ids ...string) {
 	q.t.Helper()
 	for _, id := range ids {
-		confirmation, err := q.channel.PublishWithDeferredConfirmWithContext(q.t.Context(), "", "payments.dead", true, false, amqp.Publishing{
+		publish := q.channel.PublishWithDeferredConfirmWithContext
+		confirmation, err := publish(q.t.Context(), "", "payments.dead", true, false, amqp.Publishing{
 			MessageId: id, AppId: "orders", Headers: amqp.Table{
 				consumer.HeaderQueue: "payments", consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "payments",
 			},
@@ -78,7 +79,8 @@ func (q *deadQueue) holds(dead, back int) {
 }
 
 func (q *deadQueue) run(args ...string) ran {
-	return run([]string{"MSGHANDLER_AMQP_URL=" + q.url}, append([]string{"dlq", args[0], "--queue=payments.dead"}, args[1:]...)...)
+	args = append([]string{"dlq", args[0], "--queue=payments.dead"}, args[1:]...)
+	return run([]string{"MSGHANDLER_AMQP_URL=" + q.url}, args...)
 }
 
 func TestDeadLetterChangesAskWithoutATerminal(t *testing.T) {
@@ -92,7 +94,8 @@ func TestDeadLetterChangesAskWithoutATerminal(t *testing.T) {
 	q.run("discard", "orders/", "--yes", "--reason=a test of ours").want(t, 0, "discarded 2\n",
 		`level=INFO msg="dead letters discarded" count=2 queue=payments.dead by=`)
 	q.run("discard", "orders/1").want(t, 0, "discarded 1\n", "")
-	q.run("replay", "--all", "-y", "--reason=fixed", "--output=json").want(t, 0, `"replayed": 1`, "reason=fixed letters=all\n")
+	q.run("replay", "--all", "-y", "--reason=fixed", "--output=json").
+		want(t, 0, `"replayed": 1`, "reason=fixed letters=all\n")
 	q.holds(0, 1)
 }
 
@@ -102,7 +105,8 @@ func TestDeadLetterDryRunChangesNothing(t *testing.T) {
 	q.run("replay", "--all", "--dry-run").want(t, 0, "3 would be replayed\n", "")
 	q.run("replay", "orders/2", "-n", "--output=json").want(t, 0, `"dry_run": true`, "")
 	q.run("discard", "orders/2", "orders/1", "--dry-run").want(t, 0, "2 would be discarded\n", "")
-	q.run("discard", "orders/2", "orders/9", "--dry-run").want(t, 3, "1 would be discarded\n", "1 of the 2 named are not in payments.dead")
+	q.run("discard", "orders/2", "orders/9", "--dry-run").
+		want(t, 3, "1 would be discarded\n", "1 of the 2 named are not in payments.dead")
 	q.holds(3, 0)
 }
 
@@ -124,11 +128,12 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{
-					Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
+					Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url},
+					In:   program, Out: &out, Err: &errs,
 				})
 			}()
 			const question = "Replay 2 dead letters of payments.dead? [y/N] "
-			servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), question) })
+			servers.Eventually(t, 20*time.Second, "the question", func() bool { return strings.Contains(errs.String(), question) })
 			q.add("3")
 			if _, err := keyboard.WriteString(answer + "\n"); err != nil {
 				t.Fatal(err)
@@ -161,7 +166,9 @@ func TestDeadLetterChangeKeepsTheAgreedCount(t *testing.T) {
 					In:   program, Out: &out, Err: &errs,
 				})
 			}()
-			servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), want.question) })
+			servers.Eventually(t, 20*time.Second, "the question", func() bool {
+				return strings.Contains(errs.String(), want.question)
+			})
 			q.add("", "", "")
 			if _, err := keyboard.WriteString("y\n"); err != nil {
 				t.Fatal(err)
@@ -178,7 +185,8 @@ func TestDeadLetterReplayOfNoneDoesNotAsk(t *testing.T) {
 	_, program := terminal(t)
 	var out, errs bytes.Buffer
 	status := cli.Run(t.Context(), commandline.Process{
-		Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url}, In: program, Out: &out, Err: &errs,
+		Args: []string{"dlq", "replay", "--all", "--queue=payments.dead", "--amqp.url=" + q.url},
+		In:   program, Out: &out, Err: &errs,
 	})
 	ran{status, out.String(), errs.String()}.want(t, 0, "replayed 0\n", "")
 }

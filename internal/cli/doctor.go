@@ -33,9 +33,10 @@ func newDoctorCommand() doctorCommand {
 
 // Help returns the text below the usage in --help.
 func (c *doctorCommand) Help() string {
-	return `doctor changes nothing: it only reads Redis, its test message can reach no queue, and producers are asked about an id that
-cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration: a problem with a
-default that was not set on purpose is only a warning. The exit status is 1 when there is trouble, and 0 otherwise:
+	return `doctor changes nothing: it only reads Redis, its test message can reach no queue, and producers are asked
+about an id that cannot exist, for which they must not answer COMMITTED. Give doctor the coordinator's configuration:
+a problem with a default that was not set on purpose is only a warning. The exit status is 1 when there is trouble,
+and 0 otherwise:
 warnings are no failure. docs/operations.md explains each finding by name.`
 }
 
@@ -104,7 +105,8 @@ func rowsOf(found []doctor.Finding) (rows [][]string) {
 	for _, f := range found {
 		rows = append(rows, []string{strings.ToUpper(f.Severity.String()), f.Area, f.What})
 		if f.Severity != doctor.OK {
-			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy}, []string{"", "", "name: " + f.Name})
+			rows = append(rows, []string{"", "", "why:  " + f.Why}, []string{"", "", "do:   " + f.Remedy},
+				[]string{"", "", "name: " + f.Name})
 		}
 	}
 	return rows

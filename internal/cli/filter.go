@@ -90,8 +90,9 @@ func (a *admin) knowsFilters(ctx context.Context) error {
 	case codes.InvalidArgument:
 		return nil
 	case codes.OK:
-		return fmt.Errorf("the coordinator at %s is of an older version: it knows neither --dry-run nor filters, and would change or list "+
-			"all messages of a state. Nothing was changed; upgrade it, name another with --server, or name the messages", a.server)
+		return fmt.Errorf("the coordinator at %s is an older version without --dry-run and filters, "+
+			"and would change or list all messages of a state; nothing was changed; "+
+			"upgrade the coordinator, name another with --server, or name the messages", a.server)
 	}
 	return a.explain(err)
 }
@@ -108,7 +109,8 @@ func (a *admin) list(
 	}
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(), ErrorContains: f.Error,
+		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),
+		ErrorContains: f.Error,
 	}
 	for len(records) < limit {
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage

@@ -8,14 +8,14 @@ import (
 
 // coordinatorFindings are the findings of a coordinator, for programs.
 func coordinatorFindings(all []*msghandlerv1.Finding) []finding {
-	told := make([]finding, len(all))
+	rows := make([]finding, len(all))
 	for i, f := range all {
-		told[i] = finding{
+		rows[i] = finding{
 			Name: f.GetName(), Severity: severityName(f.GetSeverity()),
 			What: f.GetWhat(), Why: f.GetWhy(), Remedy: f.GetRemedy(),
 		}
 	}
-	return told
+	return rows
 }
 
 // findingRows is the same for people: nothing where there is nothing.

@@ -15,9 +15,11 @@ func TestStatsAndTopShowFindings(t *testing.T) {
 	c := startCoordinator(t)
 	run(nil, "stats", "--output=json", "--server="+c.addr).want(t, 0, `"findings": []`, "")
 	c.findings = []*msghandlerv1.Finding{{
-		Name: "producer-refused", Severity: msghandlerv1.Severity_SEVERITY_TROUBLE, What: "producer orders: \x1b[2J", Why: "why", Remedy: "do",
+		Name: "producer-refused", Severity: msghandlerv1.Severity_SEVERITY_TROUBLE,
+		What: "producer orders: \x1b[2J", Why: "why", Remedy: "do",
 	}}
-	run(nil, "stats", "--server="+c.addr).want(t, 0, "dead      0       -        -\n\nTROUBLE   producer-refused   producer orders: \\x1b[2J\n", "")
+	run(nil, "stats", "--server="+c.addr).want(t, 0,
+		"dead      0       -        -\n\nTROUBLE   producer-refused   producer orders: \\x1b[2J\n", "")
 	var document struct {
 		Findings []struct{ Name, Severity, What, Why, Remedy string }
 	}

@@ -47,14 +47,17 @@ func (m *manual) page(root *kong.Node, keys []config.Key) {
 		m.command(n)
 	}
 	m.section("CONFIGURATION")
-	m.text("Flags win over the environment, which wins over the file. In the file the part before the first dot is a section.")
+	m.text("Flags win over the environment, which wins over the file. " +
+		"In the file the part before the first dot is a section.")
 	for _, k := range keys {
 		m.key(k)
 	}
 	m.section("SEE ALSO")
 	m.text("msghandler-demo --help, msghandler-bench --help")
 	m.section("EXIT STATUS")
-	for status, meaning := range []string{"Done.", "It failed; the reason is on standard error.", "Wrong usage.", "No such message."} {
+	for status, meaning := range []string{
+		"Done.", "Failed; the reason is on standard error.", "Wrong usage.", "No such message.",
+	} {
 		m.item(fmt.Sprint(status), meaning)
 	}
 }

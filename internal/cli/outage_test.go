@@ -59,10 +59,13 @@ func (s *stricken) err() error {
 }
 
 func (s *stricken) GetStats(context.Context, *msghandlerv1.GetStatsRequest) (*msghandlerv1.GetStatsResponse, error) {
-	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{{State: msghandlerv1.State_STATE_PENDING, Count: 1}}}, s.err()
+	pending := &msghandlerv1.StateStats{State: msghandlerv1.State_STATE_PENDING, Count: 1}
+	return &msghandlerv1.GetStatsResponse{States: []*msghandlerv1.StateStats{pending}}, s.err()
 }
 
-func (s *stricken) ListMessages(context.Context, *msghandlerv1.ListMessagesRequest) (*msghandlerv1.ListMessagesResponse, error) {
+func (s *stricken) ListMessages(
+	context.Context, *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
 	return &msghandlerv1.ListMessagesResponse{}, s.err()
 }
 
@@ -100,7 +103,7 @@ func TestAWatchGoesOnThroughAnOutage(t *testing.T) {
 			out, stop := watch(t, append(c.command, "--every=100ms", "--server="+s.addr)...)
 			servers.Eventually(t, 20*time.Second, "it looks", func() bool { return strings.Contains(out.String(), c.well) })
 			s.set(true)
-			const why = "the store is out of reach; nothing was done (Unavailable); msghandler doctor tells what is wrong"
+			const why = "the store is out of reach; nothing was done (Unavailable); msghandler doctor finds the cause"
 			servers.Eventually(t, 20*time.Second, "it tells why it sees nothing", func() bool {
 				return strings.Count(out.String(), why) > 1
 			})

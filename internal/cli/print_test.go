@@ -15,7 +15,8 @@ func TestAges(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		0: "0s ago", 119 * time.Second: "119s ago", 2 * time.Minute: "2m ago", 3 * time.Hour: "3h ago", 72 * time.Hour: "3d ago",
+		0: "0s ago", 119 * time.Second: "119s ago",
+		2 * time.Minute: "2m ago", 3 * time.Hour: "3h ago", 72 * time.Hour: "3d ago",
 		-5 * time.Second: "in 5s", -300 * time.Millisecond: "in 0s",
 	} {
 		if got := age(now.Add(-d), now); got != want {
@@ -29,7 +30,8 @@ func TestAges(t *testing.T) {
 
 func TestALongErrorKeepsItsEnds(t *testing.T) {
 	t.Parallel()
-	const long = "Confirm of producer orders at dns:///orders:9000: Unavailable: dial tcp 10.0.0.1:9000: connect: connection refused"
+	const long = "Confirm of producer orders at dns:///orders:9000: Unavailable: " +
+		"dial tcp 10.0.0.1:9000: connect: connection refused"
 	for text, want := range map[string]string{
 		"":                      "",
 		strings.Repeat("é", 59): strings.Repeat("é", 59),
@@ -49,15 +51,16 @@ func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 	if err := (&tailCommand{}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
 		t.Fatal(err)
 	}
-	if told := out.String(); !strings.HasSuffix(told, ` a\u009b/b\u202e`+"\n") {
-		t.Errorf("tail tells %q", told)
+	if printed := out.String(); !strings.HasSuffix(printed, ` a\u009b/b\u202e`+"\n") {
+		t.Errorf("tail prints %q", printed)
 	}
 	out.Reset()
-	if err := (&tailCommand{Output: commandline.OutputJSON}).print(s, &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}); err != nil {
+	move := &msghandlerv1.Move{Producer: "a\u009b", Id: "b\u202e"}
+	if err := (&tailCommand{Output: commandline.OutputJSON}).print(s, move); err != nil {
 		t.Fatal(err)
 	}
-	if told := out.String(); escape.Lines(told) != told {
-		t.Errorf("tail prints %q", told)
+	if printed := out.String(); escape.Lines(printed) != printed {
+		t.Errorf("tail prints %q", printed)
 	}
 }
 

@@ -45,7 +45,9 @@ type record struct {
 	BodyBase64 string `json:"body_base64,omitempty"`
 }
 
-func stateName(s msghandlerv1.State) string { return halfmsg.State(s).String() } //nolint:gosec // the values are the same
+func stateName(s msghandlerv1.State) string {
+	return halfmsg.State(s).String() //nolint:gosec // the values are the same
+}
 
 func newRecord(r *msghandlerv1.MessageRecord) record {
 	m := r.GetMessage()
@@ -54,7 +56,8 @@ func newRecord(r *msghandlerv1.MessageRecord) record {
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
-		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(), LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
+		DeleteAttempts: r.GetDeleteAttempts(), LastError: r.GetLastError(),
+		LeaseOwner: r.GetLeaseOwner(), LeaseUntil: moment(r.GetLeaseUntil()),
 		Events: newEvents(r.GetEvents()),
 	}
 	if d := m.GetDelay().AsDuration(); d > 0 {
@@ -81,7 +84,8 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	r := newRecord(m)
 	lines := [][]string{{"message", r.Producer + "/" + r.ID}, {"state", r.State}}
 	if r.final() {
-		return append(lines, []string{"since", ageOf(m.GetUpdateTime(), now)}, []string{"kept", "only this trace, for done.retention"})
+		return append(lines, []string{"since", ageOf(m.GetUpdateTime(), now)},
+			[]string{"kept", "only the receipt, for done.retention"})
 	}
 	add := func(name, value string) {
 		if value != "" && value != "-" {
@@ -92,7 +96,8 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	if stripped {
 		add("kept", "what it takes to delete its marker; the broker has the message")
 	} else {
-		lines = append(lines, []string{"exchange", cmp.Or(r.Exchange, "(the default exchange)")}, []string{"routing key", r.RoutingKey})
+		lines = append(lines, []string{"exchange", cmp.Or(r.Exchange, "(the default exchange)")},
+			[]string{"routing key", r.RoutingKey})
 	}
 	add("content type", r.ContentType)
 	add("delay", r.Delay)

@@ -49,11 +49,14 @@ func TestTheCommandsPageIsFresh(t *testing.T) {
 
 const intro = `# Commands
 
-This page is made from what ` + "`--help`" + ` of each program says, by ` + "`make generate`" + `; a test fails when they differ.
+This page is made from the ` + "`--help`" + ` of each program, by ` + "`make generate`" + `;
+a test fails when they differ.
 
 Exit status: 0 done, 1 failed (the reason is on standard error), 2 wrong usage, 3 no such message. A message is named
-` + "`PRODUCER/ID`" + `. Whatever takes ` + "`--output`" + ` prints a table for people, or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields
-stay. What takes longer than a second says on standard error how far it is. ` + "`msghandler man | man -l -`" + ` shows all this on a machine
+` + "`PRODUCER/ID`" + `. Commands with ` + "`--output`" + ` print a table for people,
+or ` + "`json`" + ` or ` + "`yaml`" + ` for programs; the names of their fields stay.
+Commands that take longer than a second report progress on standard error.
+` + "`msghandler man | man -l -`" + ` shows all this on a machine
 without a browser, and ` + "`msghandler completion`" + ` makes a shell complete it:
 
 ` + "```sh" + `
@@ -74,8 +77,8 @@ func describedNodes(root *kong.Node) []*kong.Node {
 
 func indexRow(n *kong.Node) string {
 	path := strings.TrimSpace(n.FullPath())
-	return fmt.Sprintf("| [`%s`](#%s) | %s |\n", strings.TrimPrefix(path, "msghandler "), strings.ReplaceAll(path, " ", "-"),
-		strings.ReplaceAll(n.Help, "\n", " "))
+	return fmt.Sprintf("| [`%s`](#%s) | %s |\n", strings.TrimPrefix(path, "msghandler "),
+		strings.ReplaceAll(path, " ", "-"), strings.ReplaceAll(n.Help, "\n", " "))
 }
 
 func describeCommand(b *strings.Builder, n *kong.Node) {
@@ -107,7 +110,8 @@ func describeCommand(b *strings.Builder, n *kong.Node) {
 		fmt.Fprintf(b, "\n| argument or flag | default | meaning |\n|---|---|---|\n%s\n", strings.Join(rows, "\n"))
 	}
 	if keys {
-		b.WriteString("\nEvery key of the [configuration](configuration.md) is a flag as well, such as `--confirm.after=2s`.\n")
+		b.WriteString("\nEvery key of the [configuration](configuration.md) is a flag as well, " +
+			"such as `--confirm.after=2s`.\n")
 	}
 }
 

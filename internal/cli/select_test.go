@@ -41,7 +41,8 @@ func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
 	if asked := c.asked(); strings.Count(asked, "; ") != 2 {
 		t.Errorf("asked %s", asked)
 	}
-	run(env, "retry", "--state=abandoned", "--limit=1200", "--yes").want(t, 0, "retried 1200; more match, run it again or raise --limit\n", "")
+	run(env, "retry", "--state=abandoned", "--limit=1200", "--yes").
+		want(t, 0, "retried 1200; more match, run it again or raise --limit\n", "")
 	run(env, "discard", "--state=abandoned", "--limit=0", "--dry-run").want(t, 0, "2500 would be discarded\n", "")
 }
 
@@ -59,7 +60,8 @@ func TestARefusedChangeSaysNothingOfMore(t *testing.T) {
 	}
 	c.asked()
 	c.err, c.errAfter = status.Error(codes.Internal, "broken"), 2
-	run(env, "retry", "--state=abandoned", "--limit=0", "--yes").want(t, 1, "retried 2000; more match, run it again\n", "broken")
+	run(env, "retry", "--state=abandoned", "--limit=0", "--yes").
+		want(t, 1, "retried 2000; more match, run it again\n", "broken")
 }
 
 func TestNamesComeFromStandardInput(t *testing.T) {
@@ -98,7 +100,8 @@ func TestYAMLForPrograms(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(got.out), &document); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if document.ID != "1001" || document.Body != "true" || document.LastError != "a: b # c\n- d" || document.PublishAttempts != 4 {
+	if document.ID != "1001" || document.Body != "true" || document.LastError != "a: b # c\n- d" ||
+		document.PublishAttempts != 4 {
 		t.Errorf("got %+v of\n%s", document, got.out)
 	}
 	if !strings.HasPrefix(got.out, "producer: orders\nid: \"1001\"\nstate: dead\n") {

@@ -35,7 +35,7 @@ func (c *serveCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return commandline.UsageError{Err: err}
 	}
 	logger := newLogger(s.Err, settings.Log)
-	defer letGarbagePileUp()()
+	defer relaxCollector()()
 	return commandline.UntilSignalled(ctx, logger, commandline.TerminalClosed(), func(ctx context.Context) error {
 		coordinator, err := newCoordinator(ctx, settings, logger)
 		if err != nil {

@@ -63,7 +63,9 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 	}
 	states := make([]stateStats, len(response.GetStates()))
 	for i, st := range response.GetStates() {
-		states[i] = stateStats{stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime())}
+		states[i] = stateStats{
+			stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime()),
+		}
 	}
 	document := map[string]any{"states": states, "findings": coordinatorFindings(response.GetFindings())}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
@@ -88,9 +90,10 @@ func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {
 // clearScreen clears a terminal and goes to its upper left corner.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// again does something at once and at each interval, until the context or an interrupt ends it, which is no failure.
-// What fails at the first time ends it. Later failures are told and it goes on: somebody watches to see an outage end.
-func again(ctx context.Context, every time.Duration, do func(context.Context) error, tell func(failure error)) error {
+// again does something at once and at each interval, until the context or an interrupt ends the watch, which is no
+// failure. A failure of the first time ends the watch. Later failures are reported and the watch goes on, because a
+// person watches to see an outage end.
+func again(ctx context.Context, every time.Duration, do func(context.Context) error, report func(failure error)) error {
 	if every < minInterval {
 		return commandline.UsageError{Err: fmt.Errorf("--every=%s: at least %s", every, minInterval)}
 	}
@@ -104,7 +107,7 @@ func again(ctx context.Context, every time.Duration, do func(context.Context) er
 		case first:
 			return err
 		default:
-			tell(err)
+			report(err)
 		}
 		select {
 		case <-ctx.Done():

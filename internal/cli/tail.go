@@ -27,9 +27,9 @@ type tailCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *tailCommand) Help() string {
-	return `tail prints a line for each message that this coordinator stores, and for each of its moves to another state. Other
-coordinators print their own. A discarded message is printed as gone. Moves that come faster than tail can print are left
-out, and counted on standard error. No message waits for a tail.`
+	return `tail prints a line for each message that this coordinator stores, and for each of its moves to another state.
+Other coordinators print their own. A discarded message is printed as gone. Moves that come faster than tail can print
+are left out, and counted on standard error. No message waits for a tail.`
 }
 
 // move is a message that has reached a state, in --output json.
@@ -56,14 +56,14 @@ func (c *tailCommand) Run(ctx context.Context, s *commandline.Session) error {
 	defer a.Close()
 	ctx, stop := commandline.Interruptible(ctx)
 	defer stop()
-	told := 0
+	printed := 0
 	err = a.tail(ctx, &msghandlerv1.TailMessagesRequest{Producer: c.Producer, States: states}, func() {},
 		func(news *msghandlerv1.TailMessagesResponse) error {
 			for _, m := range news.GetMoves() {
 				if err := c.print(s, m); err != nil {
 					return err
 				}
-				if told++; told == c.Limit {
+				if printed++; printed == c.Limit {
 					return io.EOF
 				}
 			}
@@ -120,10 +120,11 @@ func reached(s msghandlerv1.State) string {
 	return stateName(s)
 }
 
-// tail calls begun when the coordinator listens, and then each with what it tells, until the context ends, each fails
-// or there is no more; io.EOF is an end that is no failure.
+// tail calls begun when the coordinator has accepted the stream, and each for every answer, until the context ends,
+// each fails or the stream ends; io.EOF is an end without a failure.
 func (a *admin) tail(
-	ctx context.Context, request *msghandlerv1.TailMessagesRequest, begun func(), each func(*msghandlerv1.TailMessagesResponse) error,
+	ctx context.Context, request *msghandlerv1.TailMessagesRequest,
+	begun func(), each func(*msghandlerv1.TailMessagesResponse) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,8 +146,8 @@ func (a *admin) tail(
 	return a.explain(err)
 }
 
-// listen opens the stream, which must begin within the timeout of a call: when it does not, its context is cancelled.
-// It cannot have a deadline, for it would end the stream too.
+// listen opens the stream, which must begin within the timeout of a call; otherwise listen cancels the context. A
+// deadline would end the stream as well.
 func listen(
 	ctx context.Context, cancel context.CancelFunc, a *admin, request *msghandlerv1.TailMessagesRequest,
 ) (grpc.ServerStreamingClient[msghandlerv1.TailMessagesResponse], error) {

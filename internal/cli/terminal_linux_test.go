@@ -18,7 +18,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// terminal is one at which nobody sits: what is typed into the first file can be read from the second.
+// terminal is a terminal without a person: the program reads from the second file what the test writes to the first.
 func terminal(t *testing.T) (keyboard, program *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -28,7 +28,8 @@ func terminal(t *testing.T) (keyboard, program *os.File) {
 	t.Cleanup(func() { _ = keyboard.Close() })
 	var number, locked int32
 	for request, value := range map[uintptr]*int32{syscall.TIOCGPTN: &number, syscall.TIOCSPTLCK: &locked} {
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, keyboard.Fd(), request, uintptr(unsafe.Pointer(value)))
+		if errno != 0 {
 			t.Fatal(errno)
 		}
 	}
@@ -47,7 +48,10 @@ func TestOnATerminalItCountsAndAsks(t *testing.T) {
 		out    string
 		asked  string
 	}{
-		"y":  {0, "discarded 2; more match, run it again or raise --limit\n", "would discard STATE_DEAD orders 2  error route; discard STATE_DEAD orders 2  older AGE error route"},
+		"y": {
+			0, "discarded 2; more match, run it again or raise --limit\n",
+			"would discard STATE_DEAD orders 2  error route; discard STATE_DEAD orders 2  older AGE error route",
+		},
 		"no": {1, "", "would discard STATE_DEAD orders 2  error route"},
 	} {
 		t.Run(answer, func(t *testing.T) {
@@ -71,11 +75,11 @@ func TestOnATerminalItCountsAndAsks(t *testing.T) {
 	}
 }
 
-// anyAge is the age that messages have since they were counted, however long that took.
+// anyAge replaces the age of messages since the count, which differs from run to run.
 var anyAge = regexp.MustCompile(`older [0-9.a-zµ]+`)
 
-// What is stored after the count, or comes of age, may not take the place of what was counted and has gone: no more are
-// changed than were counted, and they must be older than the count.
+// Messages that are stored or come of age after the count must not take the place of counted messages: no more are
+// changed than were counted, and all are older than the count.
 func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]struct {
@@ -97,11 +101,14 @@ func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
 			ended := make(chan int, 1)
 			go func() {
 				ended <- cli.Run(t.Context(), commandline.Process{
-					Args: []string{"discard", "--state=" + state, "--limit=0", "--server=" + c.addr}, In: program, Out: &out, Err: &errs,
+					Args: []string{"discard", "--state=" + state, "--limit=0", "--server=" + c.addr},
+					In:   program, Out: &out, Err: &errs,
 				})
 			}()
 			if want.question != "" {
-				servers.Eventually(t, 20*time.Second, "it asks", func() bool { return strings.Contains(errs.String(), want.question) })
+				servers.Eventually(t, 20*time.Second, "the question", func() bool {
+					return strings.Contains(errs.String(), want.question)
+				})
 				c.add(msghandlerv1.State_STATE_DEAD, "orders", "1004")
 			}
 			if _, err := keyboard.WriteString("y\n"); err != nil {

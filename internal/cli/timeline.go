@@ -18,11 +18,11 @@ type event struct {
 	Cause   string     `json:"cause,omitempty"`
 }
 
-func newEvents(told []*msghandlerv1.Event) (events []event) {
-	for _, e := range told {
+func newEvents(timeline []*msghandlerv1.Event) (events []event) {
+	for _, e := range timeline {
 		events = append(events, event{
-			Name: e.GetName(), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()), Count: e.GetCount(), By: e.GetBy(),
-			Cause: e.GetCause(),
+			Name: e.GetName(), FirstAt: moment(e.GetFirstTime()), LastAt: moment(e.GetLastTime()), Count: e.GetCount(),
+			By: e.GetBy(), Cause: e.GetCause(),
 		})
 	}
 	return events
@@ -30,14 +30,15 @@ func newEvents(told []*msghandlerv1.Event) (events []event) {
 
 // timelineRows gives a message's timeline for people, oldest first, between blank lines; none of a coordinator that
 // tells none.
-func timelineRows(told []*msghandlerv1.Event, now time.Time) [][]string {
-	if len(told) == 0 {
+func timelineRows(timeline []*msghandlerv1.Event, now time.Time) [][]string {
+	if len(timeline) == 0 {
 		return nil
 	}
 	rows := [][]string{{}, {"TIME (UTC)", "LAST", "TIMES", "WHAT HAPPENED", "BY", "CAUSE"}}
-	for _, e := range told {
+	for _, e := range timeline {
 		rows = append(rows, []string{
-			e.GetFirstTime().AsTime().Format("2006-01-02 15:04:05.000"), ageOf(e.GetLastTime(), now), strconv.Itoa(int(e.GetCount())),
+			e.GetFirstTime().AsTime().Format("2006-01-02 15:04:05.000"), ageOf(e.GetLastTime(), now),
+			strconv.Itoa(int(e.GetCount())),
 			halfmsg.Meaning(e.GetName()), e.GetBy(), e.GetCause(),
 		})
 	}

@@ -22,8 +22,9 @@ type topCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *topCommand) Help() string {
-	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble are messages
-that are dead or abandoned, or wait after an error, the oldest first. Without a terminal, screens follow each other.`
+	return `Counts are of all coordinators that share the Redis; rates are of the coordinator that is asked. In trouble
+are messages that are dead or abandoned, or wait after an error, the oldest first. Without a terminal, screens follow
+each other.`
 }
 
 // Control sequences that every terminal understands.
@@ -38,7 +39,7 @@ const (
 // Run draws until an interrupt.
 func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 	if c.Rows < 0 {
-		return commandline.UsageError{Err: fmt.Errorf("--rows=%d: not less than none", c.Rows)}
+		return commandline.UsageError{Err: fmt.Errorf("--rows=%d: must not be negative", c.Rows)}
 	}
 	a, err := c.connect(s)
 	if err != nil {
@@ -63,7 +64,7 @@ func (c *topCommand) Run(ctx context.Context, s *commandline.Session) error {
 		return draw(s, page)
 	}, func(failure error) {
 		// Standard error would write across the screen.
-		_ = draw(s, fmt.Sprintf("%s\nnothing can be seen for now: %s", t.title(time.Now()), escape.Line(failure.Error())))
+		_ = draw(s, fmt.Sprintf("%s\nno figures for now: %s", t.title(time.Now()), escape.Line(failure.Error())))
 	})
 }
 
@@ -82,9 +83,9 @@ type top struct {
 	admin   *admin
 
 	mu sync.Mutex
-	// rates counts the moves to each state since the last screen; deaf says that no moves can be received.
+	// rates counts the moves to each state since the last screen; stale says that no moves can be received.
 	rates map[halfmsg.State]int64
-	deaf  bool
+	stale bool
 	since time.Time
 	// before are the counts of the last screen.
 	before map[string]int64
@@ -102,8 +103,9 @@ func (t *top) listen(ctx context.Context) {
 	pause := time.NewTicker(max(t.command.Every, minInterval))
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		_ = t.admin.tail(ctx, request, func() { t.hears(true) }, t.count) // the counts fail as well and show the reason
-		t.hears(false)
+		// The counts fail as well and show the reason.
+		_ = t.admin.tail(ctx, request, func() { t.setReceiving(true) }, t.count)
+		t.setReceiving(false)
 		select {
 		case <-ctx.Done():
 		case <-pause.C:
@@ -111,11 +113,11 @@ func (t *top) listen(ctx context.Context) {
 	}
 }
 
-// hears notes whether moves can be received.
-func (t *top) hears(well bool) {
+// setReceiving records whether moves can be received.
+func (t *top) setReceiving(receiving bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deaf = !well
+	t.stale = !receiving
 }
 
 // count counts the moves of an answer.
@@ -125,7 +127,7 @@ func (t *top) count(news *msghandlerv1.TailMessagesResponse) error {
 	for _, m := range news.GetMoves() {
 		t.rates[halfmsg.State(m.GetState())]++ //nolint:gosec // the values are the same
 	}
-	t.deaf = news.GetMissed() > 0
+	t.stale = news.GetMissed() > 0
 	return nil
 }
 
@@ -172,7 +174,7 @@ func (t *top) rateLine(now time.Time) string {
 	var parts []string
 	for _, state := range rated {
 		rate := "?"
-		if !t.deaf && seconds > 0 {
+		if !t.stale && seconds > 0 {
 			rate = fmt.Sprintf("%.0f", float64(t.rates[state])/seconds)
 		}
 		parts = append(parts, fmt.Sprintf("%s %s/s", state, rate))
@@ -200,7 +202,8 @@ func (t *top) states(states []*msghandlerv1.StateStats, now time.Time) [][]strin
 // troubleLook is how many messages of a state with healthy messages are searched for messages in trouble.
 const troubleLook = 500
 
-// inTrouble reads what is dead or abandoned, or waits after an error, as far as it is among the oldest troubleLook.
+// inTrouble reads dead and abandoned messages, and messages that wait after an error, among the oldest troubleLook of a
+// state.
 func (t *top) inTrouble(ctx context.Context) (records []*msghandlerv1.MessageRecord, err error) {
 	quiet := (&commandline.Session{Process: commandline.Process{Err: &bytes.Buffer{}}}).Progress()
 	for _, state := range []halfmsg.State{halfmsg.Dead, halfmsg.Abandoned, halfmsg.Sendable, halfmsg.Pending} {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// What was typed wrongly is told before anything is opened or anybody asked, and a program can tell it from a failure.
-// No password comes back.
+// Wrong usage is reported before any connection or question, with an exit status of its own. No password is printed.
 func TestWhatCannotBeIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{

@@ -38,7 +38,9 @@ func TestAWatchCountsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	out, stop := watch(t, "stats", "--watch", "--every=100ms", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "it counts again", func() bool { return strings.Count(out.String(), "pending   1") > 2 })
+	servers.Eventually(t, 20*time.Second, "more counts", func() bool {
+		return strings.Count(out.String(), "pending   1") > 2
+	})
 	if status := stop(); status != 0 {
 		t.Errorf("it ended with %d:\n%s", status, out)
 	}
@@ -49,22 +51,25 @@ func TestTopShowsWhatIsInTrouble(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t) // the coordinator knows no TailMessages, like an older version
 	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "it draws again", func() bool { return strings.Count(out.String(), "IN TROUBLE") > 2 })
+	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
+		return strings.Count(out.String(), "IN TROUBLE") > 2
+	})
 	if status := stop(); status != 0 {
 		t.Errorf("it ended with %d:\n%s", status, out)
 	}
 	screen, _, _ := strings.Cut(strings.SplitAfterN(out.String(), "IN TROUBLE", 3)[2], "msghandler at")
-	if strings.Contains(out.String(), "\x1b") || strings.Count(screen, "orders/100") != 2 || strings.Contains(screen, "stock/7") {
+	if strings.Contains(out.String(), "\x1b") || strings.Count(screen, "orders/100") != 2 ||
+		strings.Contains(screen, "stock/7") {
 		t.Errorf("a screen is\n%s", screen)
 	}
 	if !strings.Contains(out.String(), "pending ?/s") {
-		t.Errorf("rates that nobody knows are told:\n%s", out)
+		t.Errorf("unknown rates are shown:\n%s", out)
 	}
 	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "one of another version")
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
 }
 
-// Many healthy messages that are older hide none that is in trouble.
+// Older healthy messages, however many, hide no message in trouble.
 func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
@@ -77,8 +82,11 @@ func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
 	c.add(msghandlerv1.State_STATE_PENDING, "orders", "troubled")
 	c.mu.Unlock()
 	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
-	servers.Eventually(t, 20*time.Second, "it draws again", func() bool { return strings.Count(out.String(), "IN TROUBLE") > 2 })
-	if status := stop(); status != 0 || !strings.Contains(out.String(), "orders/troubled") || strings.Contains(out.String(), "orders/100") {
+	servers.Eventually(t, 20*time.Second, "more screens", func() bool {
+		return strings.Count(out.String(), "IN TROUBLE") > 2
+	})
+	if status := stop(); status != 0 || !strings.Contains(out.String(), "orders/troubled") ||
+		strings.Contains(out.String(), "orders/100") {
 		t.Errorf("it ended with %d:\n%s", status, out)
 	}
 }
@@ -97,7 +105,8 @@ func TestTailTellsWhatHappens(t *testing.T) {
 	t.Parallel()
 	addr, _ := serve(t)
 	all, stopAll := watch(t, "tail", "--server", addr)
-	some, stopSome := watch(t, "tail", "--server", addr, "--producer=orders", "--state=rolled_back", "--output=json", "--limit=1")
+	some, stopSome := watch(t, "tail", "--server", addr, "--producer=orders", "--state=rolled_back",
+		"--output=json", "--limit=1")
 	_ = stopSome
 	top, stopTop := watch(t, "top", "--every=100ms", "--server", addr)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -113,7 +122,7 @@ func TestTailTellsWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// They are told of what happens from when they listen on, so something happens until they do.
+	// The watchers see moves only after the stream has begun, so moves happen until the watchers print.
 	servers.Eventually(t, 20*time.Second, "all three listen", func() bool {
 		id := time.Now().Format("150405.000000000")
 		send("orders", id)
@@ -121,16 +130,19 @@ func TestTailTellsWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		return strings.Contains(all.String(), "rolled_back  orders/") && some.String() != "" &&
-			strings.Contains(top.String(), "rolled_back ") && !strings.HasSuffix(strings.TrimSpace(top.String()), "rolled_back 0/s")
+			strings.Contains(top.String(), "rolled_back ") &&
+			!strings.HasSuffix(strings.TrimSpace(top.String()), "rolled_back 0/s")
 	})
 	send("stock", "7")
 	run([]string{"MSGHANDLER_SERVER=" + addr}, "discard", "stock/7").want(t, 0, "discarded 1\n", "")
-	servers.Eventually(t, 20*time.Second, "it is told", func() bool {
-		return strings.Contains(all.String(), "pending      stock/7\n") && strings.Contains(all.String(), "gone         stock/7\n")
+	servers.Eventually(t, 20*time.Second, "both moves", func() bool {
+		return strings.Contains(all.String(), "pending      stock/7\n") &&
+			strings.Contains(all.String(), "gone         stock/7\n")
 	})
 	var one struct{ Producer, ID, State string }
-	if err := json.Unmarshal([]byte(some.String()), &one); err != nil || one.State != "rolled_back" || one.Producer != "orders" {
-		t.Errorf("with a filter it tells %s, %v", some, err)
+	err = json.Unmarshal([]byte(some.String()), &one)
+	if err != nil || one.State != "rolled_back" || one.Producer != "orders" {
+		t.Errorf("with a filter tail prints %s, %v", some, err)
 	}
 	for what, stop := range map[string]func() int{"tail": stopAll, "top": stopTop} {
 		if status := stop(); status != 0 {

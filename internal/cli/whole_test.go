@@ -101,7 +101,8 @@ func TestTheCommandsOnARealCoordinator(t *testing.T) {
 	run(env, "discard", "orders/1", "--reason=test").want(t, 0, "discarded 1\n", "")
 	run(env, "show", "orders/1").want(t, 3, "", "orders/1")
 	run(env, "discard", "--state=dead", "--yes").want(t, 0, "discarded 0\n", "")
-	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").want(t, 0, "discarded 1; more match", "")
+	run(env, "discard", "--state=pending", "--producer=orders", "--limit=1", "--yes").
+		want(t, 0, "discarded 1; more match", "")
 	got := run(env, "discard", "--state=pending", "--yes", "--output=json")
 	var document struct {
 		Discarded int64

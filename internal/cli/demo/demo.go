@@ -27,7 +27,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// config says how the demo is told.
+// config configures the story.
 type config struct {
 	// Orders is the number of orders. Of every ten orders, the fourth is declined, the sixth never paid, and the payment
 	// of the eighth commits but is never submitted.
@@ -104,7 +104,8 @@ type stage struct {
 func (s *stage) set(ctx context.Context) error {
 	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: their data ends
 with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but
-shorter times. The order service and the payment service are those of producer-demo and consumer-demo, each with a database.
+shorter times. The order service and the payment service are those of producer-demo and consumer-demo, each with a
+database.
 
 `)
 	if err := s.openDatabases(); err != nil {
