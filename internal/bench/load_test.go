@@ -60,7 +60,7 @@ func loaded(t *testing.T, c coordinator, load Config) (report Report) {
 	return report
 }
 
-func TestAMessageIsTimedThatWasDueInTime(t *testing.T) {
+func TestDueMessageIsTimed(t *testing.T) {
 	t.Parallel()
 	// All messages end after the window has closed. In the closed loop each caller begins its second message within the
 	// window.
@@ -81,7 +81,7 @@ func TestAMessageIsTimedThatWasDueInTime(t *testing.T) {
 	}
 }
 
-func TestAMessageThatWasNotDueInTimeIsNotTimed(t *testing.T) {
+func TestMessageDueOutsideWindowIsUntimed(t *testing.T) {
 	t.Parallel()
 	report := loaded(t, coordinator{takes: time.Millisecond}, Config{Rate: 100, Warmup: 5 * time.Second})
 	if report.HalfToAck == nil || report.HalfToAck.N != 200 || report.Unbegun != 0 || report.Failed != 0 {
@@ -89,7 +89,7 @@ func TestAMessageThatWasNotDueInTimeIsNotTimed(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoTimeIsTold(t *testing.T) {
+func TestReportCountsUntimedMessages(t *testing.T) {
 	t.Parallel()
 	t.Run("failed", func(t *testing.T) {
 		t.Parallel()
@@ -108,7 +108,7 @@ func TestWhatHasNoTimeIsTold(t *testing.T) {
 	})
 }
 
-func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
+func TestInterruptEndsOpenLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
@@ -130,7 +130,7 @@ func TestAnInterruptEndsAnOpenLoopAtOnce(t *testing.T) {
 }
 
 // The report of an uneven run is written while late deliveries still come in.
-func TestAReportIsWrittenBesideDeliveries(t *testing.T) {
+func TestReportDuringDeliveriesIsConsistent(t *testing.T) {
 	t.Parallel()
 	r := &run{queues: &queues{names: []string{"none"}}, latencies: newLatencies(), tally: tally{prefix: "b-"}}
 	const messages = 1000

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTheBalanceTellsWhatIsWrong(t *testing.T) {
+func TestBalanceCountsEachMismatch(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		deliver []string
@@ -39,7 +39,7 @@ func TestTheBalanceTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheSharesHold(t *testing.T) {
+func TestFatesFollowTheShares(t *testing.T) {
 	t.Parallel()
 	books := &tally{prefix: "b-"}
 	for range 200 {
@@ -51,7 +51,7 @@ func TestTheSharesHold(t *testing.T) {
 	}
 }
 
-func TestADeliveryIsTimedOnce(t *testing.T) {
+func TestDeliveryIsTimedOnce(t *testing.T) {
 	t.Parallel()
 	books := &tally{prefix: "b-"}
 	n, at := books.begin(committed), time.Now()

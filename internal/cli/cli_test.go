@@ -267,7 +267,7 @@ func (r ran) want(t *testing.T, status int, out, err string) {
 	}
 }
 
-func TestTablesForPeople(t *testing.T) {
+func TestTableOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
@@ -317,7 +317,7 @@ TIME (UTC)                LAST      TIMES   WHAT HAPPENED                       
 `, "")
 }
 
-func TestJSONForPrograms(t *testing.T) {
+func TestJSONOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	c.add(msghandlerv1.State_STATE_PENDING, "stock", "8")
@@ -360,7 +360,7 @@ func TestJSONForPrograms(t *testing.T) {
 	}
 }
 
-func TestListsReadPageAfterPage(t *testing.T) {
+func TestListReadsAllPages(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	for i := range 2500 {
@@ -459,7 +459,7 @@ func TestExitStatusOfErrors(t *testing.T) {
 	run(nil, "stats", server).want(t, 2, "", "page_size: at most 1000")
 }
 
-func TestTheServerDefaultsToTheConfiguredAddress(t *testing.T) {
+func TestServerDefaultsToConfiguredAddress(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	_, port, err := net.SplitHostPort(c.addr)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWordsAreCompleted(t *testing.T) {
+func TestCompletionOffersWords(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string][]string{
 		"dl":                      {"dlq"},

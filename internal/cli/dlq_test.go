@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestDeadLettersOnARealBroker(t *testing.T) {
+func TestDeadLettersOnRealBroker(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	ch := channel(t, vhost.URL)
@@ -65,9 +65,9 @@ func TestDeadLettersOnARealBroker(t *testing.T) {
 	}
 }
 
-// TestAThousandLooksChangeNothing looks as operators and the console do. The queues are one that a consumer declared,
+// TestThousandReadsChangeNothing looks as operators and the console do. The queues are one that a consumer declared,
 // and one of an earlier version, which has a delivery limit of 20 on RabbitMQ 4.
-func TestAThousandLooksChangeNothing(t *testing.T) {
+func TestThousandReadsChangeNothing(t *testing.T) {
 	t.Parallel()
 	vhost := servers.RabbitMQ(t)
 	ch := channel(t, vhost.URL)

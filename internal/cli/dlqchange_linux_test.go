@@ -133,7 +133,9 @@ func TestDeadLetterReplayAsksOnATerminal(t *testing.T) {
 				})
 			}()
 			const question = "Replay 2 dead letters of payments.dead? [y/N] "
-			servers.Eventually(t, 20*time.Second, "the question", func() bool { return strings.Contains(errs.String(), question) })
+			servers.Eventually(t, 20*time.Second, "the question", func() bool {
+				return strings.Contains(errs.String(), question)
+			})
 			q.add("3")
 			if _, err := keyboard.WriteString(answer + "\n"); err != nil {
 				t.Fatal(err)

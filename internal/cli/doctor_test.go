@@ -2,7 +2,7 @@ package cli_test
 
 import "testing"
 
-func TestTheDoctorLooksWhereItsFlagsSay(t *testing.T) {
+func TestDoctorUsesItsFlags(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t) // the address has no health service, as it is no coordinator
 	env := []string{"MSGHANDLER_GRPC_ADDR=127.0.0.1:1", "MSGHANDLER_REDIS_URL=embedded", "MSGHANDLER_AMQP_URL=embedded"}
@@ -13,7 +13,7 @@ func TestTheDoctorLooksWhereItsFlagsSay(t *testing.T) {
 	run(env, append(args, "--server=127.0.0.1:2")...).want(t, 0, "none answers at 127.0.0.1:2: ", "")
 }
 
-func TestTheDoctorDoesNotFailForDefaults(t *testing.T) {
+func TestDoctorOnlyWarnsAboutDefaults(t *testing.T) {
 	t.Parallel()
 	args := []string{"doctor", "--redis.url=embedded:", "--amqp.url=embedded:", "--server=127.0.0.1:1"}
 	run(nil, args...).want(t, 0, "no configuration was given: the defaults of callbacks.allow are examined", "")

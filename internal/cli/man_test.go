@@ -13,7 +13,7 @@ import (
 )
 
 // The manual is set without a warning, and names every command, flag and key as typed.
-func TestTheManualIsSetAndWhole(t *testing.T) {
+func TestManualIsCompleteAndFormatted(t *testing.T) {
 	t.Parallel()
 	groff := servers.Tool(t, "groff")
 	var page, warnings, set strings.Builder
@@ -60,7 +60,7 @@ func ownFlags(flags []*kong.Flag) (own []string) {
 // oneSpace makes all white space single spaces, however lines were broken.
 func oneSpace(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func TestTextComesOutAsItIs(t *testing.T) {
+func TestManualEscapesText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"plain": "plain", ".file": `\&.file`, "--flag": `\-\-flag`, `a\b`: `a\eb`, `say "it's"`: `say \(dqit\(aqs\(dq`,

@@ -7,7 +7,7 @@ import (
 
 // A coordinator of a version before filters and dry runs passes over both, as protobuf has it: it would change whatever
 // is in the state, also where it was only to count.
-func TestAnOlderCoordinatorIsAskedForNothingThatItPassesOver(t *testing.T) {
+func TestOlderCoordinatorGetsNoFilters(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	c.old = true

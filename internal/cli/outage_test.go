@@ -88,7 +88,7 @@ func (s *stricken) TailMessages(
 }
 
 // Who watches wants to see an outage end.
-func TestAWatchGoesOnThroughAnOutage(t *testing.T) {
+func TestWatchContinuesAfterOutage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		command []string
@@ -119,7 +119,7 @@ func TestAWatchGoesOnThroughAnOutage(t *testing.T) {
 }
 
 // One that sees nothing at first was pointed to the wrong place, as a rule.
-func TestAWatchThatFailsAtOnceEnds(t *testing.T) {
+func TestWatchEndsAfterFirstFailure(t *testing.T) {
 	t.Parallel()
 	s := startStricken(t)
 	s.away.Store(true)

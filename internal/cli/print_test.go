@@ -11,7 +11,7 @@ import (
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-func TestAges(t *testing.T) {
+func TestAgeUsesLargestUnit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
@@ -28,7 +28,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-func TestALongErrorKeepsItsEnds(t *testing.T) {
+func TestLongErrorKeepsBothEnds(t *testing.T) {
 	t.Parallel()
 	const long = "Confirm of producer orders at dns:///orders:9000: Unavailable: " +
 		"dial tcp 10.0.0.1:9000: connect: connection refused"
@@ -44,7 +44,7 @@ func TestALongErrorKeepsItsEnds(t *testing.T) {
 	}
 }
 
-func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
+func TestControlCharactersAreEscaped(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := &commandline.Session{Process: commandline.Process{Out: &out}}
@@ -64,7 +64,7 @@ func TestWhatATerminalWouldObeyIsEscaped(t *testing.T) {
 	}
 }
 
-func TestPreviewsOfBodies(t *testing.T) {
+func TestPreviewShowsTextOrHex(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", previewText-1) + "äöü"
 	tests := map[string]struct {

@@ -14,11 +14,11 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/demo"
 )
 
-//go:generate go test -run TestTheCommandsPageIsFresh -update .
+//go:generate go test -run TestCommandsPageMatchesHelp -update .
 
 var update = flag.Bool("update", false, "write docs/cli.md anew")
 
-func TestTheCommandsPageIsFresh(t *testing.T) {
+func TestCommandsPageMatchesHelp(t *testing.T) {
 	const path = "../../docs/cli.md"
 	want := intro + "| command | does |\n|---|---|\n"
 	var sections strings.Builder

@@ -30,7 +30,7 @@ func TestFiltersReachTheCoordinator(t *testing.T) {
 	run(env, "retry", "--exchange=shop").want(t, 2, "", "which messages?")
 }
 
-func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
+func TestChangeContinuesUntilComplete(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	for i := range 2500 {
@@ -47,7 +47,7 @@ func TestAChangeGoesOnUntilAllIsDone(t *testing.T) {
 }
 
 // A refused change is not reported as if another try could succeed.
-func TestARefusedChangeSaysNothingOfMore(t *testing.T) {
+func TestRefusedChangeOffersNoRetry(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	for i := range 2500 {
@@ -85,7 +85,7 @@ func TestNamesComeFromStandardInput(t *testing.T) {
 	runWith("1001\n", env, "retry", "-", "--yes").want(t, 2, "", "PRODUCER/ID")
 }
 
-func TestYAMLForPrograms(t *testing.T) {
+func TestYAMLOutput(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}

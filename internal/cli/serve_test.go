@@ -8,7 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-func TestLogLinesAsConfigured(t *testing.T) {
+func TestServeLogsAsConfigured(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{"json": `"msg":"seen"`, "text": "msg=seen"} {
 		var b bytes.Buffer

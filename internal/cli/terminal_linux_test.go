@@ -41,7 +41,7 @@ func terminal(t *testing.T) (keyboard, program *os.File) {
 	return keyboard, program
 }
 
-func TestOnATerminalItCountsAndAsks(t *testing.T) {
+func TestFilteredChangeAsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]struct {
 		status int
@@ -80,7 +80,7 @@ var anyAge = regexp.MustCompile(`older [0-9.a-zµ]+`)
 
 // Messages that are stored or come of age after the count must not take the place of counted messages: no more are
 // changed than were counted, and all are older than the count.
-func TestNoMoreIsChangedThanWasCounted(t *testing.T) {
+func TestChangeKeepsTheAgreedCount(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]struct {
 		question string

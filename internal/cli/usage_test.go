@@ -6,7 +6,7 @@ import (
 )
 
 // Wrong usage is reported before any connection or question, with an exit status of its own. No password is printed.
-func TestWhatCannotBeIsWrongUsage(t *testing.T) {
+func TestImpossibleValuesAreWrongUsage(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
 		"list --state=done":                               "--state=done names no state",

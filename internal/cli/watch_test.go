@@ -34,7 +34,7 @@ func watch(t *testing.T, args ...string) (out *output, stop func() int) {
 	}
 }
 
-func TestAWatchCountsUntilItIsStopped(t *testing.T) {
+func TestWatchCountsUntilStopped(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	out, stop := watch(t, "stats", "--watch", "--every=100ms", "--server="+c.addr)
@@ -47,7 +47,7 @@ func TestAWatchCountsUntilItIsStopped(t *testing.T) {
 	run(nil, "stats", "--watch", "--every=1ms", "--server="+c.addr).want(t, 2, "", "--every=1ms")
 }
 
-func TestTopShowsWhatIsInTrouble(t *testing.T) {
+func TestTopShowsMessagesInTrouble(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t) // the coordinator knows no TailMessages, like an older version
 	out, stop := watch(t, "top", "--every=100ms", "--rows=2", "--server="+c.addr)
@@ -91,7 +91,7 @@ func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
 	}
 }
 
-func TestTailDoesNotWaitForOneThatNeverAnswers(t *testing.T) {
+func TestTailTimesOutOnSilentServer(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
 	if err != nil {
@@ -101,7 +101,7 @@ func TestTailDoesNotWaitForOneThatNeverAnswers(t *testing.T) {
 	run(nil, "tail", "--timeout=200ms", "--server="+mute.Addr().String()).want(t, 1, "", "did not answer within 200ms")
 }
 
-func TestTailTellsWhatHappens(t *testing.T) {
+func TestTailPrintsMoves(t *testing.T) {
 	t.Parallel()
 	addr, _ := serve(t)
 	all, stopAll := watch(t, "tail", "--server", addr)

@@ -72,7 +72,7 @@ func serve(t *testing.T, args ...string) (addr string, stop func() int) {
 	return addr, stop
 }
 
-func TestTheCommandsOnARealCoordinator(t *testing.T) {
+func TestCommandsOnRealCoordinator(t *testing.T) {
 	t.Parallel()
 	addr, stop := serve(t, "--send.backoff=1ms")
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))

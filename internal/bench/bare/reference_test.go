@@ -40,7 +40,7 @@ func start(t *testing.T, config bare.Config) (address string, stop func()) {
 	return listener.Addr().String(), stop
 }
 
-func TestTheReferenceDoesTheWork(t *testing.T) {
+func TestReferenceDeliversEveryMessage(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	for _, mode := range []bench.Mode{bench.Gathered, bench.Unary} {
@@ -60,7 +60,7 @@ func TestTheReferenceDoesTheWork(t *testing.T) {
 	}
 }
 
-func TestALoadSpreadsOverItsQueues(t *testing.T) {
+func TestLoadSpreadsOverQueues(t *testing.T) {
 	t.Parallel()
 	rabbit := servers.RabbitMQ(t)
 	address, _ := start(t, bare.Config{RedisURL: servers.Redis(t).URL(), AMQPURL: rabbit.URL, Prefix: "queues-test"})
@@ -81,7 +81,7 @@ func TestALoadSpreadsOverItsQueues(t *testing.T) {
 }
 
 // A load must notice a coordinator that reports messages as done without publishing them.
-func TestALoadNoticesThatNothingIsPublished(t *testing.T) {
+func TestLoadDetectsMissingPublishes(t *testing.T) {
 	t.Parallel()
 	rabbit := servers.RabbitMQ(t)
 	address, _ := start(t, bare.Config{})
@@ -97,7 +97,7 @@ func TestALoadNoticesThatNothingIsPublished(t *testing.T) {
 	}
 }
 
-func TestThePartsAloneLeaveNothing(t *testing.T) {
+func TestPartsAloneCleanUp(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	alone, err := bare.NewAlone(bare.Config{RedisURL: redis.URL(), AMQPURL: rabbit.URL, Prefix: "alone-test"}, 100, true)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRatiosAreThoseOfTheSameRound(t *testing.T) {
+func TestRatiosCompareTheSameRound(t *testing.T) {
 	t.Parallel()
 	none := func(context.Context) (figure, error) { return figure{}, nil }
 	bare, whole := measurement{"bare", "", none}, measurement{"coordinator", "bare", none}

@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/bench/order"
 )
 
-func TestOrdersAreOfTheirSize(t *testing.T) {
+func TestOrderHasExactSize(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 2, 100, 512, 1024, 4096} {
 		bodies := order.New(size)
@@ -22,7 +22,7 @@ func TestOrdersAreOfTheirSize(t *testing.T) {
 }
 
 // Bodies that compress better or worse than users' bodies would measure other messages.
-func TestOrdersPackAsOrdersDo(t *testing.T) {
+func TestOrdersCompressLikeRealOrders(t *testing.T) {
 	t.Parallel()
 	bodies := order.New(1024)
 	packed := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-func TestWhoListensIsFoundByItsAddress(t *testing.T) {
+func TestProcessIsFoundByAddress(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestWhoListensIsFoundByItsAddress(t *testing.T) {
 	}
 }
 
-func TestWhatIsSpentGrows(t *testing.T) {
+func TestUsageGrows(t *testing.T) {
 	t.Parallel()
 	processes := usage.Find("this", nil)
 	before := processes.Sample()["this"]

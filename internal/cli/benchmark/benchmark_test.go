@@ -14,8 +14,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// TestABenchOfARealCoordinator runs both modes, an open loop with silence and rollbacks, and an interrupt.
-func TestABenchOfARealCoordinator(t *testing.T) {
+// TestBenchMeasuresRealCoordinator runs both modes, an open loop with silence and rollbacks, and an interrupt.
+func TestBenchMeasuresRealCoordinator(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
@@ -85,7 +85,7 @@ func nothingIsLeft(t *testing.T, addr string, rabbit *servers.Vhost, report benc
 }
 
 // A load of 20 a second for 3 s is of 60 messages: 12 more warm it up, and one is tried first.
-func TestABenchWritesWhatItSays(t *testing.T) {
+func TestBenchWritesTheAnnouncedAmount(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
@@ -105,7 +105,7 @@ func TestABenchWritesWhatItSays(t *testing.T) {
 	nothingIsLeft(t, addr, rabbit, report)
 }
 
-func TestAnInterruptedBenchTellsWhatItHasAndCleansUp(t *testing.T) {
+func TestInterruptedBenchReportsAndCleansUp(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
@@ -137,7 +137,7 @@ func TestAnInterruptedBenchTellsWhatItHasAndCleansUp(t *testing.T) {
 	nothingIsLeft(t, addr, rabbit, report)
 }
 
-func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
+func TestRefusedBenchNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	redis, rabbit := servers.Redis(t), servers.RabbitMQ(t)
 	where := []string{"--redis.url=" + redis.URL(), "--amqp.url=" + rabbit.URL}
@@ -147,7 +147,7 @@ func TestABenchThatIsNotAllowedSaysWhatToDo(t *testing.T) {
 	run(append([]string{"--server=127.0.0.1:1", "--mode=unary"}, where...)...).want(t, 1, "", "no coordinator accepted")
 }
 
-func TestWrongValuesOfABenchAreWrongUsage(t *testing.T) {
+func TestBenchRefusesWrongValues(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--silent=0.9 --rollback=0.2": "from 0 to 1 together", "--silent=NaN": "from 0 to 1 together",

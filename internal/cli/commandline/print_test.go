@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/escape"
 )
 
-func TestTheNullDeviceIsNoTerminal(t *testing.T) {
+func TestNullDeviceIsNoTerminal(t *testing.T) {
 	t.Parallel()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestErrorsEscapeControlCharacters(t *testing.T) {
 }
 
 // People read documents for programs on terminals, too.
-func TestJSONHoldsEveryTextVisibly(t *testing.T) {
+func TestJSONEscapesInvisibleCharacters(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"\x7f", "\u0080\u009b2J\u009f", "\u2028\u202etxt.exe", "\ufeff\ufffe\uffff", `\u009b \`, "\x00\x1b\r\n", "<é€🙂>",
@@ -59,7 +59,7 @@ func TestJSONHoldsEveryTextVisibly(t *testing.T) {
 	}
 }
 
-func TestYAMLHoldsEveryText(t *testing.T) {
+func TestYAMLRoundTripsEveryText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"\x7f", "\u0080\u0085\u009f", "\u2028\u202e", "\ufeff\ufffe\uffff", `\u0041 \`, "\x00\x1b\r\n", "<é€🙂>",

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestProgressIsShownLateAndSeldom(t *testing.T) {
+func TestProgressIsDelayedAndRateLimited(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	longAgo := time.Now().Add(-time.Minute)

@@ -22,7 +22,7 @@ func signalSelf(t *testing.T) {
 	}
 }
 
-func TestTheFirstSignalStopsAndTheSecondOneEnds(t *testing.T) {
+func TestSecondSignalEndsAtOnce(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	t.Run("first", func(t *testing.T) {
 		err := UntilSignalled(t.Context(), quiet, AlwaysStop, func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-func TestOnlyADeadlineBlamesTheBooks(t *testing.T) {
+func TestOnlyDeadlineBlamesTheBooks(t *testing.T) {
 	t.Parallel()
 	late, stop := context.WithDeadline(t.Context(), time.Now())
 	defer stop()

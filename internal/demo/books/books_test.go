@@ -40,7 +40,7 @@ func open(t *testing.T) *database.DB {
 	return db
 }
 
-func TestTheBooksBalance(t *testing.T) {
+func TestBooksBalance(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	b, err := books.Read(t.Context(), db, db)
@@ -56,7 +56,7 @@ func TestTheBooksBalance(t *testing.T) {
 	}
 }
 
-func TestEachMistakeIsFound(t *testing.T) {
+func TestBooksReportEachMismatch(t *testing.T) {
 	t.Parallel()
 	for mistake, want := range map[string]string{
 		`DELETE FROM demo_payments WHERE order_id = '1'`:            "order 1 is over 30",

@@ -7,7 +7,7 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-func TestNames(t *testing.T) {
+func TestOpenChecksNames(t *testing.T) {
 	t.Parallel()
 	for name, dialect := range map[string]string{
 		"sqlite:orders.db": "sqlite", "postgres://u:p@h/db": "postgresql", "postgresql://h/db": "postgresql",
@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestStatements(t *testing.T) {
+func TestStatementFitsDialect(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"sqlite:x": "id VARCHAR(128) a = ? AND b = ?", "postgres://h/db": "id VARCHAR(128) a = $1 AND b = $2",

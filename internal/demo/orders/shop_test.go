@@ -66,7 +66,7 @@ func (s *shop) onHand(t *testing.T, sku string) (n int64) {
 	return n
 }
 
-func TestAnOrderTakesItsItemsOrNothing(t *testing.T) {
+func TestOrderTakesAllItemsOrNone(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mustPlace(t, Order{ID: "a", Items: []Item{{"teapot", 19}, {"cup", 2}}})
@@ -92,7 +92,7 @@ func TestAnOrderTakesItsItemsOrNothing(t *testing.T) {
 	})
 }
 
-func TestTheLastPieceIsSoldOnce(t *testing.T) {
+func TestLastPieceIsSoldOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		const customers = 40
@@ -126,7 +126,7 @@ func TestTheLastPieceIsSoldOnce(t *testing.T) {
 }
 
 // The customer pays at the very moment of the time limit, and the reminder is delivered twice.
-func TestAnOrderIsEitherPaidOrCancelled(t *testing.T) {
+func TestOrderIsPaidOrCancelledNeverBoth(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *shop) {
 		for i := range 50 {
@@ -175,7 +175,7 @@ func TestAnOrderIsEitherPaidOrCancelled(t *testing.T) {
 	})
 }
 
-func TestOrdersAreChecked(t *testing.T) {
+func TestMalformedOrderIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"id":"1","items":[{"sku":"tea","quantity":2}],"fail":"silent"}`: "",

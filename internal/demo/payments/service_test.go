@@ -9,7 +9,7 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-func TestAnOrderIsBookedAndShippedOnce(t *testing.T) {
+func TestOrderIsBookedAndShippedOnce(t *testing.T) {
 	t.Parallel()
 	db, err := database.Open("sqlite:" + filepath.Join(t.TempDir(), "payments.db"))
 	if err != nil {
