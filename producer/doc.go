@@ -83,10 +83,10 @@
 //		return marker.Unknown, nil
 //	},
 //
-// Two runs of one id, in two replicas or by the single steps in one process, are not kept apart either. If one run fails
-// and rolls the message back, and the other commits after it, the message is gone. The other run gets [ErrContradicted],
-// as the rolled-back marker stands until it expires. Its business has committed then: undo it, or send the message under
-// a new id. Where Send has returned nil already, [Config.OnUndeliverable] is called.
+// Two runs of one id, in two replicas or by the single steps in one process, are not kept apart either. If one run
+// fails and rolls the message back, and the other commits after it, the message is gone. The other run gets
+// [ErrContradicted], as the rolled-back marker stands until it expires. Its business has committed then: undo it, or
+// send the message under a new id. Where Send has returned nil already, [Config.OnUndeliverable] is called.
 //
 // The SQL markers have no such gap: their marker is a row of the business's own transaction. A tombstone under its key
 // makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them. A business that leaves no

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/console"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -110,9 +111,8 @@ func rejectUntilReady(door net.Listener) (stop func()) {
 	if !is {
 		return func() {}
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var accepting lifecycle.Group
+	accepting.Go(func() {
 		for {
 			conn, err := tcp.Accept()
 			if err != nil {
@@ -120,11 +120,11 @@ func rejectUntilReady(door net.Listener) (stop func()) {
 			}
 			_ = conn.Close()
 		}
-	}()
+	})
 	return func() {
 		// A deadline in the past wakes Accept and leaves the listener open.
 		_ = tcp.SetDeadline(time.Now())
-		<-ended
+		_ = accepting.Wait(context.Background())
 		_ = tcp.SetDeadline(time.Time{})
 	}
 }

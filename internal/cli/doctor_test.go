@@ -9,7 +9,7 @@ func TestDoctorUsesItsFlags(t *testing.T) {
 	args := []string{"doctor", "--callbacks.allow=127.0.0.1:*"}
 	run(env, args...).want(t, 0, "none answers at 127.0.0.1:1: ", "")
 	args = append(args, "--grpc.addr="+c.addr)
-	run(env, args...).want(t, 0, "what answers at "+c.addr+" is no coordinator: ", "")
+	run(env, args...).want(t, 0, "the server at "+c.addr+" is no coordinator: ", "")
 	run(env, append(args, "--server=127.0.0.1:2")...).want(t, 0, "none answers at 127.0.0.1:2: ", "")
 }
 

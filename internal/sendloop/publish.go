@@ -270,8 +270,8 @@ func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome
 	return outcomes
 }
 
-// pauseUnsent is how long an unsent message waits: the longer, the older the message is, if the broker takes others; and
-// not at all while closing, since another instance may send the message.
+// pauseUnsent is how long an unsent message waits. While the broker takes other messages, old messages wait longer.
+// While closing none waits, since another instance may send the message.
 func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
 	away := s.config.Publisher.Ready() != nil
 	s.mu.Lock()

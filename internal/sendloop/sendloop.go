@@ -76,7 +76,8 @@ func New(config Config) *Sender {
 
 // Pass claims due messages, as many as there is room for and at most a batch, and starts to publish them. Pass does not
 // wait for the broker. While the broker takes no messages nothing is claimed. more says that the store may have more
-// messages, and that there is room for them. The error is the store's; messages claimed in spite of the error are under way.
+// messages, and that there is room for them. The error is the store's; messages claimed in spite of the error are under
+// way.
 func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 	limit := s.free()
 	if limit == 0 {

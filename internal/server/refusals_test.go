@@ -25,7 +25,8 @@ func (r *refusedCalls) add(producer, reason, cause string) {
 	r.all = append(r.all, fmt.Sprintf("%s %s %s", producer, reason, cause))
 }
 
-// want compares the reports since the last call: each begins with a producer and a reason, and holds a word of the cause.
+// want compares the reports since the last call: each begins with a producer and a reason, and holds a word of the
+// cause.
 func (r *refusedCalls) want(t *testing.T, what string, want ...[2]string) {
 	t.Helper()
 	r.mu.Lock()

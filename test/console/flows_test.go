@@ -55,7 +55,7 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	b.click(`.as a[href$="hex"]`)
 	b.shows("00000000  7b 22 6f 72 64 65 72 22")
 	b.open("/message?producer=orders&id=refused-000001")
-	b.shows("dead", "Nothing, until somebody retries it", "NOT_FOUND", "refused by the broker 2")
+	b.shows("dead", "Nothing, until an operator retries it", "NOT_FOUND", "refused by the broker 2")
 	b.open("/message?producer=orders&id=none")
 	b.shows("No message orders/none", "The log says who discarded what")
 	b.open("/find?name=orders")
@@ -156,7 +156,7 @@ func TestForgedFormsChangeNothing(t *testing.T) {
 	b.open("/change?action=discard&all=1&state=dead&error=exchange")
 	js[bool](b, `document.querySelector("[name=reason]").value = "  ", true`)
 	b.click(".card button")
-	b.shows("Say why")
+	b.shows("Give a reason")
 	r.await(msghandlerv1.State_STATE_DEAD, 3)
 }
 

@@ -172,7 +172,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	if said := c.tail() + s.tail(); strings.Contains(said, shopToken) || strings.Contains(said, otherToken) {
 		t.Errorf("a token is in the log:\n%s", said)
 	}
-	c.says("tokens are shown to producers without encryption", time.Second)
+	c.says("tokens are sent to producers without encryption", time.Second)
 }
 
 // Without Coordinators everything works as before, and the log names the consequence.

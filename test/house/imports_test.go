@@ -81,7 +81,8 @@ var rooms = []struct {
 	{
 		[]string{"internal/server/submit"},
 		[]string{
-			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle", "internal/delivery",
+			"internal/halfmsg", "internal/ground/batch", "internal/ground/backoff", "internal/ground/lifecycle",
+			"internal/delivery",
 		},
 		"it gathers and waits below any protocol, and hands claims to the pipeline",
 	},

@@ -25,8 +25,8 @@ type Progress struct {
 	started time.Time
 }
 
-// Progress returns a Progress for an operation that begins now. On a terminal it is silent for the first second; elsewhere
-// it prints a line from time to time.
+// Progress returns a Progress for an operation that begins now. On a terminal it is silent for the first second;
+// elsewhere it prints a line from time to time.
 func (s *Session) Progress() *Progress {
 	now := time.Now()
 	p := &Progress{out: s.Err, live: IsTerminal(s.Err), started: now, quiet: now.Add(linesInterval)}
