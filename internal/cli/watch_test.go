@@ -65,7 +65,7 @@ func TestTopShowsMessagesInTrouble(t *testing.T) {
 	if !strings.Contains(out.String(), "pending ?/s") {
 		t.Errorf("unknown rates are shown:\n%s", out)
 	}
-	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "one of another version")
+	run(nil, "tail", "--server="+c.addr).want(t, 1, "", "a coordinator of another version")
 	run(nil, "tail", "--state=nonsense", "--server="+c.addr).want(t, 2, "", "--state=nonsense")
 }
 

@@ -92,8 +92,8 @@ func TestLoadDetectsMissingPublishes(t *testing.T) {
 	if report.Balance.Even() || report.Balance.Lost != report.Balance.Committed || report.Balance.Lost == 0 {
 		t.Errorf("the balance is %+v", report.Balance)
 	}
-	if err == nil || !strings.Contains(err.Error(), "still there") {
-		t.Errorf("what is left was not told of: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "are not discarded") {
+		t.Errorf("the error names no remaining messages: %v", err)
 	}
 }
 

@@ -151,10 +151,10 @@ func TestBenchRefusesWrongValues(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		"--silent=0.9 --rollback=0.2": "from 0 to 1 together", "--silent=NaN": "from 0 to 1 together",
-		"--mode=unary --callers=10001 --producers=2": "more producers",
+		"--mode=unary --callers=10001 --producers=2": "raise the number of producers",
 		"--rate=-1": "none may be negative", "--callers=-1": "none may be negative", "--warmup=-1s": "none may be negative",
 		"--for=-1s": "none may be negative", "--queues=1001": "from 1 to 1000",
-		"--producers=2 --target=a:1": "that of one producer",
+		"--producers=2 --target=a:1": "the address of one producer",
 		"--body=0":                   "--body: more than none", "--for=0": "--for: more than none",
 		"--ceilings --rounds=-1": "--rounds: more than none",
 		"--mode=fast":            "--mode must be one of",
