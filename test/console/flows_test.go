@@ -57,7 +57,7 @@ func TestMessagePageNamesTheNextStep(t *testing.T) {
 	b.open("/message?producer=orders&id=refused-000001")
 	b.shows("dead", "Nothing, until an operator retries it", "NOT_FOUND", "refused by the broker 2")
 	b.open("/message?producer=orders&id=none")
-	b.shows("No message orders/none", "The log says who discarded what")
+	b.shows("No message orders/none", "The log says who discarded which message")
 	b.open("/find?name=orders")
 	b.shows("write PRODUCER/ID")
 }
