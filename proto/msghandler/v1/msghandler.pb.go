@@ -222,7 +222,7 @@ type Severity int32
 
 const (
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
-	// A promise is weakened, or something waits for somebody to act.
+	// A promise is weakened, or something waits for an operator to act.
 	Severity_SEVERITY_WARNING Severity = 1
 	// Messages are not taken, or not delivered.
 	Severity_SEVERITY_TROUBLE Severity = 2
@@ -813,7 +813,7 @@ type RollbackRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Producer string                 `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
 	Id       string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
+	// Why, for readers of the logs; at most 1,000 characters are kept.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1394,7 +1394,7 @@ type Event struct {
 	LastTime  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	// How often, from first_time to last_time.
 	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	// The instance that found it out, or the operator who asked for it; empty where nobody is known.
+	// The instance that found it out, or the operator who asked for it; empty when unknown.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	// Why, in at most 200 bytes.
 	Cause         string `protobuf:"bytes,6,opt,name=cause,proto3" json:"cause,omitempty"`
@@ -1582,7 +1582,7 @@ type ListMessagesRequest struct {
 	Exchange string `protobuf:"bytes,5,opt,name=exchange,proto3" json:"exchange,omitempty"`
 	// Only those that were created at least so long ago, by the store's clock.
 	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
-	// Only those whose last error holds this text, in whatever case; at most 200 characters.
+	// Only those whose last error contains this text, ignoring case; at most 200 characters.
 	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1761,7 +1761,7 @@ func (*GetStatsRequest) Descriptor() ([]byte, []int) {
 type GetStatsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	States []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
-	// What this coordinator sees that somebody should act on, the worst first: producers that are refused, dead letters,
+	// What this coordinator sees that an operator should act on, the worst first: producers that are refused, dead letters,
 	// coordinators that were killed, checks that fail. A coordinator of an earlier version tells of nothing.
 	Findings      []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1812,7 +1812,7 @@ func (x *GetStatsResponse) GetFindings() []*Finding {
 	return nil
 }
 
-// Finding is one thing that somebody should act on.
+// Finding is one thing that an operator should act on.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The finding's own name, such as producer-refused. It stays the same, for scripts and runbooks.
@@ -1896,8 +1896,8 @@ type StateStats struct {
 	State            State                  `protobuf:"varint,1,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
 	Count            int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	OldestCreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_create_time,json=oldestCreateTime,proto3" json:"oldest_create_time,omitempty"`
-	// When the first of them is due, the end of its lease where it has an owner: long past when nobody comes to it. Unset
-	// where there is none, or nothing happens by itself (DEAD, ABANDONED).
+	// When the first of them is due, or the end of its lease where it has an owner: long past when no instance works on it.
+	// Unset where there is none, or nothing happens by itself (DEAD, ABANDONED).
 	FirstDueTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_due_time,json=firstDueTime,proto3" json:"first_due_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2022,7 +2022,7 @@ type RetryMessagesRequest struct {
 	Producer string         `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
 	// At most this many; 0 is 1,000.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
+	// Why, for readers of the logs; at most 1,000 characters are kept.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Filters like those of ListMessages, for a request without names.
 	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`
@@ -2215,7 +2215,7 @@ type DiscardMessagesRequest struct {
 	State    State  `protobuf:"varint,2,opt,name=state,proto3,enum=msghandler.v1.State" json:"state,omitempty"`
 	Producer string `protobuf:"bytes,3,opt,name=producer,proto3" json:"producer,omitempty"`
 	Limit    int32  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Why, for whoever looks at the logs; at most 1,000 characters are kept.
+	// Why, for readers of the logs; at most 1,000 characters are kept.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Filters like those of ListMessages, for a request without names.
 	Exchange      string               `protobuf:"bytes,6,opt,name=exchange,proto3" json:"exchange,omitempty"`

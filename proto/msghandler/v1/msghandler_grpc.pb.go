@@ -515,7 +515,7 @@ const (
 type AdminServiceClient interface {
 	GetMessage(ctx context.Context, in *GetMessageRequest, opts ...grpc.CallOption) (*GetMessageResponse, error)
 	// ListMessages pages through one state, oldest first. Every message that is
-	// there during the whole listing appears at least once, whatever the page size.
+	// there during the whole listing appears at least once, with every page size.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
 	// RetryMessages makes messages due now: PENDING is confirmed at once,
@@ -525,8 +525,8 @@ type AdminServiceClient interface {
 	// DiscardMessages removes PENDING, ABANDONED or DEAD messages for good.
 	DiscardMessages(ctx context.Context, in *DiscardMessagesRequest, opts ...grpc.CallOption) (*DiscardMessagesResponse, error)
 	// TailMessages tells what this instance does with messages, from now on and as it happens: those that it stores, and each
-	// move to another state that it makes, but for the return of an ABANDONED one by a late Submit. What other instances do is
-	// theirs to tell. Whoever reads too slowly misses some, and is told how many; nothing waits for him.
+	// move to another state that it makes, except the return of an ABANDONED one by a late Submit. Other instances tell their
+	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(ctx context.Context, in *TailMessagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailMessagesResponse], error)
 }
 
@@ -615,7 +615,7 @@ type AdminService_TailMessagesClient = grpc.ServerStreamingClient[TailMessagesRe
 type AdminServiceServer interface {
 	GetMessage(context.Context, *GetMessageRequest) (*GetMessageResponse, error)
 	// ListMessages pages through one state, oldest first. Every message that is
-	// there during the whole listing appears at least once, whatever the page size.
+	// there during the whole listing appears at least once, with every page size.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
 	// RetryMessages makes messages due now: PENDING is confirmed at once,
@@ -625,8 +625,8 @@ type AdminServiceServer interface {
 	// DiscardMessages removes PENDING, ABANDONED or DEAD messages for good.
 	DiscardMessages(context.Context, *DiscardMessagesRequest) (*DiscardMessagesResponse, error)
 	// TailMessages tells what this instance does with messages, from now on and as it happens: those that it stores, and each
-	// move to another state that it makes, but for the return of an ABANDONED one by a late Submit. What other instances do is
-	// theirs to tell. Whoever reads too slowly misses some, and is told how many; nothing waits for him.
+	// move to another state that it makes, except the return of an ABANDONED one by a late Submit. Other instances tell their
+	// own changes. A client that reads too slowly misses some, and is told how many; nothing waits for the client.
 	TailMessages(*TailMessagesRequest, grpc.ServerStreamingServer[TailMessagesResponse]) error
 	mustEmbedUnimplementedAdminServiceServer()
 }
