@@ -10,7 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// canAsk refuses, as wrong usage, to go on where nobody can be asked.
+// canAsk refuses, as wrong usage, to go on without a terminal for the question.
 func canAsk(s *commandline.Session) error {
 	if commandline.IsTerminal(s.In) {
 		return nil

@@ -84,9 +84,9 @@ type change struct {
 	adminFlags
 	selection
 	verb, done string
-	// counted is when the messages were counted that somebody agreed to change: what was stored, or came of age, since
-	// then is left out, or it would take the place of what was counted and has gone meanwhile. Zero where nobody was
-	// asked.
+	// counted is when the messages were counted that the operator agreed to change. Messages that were stored, or came
+	// of age, later are left out. They would take the place of counted messages that have gone meanwhile. Zero without
+	// a question.
 	counted time.Time
 	send    func(ctx context.Context, a *admin, r *msghandlerv1.RetryMessagesRequest) (answer, error)
 }

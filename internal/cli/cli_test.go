@@ -398,7 +398,7 @@ func TestRetryAndDiscard(t *testing.T) {
 
 	run(env, "retry", "stock/7").want(t, 1, "retried 0\n", "says: the message is pending (FailedPrecondition)")
 
-	// Nobody can be asked, so nothing is done.
+	// Without a terminal there is no answer, so nothing is done.
 	c.asked()
 	run(env, "discard", "--state", "dead").want(t, 2, "", "add --yes")
 	if asked := c.asked(); asked != "" {

@@ -82,18 +82,18 @@ type dlqChange struct {
 	verb, done string
 	// names are empty where all letters are meant.
 	names []string
-	// do makes the change. agreed is how many letters somebody agreed to change, 0 where nobody was asked.
+	// do makes the change. agreed is how many letters the operator agreed to change, 0 without a question.
 	do func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error)
 }
 
-// asks says whether the change may be of more letters than somebody has typed.
+// asks says whether the change may be of more letters than the operator has typed.
 func (c dlqChange) asks() bool {
 	manyLetters := func(name string) bool { return strings.HasSuffix(name, "/") }
 	return len(c.names) == 0 || slices.ContainsFunc(c.names, manyLetters)
 }
 
-// run makes a change, after asking where that is called for. Each part has its own --timeout: nobody has to answer
-// within one.
+// run makes a change, after a question where asks says so. Each part has its own --timeout: the operator's answer has
+// none.
 func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqChange) error {
 	if err := checkLetters(c.names...); err != nil {
 		return err

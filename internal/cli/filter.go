@@ -24,7 +24,7 @@ type filterFlags struct {
 	Producer  string        `help:"Only those of this producer." placeholder:"NAME"`
 	Exchange  string        `help:"Only those that go to this exchange." placeholder:"NAME"`
 	OlderThan time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
-	Error     string        `help:"Only those whose last error holds this text, in whatever case." placeholder:"TEXT"`
+	Error     string        `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
 }
 
 // String describes the filter, to follow the word messages.

@@ -41,7 +41,7 @@ func (c *listCommand) Run(ctx context.Context, s *commandline.Session) error {
 	more := false
 	for _, state := range slices.Sorted(slices.Values(states)) {
 		if len(records) == c.Limit {
-			more = true // nobody has looked
+			more = true // this state was not looked at
 			break
 		}
 		found, left, err := a.list(ctx, state, &c.filterFlags, c.Limit-len(records), far)
@@ -102,7 +102,7 @@ func messageRows(records []*msghandlerv1.MessageRecord, now time.Time) [][]strin
 	return rows
 }
 
-// dueOf says when a message is worked on next; "-" where nothing happens until somebody acts.
+// dueOf says when a message is worked on next; "-" where nothing happens until an operator acts.
 func dueOf(r *msghandlerv1.MessageRecord, now time.Time) string {
 	switch r.GetState() { //nolint:exhaustive // the others are due by themselves
 	case msghandlerv1.State_STATE_ABANDONED, msghandlerv1.State_STATE_DEAD:

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A coordinator of a version before filters and dry runs passes over both, as protobuf has it: it would change whatever
-// is in the state, also where it was only to count.
+// A coordinator of a version before filters and dry runs ignores both, as protobuf ignores unknown fields. It would
+// change all messages of the state, also where it was only to count.
 func TestOlderCoordinatorGetsNoFilters(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)

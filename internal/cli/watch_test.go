@@ -93,7 +93,7 @@ func TestTopFindsTroubleBehindHealthyMessages(t *testing.T) {
 
 func TestTailTimesOutOnSilentServer(t *testing.T) {
 	t.Parallel()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and no process reads them
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ submit:
 		t.Errorf("differs (-want +got):\n%s", diff)
 	}
 	if c.Trusted("orders-eu.v2") || c.Trusted("stock") {
-		t.Error("a producer is trusted that nobody trusts")
+		t.Error("a producer is trusted that submit.trust does not name")
 	}
 	if c.Secure("orders-eu.v2") || !c.Secure("stock") || !c.SecuresAny() {
 		t.Error("callbacks.tls and producers.NAME.tls do not go together")
@@ -189,7 +189,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 				"set grpc.tls_client_ca",
 			},
 		},
-		"certificates for nobody": {
+		"certificates without a secure producer": {
 			file: "callbacks: {tls_ca: ca.pem}\n", want: []string{
 				"callbacks.tls_ca",
 				"set callbacks.tls, or producers.NAME.tls",

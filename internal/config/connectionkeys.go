@@ -124,7 +124,7 @@ func (c *Callbacks) keys() []Key {
 		},
 		{
 			Name: "callbacks.networks", value: list(&c.Networks, 0, checkCIDR),
-			Meaning: "CIDRs that the address of a callback target must be in, whatever its name resolves to. None: all " +
+			Meaning: "CIDRs that must contain the resolved address of a callback target. None: all " +
 				"addresses except loopback, link-local, multicast and unspecified. A literal address that " +
 				"callbacks.allow names needs no entry here.",
 		},

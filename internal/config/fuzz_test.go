@@ -117,8 +117,8 @@ func FuzzVariable(f *testing.F) {
 	})
 }
 
-// FuzzSecret: no error holds a password of a URL, whatever else is wrong with the URL, and whatever the password holds
-// unescaped.
+// FuzzSecret: no error holds a password of a URL, for every other fault of the URL and every unescaped character in the
+// password.
 func FuzzSecret(f *testing.F) {
 	for _, url := range [][3]string{
 		{"redis://", "", "host:6379"},

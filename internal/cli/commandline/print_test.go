@@ -20,7 +20,7 @@ func TestNullDeviceIsNoTerminal(t *testing.T) {
 	}
 	defer null.Close()
 	if IsTerminal(null) {
-		t.Error("somebody is to be asked at " + os.DevNull)
+		t.Error(os.DevNull + " is taken for a terminal")
 	}
 }
 

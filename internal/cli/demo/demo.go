@@ -287,7 +287,7 @@ func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
 	}
 }
 
-// gaveUp says why nobody waits any longer. The books are blamed only when there was time enough.
+// gaveUp says why the demo waits no longer. The books are blamed only when there was time enough.
 func gaveUp(ctx context.Context, now progress) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("interrupted")
