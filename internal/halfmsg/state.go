@@ -5,7 +5,7 @@ import "fmt"
 // State is where a message stands. The values are those of msghandler.v1.State.
 type State uint8
 
-// The states of a message. None is the state of a message nobody has sent, or that an operator has discarded.
+// The states of a message. None is the state of a message that was never stored, or that an operator has discarded.
 const (
 	None State = iota
 	Pending
@@ -28,7 +28,7 @@ func States() []State {
 	return []State{None, Pending, Sendable, Done, RolledBack, Abandoned, Dead, Acknowledged}
 }
 
-// Kept lists the states in which a store holds a message without any expiry: whole, but for an ACKNOWLEDGED one, whose
+// Kept lists the states in which a store holds a message without any expiry: whole, except an ACKNOWLEDGED one, whose
 // content is the broker's by then. The order is that of precedence: a record that a half-finished write has left in two
 // of them stands in the one that comes first, which is never the one that could lose a committed message.
 func Kept() []State {
@@ -70,7 +70,7 @@ const (
 	EventSend Event = iota
 	// EventSubmit is Submit: the message is due now.
 	EventSubmit
-	// EventSubmitTrusted is the Submit of a producer whose Submit is the verdict COMMITTED, whoever holds the lease.
+	// EventSubmitTrusted is the Submit of a producer whose Submit is the verdict COMMITTED, for every lease holder.
 	EventSubmitTrusted
 	// EventRollback is the producer's Rollback.
 	EventRollback
@@ -90,7 +90,7 @@ const (
 	EventAckedMarked
 	// EventRefused is a nack, a return or a refusal; it uses up a publish attempt.
 	EventRefused
-	// EventUnsure is a publish whose outcome nobody learned: a copy may be out; it uses up nothing.
+	// EventUnsure is a publish with an unknown outcome: a copy may be out; it uses up no attempt.
 	EventUnsure
 	// EventExhausted is the last refusal.
 	EventExhausted
@@ -141,7 +141,7 @@ type Move struct {
 	To    State
 }
 
-// moves is the state machine. Whatever is not here is refused and leaves the record as it was.
+// moves is the state machine. Every other move is refused and leaves the record as it was.
 var moves = []Move{
 	{None, EventSend, Pending},
 

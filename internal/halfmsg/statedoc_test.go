@@ -38,7 +38,7 @@ func stateMachinePage() string {
 
 This page is made from the table in ` + "`internal/halfmsg/state.go`" + ` by ` +
 		"`make generate`" + `; a test fails when they differ.
-Whatever the table does not list is refused and leaves the record as it was.
+Every move that the table does not list is refused and leaves the record as it was.
 
 ` + "```mermaid\nstateDiagram-v2\n")
 	for _, m := range halfmsg.Moves() {
@@ -74,7 +74,7 @@ var eventMeanings = map[halfmsg.Event]string{
 	halfmsg.EventSend:   "SendHalfMessage",
 	halfmsg.EventSubmit: "Submit: due now; an abandoned message is confirmed again",
 	halfmsg.EventSubmitTrusted: "Submit of a producer that `submit.trust` trusts: the verdict COMMITTED, " +
-		"whoever holds the lease",
+		"also while another owner holds the lease",
 	halfmsg.EventRollback:      "the producer's Rollback",
 	halfmsg.EventCommitted:     "the producer's verdict COMMITTED",
 	halfmsg.EventRolledBack:    "the producer's verdict ROLLED_BACK",
