@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// What shares a call with others while the suspects are left alone does not wait until they are tried again.
+// An order that shares a call with quarantined messages does not wait for their next probe.
 func TestSharedCallSkipsTheQuarantinePause(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(50)...))
@@ -24,10 +24,10 @@ func TestSharedCallSkipsTheQuarantinePause(t *testing.T) {
 		h.submit(names[0])
 		synctest.Wait()
 		if h.asks() != before {
-			t.Fatal("the suspects are not left alone")
+			t.Fatal("the circuit of the quarantine is not open")
 		}
 		time.Sleep(time.Millisecond)
-		order := h.have("orders", "order")[0] // which a pass finds together with those that nobody has submitted
+		order := h.have("orders", "order")[0] // which a pass finds together with those that were not submitted
 		h.pass()
 		h.wantState(order, halfmsg.Sendable)
 	})
@@ -67,7 +67,7 @@ func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 			h.submit(h.have("orders", fmt.Sprint(i))...)
 			time.Sleep(time.Second)
 			if i == 2 && !look(h, func() bool { return h.paused }) {
-				t.Error("it failed for three orders, one after the other, and is not left alone")
+				t.Error("it failed for three orders, one after the other, and its circuit is not open")
 			}
 		}
 		// In the usual lane and apart, each a few and then about one for each pause, which grow to a minute.
@@ -77,7 +77,7 @@ func TestFailedBypassCallsOpenTheCircuit(t *testing.T) {
 	})
 }
 
-// Where there is one call only, an order waits for one about a suspect, and not for the others.
+// With one call only, an order waits for one call about a quarantined message, and not for the other calls.
 func TestQuarantineAndOrdersShareASingleCall(t *testing.T) {
 	const slow = 3 * time.Second
 	for range 10 { // no luck
@@ -100,14 +100,14 @@ func TestQuarantineAndOrdersShareASingleCall(t *testing.T) {
 				h.wantState(order, halfmsg.Sendable)
 			}
 			if asked := h.asks(); asked < 1+5+5 {
-				t.Errorf("asked %d times: the orders left the suspects no turn", asked)
+				t.Errorf("asked %d times: the orders left the quarantine no turn", asked)
 			}
 			time.Sleep(time.Minute)
 		})
 	}
 }
 
-// A producer of which only suspects are left, and that cannot be reached, is said to be left alone until it is back.
+// An unreachable producer with quarantined messages only is reported with an open circuit until it is back.
 func TestUnreachableQuarantineReportsOpenCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(20)...))
@@ -115,20 +115,20 @@ func TestUnreachableQuarantineReportsOpenCircuit(t *testing.T) {
 		synctest.Wait()
 		paused := func() bool { return h.paused }
 		if look(h, paused) {
-			t.Fatal("it is said to be left alone, though it has answered")
+			t.Fatal("the circuit is reported open, though the producer has answered")
 		}
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		h.run(2 * time.Minute)
 		for minute := range 30 {
 			if !look(h, paused) {
-				t.Fatalf("it is not said to be left alone after %d minutes", 2+minute)
+				t.Fatalf("the circuit is not reported open after %d minutes", 2+minute)
 			}
 			h.run(time.Minute)
 		}
 		h.answers(nil)
 		h.run(6 * time.Minute)
 		if got := h.store.Count(halfmsg.Sendable); got != 21 || look(h, paused) {
-			t.Errorf("%d of 21 are sendable when it is back, and it is said to be left alone: %t", got, look(h, paused))
+			t.Errorf("%d of 21 are sendable when the producer is back; circuit reported open: %t", got, look(h, paused))
 		}
 	})
 }

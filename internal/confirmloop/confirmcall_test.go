@@ -27,7 +27,7 @@ func failsFor(poison ...string) confirm {
 	}
 }
 
-// What a producer cannot say of some messages keeps nobody from hearing of the others.
+// Messages without a verdict do not keep the others of the call from theirs.
 func TestPoisonMessageStopsNoOther(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor("00000", "00042", "00199"))
@@ -61,7 +61,7 @@ func TestPoisonMessageDelaysNoOrder(t *testing.T) {
 		h.have("orders", "poison")
 		h.run(10 * time.Minute)
 		if look(h, func() bool { return h.paused }) {
-			t.Error("the producer is left alone because of one message")
+			t.Error("the circuit is open because of one message")
 		}
 		h.submit(h.have("orders", "good")...)
 		synctest.Wait()
@@ -71,14 +71,14 @@ func TestPoisonMessageDelaysNoOrder(t *testing.T) {
 	})
 }
 
-// A producer that fails every call is one that is away: after a few questions it is left alone.
+// A producer that fails every call counts as away: after a few questions its circuit opens.
 func TestFailingEveryCallOpensTheCircuit(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errFailed })
 		names := h.have("orders", numbered(1000)...)
 		h.pass()
 		if !look(h, func() bool { return h.paused }) || h.asks() > 20 {
-			t.Errorf("left alone: %t, after %d questions", h.paused, h.asks())
+			t.Errorf("circuit open: %t, after %d questions", h.paused, h.asks())
 		}
 		before := h.asks()
 		h.run(time.Hour)
@@ -108,7 +108,7 @@ func TestFailingEveryOrderOpensTheCircuit(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if !look(h, func() bool { return h.paused }) {
-			t.Error("it failed for five orders, one after the other, and is not left alone")
+			t.Error("it failed for five orders, one after the other, and its circuit is not open")
 		}
 	})
 }
@@ -122,13 +122,13 @@ func TestAnAnswerBetweenTwoFailuresIsHeard(t *testing.T) {
 			synctest.Wait()
 		}
 		if look(h, func() bool { return h.paused }) {
-			t.Error("the producer is left alone, though it has answered between two failures")
+			t.Error("the circuit is open, though the producer has answered between two failures")
 		}
 	})
 }
 
-// A producer that takes so long to fail a call that a lease does not last for all its messages keeps nobody from
-// hearing of the others, and is asked no more often for that.
+// A producer may take so long to fail a call that a lease does not last for all its messages. The messages of other
+// producers get their verdicts, and this producer is asked no more often.
 func TestSlowFailuresEnd(t *testing.T) {
 	const slow, margin = 3500 * time.Millisecond, 6 * time.Second
 	slowly := func(answer confirm) confirm {
@@ -146,7 +146,7 @@ func TestSlowFailuresEnd(t *testing.T) {
 			h.have("orders", numbered(1000)...)
 			h.run(time.Minute)
 			if !look(h, func() bool { return h.paused }) {
-				t.Error("the producer is not left alone")
+				t.Error("the circuit is not open")
 			}
 			h.run(9 * time.Minute)
 			if asked := h.asks(); asked > 100 {
@@ -175,8 +175,8 @@ func TestSlowFailuresEnd(t *testing.T) {
 	})
 }
 
-// When the lease ends before suspects have their turn, they are put off with the reason, and asked one by one the next
-// time.
+// When the lease ends before quarantined messages have their turn, they are put off with the reason, and asked one by
+// one the next time.
 func TestALeaseThatEndsAmongSuspects(t *testing.T) {
 	inHouse(t, confirmloop.Config{Margin: 6 * time.Second}, func(h *house) {
 		var largest atomic.Int64
@@ -222,7 +222,7 @@ func TestFewPoisonMessagesDelayNoOrder(t *testing.T) {
 		}
 		h.run(10 * time.Minute)
 		if look(h, func() bool { return h.paused }) {
-			t.Error("the producer is left alone because of five messages that are known")
+			t.Error("the circuit is open because of five messages that are known")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestTheFinalQuestionComesAfterTheLastAttempt(t *testing.T) {
 			t.Errorf("sent %v, deleted %v", h.sent, h.deleted)
 		}
 
-		// A producer that committed late is still heard.
+		// A verdict that comes late still counts.
 		h.answers(nil)
 		h.submit(names[0])
 		synctest.Wait()

@@ -51,8 +51,8 @@ func slowly(answer confirm) confirm {
 	}
 }
 
-// Suspects that come back together are asked about one by one, also where each was found by itself, and by larger
-// batches as they are answered.
+// Quarantined messages that are due together are asked about one by one, also where each was found alone. The batches
+// grow as the producer answers.
 func TestReturningQuarantineBatchesDouble(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1}.WithBreakerFailures(1000), func(h *house) {
 		var noted calls
@@ -82,7 +82,7 @@ func TestQuarantineProbesSingleMessages(t *testing.T) {
 		h.answers(failsFor(numbered(20)...))
 		names := h.have("orders", numbered(20)...)
 		h.submit(names[:13]...)
-		synctest.Wait() // twelve calls about one each have failed, and the suspects are left alone
+		synctest.Wait() // twelve calls about one each have failed, and the circuit is open
 		time.Sleep(2 * time.Second)
 		var noted calls
 		h.answers(noted.of(failsFor(numbered(20)...)))
@@ -94,7 +94,7 @@ func TestQuarantineProbesSingleMessages(t *testing.T) {
 	})
 }
 
-// A call that fails has its messages asked about one by one, however large the batches of suspects had grown before.
+// A call that fails has its messages asked about one by one, however large the batches of the quarantine were.
 func TestEachFailureShrinksQuarantineBatches(t *testing.T) {
 	inHouse(t, confirmloop.Config{CallsPerProducer: 1, Batch: 8}, func(h *house) {
 		var noted calls
@@ -189,7 +189,7 @@ func TestNewBypassBeginsWithASingleMessage(t *testing.T) {
 	})
 }
 
-// The calls about suspects are half of all; the other half is for orders.
+// The calls about quarantined messages are half of all; the other half is for orders.
 func TestQuarantineHasHalfOfTheCalls(t *testing.T) {
 	for calls, half := range map[int]int{1: 1, 2: 1, 4: 2, 8: 4} {
 		inHouse(t, confirmloop.Config{CallsPerProducer: calls}, func(h *house) {
@@ -218,14 +218,14 @@ func TestQuarantineHasHalfOfTheCalls(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if got := look(h, func() int { return top }); got != half {
-				t.Errorf("%d of %d calls were about suspects at once, want %d", got, calls, half)
+				t.Errorf("%d of %d calls were about quarantined messages at once, want %d", got, calls, half)
 			}
 		})
 	}
 }
 
-// Suspects do not wait for the final question that was to follow the call which failed: a producer may take long over
-// it.
+// Quarantined messages do not wait for the final question that follows the failed call: a producer may take long over
+// that question.
 func TestQuarantineDoesNotWaitForFinalCall(t *testing.T) {
 	inHouse(t, confirmloop.Config{Attempts: 1, Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		gate := make(chan struct{})
@@ -257,26 +257,26 @@ func TestQuarantineDoesNotWaitForFinalCall(t *testing.T) {
 	})
 }
 
-// People are told once that a producer is left alone and once that it is back, and of suspects that are left alone
-// nothing.
+// The circuit of a producer is reported once when it opens and once when it closes. The circuit of the quarantine is
+// not reported.
 func TestCircuitIsReportedOnce(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		told := func(what string, want ...bool) {
 			t.Helper()
 			synctest.Wait()
 			if got := look(h, func() []bool { told := h.told; h.told = nil; return told }); !slices.Equal(got, want) {
-				t.Errorf("%s: told that it is left alone: %v, want %v", what, got, want)
+				t.Errorf("%s: reported circuits: %v, want %v", what, got, want)
 			}
 		}
 		h.answers(failsFor(numbered(50)...))
 		suspects := h.have("orders", numbered(50)...)
 		h.submit(suspects...)
-		told("suspects are left alone")
+		told("the circuit of the quarantine opens")
 		h.answers(nil)
 		h.submit(h.have("orders", "order")...)
-		told("an answer, and suspects are asked about again")
+		told("an answer, and the quarantine is asked about again")
 		h.submit(suspects[0])
-		told("a suspect has its answer")
+		told("a quarantined message has its answer")
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
 		for _, id := range numbered(8) {
 			h.submit(h.have("orders", "1"+id)...)

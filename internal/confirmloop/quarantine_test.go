@@ -13,8 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// Messages that a producer fails for come all at once; the orders after them are decided at once all the same, however
-// many they are.
+// Messages that a producer fails for come all at once, in any number. The orders after them are still decided at once.
 func TestManyPoisonMessagesDelayNoOrder(t *testing.T) {
 	for name, come := range map[string]func(h *house, ids []string){
 		"one by one": func(h *house, ids []string) {
@@ -37,7 +36,7 @@ func TestManyPoisonMessagesDelayNoOrder(t *testing.T) {
 						synctest.Wait()
 						h.wantState(order, halfmsg.Sendable)
 						if look(h, func() bool { return h.paused }) {
-							t.Fatalf("after order %d the producer is left alone", i)
+							t.Fatalf("after order %d the circuit is open", i)
 						}
 					}
 				})
@@ -58,7 +57,7 @@ func TestGoodMessageLeavesQuarantineSoon(t *testing.T) {
 	})
 }
 
-// However long each call about a suspect takes, there is one for an order.
+// However long each call about a quarantined message takes, there is a call for an order.
 func TestQuarantineLeavesCallsToOthers(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -79,7 +78,7 @@ func TestQuarantineLeavesCallsToOthers(t *testing.T) {
 	})
 }
 
-// Suspects fill no more than a part of the room, however long the calls about them take; the others wait in the store.
+// The quarantine fills no more than a part of the queue, however long its calls take; the rest waits in the store.
 func TestQuarantineLeavesRoomToOthers(t *testing.T) {
 	inHouse(t, confirmloop.Config{QueuePerProducer: 40, CallsPerProducer: 2}, func(h *house) {
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
@@ -105,7 +104,7 @@ func TestQuarantineLeavesRoomToOthers(t *testing.T) {
 	})
 }
 
-// Suspects that are left alone come back less and less, or thousands of them would keep the store busy.
+// Quarantined messages back off while the circuit is open, or thousands of them would keep the store busy.
 func TestQuarantinedMessagesBackOff(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(12)...))
@@ -126,7 +125,7 @@ func TestQuarantinedMessagesBackOff(t *testing.T) {
 	})
 }
 
-// A message that has an answer, whatever it is, is asked about with the others again.
+// After any answer a message is asked about together with the others again.
 func TestAnswerEndsTheQuarantine(t *testing.T) {
 	inHouse(t, confirmloop.Config{Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		var calls [][]string
@@ -134,7 +133,7 @@ func TestAnswerEndsTheQuarantine(t *testing.T) {
 		h.submit(h.have("orders", "1")...)
 		synctest.Wait()
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
-			h.mu.Lock() // the suspect and the other are asked about side by side
+			h.mu.Lock() // the quarantined message and the other are asked about in parallel
 			defer h.mu.Unlock()
 			calls = append(calls, slices.Sorted(slices.Values(ids)))
 			return all(ids, halfmsg.VerdictUnknown), nil
@@ -152,7 +151,7 @@ func TestAnswerEndsTheQuarantine(t *testing.T) {
 
 // A producer that failed every call and comes back is asked at once, whichever message shows that it is back.
 func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
-	t.Run("a suspect shows it", func(t *testing.T) {
+	t.Run("a quarantined message shows it", func(t *testing.T) {
 		inHouse(t, confirmloop.Config{}, func(h *house) {
 			h.answers(failsFor(numbered(20)...))
 			for _, id := range numbered(20) {
@@ -161,7 +160,7 @@ func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
 				synctest.Wait() // the last one has just begun another pause
 			}
 			if !look(h, func() bool { return h.paused }) {
-				t.Fatal("the producer is not left alone")
+				t.Fatal("the circuit is not open")
 			}
 			h.answers(nil)
 			name := halfmsg.Name{Producer: "orders", ID: "00000"}
@@ -173,7 +172,7 @@ func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
 			synctest.Wait()
 			h.wantState(order, halfmsg.Sendable)
 			if look(h, func() bool { return h.paused }) {
-				t.Error("it is still said to be left alone")
+				t.Error("the circuit is still reported open")
 			}
 		})
 	})
@@ -187,7 +186,7 @@ func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
 			h.submit(names[0])
 			synctest.Wait()
 			if h.asks() != before {
-				t.Fatal("the suspects are not left alone")
+				t.Fatal("the circuit of the quarantine is not open")
 			}
 			h.answers(nil)
 			h.submit(h.have("orders", "order")...)
@@ -199,7 +198,7 @@ func TestReturnedProducerIsAskedAtOnce(t *testing.T) {
 	})
 }
 
-// Suspects of a producer that cannot be reached are asked about rarely, as all its messages are.
+// Quarantined messages of an unreachable producer are asked about rarely, as all its messages are.
 func TestUnreachableQuarantineIsAskedRarely(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(100)...))
@@ -220,7 +219,7 @@ func TestUnreachableQuarantineIsAskedRarely(t *testing.T) {
 	})
 }
 
-// That a suspect may be asked about is no reason to claim what else its producer has, which is away.
+// A probe with a quarantined message claims no other messages of its unreachable producer.
 func TestQuarantineProbeClaimsNoOtherMessages(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor("suspect"))
@@ -239,7 +238,7 @@ func TestQuarantineProbeClaimsNoOtherMessages(t *testing.T) {
 	})
 }
 
-// When suspects are forgotten that were left alone, their producer is as far away as before.
+// When the messages behind an open circuit are discarded, the circuit stays open.
 func TestForgottenQuarantineEndsNoPause(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(failsFor(numbered(20)...))
@@ -313,7 +312,7 @@ func TestCloseHandsBackTheQuarantine(t *testing.T) {
 	})
 }
 
-// A lane without any room would put its suspects off for ever.
+// A quarantine queue without any room would put its messages off for ever.
 func TestQuarantineHasRoomForOne(t *testing.T) {
 	inHouse(t, confirmloop.Config{QueuePerProducer: 1, CallsPerProducer: 1}, func(h *house) {
 		h.answers(failsFor("order"))

@@ -33,7 +33,7 @@ func TestTrustedSubmitsAfterAckKeepTheMarker(t *testing.T) {
 	})
 }
 
-// A message with a delay is nobody's until it is due. Its marker is not needed any more.
+// A message with a delay has no owner until it is due. Its marker is not needed any more.
 func TestDelayedTrustedSubmitDeletesTheMarker(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		later := message("orders", "later")
@@ -57,7 +57,7 @@ func TestTrustIsForSubmitsOnly(t *testing.T) {
 	})
 }
 
-// A trusted Submit comes while a question is under way. What the producer answers to that is too late, whatever it is.
+// A trusted Submit comes while a question is under way. Every answer of the producer is too late.
 func TestATrustedSubmitDuringAQuestionWins(t *testing.T) {
 	for verdict, fate := range map[halfmsg.Verdict]string{
 		halfmsg.VerdictCommitted: "committed lease_lost", halfmsg.VerdictUnknown: "unknown lease_lost",
@@ -112,8 +112,8 @@ func TestTrustedSubmitWithoutRoomIsAVerdict(t *testing.T) {
 	})
 }
 
-// Nobody has said anything about a silent message whose question is broken off, whatever its producer's Submits are
-// worth.
+// A message that was not submitted, and whose question is broken off, has no verdict, also when its producer's Submits
+// are trusted.
 func TestHandedBackMessageHasNoVerdict(t *testing.T) {
 	inHouse(t, confirmloop.Config{}, func(h *house) {
 		h.answers(func(ctx context.Context, _ halfmsg.Target, _ []string, _ bool) (verdicts, error) {
