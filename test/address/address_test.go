@@ -256,7 +256,7 @@ func FuzzAMQP(f *testing.F) {
 	})
 }
 
-// FuzzSecret: no error and no shown address holds a password, whatever else is wrong.
+// FuzzSecret: no error and no shown address holds a password, for every other fault of the address.
 func FuzzSecret(f *testing.F) {
 	for _, url := range [][3]string{
 		{"redis://", "", "host:6379"},

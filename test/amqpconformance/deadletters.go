@@ -175,7 +175,7 @@ func rejectPublish(f *fixture) {
 	}
 	f.expectEqual("acknowledged", acked, 2)
 	f.eventuallyReady("small", 2)
-	f.eventuallyReady("large", 6) // a nack does not mean that nobody has the message
+	f.eventuallyReady("large", 6) // a nack does not mean that no queue has the message
 }
 
 func quorumDeliveries(f *fixture) {

@@ -46,7 +46,7 @@ func (q *consumed) count(s *setup, deliveries <-chan amqp.Delivery) {
 		text, ours := strings.CutPrefix(d.MessageId, idPrefix)
 		number, err := strconv.Atoi(text)
 		if !ours || err != nil || number < 0 || uint64(number) > s.ids.Load() {
-			s.b.Errorf("a message %q was delivered that nobody sent", d.MessageId)
+			s.b.Errorf("a message %q was delivered that was never sent", d.MessageId)
 			continue
 		}
 		if missing := number + 1 - len(seen); missing > 0 {

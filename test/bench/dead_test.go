@@ -70,7 +70,7 @@ func (s *setup) another() *setup {
 	return other
 }
 
-// die has a producer store messages that are due at once, and nobody is there to answer for them.
+// die has a producer store messages that are due at once, without a producer that answers for them.
 func (s *setup) die(n int) {
 	s.run(len(s.all))
 	defer s.run(0)
@@ -113,7 +113,7 @@ type turn struct {
 	// idle is the processor time of a second without senders.
 	idle map[string]time.Duration
 	// tried is how many messages were put off because their producer is dead, swept how many were compared with their
-	// indexes: whatever waits is swept as well.
+	// indexes: waiting messages are swept as well.
 	tried, swept float64
 }
 

@@ -87,7 +87,7 @@ func (s *setup) must(err error) {
 	}
 }
 
-// measure puts a load on the coordinators; whatever does not come out even is an error.
+// measure puts a load on the coordinators; a lost or an additional message is an error.
 func (s *setup) measure(load bench.Config) bench.Report {
 	s.b.Helper()
 	report, err := bench.Run(context.Background(), load)
@@ -144,7 +144,7 @@ func (s *setup) serve(answers pb.ProducerServiceServer) (target string) {
 	return listener.Addr().String()
 }
 
-// deadTarget is a callback target at which nobody listens.
+// deadTarget is a callback target without a listener.
 func (s *setup) deadTarget() (target string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)

@@ -95,7 +95,7 @@ func (s *setup) healthy(long time.Duration) figure {
 	return figure{rate: report.Rate, p50: report.HalfToAck.P50, p99: report.HalfToAck.P99}
 }
 
-// fall lets messages wait for a producer where nobody listens, for a producer that never answers, and for a producer
+// fall lets messages wait for a producer without a listener, for a producer that never answers, and for a producer
 // that needs two seconds of its three.
 func (s *setup) fall() {
 	targets := map[string]string{

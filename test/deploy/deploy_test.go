@@ -112,7 +112,7 @@ func TestComposeServicesMatchEachOther(t *testing.T) {
 			}
 		}
 		if strings.HasSuffix(s.Image, ":latest") {
-			t.Errorf("%s takes whatever %s is today", name, s.Image)
+			t.Errorf("%s takes an unpinned image: %s", name, s.Image)
 		}
 	}
 	redis := strings.Join(services["redis"].Command, " ")

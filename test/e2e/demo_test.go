@@ -89,7 +89,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	want("POST", "/orders", `{"id":"soon","items":[{"sku":"tea","quantity":2}]}`, 201, `"amount_cents":1590`)
 	want("POST", "/orders/soon/payment", "", 201, `"state":"paid"`)
 	want("POST", "/orders/soon/payment", "", 201, `"state":"paid"`)
-	servers.Eventually(t, patience, "the order that nobody paid is cancelled", func() bool {
+	servers.Eventually(t, patience, "the unpaid order is cancelled", func() bool {
 		_, text := call("GET", "/orders/late", "")
 		return strings.Contains(text, `"state":"cancelled"`)
 	})

@@ -42,7 +42,7 @@ func build(m *testing.M) int {
 	return servers.Stopping(m).Run()
 }
 
-// payable counts the paid ones of n orders: all except the tenth that is declined and the tenth that nobody pays.
+// payable counts the paid ones of n orders: all except the tenth that is declined and the tenth that is not paid.
 func payable(n int) int { return n - (n+6)/10 - (n+4)/10 }
 
 func TestPaidOrdersShipExactlyOnce(t *testing.T) {

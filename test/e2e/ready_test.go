@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// readyz is the answer of /readyz; the status is 0 where nobody answers.
+// readyz is the answer of /readyz; the status is 0 without an answer.
 func (c *coordinator) readyz() (status int, body string) {
 	response, err := http.Get("http://" + c.http + "/readyz")
 	if err != nil {

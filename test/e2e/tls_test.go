@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// secured is a world in which everybody shows a certificate.
+// secured is a world in which every client shows a certificate.
 type secured struct {
 	*world
 	*certstest.Authority

@@ -11,7 +11,7 @@ const (
 	Lost Verdict = "LOST"
 	// Phantom: delivered though not committed.
 	Phantom Verdict = "PHANTOM"
-	// Corrupted: an id nobody sent, or other content than its first SendHalfMessage had.
+	// Corrupted: an id that was never sent, or other content than its first SendHalfMessage had.
 	Corrupted Verdict = "CORRUPTED"
 	// Dup: a further copy that no fault explains, or a second copy with attempt 1 that was not delivered before. The
 	// order of the copies says nothing: a stopped owner sends its attempt 1 after another's attempt 2.
@@ -22,7 +22,7 @@ const (
 	Stuck Verdict = "STUCK"
 	// Contradiction: the producer answered both committed and rolled back.
 	Contradiction Verdict = "CONTRADICTION"
-	// Leftover: a key in Redis besides receipts that expire, or a marker that nobody deleted.
+	// Leftover: a key in Redis besides receipts that expire, or a marker that was not deleted.
 	Leftover Verdict = "LEFTOVER"
 	// Effect: delivered, and its consumers' database does not hold its effect exactly once.
 	Effect Verdict = "EFFECT"
@@ -50,7 +50,7 @@ type End struct {
 	Left []string
 	// Markers holds the messages whose markers are still there though their fate is known.
 	Markers []string
-	// Effects holds how often each message had its effect; nil where nobody keeps them.
+	// Effects holds how often each message had its effect; nil where they are not kept.
 	Effects map[string]int
 	// Counted is the number of publishes that the broker acknowledged, by the coordinators' count. Open counts the
 	// publishes that the broker refused or left unanswered, so that a copy may be out. Counted is -1 where the

@@ -52,7 +52,7 @@ func TestTheCheckerFindsEachVerdict(t *testing.T) {
 		"lost":             {Lost, End{}, clean},
 		"rolled back":      {Phantom, End{Counted: 1}, steps{sent, rolledBack, got(1, false)}},
 		"undecided":        {Phantom, End{Counted: 1}, steps{sent, got(1, false)}},
-		"nobody sent it":   {Corrupted, End{Counted: 1}, steps{unknown}},
+		"never sent":       {Corrupted, End{Counted: 1}, steps{unknown}},
 		"other body":       {Corrupted, End{Counted: 1}, append(clean[:3:3], as("paid", "other"))},
 		"other key":        {Corrupted, End{Counted: 1}, append(clean[:3:3], as("other", "body"))},
 		"same headers": {

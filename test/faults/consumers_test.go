@@ -172,7 +172,7 @@ func diedOnBothSides(t *testing.T, w *world, _ *load, _ End) {
 	t.Logf("consumers died %d times before an effect and %d times after one; %d copies found it there", before, after,
 		dropped)
 	if before == 0 || after == 0 || dropped == 0 {
-		t.Error("the row proves nothing: nobody died at one of the points, or no copy came after the effect")
+		t.Error("the row proves nothing: no process died at one of the points, or no copy came after the effect")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // Faults in which Redis forgets acknowledged writes: its last second in a power cut, or the writes that a lagging
-// replica never got. Nobody can promise the messages whose only record is lost. So their producers send them again,
+// replica never got. No promise covers the messages whose only record is lost. So their producers send them again,
 // as docs/guarantees.md says, and then nothing may be missing. No id is repeated under load: a Send that is repeated
 // after the loss of its record makes a new message, and the copies cannot know of each other.
 var forgetRows = []row{
@@ -176,7 +176,7 @@ func (w *world) cutReplica() {
 	if n, err := have.Int(); err != nil || n != 1 {
 		w.t.Fatalf("%d replicas are in step, %v", n, err)
 	}
-	w.replica.CLI("REPLICAOF", "127.0.0.1", "1") // where nobody is
+	w.replica.CLI("REPLICAOF", "127.0.0.1", "1") // without a server there
 	w.ledger.Fault("the replica gets nothing any more")
 	wait(time.Second)
 }

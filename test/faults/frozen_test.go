@@ -24,7 +24,7 @@ func freezeMaster(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, time.Second)
 	w.freeze()
 	w.forgot.until()
-	w.allReady() // nobody waits for the old one any more
+	w.allReady() // no coordinator waits for the old one any more
 	w.delivers("while the old master stands still", 100)
 	w.thaw()
 	w.demoted()
@@ -69,7 +69,7 @@ func (w *world) demoted() {
 	forked := w.offset(w.redis.CLI("INFO", "replication"), "second_repl_offset:")
 	w.ledger.Fault(fmt.Sprintf("the old master is a replica, and has thrown away %d bytes of writes", reached-forked))
 	if w.t.Logf("the old master took %d bytes of writes that the new one never saw", reached-forked); reached <= forked {
-		w.t.Error("nothing was written to the old master: it was replaced in its sleep, and nobody noticed")
+		w.t.Error("nothing was written to the old master: it was replaced while frozen, unnoticed")
 	}
 }
 

@@ -72,7 +72,7 @@ func fillDisk(ctx context.Context, w *world, _ *rand.Rand) {
 	before := w.published("acked")
 	wait(5 * time.Second)
 	if after := w.published("acked"); after != before {
-		w.t.Errorf("%d messages were published that nobody could claim", after-before)
+		w.t.Errorf("%d messages were published that could not be claimed", after-before)
 	}
 	w.redis.FreeDisk()
 	w.ledger.Fault("Redis' disk has room again")

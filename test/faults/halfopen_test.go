@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Connections to RabbitMQ whose death nobody reports.
+// Connections to RabbitMQ that die without a report.
 var halfOpenRows = []row{
 	{name: "F32", copies: true, world: options{wired: true}, fault: fallSilent, judge: felt("unsure")},
 }

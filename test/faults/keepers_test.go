@@ -11,7 +11,7 @@ import (
 )
 
 // keeper is a shop whose markers hold their messages. Its relay sends a message again until the coordinator releases
-// the marker, so nobody has to act when Redis forgets.
+// the marker, so no operator has to act when Redis forgets.
 type keeper struct{ *shop }
 
 // resendAfter is when the relay takes a message for forgotten.

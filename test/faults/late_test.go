@@ -141,7 +141,7 @@ func (l *late) rollsBack(ctx context.Context, at int, d deed) {
 	l.want(d, "Submit after that", l.submit(ctx, at+2, d, pb.Wait_WAIT_UNSPECIFIED), codes.FailedPrecondition)
 }
 
-// isDiscarded by an operator; nobody asks any more, and the producer clears its marker away itself.
+// isDiscarded by an operator; the coordinator asks no more, and the producer deletes its marker itself.
 func (l *late) isDiscarded(ctx context.Context, at int, d deed) {
 	l.ledger.Decide(d.key, RolledBack)
 	l.must(d, l.operator.discard(ctx, l.name, d.id))
@@ -209,7 +209,7 @@ func (l *lateSDK) act(ctx context.Context, id string, random *rand.Rand) {
 }
 
 // lateShop has its markers in its transactions. Half of them hold their marker over the last Confirm call, which
-// nobody can answer then; the other half begin after a tombstone has answered the last Confirm call.
+// no producer can answer then; the other half begin after a tombstone has answered the last Confirm call.
 type lateShop struct {
 	*shop
 	operator       operator

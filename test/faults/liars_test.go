@@ -212,7 +212,7 @@ func (f *flapper) act(ctx context.Context, id string, random *rand.Rand) {
 	select {
 	case <-q.asked:
 	case <-time.After(patience):
-		f.surprised("%s: nobody asks", d.key)
+		f.surprised("%s: no coordinator asks", d.key)
 	}
 	f.want(d, "Rollback", f.rollback(ctx, at+2, d), codes.OK)
 	close(q.answer)

@@ -126,7 +126,7 @@ func killAt(enough func(w *world) bool, points ...point) func(context.Context, *
 		k := &killer{w: w, struck: make(chan *coordinator, 1)}
 		w.on(k.observe)
 		for hunting := true; hunting; {
-			satisfied := enough(w) // while nobody is aimed at
+			satisfied := enough(w) // while no process is aimed at
 			if satisfied && ctx.Err() != nil {
 				break
 			}

@@ -86,6 +86,6 @@ func (w *world) felt(code string) {
 	w.t.Helper()
 	stats := w.redis.CLI("INFO", "errorstats")
 	if !strings.Contains(stats, "errorstat_"+code+":") {
-		w.t.Errorf("nobody got the error %s:\n%s", code, stats)
+		w.t.Errorf("no client got the error %s:\n%s", code, stats)
 	}
 }

@@ -68,7 +68,7 @@ func (w *world) bindTo(exchange string) {
 func revoke(while func(context.Context, *world, *rand.Rand)) func(context.Context, *world, *rand.Rand) {
 	return func(ctx context.Context, w *world, random *rand.Rand) {
 		pause(ctx, time.Second)
-		w.ledger.Fault("nobody may write to the exchange")
+		w.ledger.Fault("no user may write to the exchange")
 		w.mayWrite("^(?!" + exchange + "$)")
 		// RabbitMQ remembers permissions for the life of a channel. All clients must connect again and notice the fault, so
 		// the neighbour starts afterwards.
@@ -76,7 +76,7 @@ func revoke(while func(context.Context, *world, *rand.Rand)) func(context.Contex
 		servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
 		while(ctx, w, random)
 		w.mayWrite(".*")
-		w.ledger.Fault("everybody may write to the exchange again")
+		w.ledger.Fault("all users may write to the exchange again")
 	}
 }
 
@@ -205,7 +205,7 @@ func declareShort(w *world) {
 // fillQueue keeps the queue full for as long as the load lasts, and longer until a message is seen to wait for the
 // queue.
 func fillQueue(ctx context.Context, w *world, _ *rand.Rand) {
-	w.ledger.Fault("nobody consumes, and the queue fills")
+	w.ledger.Fault("without consumers the queue fills")
 	<-ctx.Done()
 	admin, request := w.admin(), &pb.ListMessagesRequest{State: pb.State_STATE_SENDABLE, PageSize: 1000}
 	servers.Eventually(w.t, patience, "a message waits because of a nack", func() bool {

@@ -57,7 +57,7 @@ func (w *world) until(what string, cond func() bool) {
 	servers.Eventually(w.t, patience, what, cond)
 }
 
-// tried counts the coordinators' publishes, whatever their outcome.
+// tried counts the coordinators' publishes with every outcome.
 func (w *world) tried() (n int) {
 	for _, c := range w.coordinators {
 		n += w.countedBy(c, "msghandler_publishes_total{")
@@ -185,7 +185,7 @@ func (w *world) restartAfter(killed <-chan struct{}, c *coordinator) {
 	select {
 	case <-killed:
 	case <-time.After(patience):
-		w.t.Fatalf("nobody was to drop a marker\n%s", w.tails())
+		w.t.Fatalf("no coordinator was to drop a marker\n%s", w.tails())
 	}
 	w.start(c)
 	w.ready(c)
@@ -266,7 +266,7 @@ func commitsTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 	for _, id := range []string{"unknown", "unsaid"} {
 		p.send(ctx, id, "paid")
 	}
-	w.until("nobody asks any more", func() bool {
+	w.until("no coordinator asks any more", func() bool {
 		pending, ok := w.standing(pb.State_STATE_PENDING)
 		return ok && len(pending) == 0
 	})
@@ -307,7 +307,7 @@ func writesTooLate(ctx context.Context, w *world, _ *rand.Rand) {
 		case 2:
 			w.coordinators[0].redis.Restore()
 			w.ledger.Fault("the first owner's way to Redis is open again")
-			soon := time.Now().Add(300 * time.Millisecond) // less than whoever asks now waits
+			soon := time.Now().Add(300 * time.Millisecond) // less than a caller waits that asks now
 			for w.countedBy(w.coordinators[0], committedMoves) == 0 && time.Now().Before(soon) {
 				wait(10 * time.Millisecond)
 			}

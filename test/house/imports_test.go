@@ -121,7 +121,7 @@ var rooms = []struct {
 	{
 		[]string{"internal/cli/commandline"},
 		slices.Concat(ground, []string{"internal/config/..."}),
-		"every program links it, whatever the program does",
+		"every program links it",
 	},
 	{
 		[]string{"internal/cli/demo"},

@@ -77,7 +77,7 @@ var reserved = []struct {
 		"os/signal",
 		[]string{"Notify", "NotifyContext", "Ignore"},
 		[]string{"internal/cli/...", "cmd/producer-demo", "cmd/consumer-demo", "test/..."},
-		"signals are the command line's: whatever else runs ends with its context",
+		"signals are the command line's: all other code ends with its context",
 	},
 	{
 		"context",

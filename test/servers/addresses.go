@@ -2,7 +2,7 @@ package servers
 
 import "testing"
 
-// Addresses returns n different loopback addresses where nobody listens, for programs that a test starts.
+// Addresses returns n different loopback addresses without a listener, for programs that a test starts.
 func Addresses(t testing.TB, n int) []string {
 	t.Helper()
 	ports, err := freePorts(n)

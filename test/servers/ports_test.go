@@ -2,7 +2,7 @@ package servers
 
 import "testing"
 
-// Between the choice of a port and the start of its server nobody listens there, and the port must not be chosen
+// Between the choice of a port and the start of its server no process listens there, and the port must not be chosen
 // again.
 func TestPortsAreHandedOutOnce(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestMountsOfServersStayPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), "/usr /usr ") {
-		t.Errorf("a server's /usr is mounted for everybody:\n%s", text)
+		t.Errorf("a server's /usr is mounted for all processes:\n%s", text)
 	}
 }
 

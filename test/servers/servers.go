@@ -71,8 +71,8 @@ func poll(within time.Duration, cond func() (bool, error)) error {
 // restart.
 const lowestPort, highestPort = 12000, 31999
 
-// freePorts returns n different ports of 127.0.0.1 where nobody listens, and which no test of this machine gets again
-// while this process lives: the port of a stopped server, or of a server before its start, looks free and is not.
+// freePorts returns n different ports of 127.0.0.1 without a listener, which no test of this machine gets again while
+// this process lives: the port of a stopped server, or of a server before its start, looks free and is not.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for tries := 0; len(ports) < n; tries++ {

@@ -152,7 +152,7 @@ func TestTapNamesMessagesOfCalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	one, two := &pb.Message{Id: "1"}, &pb.Message{Id: "2"}
-	// Nobody serves these methods here, which is not the proxy's business.
+	// No server has these methods here, which is not the proxy's business.
 	_, _ = client.SendHalfMessage(ctx, &pb.SendHalfMessageRequest{Producer: "orders", Message: one})
 	_, _ = client.SendHalfMessages(ctx, &pb.SendHalfMessagesRequest{Producer: "orders", Messages: []*pb.Message{one, two}})
 	_, _ = client.SubmitAll(ctx, &pb.SubmitAllRequest{Producer: "orders", Ids: []string{"1", "2"}})

@@ -1,4 +1,4 @@
-// Rendering and validating the manifests needs kustomize and the types of Kubernetes, which nobody else needs.
+// Rendering and validating the manifests needs kustomize and the types of Kubernetes, which no other module needs.
 module github.com/msghandler/msghandler/test/deploy/kubernetes
 
 go 1.26.0
