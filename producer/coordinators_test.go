@@ -200,13 +200,13 @@ func TestCoordinatorsAreKnownByCertificate(t *testing.T) {
 		want  codes.Code
 		says  string
 	}{
-		"the coordinator":                   {strict, as(a, "coordinator.shop"), "", codes.OK, ""},
-		"the coordinator, by URI":           {strict, as(a, "10.0.0.1", "spiffe://shop/msghandler/2"), "", codes.OK, ""},
-		"a neighbour":                       {strict, as(a, "stock.shop"), "", codes.PermissionDenied, `of "stock.shop"`},
-		"a neighbour with a token":          {strict, as(a, "stock.shop"), goodToken, codes.Unauthenticated, "token"},
-		"no certificate":                    {strict, as(a), "", codes.Unauthenticated, "neither a token nor"},
-		"a neighbour with the right token":  {either, as(a, "stock.shop"), goodToken, codes.OK, ""},
-		"a certificate that nobody checked": {lax, as(foreign, "coordinator.shop"), "", codes.Unauthenticated, "verified"},
+		"the coordinator":                  {strict, as(a, "coordinator.shop"), "", codes.OK, ""},
+		"the coordinator, by URI":          {strict, as(a, "10.0.0.1", "spiffe://shop/msghandler/2"), "", codes.OK, ""},
+		"a neighbour":                      {strict, as(a, "stock.shop"), "", codes.PermissionDenied, `of "stock.shop"`},
+		"a neighbour with a token":         {strict, as(a, "stock.shop"), goodToken, codes.Unauthenticated, "token"},
+		"no certificate":                   {strict, as(a), "", codes.Unauthenticated, "neither a token nor"},
+		"a neighbour with the right token": {either, as(a, "stock.shop"), goodToken, codes.OK, ""},
+		"an unchecked certificate":         {lax, as(foreign, "coordinator.shop"), "", codes.Unauthenticated, "verified"},
 	} {
 		var authorization []string
 		if c.token != "" {

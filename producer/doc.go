@@ -1,7 +1,7 @@
 // Package producer lets a service tell others about its local transactions, through a message broker, without losing a
 // message and without telling lies.
 //
-// The service hands the coordinator a half message before its transaction; nobody sees it. Then it runs the
+// The service hands the coordinator a half message before its transaction; no consumer sees it. Then it runs the
 // transaction. The message is published only once the transaction is known to have committed, and then it is published
 // for certain.
 //
@@ -27,8 +27,8 @@
 //
 // When Send returns nil, the business has committed and the message is on its way. When it returns an error, use
 // errors.Is with this package's Err values to learn which of these it is: nothing ran ([ErrUnavailable], [ErrExists],
-// [ErrRejected]), the business ran before ([ErrAlreadyCommitted]), it failed (the business's own error), or nobody
-// knows ([ErrOutcomeUnknown]).
+// [ErrRejected]), the business ran before ([ErrAlreadyCommitted]), it failed (the business's own error), or its outcome
+// is unknown ([ErrOutcomeUnknown]).
 //
 // # The contract of the business function
 //
@@ -59,7 +59,7 @@
 // is known to have committed does not run twice: the message is submitted again and ErrAlreadyCommitted returned. A
 // message that was rolled back stays so; a new attempt takes a new id, such as 1001-2. An attempt that ends with
 // [ErrSendAgain] may be made again under the same id: its business did not begin, or says that nothing of it was
-// committed and that the reason passes. docs/ids.md has the whole table. A business whose outcome nobody knows does run
+// committed and that the reason passes. docs/ids.md has the whole table. A business with an unknown outcome does run
 // again, so let it recognise what an earlier run committed (a unique key on the id, say) and return nil then, not an
 // error.
 //
@@ -68,7 +68,7 @@
 // No marker is no verdict: the transaction may still be running. The memory store forgets with the process; the Redis
 // store does not, but in both the marker is set just after the commit, and a process that dies in between leaves a
 // committed transaction without a marker. The coordinator is then answered UNKNOWN, and at its limit it sets the
-// message aside as ABANDONED, where an operator sees it. Nothing is lost, but somebody has to look. Set
+// message aside as ABANDONED, where an operator sees it. Nothing is lost, but an operator has to look. Set
 // [Config.Resolve] to answer such questions from the business data itself, and hardly any are left:
 //
 //	Resolve: func(ctx context.Context, id string, final bool) (marker.Verdict, error) {
@@ -92,7 +92,7 @@
 // makes a last answer of ROLLED_BACK true for ever. Package marker/sql wraps Send for them. A business that leaves no
 // marker there gets [ErrUnmarked].
 //
-// # Transactions of one's own making
+// # Your own transactions
 //
 // Where a function does not fit, call the steps: [Producer.SendHalf], then the transaction, then [Producer.Submit] or
 // [Producer.Rollback] under the same contract. [Producer.Wait] waits until the broker has the message.

@@ -18,7 +18,7 @@ import (
 const (
 	// maxBatch is half of the coordinator's limit for a call: larger batches gain little and wait longer.
 	maxBatch = 500
-	// maxBatchBytes keeps a call under gRPC's default limit of 4 MiB for a message, whatever the coordinator's is. A
+	// maxBatchBytes keeps a call under gRPC's default limit of 4 MiB for a message, even if the coordinator's is higher. A
 	// larger single message goes alone.
 	maxBatchBytes = 3 << 20
 	// parallelBatches lets the next batch leave while the last is in flight, on a second and third connection where the

@@ -410,7 +410,7 @@ func TestEarlySubmitIsRetried(t *testing.T) {
 		start := time.Now()
 		_, err := h.p.Submit(t.Context(), "nobody")
 		if !errors.Is(err, producer.ErrNotFound) || time.Since(start) > 4*time.Second {
-			t.Errorf("an id that nobody sent: %v after %v", err, time.Since(start))
+			t.Errorf("an id that was never sent: %v after %v", err, time.Since(start))
 		}
 	})
 }

@@ -106,7 +106,7 @@ func TestConfirmDuringSendHalfReportsEarlierCommit(t *testing.T) {
 		}
 		away = true
 		if v := h.verdict(t, "1001", true); v != pb.Verdict_VERDICT_UNAVAILABLE {
-			t.Errorf("while nobody can look: %v", v)
+			t.Errorf("while the marker store is away: %v", v)
 		}
 		close(gate)
 		if err := <-again; err != nil {

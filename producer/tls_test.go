@@ -78,9 +78,9 @@ func TestCoordinatorIsDialedWithTLS(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*producer.Config){
-		"without":           func(*producer.Config) {},
-		"no certificate":    func(c *producer.Config) { c.TLS = a.Client() },
-		"for somebody else": func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.TLS.ServerName = "coordinators" },
+		"without":          func(*producer.Config) {},
+		"no certificate":   func(c *producer.Config) { c.TLS = a.Client() },
+		"for another name": func(c *producer.Config) { c.TLS = a.Client("orders.shop"); c.TLS.ServerName = "coordinators" },
 		"another's, by hand": func(c *producer.Config) {
 			c.DialOptions = []grpc.DialOption{
 				grpc.WithTransportCredentials(credentials.NewTLS(certstest.NewAuthority(t).Client("x"))),

@@ -97,7 +97,7 @@ func TestMissingMarkerIsLoggedAfterStoreOutage(t *testing.T) {
 			return nil
 		})
 		if err != nil {
-			t.Errorf("nobody could tell by then: %v", err)
+			t.Errorf("the outcome was unknown by then: %v", err)
 		}
 		synctest.Wait()
 		store.away.Store(false)

@@ -24,7 +24,7 @@ import grpc
 from msghandler.v1 import msghandler_pb2 as pb
 from msghandler.v1 import msghandler_pb2_grpc as rpc
 
-# Nobody knows, or not now: make the same call again, with the same content. All other codes are answers.
+# Outcome unknown, or not now: make the same call again, with the same content. All other codes are answers.
 AGAIN = {getattr(grpc.StatusCode, code) for code in (
     "UNAVAILABLE", "RESOURCE_EXHAUSTED", "UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "ABORTED", "CANCELLED")}
 
@@ -40,13 +40,13 @@ CHANNEL = {
 class Markers:
     """What became of each message: a row in the database of the business, written by the business's transaction.
 
-    Whoever inserts an id first decides: its business COMMITTED, or a tombstone ROLLED_BACK.
+    The first insert of an id decides: its business COMMITTED, or a tombstone ROLLED_BACK.
     """
 
     def __init__(self, path):
         self.path = path
         with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA journal_mode = WAL")  # who reads waits for nobody
+            db.execute("PRAGMA journal_mode = WAL")  # readers do not wait for writers
             db.executescript("""
                 CREATE TABLE IF NOT EXISTS markers (id TEXT PRIMARY KEY, verdict INTEGER NOT NULL, cleaned_at REAL);
                 CREATE INDEX IF NOT EXISTS markers_cleaned ON markers (cleaned_at) WHERE cleaned_at IS NOT NULL;""")
@@ -89,7 +89,7 @@ class Answers(rpc.ProducerServiceServicer):
 
     def __init__(self, producer, tokens):
         self.producer, self.markers = producer, producer.markers
-        self.tokens = tokens  # a file that holds those of the coordinators, one a line; None: everybody may ask
+        self.tokens = tokens  # a file that holds those of the coordinators, one a line; None: all callers may ask
 
     def Confirm(self, request, context):
         self.check(request, context)
@@ -142,7 +142,7 @@ class Producer:
     def send(self, message, business):
         """Runs business(tx), unless it ran before, and sends the message if it commits. Returns what stands then.
 
-        An error means that nothing has committed, or that nobody knows; then the same call may be made again.
+        An error means that nothing has committed, or that the outcome is unknown; then the same call may be made again.
         """
         verdict = self.markers.look([message.id]).get(message.id)
         if verdict == pb.VERDICT_ROLLED_BACK:
@@ -215,7 +215,7 @@ def main():
     # Without so_reuseport = 0 a second process on this port would quietly get half of the questions.
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
     if not args.coordinator_tokens:
-        logging.warning("everybody who reaches %s can have transactions rolled back; set --coordinator-tokens", args.listen)
+        logging.warning("every client that reaches %s can have transactions rolled back; set --coordinator-tokens", args.listen)
     rpc.add_ProducerServiceServicer_to_server(Answers(producer, args.coordinator_tokens), server)
     server.add_insecure_port(args.listen)
     server.start()  # before the first half message: the coordinator may ask at once

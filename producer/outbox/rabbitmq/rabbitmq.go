@@ -3,7 +3,7 @@
 //
 // A message is sent when the broker has acknowledged it and routed it to at least one queue. A message that the
 // broker returns as unroutable or nacks is refused, and tried again after a delay. After the loss of a connection the
-// messages in flight are sent once more, as nobody knows which of them the broker has. Every copy after the first has
+// messages in flight are sent once more, as the broker may or may not have them. Every copy after the first has
 // a msghandler-attempt header above 1.
 package rabbitmq
 
@@ -145,7 +145,7 @@ func (s *Sender) batch(ctx context.Context, messages []sql.Queued) (results []ou
 	}
 	rejection = s.whyClosed()
 	defer context.AfterFunc(ctx, s.conn.HangUp)() // the farewell has no more time than the rest
-	s.Close()                                     // nobody waits for late answers on the old channel
+	s.Close()                                     // no call waits for late answers on the old channel
 	if rejection != nil && len(messages) == 1 && results[0].Fate == outbox.Unreached {
 		results[0] = refused(messages[0], rejection)
 		if amqpconn.RejectsExchange(rejection) {

@@ -86,7 +86,7 @@ func TestUnansweredAloneIsNotStalled(t *testing.T) {
 		ctx     context.Context
 		results []outbox.Result
 	}{
-		"nobody had an answer":               {timedOut(), []outbox.Result{unanswered, unanswered, unanswered}},
+		"no message had an answer":           {timedOut(), []outbox.Result{unanswered, unanswered, unanswered}},
 		"another message to a had an answer": {timedOut(), []outbox.Result{unanswered, sent, sent}},
 		"another message to a was refused":   {timedOut(), []outbox.Result{unanswered, sent, {Fate: outbox.Refused}}},
 		"the connection broke":               {timedOut(), []outbox.Result{broken, sent, broken}},
