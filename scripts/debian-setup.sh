@@ -120,7 +120,7 @@ start_programs() {
 }
 
 # configure writes the coordinator's configuration for the ports of now. DIR/msghandler.yaml.written is what was written last:
-# where the configuration differs from it, somebody has edited it, and it stays.
+# where the configuration differs from it, a person has edited it, and it stays.
 configure() {
   local file=$DIR/msghandler.yaml written=$DIR/msghandler.yaml.written new=$DIR/msghandler.yaml.new
   mkdir -p "$DIR"

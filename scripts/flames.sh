@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws what BenchmarkFull has profiled as flame graphs, with Go's own pprof in a browser that nobody sees.
+# Draws what BenchmarkFull has profiled as flame graphs, with Go's own pprof in a headless browser.
 # usage: scripts/flames.sh PROFILES PICTURES
 set -euo pipefail
 profiles=$1 pictures=$2

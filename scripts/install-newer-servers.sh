@@ -37,7 +37,7 @@ flock 9 # another checkout may be at it
 work=$(mktemp -d "$base/.$name.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# mirror: where apt has the packages of Debian, but for its security updates, which lie elsewhere. apt itself names it only
+# mirror: where apt has the packages of Debian, except its security updates, which lie elsewhere. apt itself names it only
 # after an update.
 mirror() {
   find /etc/apt -name '*.sources' -o -name '*.list' | sort | xargs -r cat |
@@ -47,8 +47,8 @@ mirror() {
 from=$(mirror)
 [ -n "$from" ] || give_up "apt has no mirror of Debian"
 
-# An apt of its own, to which nothing is installed, so that it fetches all that the packages need. The proxy and whatever
-# else the machine's apt is told stay.
+# An apt of its own, to which nothing is installed, so that it fetches all that the packages need. The proxy and all other
+# settings of the machine's apt stay.
 mkdir -p "$work/apt/"{state/lists/partial,cache/archives/partial} "$work/files" "$work/set"
 : >"$work/apt/state/status"
 echo "deb [signed-by=$keyring] $from $release main" >"$work/apt/sources.list"

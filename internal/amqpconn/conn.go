@@ -95,7 +95,7 @@ func (c *conn) end(why error) {
 	_ = c.Conn.Close() // ended in any case
 }
 
-// hangUp ends the connection, whatever is pending.
+// hangUp ends the connection, also while calls are pending.
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -122,7 +122,7 @@ func (f *findings) queues(settings config.Events, queues *queueDepths) {
 	for _, queue := range settings.DeadLetterQueues {
 		if n := queues.depths[queue]; n > 0 {
 			f.add(warning, "queue-dead-letters", fmt.Sprintf("dead letters in queue %s: %d", queue, n),
-				"their consumers gave up, and nobody handles them",
+				"their consumers gave up, and they are not handled",
 				"msghandler dlq list --queue "+queue+" shows why; fix the consumer, then msghandler dlq replay")
 		}
 	}

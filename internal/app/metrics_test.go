@@ -136,7 +136,7 @@ func TestMetricsShowAnOverdueVerdict(t *testing.T) {
 	})
 }
 
-// nobodyAt is an address at which nobody listens.
+// nobodyAt is an address without a listener.
 func nobodyAt(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -206,7 +206,7 @@ func (r *running) series(t *testing.T) map[string]bool {
 	return all
 }
 
-// labelled finds the labels of a series, but for the bounds of buckets, which a histogram has from the beginning.
+// labelled finds the labels of a series, except the bounds of buckets, which a histogram has from the beginning.
 var labelled = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 
 // ownLabels have words of the coordinator as values, which may appear late: on a busy machine a call may wait so long

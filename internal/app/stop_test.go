@@ -12,7 +12,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 )
 
-// newIdle is a coordinator with nothing open but its doors and its console.
+// newIdle is a coordinator with only its listeners and its console open.
 func newIdle(t *testing.T) *App {
 	t.Helper()
 	settings := config.Default()

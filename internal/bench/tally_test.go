@@ -16,7 +16,7 @@ func TestBalanceCountsEachMismatch(t *testing.T) {
 		"twice":             {[]string{"b-0", "b-1", "b-0", "b-0"}, Balance{Delivered: 2, Copies: 2}, true},
 		"one is missing":    {[]string{"b-0"}, Balance{Delivered: 1, Lost: 1}, false},
 		"one too many":      {[]string{"b-0", "b-1", "b-2"}, Balance{Delivered: 2, Ghosts: 1}, false},
-		"of somebody else":  {[]string{"b-0", "b-1", "a-1"}, Balance{Delivered: 2, Alien: 1}, false},
+		"of another run":    {[]string{"b-0", "b-1", "a-1"}, Balance{Delivered: 2, Alien: 1}, false},
 		"of no number":      {[]string{"b-0", "b-1", "b-x"}, Balance{Delivered: 2, Alien: 1}, false},
 		"of a number ahead": {[]string{"b-0", "b-1", "b-4"}, Balance{Delivered: 2, Alien: 1}, false},
 		"never begun":       {[]string{"b-0", "b-1", "b-3"}, Balance{Delivered: 2, Ghosts: 1}, false},

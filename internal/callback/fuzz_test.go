@@ -77,8 +77,8 @@ func unanimous(id string, answer *msghandlerv1.ConfirmResponse) halfmsg.Verdict 
 	return halfmsg.VerdictUnknown
 }
 
-// FuzzCallError: whatever code and words a producer fails with, the error is short, printable, and not taken for
-// one of the coordinator's own.
+// FuzzCallError: for every code and text that a producer fails with, the error is short, printable, and not taken for
+// an error of the coordinator.
 func FuzzCallError(f *testing.F) {
 	f.Add(uint32(codes.NotFound), "no such \x00 thing\n")
 	f.Add(uint32(codes.Unimplemented), "\xff\xfe")
@@ -137,7 +137,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// FuzzAllow: a glob is refused or matches in the end, whatever it is made of.
+// FuzzAllow: every glob is refused or matches in the end.
 func FuzzAllow(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"*.orders.svc:9000", "a.orders.svc:9000"},

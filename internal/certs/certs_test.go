@@ -83,7 +83,7 @@ func greet(shake func() (net.Conn, credentials.AuthInfo, error)) (*x509.Certific
 	if chains := info.(credentials.TLSInfo).State.PeerCertificates; len(chains) > 0 {
 		return chains[0], nil
 	}
-	return nil, nil //nolint:nilnil // nobody showed one
+	return nil, nil //nolint:nilnil // without a certificate
 }
 
 func TestBothSidesVerifyCertificates(t *testing.T) {
@@ -95,12 +95,12 @@ func TestBothSidesVerifyCertificates(t *testing.T) {
 		client credentials.TransportCredentials
 		want   string
 	}{
-		"one of the authority":       {of(t, ours, "orders.shop").Client(""), ""},
-		"named":                      {of(t, ours, "orders.shop").Client("coordinator.shop"), ""},
-		"one of another":             {ofTwo(t, theirs, ours).Client(""), "unknown certificate authority"},
-		"none":                       {source(t, bare, &bytes.Buffer{}).Client(""), "certificate required"},
-		"who trusts another":         {ofTwo(t, ours, theirs).Client(""), "signed by unknown authority"},
-		"who asks for somebody else": {of(t, ours, "orders.shop").Client("stock.shop"), "not stock.shop"},
+		"one of the authority":      {of(t, ours, "orders.shop").Client(""), ""},
+		"named":                     {of(t, ours, "orders.shop").Client("coordinator.shop"), ""},
+		"one of another":            {ofTwo(t, theirs, ours).Client(""), "unknown certificate authority"},
+		"none":                      {source(t, bare, &bytes.Buffer{}).Client(""), "certificate required"},
+		"who trusts another":        {ofTwo(t, ours, theirs).Client(""), "signed by unknown authority"},
+		"who asks for another name": {of(t, ours, "orders.shop").Client("stock.shop"), "not stock.shop"},
 	} {
 		_, _, err := meet(c.client, server)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -137,7 +137,7 @@ func (c *Console) Serve(listener net.Listener) error {
 	return nil
 }
 
-// SetStopping makes /readyz say no from now on, whatever the checks say.
+// SetStopping makes /readyz fail from now on, also when all checks pass.
 func (c *Console) SetStopping() { c.stopping.Store(true) }
 
 // Stop closes the listener and all idle connections, and waits for the requests being answered. When ctx ends first,

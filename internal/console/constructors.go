@@ -24,7 +24,7 @@ func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeV
 	return g
 }
 
-// seconds reach from a millisecond, which is a good answer, to ten minutes, after which somebody was called.
+// seconds reach from a millisecond, which is a good answer, to ten minutes, after which an operator was called.
 func (m *Metrics) seconds(name, help string) prometheus.Observer {
 	h := prometheus.NewHistogram(
 		histogram(name, help, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120, 600),

@@ -212,8 +212,8 @@ func TestWaitingLaneStopsNoOther(t *testing.T) {
 	})
 }
 
-// Invariant: whatever pushes, passes and workers do, each message is handled once, the bound holds, and no wake-up is
-// lost: a pass without room is asked for again.
+// Invariant: in every order of pushes, passes and workers each message is handled once, the bound holds, and no wake-up
+// is lost: a pass without room is asked for again.
 func TestWorkQueueLosesNoWakeUp(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

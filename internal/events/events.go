@@ -25,7 +25,7 @@ const (
 	// Abandoned and Dead: messages have become so; the subject is their producer.
 	Abandoned Kind = "abandoned"
 	Dead      Kind = "dead"
-	// BreakerOpen and BreakerClosed: a callback target of the subject, a producer, is left alone, or called again.
+	// BreakerOpen and BreakerClosed: a callback target of the subject, a producer, is not called, or called again.
 	BreakerOpen   Kind = "breaker_open"
 	BreakerClosed Kind = "breaker_closed"
 	// StoreAway and StoreBack: Redis does not answer, or does again.

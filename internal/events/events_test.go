@@ -164,7 +164,7 @@ func TestPostsReachARestartedWebhook(t *testing.T) {
 	_ = listener.Close()
 	teller, c := start(t, events.Config{URL: "http://" + addr})
 	teller.Note(events.Dead, "orders", "", "orders/1")
-	servers.Eventually(t, 10*time.Second, "nobody is there", func() bool { return c.of("posted failed") > 0 })
+	servers.Eventually(t, 10*time.Second, "no receiver is there", func() bool { return c.of("posted failed") > 0 })
 	teller.Note(events.Dead, "orders", "", "orders/2")
 	teller.Note(events.Dead, "orders", "", "orders/3")
 	if listener, err = net.Listen("tcp", addr); err != nil {

@@ -60,7 +60,7 @@ func (t *Notifier) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-t.wake:
-			_ = backoff.Sleep(ctx, t.config.Gather) // its error is the context's, and the last post is made all the same
+			_ = backoff.Sleep(ctx, t.config.Gather) // its error is the context's, and the last post is made anyway
 		case <-ctx.Done():
 		}
 		t.deliver(ctx)

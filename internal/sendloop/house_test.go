@@ -225,7 +225,7 @@ func (h *house) committed(ids ...string) (claims []halfmsg.Claim) {
 	return claims
 }
 
-// waiting makes messages that are SENDABLE, due, and held by nobody.
+// waiting makes messages that are SENDABLE, due, and without an owner.
 func (h *house) waiting(ids ...string) {
 	h.t.Helper()
 	for _, claim := range h.committed(ids...) {

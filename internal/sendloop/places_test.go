@@ -52,7 +52,7 @@ func TestRoomAsksForAPass(t *testing.T) {
 						t.Errorf("with %d waiting when a batch ends, %d passes were asked for, want %d", waiting, got, want)
 					}
 				}
-				h.offer("another") // and nobody misses any room
+				h.offer("another") // and no pass waits for room
 				for range 2 {
 					gate <- struct{}{}
 					synctest.Wait()
@@ -151,7 +151,7 @@ func TestLostBrokerHoldsNoMessages(t *testing.T) {
 	})
 }
 
-// The backlog that gives way follows what the broker has answered, and not only what is stored; but for one batch.
+// The backlog that gives way follows what the broker has answered, and not only what is stored, except for one batch.
 func TestBacklogDoesNotWaitForTheStore(t *testing.T) {
 	inHouse(t, sendloop.Config{Batch: 10}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {
@@ -262,7 +262,7 @@ func (c *counts) PublishedBatch(n int, _ time.Duration) {
 	c.told = append(c.told, fmt.Sprint("answered ", n))
 }
 
-// Whoever looks at an exchange takes the latest for what is: that something was acknowledged, where anything was.
+// Readers of an exchange's metrics take the latest outcome for the present one: acknowledged, where any message was.
 func TestMetricsCountAcknowledgementsLast(t *testing.T) {
 	for range 10 { // no luck
 		synctest.Test(t, func(t *testing.T) {

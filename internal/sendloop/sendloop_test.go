@@ -245,7 +245,7 @@ func TestOnePoisonRecordStopsNothing(t *testing.T) {
 		if got.LastError != "panic: poison" || time.Until(got.DueAt) < 30*time.Second || got.PublishAttempts != 0 {
 			t.Errorf("%+v", got)
 		}
-		// Whatever was published twice says so.
+		// Every message that was published twice says so.
 		seen := map[string]bool{}
 		for _, p := range h.published() {
 			if seen[p.Name.ID] && p.Attempt != 2 {
@@ -282,7 +282,7 @@ func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
 		close(gate)
 		synctest.Wait()
 		if look(h, func() int { return h.wakes }) == 0 {
-			t.Error("there is room again, and nobody was told")
+			t.Error("there is room again, and no wake-up was sent")
 		}
 		h.run(5 * time.Second)
 		if got := h.store.Count(halfmsg.Done); got != 116 {
@@ -296,7 +296,7 @@ func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
 	})
 }
 
-// Whoever waits for a message does not wait for a backlog before it.
+// A fresh message does not wait for a backlog before it.
 func TestTheBacklogGivesWay(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 4, Batch: 100}, func(h *house) {
 		gate := make(chan struct{})
@@ -323,7 +323,7 @@ func TestTheBacklogGivesWay(t *testing.T) {
 	})
 }
 
-// A backlog that is too large to give way takes turns with what somebody waits for: neither starves.
+// A backlog that is too large to give way takes turns with fresh messages: neither starves.
 func TestALargeBacklogAndFreshTrafficTakeTurns(t *testing.T) {
 	inHouse(t, sendloop.Config{Parallel: 1, Batch: 100}, func(h *house) {
 		h.answers(func(context.Context, halfmsg.Publishing) halfmsg.PublishResult {

@@ -160,7 +160,7 @@ func TestADiscardSparesMovedMessages(t *testing.T) {
 	wantCode(t, err, codes.InvalidArgument)
 }
 
-// Messages of an earlier version are found, listed and discarded, whatever their names.
+// Messages of an earlier version are found, listed and discarded, with all names they may have.
 func TestOldNamesAreFoundAndDiscarded(t *testing.T) {
 	t.Parallel()
 	h := open(t)

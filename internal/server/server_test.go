@@ -46,7 +46,7 @@ func TestARepeatedSendLearnsTheTrueState(t *testing.T) {
 	}
 }
 
-// To its producer an acknowledged message is done, whatever is left to do; an operator sees where it stands.
+// To its producer an acknowledged message is done, also with work left; an operator sees its true state.
 func TestAcknowledgedIsDoneForProducers(t *testing.T) {
 	t.Parallel()
 	h := open(t)

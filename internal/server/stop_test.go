@@ -168,7 +168,7 @@ func TestStopWaitsForAbandonedBatches(t *testing.T) {
 func (h *house) dial(t *testing.T, words string) net.Conn {
 	t.Helper()
 	var conns []net.Conn
-	for _, words := range []string{words, "no preface of HTTP/2, whatever comes, so it is soon closed"} {
+	for _, words := range []string{words, "no preface of HTTP/2, so the connection is soon closed"} {
 		conn, err := net.Dial("tcp", h.conn.Target())
 		if err != nil {
 			t.Fatal(err)

@@ -90,7 +90,7 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 			r.warn(
 				"messages-dead",
 				fmt.Sprintf("%d messages are dead", n),
-				"the broker refused them at every try, and nobody delivers them",
+				"the broker refused them at every try, and they are not delivered",
 				"msghandler list --state dead shows why; fix the cause, then msghandler retry --state dead",
 			)
 		case halfmsg.Abandoned:

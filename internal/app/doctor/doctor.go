@@ -25,7 +25,7 @@ const (
 	OK Severity = iota
 	// Note is something to know, and perhaps intended.
 	Note
-	// Warning weakens a promise in some faults, or waits for somebody to act.
+	// Warning weakens a promise in some faults, or waits for an operator to act.
 	Warning
 	// Trouble means: messages are not accepted, not delivered, or may be lost without any fault.
 	Trouble

@@ -28,7 +28,7 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 }
 
 const (
-	// anyError is in whatever a broker or a coordinator says of a failure.
+	// anyError occurs in every error text of a broker or a coordinator.
 	anyError = " "
 	// callbackError is the prefix of the error of a Confirm call without an answer. UNKNOWN is an answer.
 	callbackError = "Confirm of producer "

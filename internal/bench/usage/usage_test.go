@@ -31,7 +31,7 @@ func TestProcessIsFoundByAddress(t *testing.T) {
 		t.Errorf("redis-server is said to be %v, want %d", got, redis.Pid())
 	}
 	if len(found["foreign"])+len(found["nobody"]) != 0 {
-		t.Errorf("found %v where there is nobody of this machine", found)
+		t.Errorf("found %v where no process of this machine listens", found)
 	}
 }
 

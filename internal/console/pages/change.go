@@ -207,7 +207,7 @@ func (p *Pages) do(ctx context.Context, admin Admin, s selection, reason string)
 	return data
 }
 
-// readOnly is the answer to whoever wants to change something at a console that is only for reading.
+// readOnly is the answer to every change at a read-only console.
 func readOnly() answer {
 	return trouble(http.StatusForbidden, "This console is read-only",
 		"http.read_only is set. Use the command line where you are allowed to: msghandler retry, msghandler discard.")

@@ -32,7 +32,7 @@ func (a *recorder) DiscardMessages(
 	return &msghandlerv1.DiscardMessagesResponse{Discarded: 3, More: !r.GetDryRun(), NextPageToken: "behind"}, nil
 }
 
-// confirm sends the form of a selection as somebody does who looked at the count for a while.
+// confirm sends the form of a selection as an operator does who looked at the count for a while.
 func confirm(p *Pages, s selection, looked time.Duration) changedData {
 	s.Counted = time.Now().Add(-looked)
 	hidden := s.text()

@@ -171,7 +171,7 @@ func TestWhatHappensNext(t *testing.T) {
 		}
 		r.LeaseOwner, r.LeaseUntil = "me", timestamppb.New(lease)
 		if what, at = next(r, state, now); waits && (!at.Equal(lease) || !strings.Contains(what, "now")) {
-			t.Errorf("%s in somebody's hands: %s, at %v", state, what, at)
+			t.Errorf("%s with a lease: %s, at %v", state, what, at)
 		}
 	}
 }

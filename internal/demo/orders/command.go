@@ -25,7 +25,7 @@ type command struct {
 	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
 	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
-	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer everybody."`
+	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer all callers."`
 	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which delivers the reminders of unpaid orders."`
 	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
 	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`

@@ -134,7 +134,7 @@ func TestTopicMatches(t *testing.T) {
 	})
 }
 
-// A backlog gives its messages in the order of their positions, whatever is taken and put back.
+// A backlog gives its messages in the order of their positions, also after some were taken and put back.
 func TestBacklogKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -72,7 +72,7 @@ type Decision struct {
 // A message that the broker rejects (no such exchange, no permission, body too large) closes the channel, and the fate
 // of every other message in flight there is unknown. So the first message to an exchange is a probe on a channel of its
 // own, and other messages wait for the answer. When the broker closes a shared channel later, each message in flight is
-// isolated the next time: isolation finds the rejected message whatever the error text says.
+// isolated the next time: isolation finds the rejected message without reading the error text.
 type Routes struct {
 	// anyStalled spares messages the lock while no route is stalled.
 	anyStalled atomic.Bool

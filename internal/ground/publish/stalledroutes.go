@@ -122,7 +122,7 @@ func (s *stalledRoutes) stall(m *Message, kind uint64) {
 	stalled.kinds[key] = entry
 }
 
-// DecideShared is Decide for a sender that sends all messages on one channel, whatever the exchange: Shared or Stalled.
+// DecideShared is Decide for a sender that sends the messages of all exchanges on one channel: Shared or Stalled.
 func (r *Routes) DecideShared(m *Message) Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// Invariant: after Close no goroutine of the publisher runs, whatever was in flight. The test is not parallel, so no
-// other publisher runs in the process.
+// Invariant: after Close no goroutine of the publisher runs, also with messages in flight. The test is not parallel, so
+// no other publisher runs in the process.
 func TestCloseWaitsForEveryGoroutine(t *testing.T) {
 	url := servers.RabbitMQ(t).URL
 	d := declare(t, url)

@@ -22,7 +22,7 @@ type confirmChannel struct {
 	channel    *amqp.Channel
 	// grace is how long after the retirement the channel is closed.
 	grace time.Duration
-	// returns has room for a return of every message in flight, as the library drops a return that nobody takes.
+	// returns has room for a return of every message in flight, as the library drops a return when the channel is full.
 	returns chan amqp.Return
 	// retired is closed when no more messages should be sent here.
 	retired    chan struct{}

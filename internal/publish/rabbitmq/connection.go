@@ -17,7 +17,7 @@ import (
 const (
 	// dialTimeout bounds reaching a node and the handshakes with it.
 	dialTimeout = 10 * time.Second
-	// openTimeout bounds opening a channel. A broker without an answer by then counts as lost, whatever TCP says.
+	// openTimeout bounds opening a channel. A broker without an answer by then counts as lost, even while TCP is up.
 	openTimeout = 5 * time.Second
 	// closeTimeout bounds the farewell to a broker; a broker under an alarm never answers the farewell.
 	closeTimeout = time.Second

@@ -310,7 +310,7 @@ func TestPublishesOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closePublisher(t, distrustful, 5*time.Second)
-	servers.Eventually(t, 10*time.Second, "a certificate of nobody's is refused", func() bool {
+	servers.Eventually(t, 10*time.Second, "a certificate of an unknown authority is refused", func() bool {
 		return strings.Contains(distrustful.Ready().Error(), "certificate")
 	})
 }

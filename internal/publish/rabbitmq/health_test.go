@@ -39,7 +39,7 @@ func TestExamineFindsAlarmAndMissingExchange(t *testing.T) {
 // Who says nothing has not refused anybody.
 func TestSilentBrokerIsNotAccessRefused(t *testing.T) {
 	t.Parallel()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody reads them
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and no process reads them
 	if err != nil {
 		t.Fatal(err)
 	}

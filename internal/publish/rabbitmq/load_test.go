@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// load publishes until it is stopped. None of its messages may be refused, whatever happens to the broker.
+// load publishes until it is stopped. None of its messages may be refused, in every fault of the broker.
 type load struct {
 	t     *testing.T
 	end   context.CancelFunc

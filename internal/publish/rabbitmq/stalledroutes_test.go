@@ -53,7 +53,7 @@ func stalledQueue(t *testing.T, broker *servers.RabbitServer) {
 	resume := sync.OnceFunc(func() { controlQueue(broker, "stuck", "resume") })
 	t.Cleanup(resume)
 
-	// The very first message to the exchange has no answer: the others follow it all the same.
+	// The very first message to the exchange has no answer: the others follow it anyway.
 	batch := append([]halfmsg.Publishing{message(-2, "e", "stuck")}, messages(100, "e", "k")...)
 	got := arrivals(t, p, batch)
 	if len(got) < 2 {

@@ -26,16 +26,16 @@ type Store struct {
 	fail    func(call string) error
 }
 
-// entry is one message, whatever its state. Of a finished one little more than the digest is left.
+// entry is one message, in any state. Of a finished one little more than the digest is left.
 type entry struct {
 	halfmsg.Claim
 	digest  string
 	updated time.Time
-	// due is when the lease ends, while somebody's token is kept.
+	// due is when the lease ends, while the token of an owner is kept.
 	due time.Time
-	// ends is when the trace of a finished message is forgotten.
+	// ends is when the receipt of a finished message expires.
 	ends time.Time
-	// hurry says that somebody submitted or retried it while its owner was busy.
+	// hurry says that it was submitted or retried while its owner was busy.
 	hurry    bool
 	cause    string
 	failed   time.Time // when the cause was written down
@@ -61,7 +61,7 @@ func (s *Store) broken(call string) error {
 	return s.fail(call)
 }
 
-// find gives a message, nil when there is none or its trace has been forgotten.
+// find gives a message, nil when there is none or its receipt has expired.
 func (s *Store) find(name halfmsg.Name) *entry {
 	e := s.entries[name]
 	if e != nil && e.State.Final() && !s.now().Before(e.ends) {

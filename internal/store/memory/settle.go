@@ -8,8 +8,8 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// hurried are the bad news that are followed at once by a retry when somebody submitted or retried the message while
-// its owner was busy with it.
+// hurried are the failures that are followed by a retry at once when the message was submitted or retried while its
+// owner was busy with it.
 var hurried = []halfmsg.Event{
 	halfmsg.EventUnknown, halfmsg.EventGivenUp, halfmsg.EventRefused, halfmsg.EventExhausted,
 }

@@ -22,7 +22,7 @@ func acknowledged(s *suite) {
 	created := s.get(m.Name).CreatedAt
 	s.wantStripped(s.get(m.Name).Message, m)
 	if others := append(s.claimSendable(1, long), s.claimAcknowledged(1, long)...); len(others) != 0 {
-		s.Fatalf("somebody else took a message that is held: %+v", others)
+		s.Fatalf("another owner took a message that has a lease: %+v", others)
 	}
 
 	s.settle(claim, halfmsg.EventMarkerKept, because("away"))

@@ -34,7 +34,7 @@ func lostOwner(s *suite) {
 	}
 }
 
-// leaseEnded: an owner whose lease is over is refused even when nobody else has taken the message.
+// leaseEnded: an owner whose lease has ended is refused even when no other owner has taken the message.
 func leaseEnded(s *suite) {
 	m := message("orders", "1")
 	s.create(m)
@@ -64,7 +64,7 @@ func hold(s *suite) {
 	claim := s.submit(long, m.Name)[0]
 	s.settle(claim, halfmsg.EventCommitted, holding(long))
 	if others := s.claimSendable(1, long); len(others) != 0 {
-		s.Fatal("somebody else took a message that is held")
+		s.Fatal("another owner took a message that has a lease")
 	}
 	s.settle(claim, halfmsg.EventRefused, after(0))
 	if others := s.claimSendable(1, long); len(others) != 1 {

@@ -72,7 +72,7 @@ func listing(s *suite) {
 	}
 }
 
-// listingMoves: a message that stays in the state is listed, whatever other messages do.
+// listingMoves: a message that stays in the state is listed, also while other messages move.
 func listingMoves(s *suite) {
 	for _, limit := range []int{1, 2, 3, 7, 20} {
 		producer := fmt.Sprintf("p%d", limit)

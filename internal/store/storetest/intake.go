@@ -183,7 +183,7 @@ func submitHurries(s *suite) {
 	}
 	s.settle(again[0], halfmsg.EventUnknown, after(time.Hour))
 	if third := s.claimPending("orders", 1, long); len(third) != 0 {
-		s.Error("the Submit was heard twice")
+		s.Error("the Submit counted twice")
 	}
 	// An owner that claims after the Submit asks later anyway.
 	claim = s.submit(long, m.Name)[0]
@@ -192,7 +192,7 @@ func submitHurries(s *suite) {
 	claim = s.claimPending("orders", 1, long)[0]
 	s.settle(claim, halfmsg.EventUnknown, after(time.Hour))
 	if third := s.claimPending("orders", 1, long); len(third) != 0 {
-		s.Error("the Submit was heard by an owner that came after it")
+		s.Error("the Submit counted for an owner that came after it")
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *suite) takeFromOwner(event halfmsg.Event) {
 	m := message("trusted", fmt.Sprint(uint8(event)))
 	s.create(m)
 	claim := s.submit(long, m.Name)[0]
-	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long) // and somebody is in a hurry
+	s.Store.Submit(s.Context(), []halfmsg.Name{m.Name}, long) // and the retry is hurried
 	ours := s.trust(long, m.Name)[0].Claim
 	if ours == nil || ours.Token == "" || ours.Token == claim.Token || ours.Copies != 0 {
 		s.Fatalf("claimed as %+v, while %s held it", ours, claim.Token)
@@ -75,7 +75,7 @@ func (s *suite) takeFromOwner(event halfmsg.Event) {
 	})
 	s.settle(*ours, halfmsg.EventRefused, after(time.Hour))
 	if claims := s.claimSendable(10, long); len(claims) > 0 {
-		s.Errorf("the hurry of before the verdict is still heard: %v", claims)
+		s.Errorf("the hurry of before the verdict still counts: %v", claims)
 	}
 }
 

@@ -3,7 +3,7 @@
 
 const $ = (selector) => document.querySelector(selector);
 
-// The overview is fetched anew and put in the place of the old one, unless somebody is reading a selection or is away.
+// The overview is fetched anew and replaces the old one, unless the user has selected text or the page is hidden.
 async function refresh() {
   if (document.hidden || String(getSelection())) return;
   try {
