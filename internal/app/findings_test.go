@@ -137,7 +137,7 @@ func TestDeadLettersAreSeen(t *testing.T) {
 	}
 	page := r.get(t, "/")
 	for _, want := range []string{
-		"Worth a look", "dead letters in queue payments.dead: 17",
+		"Needs attention", "dead letters in queue payments.dead: 17",
 		"msghandler dlq list --queue payments.dead",
 	} {
 		if !strings.Contains(page, want) {

@@ -39,7 +39,7 @@ func (f *filterFlags) String() string {
 		fmt.Fprintf(&words, " older than %s", f.OlderThan)
 	}
 	if f.Error != "" {
-		fmt.Fprintf(&words, " whose last error holds %q", f.Error)
+		fmt.Fprintf(&words, " whose last error contains %q", f.Error)
 	}
 	return words.String()
 }

@@ -67,7 +67,7 @@ func TestFilteredChangeAsksOnTerminal(t *testing.T) {
 				In:   program, Out: &out, Err: &errs,
 			})
 			ran{status, out.String(), errs.String()}.want(t, want.status, want.out,
-				`Discard the first 2 dead messages of orders whose last error holds "route"? [y/N] `)
+				`Discard the first 2 dead messages of orders whose last error contains "route"? [y/N] `)
 			if asked := anyAge.ReplaceAllString(c.asked(), "older AGE"); asked != want.asked {
 				t.Errorf("asked %s", asked)
 			}

@@ -137,7 +137,7 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 
 func TestAnOversizedRequestIsRefused(t *testing.T) {
 	r := start(t)
-	for size, want := range map[int]string{512 << 10: "What is to be changed?", 512<<10 + 1: "select fewer messages"} {
+	for size, want := range map[int]string{512 << 10: "Invalid selection", 512<<10 + 1: "select fewer messages"} {
 		request, err := http.NewRequestWithContext(
 			t.Context(),
 			http.MethodPost,

@@ -31,7 +31,7 @@ func TestOverviewLinksToEachProblem(t *testing.T) {
 	r.await(msghandlerv1.State_STATE_ABANDONED, 2)
 	// The open page refreshes itself.
 	b.do(chromedp.WaitVisible(chromedp.CSS(".verdict.bad")))
-	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to look at")`)
+	b.until(`document.body.innerText.includes("2 abandoned") && document.title.startsWith("3 to check")`)
 	b.shows("Something is wrong", "7 dead: refused by the broker at every try", "2 abandoned",
 		"Exchange no-such-exchange does not take messages", "NOT_FOUND", "UNKNOWN", "COMMITTED", "redis")
 	b.click(`.verdict a[href*="state=dead"]`)
@@ -98,7 +98,7 @@ func TestRetryAndDiscardNeedConfirmation(t *testing.T) {
 	// All matching messages.
 	b.open("/messages?state=dead&producer=orders&error=no+exchange")
 	b.click(`a[href^="/change?action=discard"]`)
-	b.shows("Discard 38 messages?", "of producer orders", "whose last error holds “no exchange”")
+	b.shows("Discard 38 messages?", "of producer orders", "whose last error contains “no exchange”")
 	b.do(chromedp.SendKeys(chromedp.CSS("[name=reason]"), "all of them"))
 	b.click(".card button")
 	b.shows("38 messages discarded")

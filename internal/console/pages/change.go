@@ -50,7 +50,7 @@ func (p *Pages) count(r *http.Request) answer {
 	}
 	s, err := readSelection(r)
 	if err != nil {
-		return trouble(http.StatusBadRequest, "What is to be changed?", err.Error())
+		return trouble(http.StatusBadRequest, "Invalid selection", err.Error())
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {
@@ -100,7 +100,7 @@ func (p *Pages) countState(ctx context.Context, s *selection) error {
 	if !legal(s.Filter.State, s.event()) {
 		return RefusedError{
 			http.StatusBadRequest,
-			"messages that are " + s.Filter.State.String() + " cannot be changed that way",
+			"messages in state " + s.Filter.State.String() + " cannot be changed this way",
 		}
 	}
 	stats, err := p.config.Stats(ctx)
@@ -176,7 +176,7 @@ func (p *Pages) change(r *http.Request) answer {
 	data := p.do(r.Context(), admin, s, reason)
 	a := answer{page: "changed", title: "Done", data: data}
 	if data.Problem != "" {
-		a.status, a.title = data.status, "Not all was done"
+		a.status, a.title = data.status, "Not all messages were changed"
 	}
 	return a
 }

@@ -16,8 +16,8 @@ func (p *Pages) knownHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := (&url.URL{Host: r.Host}).Hostname()
 		if !p.known(name) {
-			http.Error(w, fmt.Sprintf("The console is not known by the name %q, which another site may have given it. "+
-				"If the name is its own, add it to http.hosts.", name), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("%q is not a known name of this console; another site may have sent the request. "+
+				"If the console has this name, add it to http.hosts.", name), http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -42,8 +42,8 @@ func (p *Pages) message(r *http.Request) answer {
 		return trouble(
 			http.StatusNotFound,
 			"No message "+name.String(),
-			"It was never stored, or it is finished and its trace has been "+
-				"expired, or an operator discarded it. The log says who discarded which message.",
+			"It was never stored, or it is finished and its receipt has expired, or an operator discarded it. "+
+				"The log says who discarded which message.",
 		)
 	case err != nil:
 		return trouble(statusOf(err), "Message "+name.String(), err.Error())
@@ -97,7 +97,7 @@ func next(r *msghandlerv1.MessageRecord, state halfmsg.State, now time.Time) (wh
 	case state == halfmsg.Abandoned:
 		return "Nothing, until the producer submits the message or an operator retries it", time.Time{}
 	case state == halfmsg.Dead:
-		return "Nothing, until an operator retries it: look at the last error, fix the cause, retry", time.Time{}
+		return "Nothing, until an operator retries it: read the last error, fix the cause, then retry", time.Time{}
 	}
-	return "Nothing: it is finished, and its trace is forgotten after done.retention", time.Time{}
+	return "Nothing: the message is finished. Its receipt expires after done.retention", time.Time{}
 }

@@ -36,7 +36,7 @@ func readFilter(r *http.Request) (f filter, err error) {
 	if f.State, known = parseState(r.FormValue("state")); !known {
 		f.State = halfmsg.Pending
 		if r.FormValue("state") != "" {
-			err = errors.New("there is no such state: " + r.FormValue("state"))
+			err = errors.New("unknown state: " + r.FormValue("state"))
 		}
 	}
 	if f.Age != "" {
@@ -156,7 +156,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 }
 
 // errNotOpen is the error while the admin API is not open yet.
-var errNotOpen = errors.New("the coordinator is still opening")
+var errNotOpen = errors.New("the coordinator is still starting")
 
 // legal says whether an event may happen to messages of a state.
 func legal(state halfmsg.State, event halfmsg.Event) bool {
@@ -168,7 +168,7 @@ func legal(state halfmsg.State, event halfmsg.Event) bool {
 func (p *Pages) find(r *http.Request) answer {
 	name, err := halfmsg.ParseName(strings.TrimSpace(r.FormValue("name")))
 	if err != nil {
-		return trouble(http.StatusBadRequest, "No such name", err.Error())
+		return trouble(http.StatusBadRequest, "Invalid name", err.Error())
 	}
 	return answer{redirect: address(name.Producer, name.ID)}
 }

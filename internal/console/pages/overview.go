@@ -94,7 +94,7 @@ func (p *Pages) overview(r *http.Request) answer {
 	data.find(err, p.config.Overdue(), now)
 	title := "All is well"
 	if len(data.Problems) > 0 {
-		title = fmt.Sprintf("%d to look at", len(data.Problems))
+		title = fmt.Sprintf("%d to check", len(data.Problems))
 	}
 	return answer{page: "overview", title: title, data: data}
 }
@@ -170,7 +170,7 @@ func flow(samples []history.Sample, now time.Time) []chart {
 	)
 	long := func(v float64) string { return span(time.Duration(v * float64(time.Second))) }
 	return []chart{
-		{"Messages a second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
+		{"Messages per second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},
 		{"From half message to acknowledgement", []chartLine{
 			named(times[0], "p50", "one", long), named(times[1], "p99", "two", long),
 		}},

@@ -194,13 +194,13 @@ func trouble(status int, title, text string) answer {
 	return answer{status: status, page: "trouble", title: title, data: text}
 }
 
-// notOpen is the answer while the coordinator is still opening.
+// notOpen is the answer while the coordinator is still starting.
 func notOpen() answer {
 	return trouble(
 		http.StatusServiceUnavailable,
-		"Not open yet",
-		"The coordinator is still opening: it waits for Redis or for the broker. "+
-			"The overview says for which.",
+		"Not ready yet",
+		"The coordinator is still starting: it waits for Redis or for the broker. "+
+			"The overview shows which of them is away.",
 	)
 }
 
