@@ -31,9 +31,9 @@ func newVerifyProducerCommand() verifyProducerCommand {
 func (c *verifyProducerCommand) Help() string {
 	return `For a new producer, or a producer that may break the contract. callbacks.allow must allow its target, as for
 a coordinator; without a configuration the target is not checked. The producer is asked about ids that cannot exist:
-many at once, the longest, the same id twice, none, and in a final question, which leaves a tombstone there; and the
-producer gets a request to delete markers that do not exist. The exit status is 1 when the producer breaks the
-contract, and 0 otherwise: warnings are no failure.`
+many at once, the longest, the same id twice, and none. A final question leaves a tombstone there. The producer also
+gets a request to delete markers that do not exist. The exit status is 1 when the producer breaks the contract, and 0
+otherwise: warnings are no failure.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
