@@ -74,12 +74,8 @@ func TestOperatorsGetEventsOfTrouble(t *testing.T) {
 	}
 	hears := func(kind events.Kind, subject string) {
 		t.Helper()
-		servers.Eventually(
-			t,
-			time.Minute,
-			string(kind)+" of "+subject+" is told",
-			func() bool { return h.of(kind, subject) > 0 },
-		)
+		servers.Eventually(t, time.Minute, string(kind)+" of "+subject+" is told",
+			func() bool { return h.of(kind, subject) > 0 })
 	}
 
 	r.declare(t, "failed")

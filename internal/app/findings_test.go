@@ -120,11 +120,8 @@ func TestDeadLettersAreSeen(t *testing.T) {
 	r.awaitReady(t)
 	r.fill(t, "payments.dead", 17)
 	r.fill(t, "payments", 2)
-	r.holds(
-		t,
-		`msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`,
-		`msghandler_watched_queue_messages{queue="payments"} 2`,
-	)
+	r.holds(t, `msghandler_dead_letter_queue_messages{queue="payments.dead"} 17`,
+		`msghandler_watched_queue_messages{queue="payments"} 2`)
 	found := r.found(t)
 	if what := found["queue-dead-letters"]; what != "dead letters in queue payments.dead: 17\n" {
 		t.Errorf("found is %q", what)
@@ -208,17 +205,13 @@ func TestOnlyUncleanStopsAreReported(t *testing.T) {
 	next := start(t, settings(on))
 	next.awaitReady(t)
 	next.holds(t, "msghandler_unclean_ends 3")
-	if log := next.log.String(); !strings.Contains(
-		log,
-		`"coordinators ended without a clean stop; others go on with their messages when their leases end" instance=`+
-			next.Instance()+" coordinators=3 last=killed-3 ",
-	) {
+	log := next.log.String()
+	if !strings.Contains(log, `"coordinators ended without a clean stop; others go on with their messages when their `+
+		`leases end" instance=`+next.Instance()+" coordinators=3 last=killed-3 ") {
 		t.Errorf("the log is\n%s", log)
 	}
-	if what := next.found(t)["coordinators-unclean-end"]; !strings.Contains(
-		what,
-		"3 within the last hour, 3 in the last ten minutes; the last was killed-3",
-	) {
+	what := next.found(t)["coordinators-unclean-end"]
+	if !strings.Contains(what, "3 within the last hour, 3 in the last ten minutes; the last was killed-3") {
 		t.Errorf("found is %q", what)
 	}
 	if page := next.get(t, "/"); !strings.Contains(page, "Something is wrong") ||

@@ -59,16 +59,8 @@ func TestWhatShouldHaveBeenDecidedIsFound(t *testing.T) {
 			for range 2 { // the second walk begins anew
 				a.reads = 0
 				if longest, whole, err := u.pass(t.Context()); err != nil || !whole || longest != c.want || a.reads != c.reads {
-					t.Errorf(
-						"%s: %s, whole %t, after %d pages, %v; want %s after %d",
-						name,
-						longest,
-						whole,
-						a.reads,
-						err,
-						c.want,
-						c.reads,
-					)
+					t.Errorf("%s: %s, whole %t, after %d pages, %v; want %s after %d", name, longest, whole, a.reads, err, c.want,
+						c.reads)
 				}
 			}
 		})

@@ -281,12 +281,8 @@ func TestAnUnresolvedNameIsReported(t *testing.T) {
 	t.Parallel()
 	// gRPC takes a name that DNS does not know for one without addresses.
 	c := client(t, callback.Config{Allow: []string{"orders.nowhere:9000"}}.WithDialOptions(named()))
-	_, err := c.Confirm(
-		t.Context(),
-		halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"},
-		[]string{"1"},
-		false,
-	)
+	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "orders.nowhere:9000"}, []string{"1"},
+		false)
 	var failed *callback.CallError
 	if !errors.As(err, &failed) || !failed.Unresolved() || !strings.Contains(err.Error(), "does not resolve") {
 		t.Errorf("the cause reads %q", err)
@@ -354,12 +350,8 @@ func TestAStoredForbiddenTargetIsNotDialled(t *testing.T) {
 	b := &business{confirm: committed}
 	address := serve(t, b)
 	c := client(t, callback.Config{Allow: []string{"orders:9000"}})
-	_, err := c.Confirm(
-		t.Context(),
-		halfmsg.Target{Producer: "orders", Address: "dns:///" + address},
-		[]string{"1"},
-		false,
-	)
+	_, err := c.Confirm(t.Context(), halfmsg.Target{Producer: "orders", Address: "dns:///" + address}, []string{"1"},
+		false)
 	if !errors.Is(err, halfmsg.ErrForbidden) || b.calls() != 0 {
 		t.Fatalf("got %v and %d calls", err, b.calls())
 	}

@@ -151,11 +151,8 @@ func (m *Metrics) countCalls() {
 		"listener",
 		"reason",
 	)
-	m.callTime = m.secondsBy(
-		"msghandler_call_seconds",
-		"How long calls of the API took, waits for a fate included.",
-		"method",
-	)
+	m.callTime = m.secondsBy("msghandler_call_seconds", "How long calls of the API took, waits for a fate included.",
+		"method")
 }
 
 // countEvents registers the metrics of events.

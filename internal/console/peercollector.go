@@ -14,12 +14,8 @@ import (
 type peerCollector struct{ peers *peerstats.Registry }
 
 var (
-	publishesDesc = prometheus.NewDesc(
-		"msghandler_publishes_total",
-		"Publish outcomes by exchange, without copies to the dead-letter exchange.",
-		[]string{"exchange", "outcome"},
-		nil,
-	)
+	publishesDesc = prometheus.NewDesc("msghandler_publishes_total",
+		"Publish outcomes by exchange, without copies to the dead-letter exchange.", []string{"exchange", "outcome"}, nil)
 	confirmsDesc = prometheus.NewDesc(
 		"msghandler_confirms_total",
 		"Messages that producers were asked about, and the answer: committed, rolled_back, unknown, unavailable, or "+

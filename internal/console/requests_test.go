@@ -138,12 +138,8 @@ func TestAStopWaitsForAnswers(t *testing.T) {
 func TestAnOversizedRequestIsRefused(t *testing.T) {
 	r := start(t)
 	for size, want := range map[int]string{512 << 10: "Invalid selection", 512<<10 + 1: "select fewer messages"} {
-		request, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodPost,
-			r.url+"/change",
-			strings.NewReader("x="+strings.Repeat("y", size-2)),
-		)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/change",
+			strings.NewReader("x="+strings.Repeat("y", size-2)))
 		if err != nil {
 			t.Fatal(err)
 		}

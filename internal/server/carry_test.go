@@ -206,16 +206,8 @@ func nasty() map[string]*msghandlerv1.SendHalfMessageRequest {
 		m.Body = make([]byte, judge.config.Limits.Body)
 	})
 	add("everything at its longest, not ASCII", func(_ *request, m *message) {
-		m.Exchange, m.RoutingKey, m.ContentType = bytesOf(
-			maxShort,
-			"é",
-		), bytesOf(
-			maxShort,
-			"\U0001f4e6",
-		), bytesOf(
-			maxShort,
-			"\u200d",
-		)
+		m.Exchange, m.RoutingKey = bytesOf(maxShort, "é"), bytesOf(maxShort, "\U0001f4e6")
+		m.ContentType = bytesOf(maxShort, "\u200d")
 		m.Headers = map[string]string{bytesOf(maxShort, "é"): bytesOf(maxHeaderBytes-maxShort, "\U0001f4e6")}
 	})
 	add("a queue's name at its longest, default exchange", func(_ *request, m *message) {

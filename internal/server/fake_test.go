@@ -365,11 +365,8 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	}
 	go func() { h.served <- h.Serve(listener) }()
 	h.conn = connect(t, listener.Addr().String())
-	h.producers, h.operators = msghandlerv1.NewMessageHandlerServiceClient(
-		h.conn,
-	), msghandlerv1.NewAdminServiceClient(
-		h.conn,
-	)
+	h.producers = msghandlerv1.NewMessageHandlerServiceClient(h.conn)
+	h.operators = msghandlerv1.NewAdminServiceClient(h.conn)
 	h.health = healthv1.NewHealthClient(h.conn)
 	t.Cleanup(func() {
 		_ = h.conn.Close()

@@ -164,19 +164,8 @@ func FuzzMessage(f *testing.F) {
 	f.Add("orders", "1", "shop", "paid", "text/plain", "a", "b", uint8(1), uint16(0), []byte("body"), uint32(1))
 	f.Add("o", "1", "", "q", "", "CC", "x", uint8(0), uint16(0), []byte(nil), uint32(1<<31))
 	f.Add("o", "1:~", "amq.x", "q", "\x00", "x-a", "\x00", uint8(33), uint16(1<<14), []byte{0xCE}, uint32(2))
-	f.Add(
-		"{o}",
-		".1",
-		strings.Repeat("e", 256),
-		strings.Repeat("é", 128),
-		"\n",
-		"\x7f",
-		"v",
-		uint8(31),
-		uint16(500),
-		[]byte{0},
-		uint32(2),
-	)
+	f.Add("{o}", ".1", strings.Repeat("e", 256), strings.Repeat("é", 128), "\n", "\x7f", "v", uint8(31), uint16(500),
+		[]byte{0}, uint32(2))
 	for _, r := range nasty() {
 		if m := r.GetMessage(); len(m.GetHeaders()) == 1 && len(m.GetBody()) < 4096 {
 			for key, value := range m.GetHeaders() {

@@ -85,12 +85,8 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 			t.Errorf("%s does not get the health: %v", who, err)
 		}
-		_, err := msghandlerv1.NewMessageHandlerServiceClient(
-			conn,
-		).Submit(
-			t.Context(),
-			&msghandlerv1.SubmitRequest{Producer: "free", Id: "1"},
-		)
+		producers := msghandlerv1.NewMessageHandlerServiceClient(conn)
+		_, err := producers.Submit(t.Context(), &msghandlerv1.SubmitRequest{Producer: "free", Id: "1"})
 		wantCode(t, err, codes.NotFound) // no caller is configured
 	}
 	if len(msghandlerv1.MessageHandlerService_ServiceDesc.Streams) > 0 {
@@ -105,11 +101,8 @@ func tail(t *testing.T, who string, conn *grpc.ClientConn, method string, may bo
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	stream, err := conn.NewStream(
-		ctx,
-		&grpc.StreamDesc{ServerStreams: true},
-		"/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method,
-	)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+		"/"+msghandlerv1.AdminService_ServiceDesc.ServiceName+"/"+method)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,12 +157,8 @@ func TestTheLogNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
 	log := &logged{}
-	h, address := guarded(
-		t,
-		a,
-		server.Permissions{},
-		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) },
-	)
+	h, address := guarded(t, a, server.Permissions{},
+		func(c *server.Config) { c.Logger = slog.New(slog.NewTextHandler(log, nil)) })
 	h.store.put("orders", "1", halfmsg.Dead)
 	_, err := msghandlerv1.NewAdminServiceClient(as(t, a, address, "anna.ops.shop")).DiscardMessages(t.Context(),
 		&msghandlerv1.DiscardMessagesRequest{Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "1"}}})

@@ -59,11 +59,8 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 	reported.want(t, "no target", [2]string{"orders INVALID_ARGUMENT ", "callback_target"})
 	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Producer = "or\nders" }), codes.InvalidArgument)
 	reported.want(t, "a name that is none", [2]string{" INVALID_ARGUMENT ", "producer"})
-	wantCode(
-		t,
-		send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }),
-		codes.AlreadyExists,
-	)
+	wantCode(t, send(func(r *msghandlerv1.SendHalfMessageRequest) { r.Message.Body = []byte("other") }),
+		codes.AlreadyExists)
 	reported.want(t, "an id that is taken, which is no refusal for good")
 
 	r := good("2")
@@ -72,12 +69,8 @@ func TestEachRefusalIsReportedOnce(t *testing.T) {
 		Messages: []*msghandlerv1.Message{r.GetMessage(), {Id: "", RoutingKey: "paid"}, {Id: "3", Exchange: "amq.x"}},
 	})
 	wantCode(t, err, codes.OK)
-	reported.want(
-		t,
-		"two of a batch",
-		[2]string{"orders INVALID_ARGUMENT ", "messages[1].id"},
-		[2]string{"orders INVALID_ARGUMENT ", "messages[2].exchange"},
-	)
+	reported.want(t, "two of a batch", [2]string{"orders INVALID_ARGUMENT ", "messages[1].id"},
+		[2]string{"orders INVALID_ARGUMENT ", "messages[2].exchange"})
 	_, err = h.producers.SendHalfMessages(t.Context(), &msghandlerv1.SendHalfMessagesRequest{
 		Producer: "orders", CallbackTarget: "evil:1", Messages: []*msghandlerv1.Message{r.GetMessage()},
 	})

@@ -145,16 +145,8 @@ func TestErrorsAreTranslatedOnce(t *testing.T) {
 				info, retry := reason(err)
 				if status.Code(err) != tc.code || info.GetReason() != tc.reason || info.GetDomain() != "msghandler" ||
 					retry != tc.retry {
-					t.Errorf(
-						"%s: got %v with %s, retry %t; want %v, %s, %t",
-						call,
-						err,
-						info.GetReason(),
-						retry,
-						tc.code,
-						tc.reason,
-						tc.retry,
-					)
+					t.Errorf("%s: got %v with %s, retry %t; want %v, %s, %t", call, err, info.GetReason(), retry, tc.code, tc.reason,
+						tc.retry)
 				}
 				if strings.Contains(err.Error(), secret) {
 					t.Errorf("%s: a driver's text got out: %v", call, err)

@@ -239,11 +239,8 @@ func TestAStopWaitsForNoIdleClient(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			stream, err := h.conn.NewStream(
-				ctx,
-				&grpc.StreamDesc{ServerStreams: true},
-				msghandlerv1.AdminService_GetMessage_FullMethodName,
-			)
+			stream, err := h.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true},
+				msghandlerv1.AdminService_GetMessage_FullMethodName)
 			if err == nil {
 				err = begin(stream)
 			}

@@ -65,13 +65,11 @@ func TestATailSendsEachMove(t *testing.T) {
 	}
 	name := halfmsg.Name{Producer: "orders", ID: "1"}
 	stock := halfmsg.Name{Producer: "stock", ID: "2"}
-	h.Moved(
-		[]halfmsg.Moved{
-			{Name: name, State: halfmsg.Done},
-			{Name: stock, State: halfmsg.Sendable},
-			{Name: stock, State: halfmsg.Dead},
-		},
-	)
+	h.Moved([]halfmsg.Moved{
+		{Name: name, State: halfmsg.Done},
+		{Name: stock, State: halfmsg.Sendable},
+		{Name: stock, State: halfmsg.Dead},
+	})
 	h.store.put("stock", "2", halfmsg.Dead)
 	if _, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
 		Names: []*msghandlerv1.MessageName{{Producer: "stock", Id: "2"}, {Producer: "stock", Id: "none"}},
@@ -152,11 +150,8 @@ func TestTailsAreBoundedAndEnd(t *testing.T) {
 	}
 	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{}), codes.ResourceExhausted)
 	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{Producer: "a b"}), codes.InvalidArgument)
-	wantCode(
-		t,
-		h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}),
-		codes.InvalidArgument,
-	)
+	wantCode(t, h.refusedTail(t, &msghandlerv1.TailMessagesRequest{States: []msghandlerv1.State{99}}),
+		codes.InvalidArgument)
 	leave()
 	if _, err := first.Recv(); err == nil {
 		t.Error("it gets moves after it has left")

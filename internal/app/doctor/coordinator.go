@@ -24,18 +24,11 @@ const longWaiting = time.Minute
 
 func examineCoordinator(ctx context.Context, e Examination) []Finding {
 	r := report{area: areaCoordinator}
-	conn, err := grpc.NewClient(
-		e.Server,
-		grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())),
-		grpc.WithNoProxy(),
-	)
+	conn, err := grpc.NewClient(e.Server, grpc.WithTransportCredentials(cmp.Or(e.Credentials, insecure.NewCredentials())),
+		grpc.WithNoProxy())
 	if err != nil {
-		r.trouble(
-			"coordinator-address",
-			fmt.Sprintf("%q is no address: %v", e.Server, err),
-			"producers cannot reach it",
-			"write host:port",
-		)
+		r.trouble("coordinator-address", fmt.Sprintf("%q is no address: %v", e.Server, err), "producers cannot reach it",
+			"write host:port")
 		return r.all
 	}
 	defer conn.Close()
@@ -87,19 +80,13 @@ func (r *report) waiting(states []*pb.StateStats, now time.Time) {
 		}
 		switch halfmsg.State(s.GetState()) {
 		case halfmsg.Dead:
-			r.warn(
-				"messages-dead",
-				fmt.Sprintf("%d messages are dead", n),
+			r.warn("messages-dead", fmt.Sprintf("%d messages are dead", n),
 				"the broker refused them at every try, and they are not delivered",
-				"msghandler list --state dead shows why; fix the cause, then msghandler retry --state dead",
-			)
+				"msghandler list --state dead shows why; fix the cause, then msghandler retry --state dead")
 		case halfmsg.Abandoned:
-			r.warn(
-				"messages-abandoned",
-				fmt.Sprintf("%d messages are abandoned", n),
+			r.warn("messages-abandoned", fmt.Sprintf("%d messages are abandoned", n),
 				"their producers never said whether they committed",
-				"msghandler list --state abandoned; ask the producer's team, then retry or discard them",
-			)
+				"msghandler list --state abandoned; ask the producer's team, then retry or discard them")
 		case halfmsg.Sendable:
 			// A coordinator of an earlier version does not tell.
 			if late := now.Sub(due.AsTime()); due != nil && late > longWaiting {

@@ -36,22 +36,15 @@ func TestTroubleOfDefaultsIsAWarning(t *testing.T) {
 	if names := complaints(t, found); !slices.Equal(names, want) || len(troubles(found)) > 0 {
 		t.Errorf("of defaults it finds %q, and as trouble %q", names, troubles(found))
 	}
-	if first := found[0].What; !strings.HasSuffix(
-		first,
-		"the defaults of callbacks.allow, redis.url, amqp.url are examined",
-	) {
+	first := found[0].What
+	if !strings.HasSuffix(first, "the defaults of callbacks.allow, redis.url, amqp.url are examined") {
 		t.Errorf("it begins with %q", first)
 	}
 	if got, want := troubles(examineDefaults(t, "callbacks", "amqp")), []string{"redis-away"}; !slices.Equal(got, want) {
 		t.Errorf("of a Redis that was given and is away it finds as trouble %q", got)
 	}
-	if got, want := troubles(examineDefaults(t)), []string{
-		"callbacks-closed", "rabbitmq-away",
-		"redis-away",
-	}; !slices.Equal(
-		got,
-		want,
-	) {
+	want = []string{"callbacks-closed", "rabbitmq-away", "redis-away"}
+	if got := troubles(examineDefaults(t)); !slices.Equal(got, want) {
 		t.Errorf("of a configuration that was given it finds as trouble %q", got)
 	}
 }

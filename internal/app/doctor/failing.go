@@ -49,13 +49,8 @@ func (f failures) String() string {
 	if f.more {
 		number = "at least " + number
 	}
-	return fmt.Sprintf(
-		"%s, such as %s/%s: %s",
-		number,
-		f.first.GetProducer(),
-		f.first.GetMessage().GetId(),
-		f.first.GetLastError(),
-	)
+	return fmt.Sprintf("%s, such as %s/%s: %s", number, f.first.GetProducer(), f.first.GetMessage().GetId(),
+		f.first.GetLastError())
 }
 
 // look reads a page of the messages in a state whose last error contains a text.

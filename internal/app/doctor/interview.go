@@ -63,12 +63,9 @@ func (i *interview) drop(ctx context.Context, ids ...string) error {
 
 // fails reports a Confirm call that failed.
 func (r *report) fails(question string, err error) {
-	r.trouble(
-		"producer-fails",
-		question+": "+said(err),
+	r.trouble("producer-fails", question+": "+said(err),
 		"no answer is no verdict: its messages wait, and are asked about again",
-		"answer every question of the contract; an id that is not known is UNKNOWN, not an error",
-	)
+		"answer every question of the contract; an id that is not known is UNKNOWN, not an error")
 }
 
 func said(err error) string {
@@ -112,16 +109,9 @@ func (r *report) complete(ids []string, said map[string][]pb.Verdict) {
 			"they count as UNKNOWN, and are asked about again", "give one verdict for each id of the question")
 	}
 	if twice > 0 || len(said) > 0 {
-		r.warn(
-			"producer-confuses",
-			fmt.Sprintf(
-				"gives several verdicts for %d ids, and verdicts for %d that it was not asked about",
-				twice,
-				len(said),
-			),
-			"verdicts that contradict each other count as UNKNOWN",
-			"give one verdict for each id of the question",
-		)
+		r.warn("producer-confuses",
+			fmt.Sprintf("gives several verdicts for %d ids, and verdicts for %d that it was not asked about", twice, len(said)),
+			"verdicts that contradict each other count as UNKNOWN", "give one verdict for each id of the question")
 	}
 }
 
@@ -176,12 +166,9 @@ func (i *interview) known(committed []string) func(context.Context, *report) str
 			case err != nil:
 				r.fails("a question about "+id, err)
 			case verdict != pb.Verdict_VERDICT_COMMITTED:
-				r.trouble(
-					"producer-denies",
-					fmt.Sprintf("says %s of %s, which has committed", plain(verdict), id),
+				r.trouble("producer-denies", fmt.Sprintf("says %s of %s, which has committed", plain(verdict), id),
 					"its message is not published",
-					"leave the marker in the business's own transaction, and keep it until DeleteBusiness",
-				)
+					"leave the marker in the business's own transaction, and keep it until DeleteBusiness")
 			}
 		}
 		if len(committed) == 0 {

@@ -89,12 +89,8 @@ func (r *report) find(client *callback.Client, name, address string) (to halfmsg
 		return to, false
 	}
 	if err != nil {
-		r.trouble(
-			"producer-forbidden",
-			err.Error(),
-			"its half messages are refused",
-			"write host:port, and allow it in callbacks.allow",
-		)
+		r.trouble("producer-forbidden", err.Error(), "its half messages are refused",
+			"write host:port, and allow it in callbacks.allow")
 	}
 	return halfmsg.Target{Producer: name, Address: resolved}, err == nil
 }
@@ -149,13 +145,9 @@ func (r *report) unreachable(err error) {
 				"callbacks.tls_ca; where it asks for one, let it take that of callbacks.tls_cert; where it serves without TLS, "+
 				"set producers.NAME.tls to false")
 	case saying(noHTTP2), saying(noGRPC):
-		r.trouble(
-			"producer-no-service",
-			err.Error(),
-			why,
+		r.trouble("producer-no-service", err.Error(), why,
 			"name the address at which it serves gRPC: what listens there speaks something else, or asks for TLS; for that "+
-				"set producers.NAME.tls",
-		)
+				"set producers.NAME.tls")
 	case away != nil && away.Unresolved():
 		r.trouble("producer-away", err.Error(), why,
 			"look whether the name in its callback target resolves from here; correct it, or the DNS")
@@ -173,12 +165,9 @@ func (r *report) unreachable(err error) {
 // load.
 func (r *report) took(took, timeout time.Duration) {
 	if took > timeout/2 {
-		r.warn(
-			"producer-slow",
+		r.warn("producer-slow",
 			fmt.Sprintf("took %v to answer; confirm.timeout is %v", took.Round(time.Millisecond), timeout),
-			"under load its answers will come too late, and its messages wait",
-			"speed up its Confirm, or raise confirm.timeout",
-		)
+			"under load its answers will come too late, and its messages wait", "speed up its Confirm, or raise confirm.timeout")
 	}
 }
 
@@ -189,19 +178,13 @@ func (r *report) verdict(verdict halfmsg.Verdict, id string) {
 		r.trouble("producer-commits-unknown", "says COMMITTED of an id that cannot exist ("+id+")",
 			"it would have messages published whose business never happened", "answer COMMITTED only when the marker is there")
 	case halfmsg.VerdictRolledBack:
-		r.trouble(
-			"producer-hasty",
-			"says ROLLED_BACK of an id that it does not know, though the question was not final",
+		r.trouble("producer-hasty", "says ROLLED_BACK of an id that it does not know, though the question was not final",
 			"a business that is still running would lose its message",
-			"answer UNKNOWN, and ROLLED_BACK only when it can never commit",
-		)
+			"answer UNKNOWN, and ROLLED_BACK only when it can never commit")
 	case halfmsg.VerdictUnavailable:
-		r.trouble(
-			"producer-fails",
-			"says UNAVAILABLE: it cannot look up its transactions",
+		r.trouble("producer-fails", "says UNAVAILABLE: it cannot look up its transactions",
 			"they wait, and are asked about again",
-			"look at the producer's log, and at the database that holds its business data",
-		)
+			"look at the producer's log, and at the database that holds its business data")
 	}
 }
 

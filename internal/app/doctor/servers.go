@@ -32,12 +32,8 @@ func examineRedis(ctx context.Context, e Examination) []Finding {
 		MinReplicas: e.Settings.Redis.MinReplicas,
 	})
 	if err != nil {
-		r.trouble(
-			"redis-away",
-			"at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(),
-			"producers get UNAVAILABLE, and nothing is delivered",
-			"start Redis, or set redis.url to where it is",
-		)
+		r.trouble("redis-away", "at "+redisHosts(e.Settings.Redis.URL)+": "+err.Error(),
+			"producers get UNAVAILABLE, and nothing is delivered", "start Redis, or set redis.url to where it is")
 		return r.all
 	}
 	for _, s := range seen {
@@ -82,12 +78,8 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 			"set user, password and vhost in amqp.url: rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
 		return r.all
 	case err != nil:
-		r.trouble(
-			"rabbitmq-away",
-			"cannot be reached: "+err.Error(),
-			brokerMatters,
-			"start RabbitMQ, or set amqp.url to where it is",
-		)
+		r.trouble("rabbitmq-away", "cannot be reached: "+err.Error(), brokerMatters,
+			"start RabbitMQ, or set amqp.url to where it is")
 		return r.all
 	}
 	r.broker(health)
@@ -108,12 +100,8 @@ func (r *report) broker(health rabbitmq.Health) {
 		r.warn("rabbitmq-permission", what, "messages to it end DEAD; those to exchanges that the user may write to do not",
 			"rabbitmqctl set_permissions: the user must be allowed to write to every exchange that producers name")
 	case errors.Is(health.Trouble, rabbitmq.ErrBlocked):
-		r.trouble(
-			"rabbitmq-alarm",
-			what,
-			brokerMatters,
-			"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk",
-		)
+		r.trouble("rabbitmq-alarm", what, brokerMatters,
+			"look at its alarms: rabbitmq-diagnostics alarms; give it memory or disk")
 	default:
 		r.trouble("rabbitmq-refuses", what, brokerMatters, "look into RabbitMQ's log")
 	}
@@ -124,19 +112,11 @@ func (r *report) brokerVersion(health rabbitmq.Health) {
 	what := health.Server + " at " + health.Host
 	switch health.Age {
 	case rabbitmq.TooOld:
-		r.warn(
-			"rabbitmq-old",
-			fmt.Sprintf("%s is older than %v", what, versions.RabbitMQ.Oldest),
-			"msghandler is not tested with it",
-			fmt.Sprintf("upgrade to RabbitMQ %v or later", versions.RabbitMQ.Oldest),
-		)
+		r.warn("rabbitmq-old", fmt.Sprintf("%s is older than %v", what, versions.RabbitMQ.Oldest),
+			"msghandler is not tested with it", fmt.Sprintf("upgrade to RabbitMQ %v or later", versions.RabbitMQ.Oldest))
 	case rabbitmq.Untested:
-		r.note(
-			"rabbitmq-new",
-			fmt.Sprintf("%s is newer than %v", what, versions.RabbitMQ.Newest),
-			"msghandler is not tested with it",
-			"try it with queues of the same kind before producers depend on it",
-		)
+		r.note("rabbitmq-new", fmt.Sprintf("%s is newer than %v", what, versions.RabbitMQ.Newest),
+			"msghandler is not tested with it", "try it with queues of the same kind before producers depend on it")
 	default:
 	}
 }

@@ -29,12 +29,8 @@ func examineSettings(_ context.Context, e Examination) []Finding {
 			"before it commits publishes what never happened", "trust single producers instead: producers.NAME.trust")
 	}
 	if e.Settings.Redis.AllowUnsafe {
-		r.warn(
-			"redis-unsafe-allowed",
-			"redis.allow_unsafe is true",
-			"the coordinator starts on a Redis that throws messages away",
-			"fix the findings about Redis, and set it back",
-		)
+		r.warn("redis-unsafe-allowed", "redis.allow_unsafe is true",
+			"the coordinator starts on a Redis that throws messages away", "fix the findings about Redis, and set it back")
 	}
 	if kept := e.Settings.Done.Retention; kept < shortRetention {
 		r.warn("retention-short", fmt.Sprintf("done.retention is %v", kept),
@@ -51,12 +47,9 @@ func (r *report) descriptors(limit, connections int) {
 	const remedy = "raise the limit of open files where the coordinator is started: ulimit -n, or LimitNOFILE of systemd"
 	switch {
 	case connlimit.Exceeds(limit, connections):
-		r.warn(
-			"descriptors-overcommitted",
+		r.warn("descriptors-overcommitted",
 			fmt.Sprintf("limits.connections is %d, and a process started here may open %d files", connections, limit),
-			"clients may leave no descriptors for Redis and RabbitMQ",
-			remedy+"; or lower limits.connections",
-		)
+			"clients may leave no descriptors for Redis and RabbitMQ", remedy+"; or lower limits.connections")
 	case connlimit.Divide(limit, connections, 0).Low:
 		share := connlimit.Divide(limit, connections, 0)
 		r.warn(
@@ -74,12 +67,9 @@ func (r *report) descriptors(limit, connections int) {
 
 func (r *report) callbackSettings(settings config.Callbacks) {
 	if len(settings.Allow) == 0 {
-		r.trouble(
-			"callbacks-closed",
-			"callbacks.allow is empty",
+		r.trouble("callbacks-closed", "callbacks.allow is empty",
 			"no callback target is allowed, so no half message is accepted",
-			"set it to where your producers serve, such as *.orders.svc:9000",
-		)
+			"set it to where your producers serve, such as *.orders.svc:9000")
 	}
 	for _, glob := range settings.Allow {
 		if strings.HasPrefix(glob, "*:") {

@@ -67,10 +67,8 @@ func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
 		t.Errorf("of a good producer it says %+v", found)
 	}
 	// Markers in memory cannot decide, as the page says, so this is the only finding.
-	if names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001")); !slices.Equal(
-		names,
-		[]string{"producer-undecided"},
-	) {
+	names := complaints(t, verify(t, serveSDK(t, memory.New()), "1001"))
+	if !slices.Equal(names, []string{"producer-undecided"}) {
 		t.Errorf("of a producer with markers in memory it finds %q", names)
 	}
 }

@@ -157,14 +157,12 @@ func (p *Pages) change(r *http.Request) answer {
 	}
 	reason := strings.TrimSpace(r.PostFormValue("reason"))
 	if reason == "" {
-		return p.ask(
-			countData{
-				selection: s,
-				Hidden:    hidden,
-				Token:     token,
-				Problem:   "Give a reason: it is logged with each message's name.",
-			},
-		)
+		return p.ask(countData{
+			selection: s,
+			Hidden:    hidden,
+			Token:     token,
+			Problem:   "Give a reason: it is logged with each message's name.",
+		})
 	}
 	admin := p.config.Admin(r.RemoteAddr)
 	if admin == nil {

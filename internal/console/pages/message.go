@@ -51,11 +51,10 @@ func (p *Pages) message(r *http.Request) answer {
 	record := found.GetRecord()
 	state := stateOf(record.GetState())
 	data := messageData{
-		Record: record, State: state, Means: means[state], Final: state.Final(), Gone: state == halfmsg.Acknowledged ||
-			state.Final(),
-		Created: timeOf(
-			record.GetCreateTime(),
-		), Updated: timeOf(record.GetUpdateTime()), Delay: record.GetMessage().GetDelay().AsDuration(),
+		Record: record, State: state, Means: means[state],
+		Final: state.Final(), Gone: state == halfmsg.Acknowledged || state.Final(),
+		Created: timeOf(record.GetCreateTime()), Updated: timeOf(record.GetUpdateTime()),
+		Delay:    record.GetMessage().GetDelay().AsDuration(),
 		CanRetry: legal(state, halfmsg.EventRetry), CanDiscard: legal(state, halfmsg.EventDiscard),
 		Headers: slices.Sorted(maps.Keys(record.GetMessage().GetHeaders())),
 		Body:    previewOf(record.GetMessage().GetBody(), r.FormValue("as")),

@@ -140,9 +140,8 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	}
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
-		State: msghandlerv1.State(
-			f.State,
-		), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error, MinAge: minAge(f.age),
+		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error,
+		MinAge:   minAge(f.age),
 		PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {

@@ -160,14 +160,8 @@ func flow(samples []history.Sample, now time.Time) []chart {
 			return math.NaN()
 		}
 	}
-	times := history.Lines(
-		samples,
-		now,
-		seconds(
-			func(s history.Sample) time.Duration { return s.P50 },
-		),
-		seconds(func(s history.Sample) time.Duration { return s.P99 }),
-	)
+	times := history.Lines(samples, now, seconds(func(s history.Sample) time.Duration { return s.P50 }),
+		seconds(func(s history.Sample) time.Duration { return s.P99 }))
 	long := func(v float64) string { return span(time.Duration(v * float64(time.Second))) }
 	return []chart{
 		{"Messages per second", []chartLine{named(rates[0], "in", "one", rate), named(rates[1], "out", "two", rate)}},

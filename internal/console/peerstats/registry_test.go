@@ -44,13 +44,8 @@ func TestQuantilesAreOffByAnEighthAtMost(t *testing.T) {
 func TestRegistryKeepsTheLastResults(t *testing.T) {
 	t.Parallel()
 	b := peerstats.New()
-	b.Confirmed(
-		"orders",
-		2,
-		map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown, "2": halfmsg.VerdictCommitted},
-		time.Second,
-		nil,
-	)
+	b.Confirmed("orders", 2, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown, "2": halfmsg.VerdictCommitted},
+		time.Second, nil)
 	b.Confirmed("orders", 3, nil, time.Second, errors.New("refused"))
 	b.Paused("orders", true)
 	b.Published("shop", halfmsg.Acked, 5)

@@ -137,11 +137,8 @@ func quotas(s *suite) {
 	}
 	count := map[string]int{}
 	s.passes(0, "the producers' messages are due", func() bool {
-		claims, err := s.Store.ClaimPending(
-			s.Context(),
-			map[string]int{"hanging": 7 - count["hanging"], "healthy": 50, "nobody": 3},
-			long,
-		)
+		claims, err := s.Store.ClaimPending(s.Context(),
+			map[string]int{"hanging": 7 - count["hanging"], "healthy": 50, "nobody": 3}, long)
 		if err != nil {
 			s.Fatal(err)
 		}

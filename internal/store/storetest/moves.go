@@ -154,15 +154,8 @@ func settleMixed(s *suite) {
 	}
 	for i, r := range s.Store.Settle(s.Context(), batch) {
 		if r.State != rows[i].state || !errors.Is(r.Err, rows[i].err) {
-			s.Errorf(
-				"%s on %s: got %s, %v; want %s, %v",
-				rows[i].event,
-				rows[i].claim.Name,
-				r.State,
-				r.Err,
-				rows[i].state,
-				rows[i].err,
-			)
+			s.Errorf("%s on %s: got %s, %v; want %s, %v", rows[i].event, rows[i].claim.Name, r.State, r.Err, rows[i].state,
+				rows[i].err)
 		}
 	}
 }
