@@ -18,7 +18,7 @@ func TestConcurrentStartsAgreeOnShards(t *testing.T) {
 		other []any
 		want  layout
 	}{
-		"nobody":      {nil, layout{packedBodies, 1}},
+		"nobody":      {nil, layout{pagedMessages, 1}},
 		"new":         {[]any{"layout", 2, "shards", 16}, layout{spreadTags, 16}},
 		"old":         {[]any{"layout", 1, "shards", 16}, layout{plainTags, 16}},
 		"interrupted": {[]any{"layout", 1}, layout{plainTags, 1}}, // the other coordinator is between its two writes

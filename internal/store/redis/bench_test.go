@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,18 +13,26 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// BenchmarkCycle measures the hot path against a private server: batches of 100 messages of 1 KiB, in one flow, beside
-// idle messages.
+var (
+	layoutFlag = flag.Int("layout", 0, "layout of the data of BenchmarkCycle; 0 is the newest")
+	stats      = flag.Bool("stats", false, "print Redis's command statistics after BenchmarkCycle")
+)
+
+// BenchmarkCycle measures the hot path against a private server: batches of messages of 1 KiB, in one flow, beside idle
+// messages.
 func BenchmarkCycle(b *testing.B) {
-	for _, name := range []string{"create", "cycle"} {
+	for _, name := range []string{"create/1", "create/8", "create/100", "cycle/1", "cycle/8", "cycle/100"} {
 		b.Run(name, func(b *testing.B) {
 			server := servers.Redis(b, "--appendfsync", "everysec")
-			store, err := redisstore.New(b.Context(), redisstore.Config{URL: server.URL(), Quota: 1_000_000_000}.WithDefaults())
+			store, err := redisstore.New(b.Context(), redisstore.Config{
+				URL: server.URL(), Quota: 1_000_000_000, Layout: *layoutFlag, Instance: "host-21896-OG5XG2",
+			}.WithDefaults())
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer store.Close()
-			const size = 100
+			what, of, _ := strings.Cut(name, "/")
+			size, _ := strconv.Atoi(of)
 			messages, names := make([]halfmsg.Message, size), make([]halfmsg.Name, size)
 			body := make([]byte, 1024)
 			run := 0
@@ -43,12 +52,15 @@ func BenchmarkCycle(b *testing.B) {
 						b.Fatal(r.Err)
 					}
 				}
-				if name == "cycle" {
+				if what == "cycle" {
 					finish(b, store, names)
 				}
 			}
 			b.StopTimer()
 			b.ReportMetric((cpuOf(b, server)-cpu)*1e6/float64(run*size), "redis-µs/message")
+			if *stats {
+				b.Log(server.CLI("info", "commandstats"))
+			}
 			b.ReportMetric(float64(run*size)/b.Elapsed().Seconds(), "messages/s")
 		})
 	}

@@ -122,7 +122,7 @@ func TestAScriptIsSentToAClusterOnce(t *testing.T) {
 // A sweep never reaches the end of a master that was replaced meanwhile.
 func TestASweepEndsWithoutAMasterThatIsGone(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{})
+	store, client, _ := fresh(t, redisstore.Config{Layout: 3})
 	create(t, store, half("1"))
 	store.SweepBegunOn("127.0.0.1:1")
 	sweep(t, store)

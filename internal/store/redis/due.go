@@ -30,9 +30,10 @@ func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		c := newCall(s.scripts.due, s.keys.shards[(start+i)%shards], 2+2*len(wanted))
+		c := newCall(s.scripts.due, s.keys.shards[(start+i)%shards], 3+2*len(wanted))
+		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[state], most)
+		c.args = append(c.args, codeOf[state], most, pageWork)
 		for producer, n := range wanted {
 			if producer != "" && n > 0 {
 				c.args = append(c.args, producer, n)
@@ -40,7 +41,7 @@ func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]
 		}
 		calls[i] = c
 	}
-	run(ctx, s.loops, s.scripts.due, calls)
+	s.runDue(ctx, calls)
 	return readDue(calls, most)
 }
 
@@ -49,7 +50,7 @@ func readDue(calls []*call, most int) ([]dueGroup, error) {
 	var errs []error
 	for _, c := range calls {
 		errs = append(errs, c.err)
-		for _, reply := range c.reply {
+		for _, reply := range c.reply[min(1, len(c.reply)):] {
 			fields, _ := reply.([]any)
 			if len(fields) < 2 {
 				continue

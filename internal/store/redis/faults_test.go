@@ -298,7 +298,7 @@ func TestIdleIsCheap(t *testing.T) {
 
 func TestAClockThatJumpedLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	store, client, _ := fresh(t, redisstore.Config{})
+	store, client, _ := fresh(t, redisstore.Config{Layout: 3})
 	ctx := t.Context()
 	create(t, store, half("1"))
 	far := float64(time.Now().AddDate(3, 0, 0).UnixMilli())

@@ -17,42 +17,72 @@ const replicaTimeout = time.Second
 
 // Create implements halfmsg.Intake.
 func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
-	results := make([]halfmsg.Result, len(messages))
-	records, digests := make([][]byte, len(messages)), make([]string, len(messages))
+	c := s.newCreation(messages)
+	places := s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name })
+	if s.paging.on() {
+		places = c.page(ctx, places)
+	}
+	c.index(ctx, places)
+	return c.results
+}
+
+// creation is a batch of messages to store.
+type creation struct {
+	store    *Store
+	messages []halfmsg.Message
+	digests  []string
+	results  []halfmsg.Result
+	plan     plan
+}
+
+func (s *Store) newCreation(messages []halfmsg.Message) *creation {
+	n := len(messages)
+	c := &creation{store: s, messages: messages, digests: make([]string, n), results: make([]halfmsg.Result, n)}
+	records := make([][]byte, n)
 	for i := range messages {
 		var err error
-		digests[i] = messages[i].Digest()
-		if records[i], err = encode(&messages[i], digests[i], s.layout.packs()); err != nil {
+		c.digests[i] = messages[i].Digest()
+		if records[i], err = encode(&messages[i], c.digests[i], s.layout.packs()); err != nil {
 			// Only a header that is not UTF-8 could fail, and encoding/json takes even such headers.
-			results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
+			c.results[i].Err = fmt.Errorf("encoding %s: %w", messages[i].Name, err)
 		}
 	}
-	p := plan{
+	c.plan = plan{
 		store: s, room: 4, head: always(s.perShard(s.config.Quota)),
 		each: func(args []any, i int) []any {
 			m := &messages[i]
-			return append(args, m.ID, digests[i], clamp(m.ConfirmAfter, maxDue).Milliseconds(), records[i])
+			return append(args, m.ID, c.digests[i], clamp(m.ConfirmAfter, maxDue).Milliseconds(), records[i])
 		},
 		weight: func(i int) int { return len(records[i]) },
 	}
-	name := func(i int) halfmsg.Name { return messages[i].Name }
-	calls := p.calls(s.scripts.create, s.places(len(messages), name))
-	s.runReplicated(ctx, calls)
-	for _, c := range calls {
-		now, _ := c.answer(len(c.items)).(int64)
-		for n, i := range c.items {
-			results[i] = s.result(c, n, messages[i].Name)
-			switch c.answer(n) {
+	return c
+}
+
+// keep remembers a message that was stored at a time in milliseconds.
+func (c *creation) keep(i int, now int64) {
+	c.store.recent.keep(stored{message: c.messages[i], digest: c.digests[i], created: now})
+}
+
+// index stores messages with index entries.
+func (c *creation) index(ctx context.Context, places []place) {
+	s := c.store
+	calls := c.plan.calls(s.scripts.create, places)
+	s.runReplicated(ctx, s.scripts.create, calls)
+	for _, call := range calls {
+		now, _ := call.answer(len(call.items)).(int64)
+		for n, i := range call.items {
+			name := c.messages[i].Name
+			c.results[i] = s.result(call, n, name)
+			switch call.answer(n) {
 			case int64(verdictRepaired + codeOf[halfmsg.Pending]):
 				s.logger.Warn("repaired: a record was lost, and its index entries and notes were left; they were removed "+
-					"before a new message was stored under the name", "message", messages[i].Name.String())
+					"before a new message was stored under the name", "message", name.String())
 				fallthrough
 			case int64(verdictStored + codeOf[halfmsg.Pending]):
-				s.recent.keep(stored{message: messages[i], digest: digests[i], created: now})
+				c.keep(i, now)
 			}
 		}
 	}
-	return results
 }
 
 // perShard is a shard's part of a limit; 0 stays 0, no limit.
@@ -61,14 +91,17 @@ func (s *Store) perShard(limit int) int {
 	return (max(0, limit) + shards - 1) / shards
 }
 
-// runReplicated makes calls of create.lua and, where replicas are asked for, waits for them.
-func (s *Store) runReplicated(ctx context.Context, calls []*call) {
-	if s.config.MinReplicas <= 0 || len(calls) == 0 {
-		s.pacer.urgent(ctx, s.intake, s.scripts.create, calls)
+// runReplicated makes calls that store messages and, where replicas are asked for, waits for them.
+func (s *Store) runReplicated(ctx context.Context, sc *script, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	if s.config.MinReplicas <= 0 {
+		s.pacer.urgent(ctx, s.intake, sc, calls)
 		return
 	}
 	for master, calls := range s.byMaster(ctx, calls) {
-		s.pacer.urgent(ctx, master, s.scripts.create, calls)
+		s.pacer.urgent(ctx, master, sc, calls)
 		s.awaitReplicas(ctx, master, calls)
 	}
 }
@@ -147,29 +180,45 @@ type submitting struct {
 }
 
 func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting) []halfmsg.Submitted {
-	token := s.newToken()
 	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
 	known := make([]stored, len(names))
 	for i, name := range names {
 		known[i] = s.recent.take(name)
 	}
-	room := maxClaimBytes / (1 + shardsOf(places) + len(places)/maxCallItems)
+	results := make([]halfmsg.Submitted, len(names))
+	if s.paging.on() && how.lease >= pageLife {
+		places = s.submitPaged(ctx, names, places, known, how, results)
+	}
+	if len(places) > 0 {
+		s.submitIndexed(ctx, names, places, known, how, results)
+	}
+	s.setAsideSubmitted(ctx, results)
+	return results
+}
+
+// claimRoom is how many bytes of records one call claims at most.
+func (submitting) claimRoom(places []place) int {
+	return maxClaimBytes / (1 + shardsOf(places) + len(places)/maxCallItems)
+}
+
+// submitIndexed submits messages that are not paged, or that are not to stay so.
+func (s *Store) submitIndexed(
+	ctx context.Context, names []halfmsg.Name, places []place, known []stored, how submitting,
+	results []halfmsg.Submitted,
+) {
+	token := s.newToken()
 	p := plan{
 		store: s, room: how.room, looks: true,
-		head: always(leads(how.event), token, leaseMS(how.lease), room),
+		head: always(leads(how.event), token, leaseMS(how.lease), how.claimRoom(places)),
 		each: func(args []any, i int) []any { return how.each(args, names[i].ID, &known[i]) },
 	}
 	calls := p.calls(how.script, places)
 	s.pacer.urgent(ctx, s.intake, how.script, calls)
-
-	results := make([]halfmsg.Submitted, len(names))
 	for _, c := range calls {
 		for n, i := range c.items {
 			results[i] = how.read(c, n, names[i], token, &known[i])
 		}
 	}
-	s.setAsideSubmitted(ctx, results)
-	return results
 }
 
 // submitted reads the reply about one message. An unreadable record gives both a claim and an error.

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"hash/fnv"
 	"regexp"
 	"strings"
@@ -15,7 +14,10 @@ import (
 // colon, so no two keys can be mixed up:
 //
 //	PREFIX:{SHARD}:producers                  set of the producers with kept messages
-//	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of a message
+//	PREFIX:{SHARD}:PRODUCER:STATE:cells       hash of the cells of paged messages, by id; pending and sendable only
+//	PREFIX:{SHARD}:PRODUCER:page:NUMBER       list of the ids of messages that were created in a short time
+//	PREFIX:{SHARD}:PRODUCER:pages             sorted set of page numbers by due time
+//	PREFIX:{SHARD}:PRODUCER:STATE             sorted set of ids by due time; this is the state of an indexed message
 //	PREFIX:{SHARD}:PRODUCER:STATE:created     sorted set of the same ids by creation time
 //	PREFIX:{SHARD}:PRODUCER:leases            hash of the tokens of claimed messages, by id
 //	PREFIX:{SHARD}:PRODUCER:verdicts          hash of when committed verdicts were stored, by id
@@ -26,11 +28,16 @@ import (
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
 //	PREFIX:{SHARD}:runs                       hash: coordinators without a clean stop; in the first shard only
 //	PREFIX:{SHARD}:reported                   hash: the unclean ends that were reported; in the first shard only
+//	PREFIX:{SHARD}:layouts                    hash: the newest layout that each coordinator uses; in the first shard only
 //	PREFIX:{SHARD}:refusals                   hash: what each coordinator refused lately; in the first shard only
-//	PREFIX:meta                               hash: layout, shards
+//	PREFIX:meta                               hash: layout, shards, since when the layout is this one, and
+//	                                          since when the data go back to an older one
 const (
 	producersKey  = "producers"
 	createdSuffix = ":created"
+	cellsSuffix   = ":cells"
+	pagesKey      = "pages"
+	pagePrefix    = "page:"
 	leasesKey     = "leases"
 	verdictsKey   = "verdicts"
 	recordPrefix  = "m:"
@@ -43,6 +50,9 @@ const (
 	runsName      = "runs"
 	reportedName  = "reported"
 	refusalsName  = "refusals"
+	layoutsName   = "layouts"
+	sinceField    = "since"
+	backField     = "back"
 )
 
 // Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease
@@ -50,6 +60,13 @@ const (
 const (
 	maxDue   = 31 * 24 * time.Hour
 	maxLease = time.Hour
+)
+
+// A page has the ids of messages that were created within pageSpan. What is left of it is indexed when the first of
+// them is due, and no later than pageLife after it was begun.
+const (
+	pageSpan = 250 * time.Millisecond
+	pageLife = 5 * time.Second
 )
 
 // legalPrefix keeps braces, which would move the hash tag, and glob characters, which would make the sweeper look at
@@ -105,7 +122,8 @@ const (
 	messageKey // a record or notes
 	dueIndex
 	createdIndex
-	idHash // leases or verdicts
+	idHash // leases, verdicts or cells
+	pageList
 )
 
 // ownKey is a parsed key of this layout.
@@ -114,7 +132,7 @@ type ownKey struct {
 	kind     kind
 	shard    string // PREFIX:{SHARD}:
 	producer string
-	id       string // of a messageKey
+	id       string // of a messageKey; of a pageList the number
 }
 
 // parse reads a key of the layout above; any other key is foreignKey.
@@ -145,7 +163,10 @@ func parsePart(part string) (kind, string) {
 			return messageKey, id
 		}
 	}
-	if part == leasesKey || part == verdictsKey {
+	if number, found := strings.CutPrefix(part, pagePrefix); found {
+		return pageList, number
+	}
+	if part == leasesKey || part == verdictsKey || strings.HasSuffix(part, cellsSuffix) {
 		return idHash, ""
 	}
 	state, created := strings.CutSuffix(part, createdSuffix)
@@ -171,31 +192,3 @@ var (
 		return codes
 	}()
 )
-
-// luaNames is the line before prelude.lua: the names that both sides use.
-func luaNames(retention time.Duration) string {
-	var kept, final []string
-	for code, state := range stateOf {
-		switch {
-		case state.Final():
-			final = append(final, fmt.Sprintf("[%d]='%s'", code, state))
-		case state != halfmsg.None:
-			kept = append(kept, "'"+state.String()+"'")
-		}
-	}
-	first, _ := halfmsg.Next(halfmsg.None, halfmsg.EventSend)
-	committed, _ := halfmsg.Next(first, halfmsg.EventCommitted)
-	acknowledged, _ := halfmsg.Next(committed, halfmsg.EventAckedMarked)
-	return fmt.Sprintf("local KEPT, FINAL, FIRST, COMMITTED, ACKNOWLEDGED = {%s}, {%s}, %d, %d, %d\n",
-		strings.Join(kept, ","), strings.Join(final, ","), codeOf[first], codeOf[committed], codeOf[acknowledged]) +
-		fmt.Sprintf("local CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS = '%s', '%s', '%s', '%s', '%s', '%s'\n",
-			createdSuffix, leasesKey, verdictsKey, recordPrefix, notesPrefix, producersKey) +
-		fmt.Sprintf("local PACKED, MAXBODY = '%s', %d\n", packed, halfmsg.MaxBody) +
-		fmt.Sprintf("local PULSE, SUSPECT, RUNS, REPORTED, REFUSALS = '%s', '%s', '%s', '%s', '%s'\n",
-			pulseName, suspectName, runsName, reportedName, refusalsName) +
-		fmt.Sprintf("local SUBMITTED, TRUSTED, TAKENOVER, NOBODY = '%s', '%s', '%s', '%s'\n", halfmsg.EventSubmit,
-			halfmsg.EventSubmitTrusted, halfmsg.TakenOver, nobody) +
-		fmt.Sprintf("local MAXHAPPENINGS, MAXCAUSE = %d, %d\n", halfmsg.MaxHappenings, halfmsg.MaxHappeningCause) +
-		fmt.Sprintf("local MAXDUE, MAXLEASE, RETENTION, PULSERETENTION = %d, %d, %d, %d\n", maxDue.Milliseconds(),
-			maxLease.Milliseconds(), max(1, retention.Milliseconds()), pulseRetention.Milliseconds())
-}

@@ -14,7 +14,10 @@ const (
 	spreadTags = 2
 	// packedBodies has the same tags, and records with packed bodies, which older versions cannot read.
 	packedBodies = 3
-	newestLayout = packedBodies
+	// pagedMessages has the same keys and more: new messages are in cells and pages before they are indexed. Older
+	// versions do not find such messages.
+	pagedMessages = 4
+	newestLayout  = pagedMessages
 )
 
 // layout is the layout of the data, stored with the data.

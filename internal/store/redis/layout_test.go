@@ -19,7 +19,7 @@ func TestShardsAreThoseOfTheData(t *testing.T) {
 	t.Parallel()
 	store, client, server := fresh(t, redisstore.Config{})
 	create(t, store, half("1"))
-	if got := client.HGetAll(t.Context(), "msghandler:meta").Val(); got["shards"] != "1" || got["layout"] != "3" {
+	if got := client.HGetAll(t.Context(), "msghandler:meta").Val(); got["shards"] != "1" || got["layout"] != "4" {
 		t.Errorf("new data on one server: %v", got)
 	}
 	wide := open(t, redisstore.Config{URL: server.URL(), Prefix: "wide", Shards: 16})
@@ -79,7 +79,7 @@ func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
 func TestUnknownLayoutsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
-	for _, unknown := range []string{"0", "4", "-1", "two"} {
+	for _, unknown := range []string{"0", "5", "-1", "two"} {
 		client.HSet(t.Context(), "msghandler:meta", "layout", unknown)
 		_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
 		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) ||

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"embed"
@@ -20,8 +21,8 @@ type script struct {
 	source, sha string
 	// ran gets the approximate number of messages and the duration of each run.
 	ran func(messages int, took time.Duration)
-	// answers says that the reply holds an answer for each message.
-	answers bool
+	// answers says that the reply holds an answer for each message, grouped that it holds one for each producer.
+	answers, grouped bool
 }
 
 func newScript(source string) *script {
@@ -30,17 +31,34 @@ func newScript(source string) *script {
 }
 
 // answering are the scripts that work on messages and answer about each.
-var answering = map[string]bool{"create": true, "submit": true, "trust": true, "claim": true, "move": true}
+var answering = map[string]bool{
+	"create": true, "submit": true, "trust": true, "claim": true, "move": true,
+	"submit_paged": true, "settle_paged": true,
+}
 
-// parts are the files between prelude.lua and a script.
+// steps are the names under which the scripts for paged messages are reported: those of the scripts that do the same
+// for all other messages.
+var steps = map[string]string{"create_paged": "create", "submit_paged": "submit", "settle_paged": "move"}
+
+// grouping is the script that answers about each producer's messages together.
+const grouping = "create_paged"
+
+// parts are the files before a script.
 var parts = map[string][]string{
-	"create": {"writes"}, "show": {"writes"}, "move": {"writes", "timeline"},
-	"submit": {"writes", "timeline", "claims"}, "trust": {"writes", "timeline", "claims"},
-	"claim": {"writes", "timeline", "claims"},
+	"create_paged": {"cell", "paged"}, "submit_paged": {"cell", "paged"}, "settle_paged": {"cell", "paged"},
+	"create": {"prelude", "cell", "writes", "cells"}, "move": {"prelude", "cell", "writes", "cells", "timeline"},
+	"submit": {"prelude", "cell", "writes", "cells", "timeline", "claims"},
+	"trust":  {"prelude", "cell", "writes", "cells", "timeline", "claims"},
+	"claim":  {"prelude", "cell", "writes", "timeline", "claims"},
+	"due":    {"prelude", "cell", "writes", "cells"}, "mend": {"prelude", "cell", "writes", "cells"},
+	"show": {"prelude", "cell", "writes"}, "list": {"prelude", "cell"}, "stats": {"prelude", "cell"},
+	"owners": {"prelude", "cell"}, "pulse": {"prelude"}, "runs": {"prelude"},
+	"refusals": {"prelude"}, "backlog": {"prelude"},
 }
 
 // scripts are the files in lua/.
 type scripts struct {
+	createPaged, submitPaged, settlePaged                                                                    *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, refusals, owners, backlog *script
 }
 
@@ -53,6 +71,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	}
 	var all scripts
 	byName := map[string]**script{
+		"create_paged": &all.createPaged, "submit_paged": &all.submitPaged, "settle_paged": &all.settlePaged,
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
 		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
@@ -64,8 +83,9 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 			return scripts{}, err
 		}
 		*into = newScript(source)
-		(*into).answers = answering[name]
-		(*into).ran = func(messages int, took time.Duration) { config.Ran(name, messages, took) }
+		(*into).answers, (*into).grouped = answering[name] || name == grouping, name == grouping
+		reported := cmp.Or(steps[name], name)
+		(*into).ran = func(messages int, took time.Duration) { config.Ran(reported, messages, took) }
 		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
 		if err := eachMaster(ctx, client, load); err != nil {
 			return scripts{}, fmt.Errorf("%s.lua: %w", name, err)
@@ -94,18 +114,32 @@ func assemble(name string, flagged bool, retention time.Duration) (string, error
 		return "", err
 	}
 	flags, body, _ := strings.Cut(string(own), "\n")
-	source := luaNames(retention)
-	if flagged {
-		source = flags + "\n" + source
-	}
-	for _, part := range append([]string{"prelude"}, parts[name]...) {
+	var parted strings.Builder
+	for _, part := range parts[name] {
 		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
 		if err != nil {
 			return "", err
 		}
-		source += string(text)
+		parted.Write(text)
 	}
-	return source + body, nil
+	parted.WriteString(body)
+	source := withoutComments(parted.String())
+	source = luaHead(source, retention) + source
+	if flagged {
+		source = flags + "\n" + source
+	}
+	return source, nil
+}
+
+// withoutComments leaves out the lines of comments, whose capitals would count as names.
+func withoutComments(source string) string {
+	var code strings.Builder
+	for line := range strings.Lines(source) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			code.WriteString(line)
+		}
+	}
+	return code.String()
 }
 
 // call is one call of a script for messages of one shard.
@@ -114,8 +148,10 @@ type call struct {
 	items []int // which messages of the batch it is about, in the order of its replies
 	// messages is how many messages the script works on.
 	messages int
-	reply    []any
-	err      error
+	// most is how many due times due.lua lists for a producer.
+	most  int
+	reply []any
+	err   error
 }
 
 // argv is where a script's own arguments begin in call.args.
@@ -148,6 +184,10 @@ func answered(sc *script, calls []*call) (messages int) {
 		return 0
 	}
 	for _, c := range calls {
+		if sc.grouped && c.err == nil {
+			messages += c.messages
+			continue
+		}
 		messages += min(len(c.reply), c.messages)
 	}
 	return messages

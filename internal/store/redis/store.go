@@ -38,6 +38,9 @@ type Config struct {
 	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
 	// counts its own part, so the limit is approximate. Defaults to no limit.
 	Quota int
+	// Layout is the newest layout that this coordinator uses; 0 is the newest that it knows. A layout before
+	// pagedMessages lets coordinators of older versions run beside.
+	Layout int
 	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
 	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
@@ -54,8 +57,10 @@ const (
 
 // Store implements halfmsg's Intake, ConfirmStore, SendStore and Inspector. Store is safe for concurrent use.
 type Store struct {
-	config  Config
-	layout  layout
+	config Config
+	layout layout
+	// paging says whether new messages are paged.
+	paging  paging
 	keys    keys
 	scripts scripts
 	logger  *slog.Logger
@@ -121,6 +126,9 @@ func (c Config) complete() (Config, error) {
 	if !legalPrefix.MatchString(c.Prefix) {
 		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
 	}
+	if c.Layout != 0 && c.Layout != packedBodies && c.Layout != pagedMessages {
+		return c, fmt.Errorf("layout %d: %d and %d are possible", c.Layout, packedBodies, pagedMessages)
+	}
 	if c.Shards < 0 || c.Shards > maxShards {
 		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
 	}
@@ -135,14 +143,17 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	s.layout, err = s.agreeOnLayout(ctx, cluster)
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last = make([]pulse, s.layout.shards)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.startPaging(ctx)
 }
 
 // agreeOnLayout writes the layout when no coordinator has yet, and compares. An existing layout is never overwritten,
 // so a coordinator can start while Redis is full, and help to empty Redis.
 func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
 	key := metaOf(s.config.Prefix)
-	got, err := s.writtenLayout(ctx, layout{version: newestLayout, shards: s.config.shardsOf("", cluster)})
+	got, err := s.writtenLayout(ctx, layout{version: s.config.newestLayout(), shards: s.config.shardsOf("", cluster)})
 	if err != nil {
 		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}

@@ -30,6 +30,7 @@ type sweeper struct {
 	sweeping sync.Mutex
 	cursors  map[string]*cursor // by the master's address
 	walks    []*walk
+	pages    []ownKey
 }
 
 // cursor is the progress of SCAN on a master.
@@ -63,11 +64,12 @@ func (s *Store) Sweep(ctx context.Context) (repairs Repairs, more bool, err erro
 	if err := s.walkIndexes(ctx, found); err != nil {
 		return repairs, true, translate(err)
 	}
+	pages := s.takePages(found)
 	for at, ids := range found {
 		slices.Sort(ids)
 		ids = slices.Compact(ids)
 		repairs.Checked += len(ids)
-		mended, err := s.mend(ctx, at, ids)
+		mended, err := s.mend(ctx, at, pages[at], ids)
 		repairs.Mended += mended
 		if err != nil {
 			return repairs, true, err
@@ -121,6 +123,8 @@ func (s *Store) sort(key ownKey, found map[group][]string) {
 		found[at] = append(found[at], key.id)
 	case dueIndex, createdIndex, idHash, producerSet:
 		s.walks = append(s.walks, &walk{key: key})
+	case pageList:
+		s.pages = append(s.pages, key)
 	case foreignKey:
 	}
 }
@@ -180,12 +184,16 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 
 // mend checks and repairs messages of one producer, in slices that leave most of Redis' time to other calls, because a
 // waiting backlog is checked like everything else. The empty id is the producer itself.
-func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, err error) {
+func (s *Store) mend(ctx context.Context, at group, pages, ids []string) (mended int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {
-		c := newCall(s.scripts.mend, at.shard, 1+len(chunk))
+		c := newCall(s.scripts.mend, at.shard, 2+len(pages)+len(chunk))
 		c.messages = len(chunk)
-		c.args = append(c.args, at.producer)
+		c.args = append(c.args, at.producer, len(pages))
+		for _, page := range pages {
+			c.args = append(c.args, page)
+		}
+		pages = nil
 		for _, id := range chunk {
 			if id != "" {
 				c.args = append(c.args, id)
@@ -201,6 +209,18 @@ func (s *Store) mend(ctx context.Context, at group, ids []string) (mended int, e
 		mended += s.tellRepairs(at.producer, c.reply)
 	}
 	return mended, nil
+}
+
+// takePages sorts the pages that were found by producer, and has the producer checked.
+func (s *Store) takePages(found map[group][]string) map[group][]string {
+	pages := map[group][]string{}
+	for _, page := range s.pages {
+		at := group{page.shard, page.producer}
+		pages[at] = append(pages[at], page.id)
+		found[at] = append(found[at], "")
+	}
+	s.pages = nil
+	return pages
 }
 
 // tellRepairs logs the repairs of mend.lua and returns their number.

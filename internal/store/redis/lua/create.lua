@@ -11,9 +11,13 @@ local created = string.format('%013.0f', now)
 -- the messages that it concerns.
 local function room(g)
   local left = most > 0 and most or math.huge
-  for s = 1, most > 0 and #KEPT or 0 do
-    local count = redis.pcall('ZCARD', g[s])
+  local function take(command, key)
+    local count = redis.pcall(command, key)
     left = left - (type(count) == 'number' and count or 0)
+  end
+  for s = 1, most > 0 and #KEPT or 0 do
+    take('ZCARD', g[s])
+    take('HLEN', g[s] .. CELLS)
   end
   return left
 end
@@ -126,6 +130,7 @@ local function writeNew(g, first)
 end
 
 local function before(g, first)
+  index_all(g)
   g.room, g.written = room(g), {}
   call('SADD', KEYS[1] .. PRODUCERS, g.producer)
   writeNew(g, first)

@@ -1,9 +1,48 @@
-#!lua flags=no-writes
--- Purpose: tells which messages of a state are due, and since when, without touching them.
+#!lua flags=allow-oom
+-- Purpose: indexes what is left of the pages that are due; then tells which messages of a state are due, and since when,
+--   without claiming them.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 code of the state; 2 how many due times a producer gets at most; then pairs of a producer and its own most;
---   without any pair all producers of the shard are looked at
--- Returns: for each producer with due messages {name, due times in milliseconds, oldest first}
+-- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
+--   looked at counts 1, a message that is indexed 10; then pairs of a producer and its own most; without any pair all producers
+--   of the shard are looked at
+-- Returns: 1 when more pages are due, else 0; then for each producer with due messages {name, due times in milliseconds,
+--   oldest first}
+local room, pending_pages = tonumber(ARGV[3]), 0
+
+-- finish indexes what is left of a page, as far as there is room.
+local function finish(g, page)
+  while room > 0 do
+    local ids = redis.pcall('LRANGE', g.page .. page, 0, 199)
+    if #ids == 0 then -- or a key of another type: the sweeper finds its messages
+      call('ZREM', g.pages, page)
+      return
+    end
+    local indexed = index_cells(g, ids)
+    call('LTRIM', g.page .. page, #ids, -1)
+    room = room - #ids - 9 * indexed
+  end
+end
+
+local function finish_pages(producer)
+  local found = call('ZRANGEBYSCORE', KEYS[1] .. producer .. ':' .. PAGES, '-inf', now, 'LIMIT', 0, 10)
+  if #found == 0 then
+    return
+  end
+  local g = open(producer)
+  for _, page in ipairs(found) do
+    finish(g, page)
+  end
+  tidy(g)
+  if room <= 0 or #found == 10 then
+    pending_pages = 1
+  end
+end
+
+local producers = call('SMEMBERS', KEYS[1] .. PRODUCERS)
+for _, producer in ipairs(producers) do
+  pcall(finish_pages, producer)
+end
+
 local s, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 -- far are due times later than any legal one: a clock that jumped has set them, and they count as due.
@@ -22,7 +61,7 @@ local function due(g, limit)
   return found
 end
 
-local out = {}
+local out = {pending_pages}
 local function look(producer, limit)
   local ok, found = pcall(due, open(producer), limit)
   if ok and #found > 1 then
@@ -30,12 +69,12 @@ local function look(producer, limit)
   end
 end
 
-if ARGV[3] then
-  for i = 3, #ARGV, 2 do
+if ARGV[4] then
+  for i = 4, #ARGV, 2 do
     look(ARGV[i], math.min(most, tonumber(ARGV[i + 1])))
   end
 else
-  for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
+  for _, producer in ipairs(producers) do
     look(producer, most)
   end
 end

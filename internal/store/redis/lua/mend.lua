@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Purpose: repairs what a half-finished write, an operator's hand or a clock that jumped has left behind.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 producer; then ids
+-- ARGV: 1 producer; 2 how many pages were found; then their numbers; then ids
 -- Returns: for each repair {id or "", what was wrong}
 local g = open(ARGV[1])
 local out = {}
@@ -91,8 +91,42 @@ local function kept(kind, ms)
   end
 end
 
+-- paged checks a message with a cell, and says whether nothing else is to be checked. A message that its page has
+-- forgotten is indexed.
+local function paged(kind)
+  local sendable, pending = call('HGET', g[COMMITTED] .. CELLS, id), call('HGET', g[FIRST] .. CELLS, id)
+  local text = sendable or pending
+  if not text then
+    return false
+  end
+  if sendable and pending then
+    call('HDEL', g[FIRST] .. CELLS, id)
+    wrong('in two cells')
+  end
+  if not kind or ended(kind) then
+    call('HDEL', g[FIRST] .. CELLS, id)
+    call('HDEL', g[COMMITTED] .. CELLS, id)
+    wrong('cell without record')
+    return false
+  end
+  local created = tonumber(created_of(text))
+  local page = created and math.floor(created / PAGESPAN)
+  if not page or not call('ZSCORE', g.pages, stamp(page)) or indexed(g, id) then
+    index_cells(g, {id})
+    wrong('cell of a message that should be in an index')
+    return false
+  end
+  if call('PERSIST', g.record .. id) == 1 then
+    wrong('expiry on an unfinished message')
+  end
+  return true
+end
+
 local function mend()
   local kind, ms = head(g, id)
+  if paged(kind) then
+    return
+  end
   if not kind or ended(kind) then
     finished(kind)
   else
@@ -100,7 +134,15 @@ local function mend()
   end
 end
 
-for i = 2, #ARGV do
+local pages = tonumber(ARGV[2])
+id = ''
+for i = 3, 2 + pages do
+  if call('EXISTS', g.page .. ARGV[i]) == 1 and not redis.pcall('ZSCORE', g.pages, ARGV[i]) then
+    call('ZADD', g.pages, now, ARGV[i])
+    wrong('page without due time')
+  end
+end
+for i = 3 + pages, #ARGV do
   id = ARGV[i]
   local ok, err = pcall(mend)
   if not ok then
@@ -108,7 +150,11 @@ for i = 2, #ARGV do
   end
 end
 id = ''
-if call('EXISTS', unpack(g)) == 0 then
+for _, page in ipairs(redis.pcall('ZRANGEBYSCORE', g.pages, '(' .. stamp(now + 2 * PAGELIFE), '+inf')) do
+  call('ZADD', g.pages, now, page)
+  wrong('page due too far away')
+end
+if forget_pages(g.base) and call('EXISTS', unpack(g)) == 0 then
   if call('SREM', KEYS[1] .. PRODUCERS, g.producer) == 1 then
     wrong('producer without messages')
   end

@@ -168,6 +168,7 @@ local function move(g, id, at)
 end
 
 local function before(g)
+  index_all(g)
   g.stripped = {}
 end
 

@@ -8,10 +8,11 @@
 --     COMMITTED  code of the state a message has once its verdict stands
 --     ACKNOWLEDGED  code of the state in which only the marker is still to be deleted; its name begins what is then left of
 --                the record
---     CREATED, LEASES, VERDICTS, RECORD, NOTES, PRODUCERS, PULSE, SUSPECT, RUNS, REPORTED, REFUSALS   parts of key names
+--     CREATED, LEASES, VERDICTS, RECORD, NOTES, CELLS, PAGES, PAGE, PRODUCERS, PULSE, SUSPECT, RUNS, REPORTED, LAYOUTS,
+--                REFUSALS   parts of key names
 --     SUBMITTED, TRUSTED, TAKENOVER, NOBODY  what a timeline calls these
 --     MAXHAPPENINGS, MAXCAUSE  bounds of a timeline
---     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION   milliseconds
+--     MAXDUE, MAXLEASE, RETENTION, PULSERETENTION, PAGESPAN, PAGELIFE   milliseconds
 -- Replies about one message are an integer, verdict + state code (0 is none), or a text when its keys cannot be worked on.
 local OK, ILLEGAL, LOST, EXISTS, MISSING, OVER, STORED, HELD, REPAIRED = 0, 10, 20, 30, 40, 50, 60, 70, 80
 
@@ -24,7 +25,7 @@ local stamps = {}
 local function stamp(ms)
   local text = stamps[ms]
   if not text then
-    text = string.format('%.0f', ms)
+    text = string.format('%d', ms)
     stamps[ms] = text
   end
   return text
@@ -34,8 +35,9 @@ end
 -- message is asked about all of them in one command, and writes to shared keys are gathered until flush.
 local function open(producer, ids)
   local base = KEYS[1] .. producer .. ':'
-  local g = {producer = producer, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES,
-    verdicts = base .. VERDICTS, ids = ids or {}, alone = not ids, known = {}, created = {}, due = {}, gone = {}, held = {},
+  local g = {producer = producer, base = base, record = base .. RECORD, notes = base .. NOTES, leases = base .. LEASES,
+    verdicts = base .. VERDICTS, page = base .. PAGE, pages = base .. PAGES, ids = ids or {}, alone = not ids,
+    known = {}, created = {}, due = {}, gone = {}, held = {},
     freed = {}, judged = {}, dropped = {}}
   for s = 1, #KEPT do
     g[s] = base .. KEPT[s]
@@ -91,7 +93,8 @@ local function head(g, id)
     return nil
   end
   local kind, ms, digest = string.match(text, '^(%S+) (%d+) (%S+)')
-  return kind or '?', tonumber(ms) or now, digest or '-'
+  local created = tonumber(ms) or 0 -- 0 while the message is paged
+  return kind or '?', created > 0 and created or now, digest or '-'
 end
 
 -- line reads a record up to the end of its first line.
@@ -169,6 +172,7 @@ local function look(who, generation, count)
   end
   suspect = now
   call('SET', KEYS[1] .. SUSPECT, now, 'PX', PULSERETENTION)
+  call('HSET', KEYS[1] .. PULSE, SUSPECT, now) -- for the scripts that read both with one command
   if not pulse[1] or pulse[1] == generation then
     call('HSET', KEYS[1] .. PULSE, 'generation', renewed(generation))
   end

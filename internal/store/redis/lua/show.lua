@@ -5,7 +5,24 @@
 -- Returns: for each message state code (0 is none); or {state code, due, token or "", record, notes as name, value, ...}
 local whole = ARGV[1] == '1'
 
+-- paged tells of a message with a cell.
+local function paged(g, s, id, text)
+  local record = whole and (call('GET', g.record .. id) or '') or line(g.record .. id)
+  local out = {s, due_of(text), token_of(text) or ''}
+  out[4] = string.sub(record, 1, 5) .. created_of(text) .. string.sub(record, 19)
+  if s == COMMITTED then
+    out[5], out[6] = 'sendable_at', since_of(text)
+  end
+  return out
+end
+
 local function show(g, id)
+  for _, s in ipairs({COMMITTED, FIRST}) do
+    local text = ask(g, 'HMGET', g[s] .. CELLS, id)
+    if text then
+      return paged(g, s, id, text)
+    end
+  end
   local key = g.record .. id
   local s, due = indexed(g, id)
   if not s then

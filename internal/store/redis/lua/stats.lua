@@ -8,15 +8,35 @@ local out = {}
 for i = 1, 3 * #KEPT do
   out[i] = 0
 end
--- first keeps the smaller score of what stands first in an index.
-local function first(i, index)
-  local ms = tonumber(call('ZRANGE', index, 0, 0, 'WITHSCORES')[2])
+
+local function earlier(i, ms)
   if ms and (out[i] == 0 or ms < out[i]) then
     out[i] = ms
   end
 end
+
+-- first keeps the smaller score of what stands first in an index.
+local function first(i, index)
+  earlier(i, tonumber(call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]))
+end
+
+-- paged counts messages with cells. Of many cells it reads a sample: none is older than the life of a page.
+local function paged(s, key)
+  local count = call('HLEN', key)
+  if count == 0 then
+    return
+  end
+  out[3 * s - 2] = out[3 * s - 2] + count
+  local found = call('HSCAN', key, 0, 'COUNT', 200)[2]
+  for i = 2, #found, 2 do
+    earlier(3 * s - 1, tonumber(created_of(found[i])))
+    earlier(3 * s, due_of(found[i]))
+  end
+end
 for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
   local g = open(producer)
+  paged(FIRST, g[FIRST] .. CELLS)
+  paged(COMMITTED, g[COMMITTED] .. CELLS)
   for s = 1, #KEPT do
     local count = call('ZCARD', g[s])
     if count > 0 then

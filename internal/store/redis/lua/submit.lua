@@ -45,4 +45,4 @@ local function submit(g, id, at)
 end
 
 look(ARGV[1], ARGV[2], ARGV[3])
-return groups(8, 2, submit, pass, pass)
+return groups(8, 2, submit, index_all, pass)

@@ -71,6 +71,6 @@ local function trust(g, id, at)
 end
 
 look(ARGV[1], ARGV[2], ARGV[3])
-local out = groups(8, 3, trust, pass, pass)
+local out = groups(8, 3, trust, index_all, pass)
 out[#out + 1] = now
 return out

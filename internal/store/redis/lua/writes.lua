@@ -91,9 +91,10 @@ local function shift(g, from, to, id, due)
   g.gone[from][#g.gone[from] + 1] = id
 end
 
--- tidy takes a producer without messages in this shard off the list of producers.
+-- tidy removes the pages of a producer without cells, and takes a producer without messages in this shard off the list
+-- of producers.
 local function tidy(g)
-  if call('EXISTS', unpack(g)) == 0 then
+  if forget_pages(g.base) and call('EXISTS', unpack(g)) == 0 then
     call('SREM', KEYS[1] .. PRODUCERS, g.producer)
   end
 end

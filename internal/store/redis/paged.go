@@ -1,0 +1,233 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// New messages are paged: their state is a cell, and their ids are in a page. The scripts of this file do the ordinary
+// moves of paged messages. Whatever they leave is done by the other scripts, which put the messages into the indexes
+// first.
+
+// pagedToken ends the tokens of messages that were claimed while they were paged.
+const pagedToken = "+"
+
+func (s *Store) newPagedToken() string { return s.newToken() + pagedToken }
+
+// page stores new messages in pages, and returns the places of those that it has left.
+func (c *creation) page(ctx context.Context, places []place) (left []place) {
+	s := c.store
+	calls := c.plan.calls(s.scripts.createPaged, places)
+	s.runReplicated(ctx, s.scripts.createPaged, calls)
+	for _, call := range calls {
+		now, _ := call.answer(0).(int64)
+		group := 0 // the answers after the time are one for each producer
+		for n, at := range places[:len(call.items)] {
+			if n == 0 || at.producer != places[n-1].producer {
+				group++
+			}
+			switch {
+			case call.err != nil:
+				c.results[at.index].Err = call.err
+			case call.answer(group) == int64(1):
+				c.results[at.index].State = halfmsg.Pending
+				c.keep(at.index, now)
+			default:
+				left = append(left, at)
+			}
+		}
+		places = places[len(call.items):]
+	}
+	return left
+}
+
+// submitPaged claims paged messages and returns the places of those that it has left. The lease must not end before
+// their page falls due: nobody would find the messages in time.
+func (s *Store) submitPaged(
+	ctx context.Context, names []halfmsg.Name, places []place, known []stored, how submitting,
+	results []halfmsg.Submitted,
+) (left []place) {
+	// A trusted Submit with a delay leaves the message without an owner.
+	places, left = split(places, func(at place) bool {
+		return how.event == halfmsg.EventSubmit || known[at.index].message.Delay == 0
+	})
+	to, _ := halfmsg.Next(halfmsg.Pending, how.event)
+	token := s.newPagedToken()
+	p := plan{
+		store: s, room: 2, looks: true,
+		head: always(codeOf[to], token, leaseMS(how.lease), how.claimRoom(places)),
+		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].when()) },
+	}
+	calls := p.calls(s.scripts.submitPaged, places)
+	s.pacer.urgent(ctx, s.intake, s.scripts.submitPaged, calls)
+	for _, c := range calls {
+		now, _ := c.answer(len(c.items)).(int64)
+		for n, i := range c.items {
+			r := halfmsg.Submitted{Result: halfmsg.Result{Err: c.err}}
+			if c.err == nil {
+				r = s.pagedClaim(c.answer(n), names[i], to, token, &known[i])
+			}
+			switch {
+			case r.Claim == nil && r.Err == nil:
+				left = append(left, places[n])
+				continue
+			case r.Claim != nil && to == halfmsg.Sendable:
+				r.Claim.State, r.Claim.SendableAt = to, timeAt(now)
+			}
+			results[i] = r
+		}
+		places = places[len(c.items):]
+	}
+	return left
+}
+
+// pagedClaim reads the answer of submit_paged.lua about one message. An unreadable record gives both a claim, with at
+// least the name and the token, and an error.
+func (s *Store) pagedClaim(
+	answer any, name halfmsg.Name, state halfmsg.State, token string, known *stored,
+) (r halfmsg.Submitted) {
+	switch answer := answer.(type) {
+	case int64:
+		if answer == 1 {
+			r.State, r.Claim = state, known.claim(token)
+		}
+	case []any:
+		claim := halfmsg.Claim{Message: halfmsg.Message{Name: name}, State: state, Token: halfmsg.Token(token)}
+		r.State, r.Claim = state, &claim
+		record, _ := answer[len(answer)-1].(string)
+		t, err := decode([]byte(record), state, &claim.Message)
+		if err != nil {
+			r.Err = corrupt(s.keys.record(name), err.Error())
+		}
+		claim.CreatedAt, claim.Fingerprint = timeAt(number(answer[0])), t.digest
+	}
+	return r
+}
+
+// pagedFrom is the state that an ordinary move of a paged message leads from; None for all other moves. A lease must
+// not end before the page of the message falls due: nobody would find the message in time.
+func pagedFrom(word *halfmsg.Settlement) halfmsg.State {
+	if word.Backlog || word.Cause != "" || !strings.HasSuffix(string(word.Token), pagedToken) {
+		return halfmsg.None
+	}
+	switch {
+	case word.Event == halfmsg.EventCommitted && word.Hold >= pageLife,
+		word.Event == halfmsg.EventRolledBack && word.Fingerprint != "":
+		return halfmsg.Pending
+	case word.Event == halfmsg.EventAcked && word.Fingerprint != "":
+		return halfmsg.Sendable
+	}
+	return halfmsg.None
+}
+
+// settlePaged makes the ordinary moves of paged messages and returns the places of those that it has left.
+func (s *Store) settlePaged(
+	ctx context.Context, settlements []halfmsg.Settlement, places []place, results []halfmsg.Result,
+) (left []place) {
+	for _, from := range []halfmsg.State{halfmsg.Pending, halfmsg.Sendable} {
+		var ordinary []place
+		ordinary, places = split(places, func(at place) bool { return pagedFrom(&settlements[at.index]) == from })
+		if len(ordinary) > 0 {
+			left = append(left, s.settlePagedFrom(ctx, from, settlements, ordinary, results)...)
+		}
+	}
+	return append(left, places...)
+}
+
+// pagedWord is what settlements of a batch share.
+type pagedWord struct {
+	to    halfmsg.State
+	token halfmsg.Token
+	hold  time.Duration
+}
+
+func (s *Store) settlePagedFrom(
+	ctx context.Context, from halfmsg.State, settlements []halfmsg.Settlement, places []place, results []halfmsg.Result,
+) (left []place) {
+	wordOf := func(i int) pagedWord {
+		of := &settlements[i]
+		to, _ := halfmsg.Next(from, of.Event)
+		return pagedWord{to: to, token: of.Token, hold: of.Hold}
+	}
+	said := make([]int, len(settlements))
+	p := plan{
+		store: s, room: 3,
+		head: func(places []place) []any {
+			args, numbers := []any{codeOf[from], 0}, map[pagedWord]int{}
+			for _, at := range places {
+				word := wordOf(at.index)
+				if numbers[word] == 0 {
+					numbers[word] = len(numbers) + 1
+					args = append(args, codeOf[word.to], string(word.token), leaseMS(word.hold))
+				}
+				said[at.index] = numbers[word]
+			}
+			args[1] = len(numbers)
+			return args
+		},
+		each: func(args []any, i int) []any {
+			return append(args, settlements[i].Name.ID, said[i], settlements[i].Fingerprint)
+		},
+	}
+	calls := p.calls(s.scripts.settlePaged, places)
+	s.pacer.urgent(ctx, s.loops, s.scripts.settlePaged, calls)
+	for _, c := range calls {
+		for n, i := range c.items {
+			switch {
+			case c.err != nil:
+				results[i] = halfmsg.Result{Err: c.err}
+			case c.answer(n) == int64(1):
+				results[i] = halfmsg.Result{State: wordOf(i).to}
+			default:
+				left = append(left, places[n])
+			}
+		}
+		places = places[len(c.items):]
+	}
+	return left
+}
+
+// pageWork is how much due.lua does for pages at a time: so many ids to look at, or a tenth of that to index.
+const pageWork = 1000
+
+// dueMost and dueWork are the places in the arguments of due.lua of how much it lists, and how much it does for pages.
+const (
+	dueMost = argv + 1
+	dueWork = argv + 2
+)
+
+// maxPageTime bounds the work for pages in one pass, which claims messages after that. The next pass goes on.
+const maxPageTime = 250 * time.Millisecond
+
+// runDue asks shards for due messages. Shards that have more pages to index first do that, and are asked again.
+func (s *Store) runDue(ctx context.Context, calls []*call) {
+	begun := time.Now()
+	run(ctx, s.loops, s.scripts.due, calls)
+	behind := morePages(calls)
+	for working := behind; len(working) > 0 && time.Since(begun) < maxPageTime; working = morePages(working) {
+		for _, c := range working {
+			c.args[dueMost] = 0 // nothing is listed meanwhile
+		}
+		s.pacer.backlog(ctx, s.loops, s.scripts.due, working)
+	}
+	if len(behind) == 0 {
+		return
+	}
+	for _, c := range behind {
+		c.args[dueMost], c.args[dueWork] = c.most, 0
+	}
+	run(ctx, s.loops, s.scripts.due, behind)
+}
+
+// morePages are the shards that have more pages to index.
+func morePages(calls []*call) (more []*call) {
+	for _, c := range calls {
+		if c.err == nil && c.answer(0) == int64(1) {
+			more = append(more, c)
+		}
+	}
+	return more
+}

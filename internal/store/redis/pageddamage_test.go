@@ -1,0 +1,362 @@
+package redis_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// of gives a message to another producer.
+func of(producer string, m halfmsg.Message) halfmsg.Message {
+	m.Producer = producer
+	return m
+}
+
+// TestDataKeepLayout4WhileMessagesHaveCells: an older version starts as soon as the data have layout 3, and does not
+// find messages with cells, nor their verdicts, their owners or their creation times.
+func TestDataKeepLayout4WhileMessagesHaveCells(t *testing.T) {
+	t.Parallel()
+	pages, client, server := fresh(t, redisstore.Config{})
+	create(t, pages, later("1"))
+	settle(t, pages, halfmsg.EventCommitted, time.Minute, submit(t, pages, later("1").Name)...)
+	back := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
+	pulse(t, back)
+	if _, err := back.NoteRun(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	cells := client.Keys(t.Context(), "*:cells").Val()
+	if got := client.HGet(t.Context(), "msghandler:meta", "layout").Val(); got == "3" && len(cells) > 0 {
+		t.Errorf("an older version may start (layout %s) while a committed message is in %v", got, cells)
+	}
+}
+
+// TestDataKeepLayout4WhileACoordinatorPages: the others learn of the older layout seconds later, and page messages
+// until then.
+func TestDataKeepLayout4WhileACoordinatorPages(t *testing.T) {
+	t.Parallel()
+	pages, client, server := fresh(t, redisstore.Config{})
+	pulse(t, pages)
+	if _, err := pages.NoteRun(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
+	layout := client.HGet(t.Context(), "msghandler:meta", "layout").Val()
+	create(t, pages, later("1"))
+	if paged := client.HExists(t.Context(), base+"pending:cells", "1").Val(); paged && layout == "3" {
+		t.Error("an older version may start, and messages are still paged")
+	}
+}
+
+// TestAnOlderCoordinatorThatIsCutOffHoldsTheLayoutBack: it is not gone because it has not been seen for an hour, or
+// because others crashed in a loop. It reads the layout only when it starts.
+func TestAnOlderCoordinatorThatIsCutOffHoldsTheLayoutBack(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(r *runs, newer *redisstore.Store){
+		"an hour": func(r *runs, newer *redisstore.Store) {
+			for range 9 {
+				r.pass(10 * time.Minute)
+				r.alive(newer)
+			}
+		},
+		"crash loop": func(r *runs, newer *redisstore.Store) {
+			for i := range 101 {
+				r.alive(r.coordinator(fmt.Sprint("run-", i)))
+				r.pass(time.Second)
+			}
+			r.pass(redisstore.RunSilence)
+			r.alive(newer)
+			r.alive(newer)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRuns(t)
+			r.server.HSet("msghandler:meta", "layout", "3", "shards", "2")
+			now := fmt.Sprint(r.now.UnixMilli())
+			r.server.HSet("msghandler:{00b}:runs", "older/00c0ffee", now) // older versions note no layout
+			r.server.HSet("msghandler:{00b}:pulse", "older/00c0ffee", now, "generation", now)
+			newer := r.coordinator("newer")
+			r.alive(newer)
+			if got := r.server.HGet("msghandler:meta", "layout"); got != "3" {
+				t.Fatalf("beside an older version the layout is %s", got)
+			}
+			meanwhile(r, newer)
+			if got := r.server.HGet("msghandler:meta", "layout"); got != "3" {
+				t.Errorf("the layout is %s, though nobody knows that the older coordinator has ended", got)
+			}
+		})
+	}
+}
+
+// embeddedStore is a store on a Redis whose clock and calls a test controls.
+func embeddedStore(t *testing.T, config redisstore.Config) (*redisstore.Store, *miniredis.Miniredis) {
+	t.Helper()
+	server := miniredis.RunT(t)
+	config.URL, config.Prefix = "redis://"+server.Addr(), "msghandler"
+	return open(t, config), server
+}
+
+// TestAMessageThatOutlivedAllCoordinatorsIsNoDamage: its page is due, and nobody has looked yet.
+func TestAMessageThatOutlivedAllCoordinatorsIsNoDamage(t *testing.T) {
+	t.Parallel()
+	log, logger := logged()
+	store, redis := embeddedStore(t, redisstore.Config{})
+	now := time.UnixMilli(1_800_000_000_000)
+	redis.SetTime(now)
+	create(t, store, later("1"))
+	redis.SetTime(now.Add(time.Minute))
+	next := open(t, redisstore.Config{URL: "redis://" + redis.Addr(), Prefix: "msghandler", Logger: logger})
+	if repairs := sweep(t, next); repairs.Mended > 0 {
+		t.Errorf("%d repairs of what is whole:\n%s", repairs.Mended, log)
+	}
+}
+
+// TestAListIsWholeWhenAnIdIsUsedAgain: the page of its first use still names it.
+func TestAListIsWholeWhenAnIdIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	want := map[string]bool{"beside": true, "again": true}
+	create(t, store, later("beside"), later("again"))
+	store.Discard(t.Context(), []halfmsg.Name{later("again").Name}, halfmsg.None)
+	pages := func() int64 { return client.ZCard(t.Context(), base+"pages").Val() }
+	for i := 0; i < 30 || pages() < 2; i++ { // until the next page has some
+		id := fmt.Sprint(i)
+		create(t, store, later(id))
+		want[id] = true
+	}
+	create(t, store, later("again"))
+	query := halfmsg.Query{State: halfmsg.Pending, Limit: 1}
+	seen := map[string]bool{}
+	for {
+		page, err := store.List(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Records {
+			seen[r.ID] = true
+		}
+		if query.Cursor = page.Next; query.Cursor == "" {
+			break
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("listed %d of %d", len(seen), len(want))
+	}
+}
+
+// TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall has producers share calls, as they do at a coordinator. Each of the
+// cases is one producer's damage, and the other producer has to get its answers.
+func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
+	t.Parallel()
+	a, b := of("a-poisoned", later("1")), later("1")
+	names := []halfmsg.Name{a.Name, b.Name}
+	for name, test := range map[string]struct {
+		damaged func(layout int) []string
+		call    func(t *testing.T, store *redisstore.Store, damage func()) error
+	}{
+		"create": {func(int) []string { return []string{"pending"} },
+			func(t *testing.T, store *redisstore.Store, damage func()) error {
+				damage()
+				return store.Create(t.Context(), []halfmsg.Message{a, b})[1].Err
+			}},
+		"rollback": {func(int) []string { return []string{"pending"} },
+			func(t *testing.T, store *redisstore.Store, damage func()) error {
+				create(t, store, a, b)
+				damage()
+				return store.Rollback(t.Context(), names)[1].Err
+			}},
+		"submit": {func(layout int) []string { return []string{"pending", "pending:cells"}[:layout-2] },
+			func(t *testing.T, store *redisstore.Store, damage func()) error {
+				create(t, store, a, b)
+				damage()
+				return store.Submit(t.Context(), names, time.Minute)[1].Err
+			}},
+		"settle": {func(layout int) []string { return []string{"sendable", "sendable:cells"}[:layout-2] },
+			func(t *testing.T, store *redisstore.Store, damage func()) error {
+				create(t, store, a, b)
+				claims := submit(t, store, names...)
+				damage()
+				return word(t, store, halfmsg.EventCommitted, time.Minute, claims...)[1].Err
+			}},
+	} {
+		for _, layout := range []int{3, 4} {
+			t.Run(fmt.Sprintf("%s layout %d", name, layout), func(t *testing.T) {
+				t.Parallel()
+				store, client, _ := fresh(t, redisstore.Config{Layout: layout})
+				err := test.call(t, store, func() {
+					for _, key := range test.damaged(layout) {
+						client.Set(t.Context(), "msghandler:{00}:a-poisoned:"+key, "x", 0)
+					}
+				})
+				if err != nil {
+					t.Errorf("the other producer gets %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestARecordOfAnotherTypeSpoilsNoOtherSubmit: the coordinator does not have the messages in memory.
+func TestARecordOfAnotherTypeSpoilsNoOtherSubmit(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []int{3, 4} {
+		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
+			t.Parallel()
+			store, client, server := fresh(t, redisstore.Config{Layout: layout})
+			other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: layout})
+			create(t, store, later("a"), later("record"), later("z"))
+			client.Del(t.Context(), base+"m:record")
+			client.LPush(t.Context(), base+"m:record", "x")
+			names := []halfmsg.Name{later("a").Name, later("record").Name, later("z").Name}
+			for i, r := range other.Submit(t.Context(), names, time.Minute) {
+				if i != 1 && r.Err != nil {
+					t.Errorf("%s: %v", names[i], r.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestAPageOfAnotherTypeStopsNothingBehindIt has a damaged page that is due before the others.
+func TestAPageOfAnotherTypeStopsNothingBehindIt(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	client.Set(t.Context(), base+"page:1", "x", 0)
+	client.ZAdd(t.Context(), base+"pages", redis.Z{Score: 1, Member: "1"})
+	create(t, store, half("1")) // due at once
+	claims, err := store.ClaimPending(t.Context(), map[string]int{"orders": 9}, time.Minute)
+	if err != nil || len(claims) != 1 {
+		t.Errorf("claimed %d messages, %v", len(claims), err)
+	}
+}
+
+// TestAnIndexOfPagesOfAnotherTypeStopsNoSweep has one producer's damage, and another producer's message to repair.
+func TestAnIndexOfPagesOfAnotherTypeStopsNoSweep(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, of("a-poisoned", later("1")), later("1"))
+	client.Set(t.Context(), "msghandler:{00}:a-poisoned:pages", "x", 0)
+	for range 20 {
+		if _, _, err := store.Sweep(t.Context()); err != nil {
+			t.Errorf("the sweeper: %v", err)
+			break
+		}
+	}
+}
+
+// TestTheVerdictOfAnUnreadableCellStays: the key of the cell says the state, and the marker may be deleted by now.
+func TestTheVerdictOfAnUnreadableCellStays(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, later("1"))
+	settle(t, store, halfmsg.EventCommitted, time.Minute, submit(t, store, later("1").Name)...)
+	client.HSet(t.Context(), base+"sendable:cells", "1", "nonsense")
+	sweep(t, store)
+	if r, err := store.Get(t.Context(), later("1").Name); err != nil || r.State != halfmsg.Sendable {
+		t.Errorf("a committed message is %s, %v", r.State, err)
+	}
+}
+
+// TestAllLeasesOfAllProducersAreCounted: beyond the sample no owners are told, but all leases are counted.
+func TestAllLeasesOfAllProducersAreCounted(t *testing.T) {
+	t.Parallel()
+	store, _, _ := fresh(t, redisstore.Config{})
+	var messages []halfmsg.Message
+	var names []halfmsg.Name
+	for i := range 2000 {
+		m := of(fmt.Sprint("producer-", i%5), later(fmt.Sprint(i)))
+		messages, names = append(messages, m), append(names, m.Name)
+	}
+	create(t, store, messages...)
+	submit(t, store, names...)
+	owners, err := store.Owners(t.Context())
+	if err != nil || owners.Held < 1800 || owners.Held > 2200 {
+		t.Errorf("%d of 2000 leases are held, %v", owners.Held, err)
+	}
+}
+
+// TestUncleanEndsAreToldWhileRedisIsFull: the layout cannot be written then, which must not hide the ends.
+func TestUncleanEndsAreToldWhileRedisIsFull(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	client.HSet(t.Context(), "msghandler:meta", "layout", "3")
+	pulse(t, store)
+	client.HSet(t.Context(), "msghandler:{00}:runs", "killed/1", time.Now().Add(-time.Minute).UnixMilli())
+	client.HSet(t.Context(), "msghandler:{00}:layouts", "killed/1", "4")
+	client.ConfigSet(t.Context(), "maxmemory", "1mb")
+	ends, err := store.NoteRun(t.Context(), true)
+	if err != nil || len(ends) != 1 || !ends[0].Unreported {
+		t.Errorf("told are %v, %v", ends, err)
+	}
+	client.ConfigSet(t.Context(), "maxmemory", "0")
+	if again, err := store.NoteRun(t.Context(), true); err != nil || len(again) != 1 ||
+		!again[0].Unreported && len(ends) == 0 {
+		t.Errorf("and the end is never reported: %+v, %v", again, err)
+	}
+}
+
+// TestACoordinatorGoesBackWhileRedisIsFull: a coordinator that helps to empty Redis must start.
+func TestACoordinatorGoesBackWhileRedisIsFull(t *testing.T) {
+	t.Parallel()
+	_, client, server := fresh(t, redisstore.Config{})
+	client.ConfigSet(t.Context(), "maxmemory", "1mb")
+	store, err := redisstore.New(t.Context(), redisstore.Config{
+		URL: server.URL(), Prefix: "msghandler", Layout: 3, Retention: retention,
+	})
+	if err != nil {
+		t.Fatalf("it does not start: %v", err)
+	}
+	_ = store.Close()
+}
+
+// TestFinishingPagesDoesNotListTheBacklogAgainAndAgain has one producer's pages fall due while the messages of many
+// others wait, as after an outage of the broker.
+func TestFinishingPagesDoesNotListTheBacklogAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	_, logger := logged()
+	store, client, _ := fresh(t, redisstore.Config{Logger: logger})
+	pipe := client.Pipeline()
+	for n := range 200 {
+		producer := fmt.Sprint("producer-", n)
+		pipe.SAdd(t.Context(), "msghandler:{00}:producers", producer)
+		for i := range 250 {
+			pipe.ZAdd(t.Context(), "msghandler:{00}:"+producer+":sendable", redis.Z{Score: 1, Member: fmt.Sprint(i)})
+		}
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent := func() (bytes int64) {
+		for _, line := range strings.Split(client.Info(t.Context(), "stats").Val(), "\r\n") {
+			if _, err := fmt.Sscanf(line, "total_net_output_bytes:%d", &bytes); err == nil {
+				return bytes
+			}
+		}
+		return 0
+	}
+	pass := func() int64 {
+		t.Helper()
+		before := sent()
+		if _, err := store.ClaimSendable(t.Context(), 200, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		return sent() - before
+	}
+	without := pass()
+	var messages []halfmsg.Message
+	for i := range 2000 {
+		messages = append(messages, later(fmt.Sprint(i)))
+	}
+	create(t, store, messages...)
+	lapse(t, client)
+	if with := pass(); with > 3*without {
+		t.Errorf("a pass that finishes 2000 paged messages reads %d KiB, and %d KiB without", with>>10, without>>10)
+	}
+}

@@ -1,0 +1,148 @@
+package redis_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+)
+
+// TestTheLayoutFollowsTheCoordinators: data of layout 3 get layout 4 when no coordinator of an older version is left.
+func TestTheLayoutFollowsTheCoordinators(t *testing.T) {
+	t.Parallel()
+	older, client, server := fresh(t, redisstore.Config{Layout: 3})
+	note := func(store *redisstore.Store) {
+		t.Helper()
+		pulse(t, store)
+		if _, err := store.NoteRun(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	layout := func() string { return client.HGet(t.Context(), "msghandler:meta", "layout").Val() }
+	paged := func(store *redisstore.Store, id string) bool {
+		t.Helper()
+		create(t, store, later(id))
+		return client.HExists(t.Context(), base+"pending:cells", id).Val()
+	}
+	note(older)
+	client.HDel(t.Context(), "msghandler:{00}:layouts", client.HKeys(t.Context(), "msghandler:{00}:layouts").Val()...)
+	newer := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
+	note(newer)
+	if layout() != "3" || paged(newer, "beside") {
+		t.Errorf("beside an older version the layout is %s", layout())
+	}
+	if err := older.NoteCleanStop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client.HDel(t.Context(), "msghandler:{00}:pulse", pulseNames(t, client)[0]) // it has not counted for a while
+	note(newer)
+	if layout() != "4" || paged(newer, "early") {
+		t.Errorf("the older version has stopped, and the layout is %s", layout())
+	}
+	client.HSet(t.Context(), "msghandler:meta", "since", 1) // a while later
+	note(newer)
+	if !paged(newer, "late") {
+		t.Error("with the newer layout messages are not paged")
+	}
+	back := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler", Layout: 3})
+	note(back)
+	note(newer)
+	if layout() != "4" || paged(newer, "back") || paged(back, "back-2") {
+		t.Errorf("a coordinator was set back, some messages are paged, and the layout is %s", layout())
+	}
+	client.HSet(t.Context(), "msghandler:meta", "back", 1, "since", 1) // a while later
+	note(back)
+	if layout() != "4" {
+		t.Errorf("messages are paged, and the layout is %s", layout())
+	}
+	lapse(t, client)
+	finishPages(t, back)
+	note(back)
+	if layout() != "3" || paged(newer, "back-3") {
+		t.Errorf("no message is paged any more, and the layout is %s", layout())
+	}
+}
+
+// pulseNames are the coordinators that count, the first to count first.
+func pulseNames(t *testing.T, client *redis.Client) []string {
+	t.Helper()
+	counts := client.HGetAll(t.Context(), "msghandler:{00}:pulse").Val()
+	var names []string
+	for name := range counts {
+		if strings.Contains(name, "/") {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(counts[a], counts[b]) })
+	return names
+}
+
+func TestTheSweeperRepairsPages(t *testing.T) {
+	t.Parallel()
+	old := fmt.Sprintf("%d 1795466788616 0000000000000 -----------------------", time.Now().Add(-time.Hour).UnixMilli())
+	for name, test := range map[string]struct {
+		damage func(client *redis.Client, t *testing.T)
+		log    string
+		after  halfmsg.State
+	}{
+		"cell without record": {func(c *redis.Client, t *testing.T) {
+			c.Del(t.Context(), base+"m:1")
+		}, "cell without record", halfmsg.None},
+		"cell of a finished message": {func(c *redis.Client, t *testing.T) {
+			c.Set(t.Context(), base+"m:1", "done 1795466788616 digest", time.Hour)
+		}, "cell without record", halfmsg.Done},
+		"page that was forgotten": {func(c *redis.Client, t *testing.T) {
+			c.Del(t.Context(), c.Keys(t.Context(), base+"page*").Val()...)
+			c.HSet(t.Context(), base+"pending:cells", "1", old)
+		}, "cell of a message that should be in an index", halfmsg.Pending},
+		"unreadable cell": {func(c *redis.Client, t *testing.T) {
+			c.HSet(t.Context(), base+"pending:cells", "1", "nonsense")
+		}, "cell of a message that should be in an index", halfmsg.Pending},
+		"cell and index": {func(c *redis.Client, t *testing.T) {
+			c.ZAdd(t.Context(), base+"sendable", redis.Z{Score: 1, Member: "1"})
+		}, "in two indexes", halfmsg.Sendable},
+		"two cells": {func(c *redis.Client, t *testing.T) {
+			c.HSet(t.Context(), base+"sendable:cells", "1", c.HGet(t.Context(), base+"pending:cells", "1").Val())
+		}, "in two cells", halfmsg.Sendable},
+		"page without due time": {func(c *redis.Client, t *testing.T) {
+			c.Del(t.Context(), base+"pages")
+		}, "page without due time", halfmsg.Pending},
+		"page due too far away": {func(c *redis.Client, t *testing.T) {
+			far := float64(time.Now().Add(time.Hour).UnixMilli())
+			c.ZAdd(t.Context(), base+"pages", redis.Z{Score: far, Member: c.ZRange(t.Context(), base+"pages", 0, 0).Val()[0]})
+		}, "page due too far away", halfmsg.Pending},
+		"expiry": {func(c *redis.Client, t *testing.T) {
+			c.Expire(t.Context(), base+"m:1", time.Hour)
+		}, "expiry on an unfinished message", halfmsg.Pending},
+		"producer missing": {func(c *redis.Client, t *testing.T) {
+			c.Del(t.Context(), "msghandler:{00}:producers")
+		}, "producer missing in the list", halfmsg.Pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log, logger := logged()
+			store, client, _ := fresh(t, redisstore.Config{Logger: logger})
+			create(t, store, later("1"))
+			if repairs := sweep(t, store); repairs.Mended != 0 || repairs.Checked == 0 {
+				t.Fatalf("repaired what is whole: %+v\n%s", repairs, log)
+			}
+			test.damage(client, t)
+			if repairs := sweep(t, store); repairs.Mended == 0 || !strings.Contains(log.String(), test.log) {
+				t.Fatalf("%+v, logged:\n%s", repairs, log)
+			}
+			finishPages(t, store)
+			if again := sweep(t, store); again.Mended != 0 {
+				t.Errorf("repaired again:\n%s", log)
+			}
+			if r, _ := store.Get(t.Context(), half("1").Name); r.State != test.after {
+				t.Errorf("it is %s, want %s", r.State, test.after)
+			}
+		})
+	}
+}
