@@ -38,10 +38,11 @@ func (a *App) openStore(ctx context.Context) (*redisstore.Store, error) {
 	a.noteSettings(nil)
 	a.store.Store(store)
 	a.checks.set(checkRedis, store.Ping)
-	if err := a.watchStore(store); err != nil {
+	// A coordinator says which layout it uses before the others see it count.
+	if err := a.watchRuns(ctx, store); err != nil {
 		return nil, err
 	}
-	return store, errors.Join(a.watchRuns(ctx, store), a.watchRefusals(store))
+	return store, errors.Join(a.watchStore(store), a.watchRefusals(store))
 }
 
 // redisURL returns the URL of Redis. An embedded Redis is started first.
@@ -99,6 +100,7 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		URL:         url,
 		Prefix:      a.settings.Redis.Prefix,
 		Shards:      a.settings.Redis.Shards,
+		Layout:      a.settings.Redis.Layout,
 		Instance:    a.instance,
 		Retention:   a.settings.Done.Retention,
 		MinReplicas: a.settings.Redis.MinReplicas,

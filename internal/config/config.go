@@ -62,6 +62,7 @@ type Redis struct {
 	URL         string
 	Prefix      string
 	Shards      int
+	Layout      int
 	MinReplicas int
 	AllowUnsafe bool
 }
