@@ -52,8 +52,11 @@ func (x *respTap) reply(value any) Event {
 	event := x.asked[0]
 	x.asked = x.asked[1:]
 	event.Phase = Reply
-	if event.Name == "claim" || event.Name == "submit" || event.Name == "trust" {
+	switch event.script {
+	case "claim", "submit", "trust":
 		event.Messages = claimed(event.Messages, value)
+	case "create_paged", "submit_paged", "settle_paged":
+		event.Messages = done(event, value)
 	}
 	return event
 }

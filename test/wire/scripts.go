@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,13 +36,24 @@ func readScripts() (*scripts, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, body, _ := strings.Cut(string(text), "\n")
-		s.bodies[strings.TrimSuffix(filepath.Base(path), ".lua")] = body
+		s.bodies[strings.TrimSuffix(filepath.Base(path), ".lua")] = withoutComments(string(text))
 	}
 	if len(s.bodies) == 0 {
 		return nil, fmt.Errorf("no scripts at %s", luaFiles)
 	}
 	return s, nil
+}
+
+// withoutComments is a script as the store loads it.
+func withoutComments(text string) string {
+	_, body, _ := strings.Cut(text, "\n")
+	var code strings.Builder
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			code.WriteString(line)
+		}
+	}
+	return code.String()
 }
 
 // learn names a script by the file at its end, and remembers its hash.
@@ -81,17 +93,40 @@ func (s *scripts) command(args []string) Event {
 	}
 	if name != "" {
 		const own = 4 // EVALSHA, hash, number of keys, key
-		event.Name, event.Messages = name, messagesOf(name, args[own:])
+		event.script = name
+		event.Name, event.Messages = stepOf(name, args[own:]), messagesOf(name, args[own:])
 	}
 	return event
+}
+
+// stepOf is the script that does the same for messages in the indexes.
+func stepOf(name string, args []string) string {
+	switch name {
+	case "create_paged":
+		return "create"
+	case "settle_paged":
+		return "move"
+	case "submit_paged":
+		if len(args) > 3 && args[3] == codeOf(halfmsg.Sendable) {
+			return "trust"
+		}
+		return "submit"
+	}
+	return name
+}
+
+// codeOf is the code of a state in the scripts.
+func codeOf(state halfmsg.State) string {
+	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
+	return strconv.Itoa(slices.Index(codes, state))
 }
 
 // messagesOf reads which messages a call of a script is about, as the script's own head describes it.
 func messagesOf(name string, args []string) []Message {
 	switch name {
-	case "create":
+	case "create", "create_paged":
 		return listed(args[1:], 4, nil)
-	case "submit":
+	case "submit", "submit_paged":
 		return listed(args[7:], 2, nil)
 	case "trust":
 		return listed(args[7:], 3, nil)
@@ -103,6 +138,15 @@ func messagesOf(name string, args []string) []Message {
 			said = append(said, wordOf(rules, words[i]))
 		}
 		return listed(args, 3, said)
+	case "settle_paged":
+		words, rest := counted(args[1:], 3)
+		said := make([]string, 0, len(words)/3)
+		for i := 0; i < len(words); i += 3 { // each begins with the code of the next state
+			said = append(said, map[string]string{
+				codeOf(halfmsg.Sendable): "committed", codeOf(halfmsg.Done): "acked", codeOf(halfmsg.RolledBack): "rolled_back",
+			}[words[i]])
+		}
+		return listed(rest, 3, said)
 	}
 	return nil
 }
@@ -160,6 +204,31 @@ func claimed(asked []Message, reply any) (all []Message) {
 	return all
 }
 
+// done reads the reply of a script for paged messages: which of the messages it has worked on. The others are left to
+// the scripts for messages in the indexes.
+func done(asked Event, reply any) (all []Message) {
+	answers, _ := reply.([]any)
+	group := 0
+	for i, m := range asked.Messages {
+		at := i
+		if asked.script == "create_paged" { // after the time, one answer for each producer
+			producer, _, _ := strings.Cut(m.Key, "/")
+			before := ""
+			if i > 0 {
+				before, _, _ = strings.Cut(asked.Messages[i-1].Key, "/")
+			}
+			if producer != before {
+				group++
+			}
+			at = group
+		}
+		if at < len(answers) && answers[at] != int64(0) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
 // wordOf is the event of the rule, derived from the target state and from whether only an owner may send the event.
 func wordOf(rules []string, number string) string {
 	n, err := strconv.Atoi(number)
@@ -177,16 +246,11 @@ func wordOf(rules []string, number string) string {
 
 // leads returns the target of an event from each kept state, as the store writes the target in its rules.
 func leads(event halfmsg.Event) string {
-	codes := append(append([]halfmsg.State{halfmsg.None}, halfmsg.Kept()...), halfmsg.Done, halfmsg.RolledBack)
 	var text strings.Builder
 	for _, from := range halfmsg.Kept() {
 		digit := "-"
 		if to, legal := halfmsg.Next(from, event); legal {
-			for code, state := range codes {
-				if state == to {
-					digit = strconv.Itoa(code)
-				}
-			}
+			digit = codeOf(to)
 		}
 		text.WriteString(digit)
 	}

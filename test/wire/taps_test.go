@@ -104,13 +104,29 @@ func TestTapReportsScripts(t *testing.T) {
 	want(t, "claim", recorded.of("claim"), "claim before []", "claim after [{orders/2 }]")
 
 	settle(t, store, submitted[0].Claim, halfmsg.EventCommitted, time.Minute)
-	want(t, "verdict", recorded.of("move"), "move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
+	want(t, "verdict", recorded.of("move"), // the claim has put the message into an index
+		"move before [{orders/1 committed}]", "move after []",
+		"move before [{orders/1 committed}]", "move after [{orders/1 committed}]")
 	settle(t, store, submitted[0].Claim, halfmsg.EventAcked, 0)
 	want(t, "done", recorded.of("move"), "move before [{orders/1 acked}]", "move after [{orders/1 acked}]")
 	trusted := half("3")
 	store.Create(t.Context(), []halfmsg.Message{trusted})
 	store.SubmitTrusted(t.Context(), []halfmsg.Name{trusted.Name}, time.Minute)
 	want(t, "trust", recorded.of("trust"), "trust before [{orders/3 }]", "trust after [{orders/3 }]")
+
+	// A script for paged messages leaves those that are not ordinary, and the reply names the others.
+	store.Create(t.Context(), []halfmsg.Message{two[1], half("4")})
+	want(t, "create", recorded.of("create"), "create before [{orders/2 } {orders/4 }]", "create after []",
+		"create before [{orders/2 } {orders/4 }]", "create after [{orders/2 } {orders/4 }]")
+	paged := half("5")
+	paged.ConfirmAfter = time.Hour
+	store.Create(t.Context(), []halfmsg.Message{paged})
+	claim := store.Submit(t.Context(), []halfmsg.Name{two[1].Name, paged.Name}, time.Minute)[1].Claim
+	want(t, "submit", recorded.of("submit"), "submit before [{orders/2 } {orders/5 }]", "submit after [{orders/5 }]",
+		"submit before [{orders/2 }]", "submit after []")
+	recorded.of("move")
+	settle(t, store, claim, halfmsg.EventCommitted, time.Minute)
+	want(t, "verdict", recorded.of("move"), "move before [{orders/5 committed}]", "move after [{orders/5 committed}]")
 	server.CLI("SCRIPT", "FLUSH")
 	store.Rollback(t.Context(), []halfmsg.Name{two[1].Name})
 	want(t, "a forgotten script is sent again", recorded.of("move"), "move before [{orders/2 rollback}]",

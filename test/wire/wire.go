@@ -23,13 +23,17 @@ func (p Phase) String() string { return [...]string{"before", "after"}[p] }
 
 // Event is a piece of traffic that is about to be passed on.
 type Event struct {
-	// Name is a script's name without .lua, such as move; a Redis command in capitals, such as PING; an AMQP method,
+	// Name is a script's name without .lua, such as move, or that of the script that does the same for messages in the
+	// indexes; a Redis command in capitals, such as PING; an AMQP method,
 	// such as basic.publish, or its number where the method has no name here; a gRPC method, such as Submit; or commit.
 	Name  string
 	Phase Phase
 	// Messages are the messages of the event, as far as the protocol names them: of create, submit and move, of
 	// basic.publish and of its ack or nack, and of calls. A reply of claim and submit names the claimed messages.
 	Messages []Message
+
+	// script is the script's name as it is.
+	script string
 }
 
 // Message is a message of an event.
