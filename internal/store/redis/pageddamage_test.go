@@ -161,30 +161,38 @@ func TestAKeyOfAnotherTypeSpoilsNoOtherProducersCall(t *testing.T) {
 		damaged func(layout int) []string
 		call    func(t *testing.T, store *redisstore.Store, damage func()) error
 	}{
-		"create": {func(int) []string { return []string{"pending"} },
+		"create": {
+			func(int) []string { return []string{"pending"} },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				damage()
 				return store.Create(t.Context(), []halfmsg.Message{a, b})[1].Err
-			}},
-		"rollback": {func(int) []string { return []string{"pending"} },
+			},
+		},
+		"rollback": {
+			func(int) []string { return []string{"pending"} },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				damage()
 				return store.Rollback(t.Context(), names)[1].Err
-			}},
-		"submit": {func(layout int) []string { return []string{"pending", "pending:cells"}[:layout-2] },
+			},
+		},
+		"submit": {
+			func(layout int) []string { return []string{"pending", "pending:cells"}[:layout-2] },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				damage()
 				return store.Submit(t.Context(), names, time.Minute)[1].Err
-			}},
-		"settle": {func(layout int) []string { return []string{"sendable", "sendable:cells"}[:layout-2] },
+			},
+		},
+		"settle": {
+			func(layout int) []string { return []string{"sendable", "sendable:cells"}[:layout-2] },
 			func(t *testing.T, store *redisstore.Store, damage func()) error {
 				create(t, store, a, b)
 				claims := submit(t, store, names...)
 				damage()
 				return word(t, store, halfmsg.EventCommitted, time.Minute, claims...)[1].Err
-			}},
+			},
+		},
 	} {
 		for _, layout := range []int{3, 4} {
 			t.Run(fmt.Sprintf("%s layout %d", name, layout), func(t *testing.T) {
