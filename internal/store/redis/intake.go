@@ -180,43 +180,52 @@ type submitting struct {
 }
 
 func (s *Store) submit(ctx context.Context, names []halfmsg.Name, how submitting) []halfmsg.Submitted {
-	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
-	known := make([]stored, len(names))
-	for i, name := range names {
-		known[i] = s.recent.take(name)
+	b := submission{
+		store: s, names: names, how: how, known: make([]stored, len(names)), results: make([]halfmsg.Submitted, len(names)),
 	}
-	results := make([]halfmsg.Submitted, len(names))
+	for i, name := range names {
+		b.known[i] = s.recent.take(name)
+	}
+	places := s.places(len(names), func(i int) halfmsg.Name { return names[i] })
+	// A page falls due after pageLife. Before that, the end of a shorter lease would not be seen.
 	if s.paging.on() && how.lease >= pageLife {
-		places = s.submitPaged(ctx, names, places, known, how, results)
+		places = b.submitPaged(ctx, places)
 	}
 	if len(places) > 0 {
-		s.submitIndexed(ctx, names, places, known, how, results)
+		b.submitIndexed(ctx, places)
 	}
-	s.setAsideSubmitted(ctx, results)
-	return results
+	s.setAsideSubmitted(ctx, b.results)
+	return b.results
+}
+
+// submission is a batch of Submits: the names, what the store remembers of each message, and the results.
+type submission struct {
+	store   *Store
+	names   []halfmsg.Name
+	known   []stored
+	how     submitting
+	results []halfmsg.Submitted
 }
 
 // claimRoom is how many bytes of records one call claims at most.
-func (submitting) claimRoom(places []place) int {
+func claimRoom(places []place) int {
 	return maxClaimBytes / (1 + shardsOf(places) + len(places)/maxCallItems)
 }
 
 // submitIndexed submits messages that are not paged, or that are not to stay so.
-func (s *Store) submitIndexed(
-	ctx context.Context, names []halfmsg.Name, places []place, known []stored, how submitting,
-	results []halfmsg.Submitted,
-) {
+func (b *submission) submitIndexed(ctx context.Context, places []place) {
+	s, how := b.store, b.how
 	token := s.newToken()
 	p := plan{
 		store: s, room: how.room, looks: true,
-		head: always(leads(how.event), token, leaseMS(how.lease), how.claimRoom(places)),
-		each: func(args []any, i int) []any { return how.each(args, names[i].ID, &known[i]) },
+		head: always(leads(how.event), token, leaseMS(how.lease), claimRoom(places)),
+		each: func(args []any, i int) []any { return how.each(args, b.names[i].ID, &b.known[i]) },
 	}
 	calls := p.calls(how.script, places)
 	s.pacer.urgent(ctx, s.intake, how.script, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
-			results[i] = how.read(c, n, names[i], token, &known[i])
+			b.results[i] = how.read(c, n, b.names[i], token, &b.known[i])
 		}
 	}
 }

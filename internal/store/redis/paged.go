@@ -44,22 +44,19 @@ func (c *creation) page(ctx context.Context, places []place) (left []place) {
 	return left
 }
 
-// submitPaged claims paged messages and returns the places of those that it has left. The lease must not end before
-// their page falls due: nobody would find the messages in time.
-func (s *Store) submitPaged(
-	ctx context.Context, names []halfmsg.Name, places []place, known []stored, how submitting,
-	results []halfmsg.Submitted,
-) (left []place) {
+// submitPaged claims paged messages and returns the places of those that it has left.
+func (b *submission) submitPaged(ctx context.Context, places []place) (left []place) {
+	s, how := b.store, b.how
 	// A trusted Submit with a delay leaves the message without an owner.
 	places, left = split(places, func(at place) bool {
-		return how.event == halfmsg.EventSubmit || known[at.index].message.Delay == 0
+		return how.event == halfmsg.EventSubmit || b.known[at.index].message.Delay == 0
 	})
 	to, _ := halfmsg.Next(halfmsg.Pending, how.event)
 	token := s.newPagedToken()
 	p := plan{
 		store: s, room: 2, looks: true,
-		head: always(codeOf[to], token, leaseMS(how.lease), how.claimRoom(places)),
-		each: func(args []any, i int) []any { return append(args, names[i].ID, known[i].when()) },
+		head: always(codeOf[to], token, leaseMS(how.lease), claimRoom(places)),
+		each: func(args []any, i int) []any { return append(args, b.names[i].ID, b.known[i].when()) },
 	}
 	calls := p.calls(s.scripts.submitPaged, places)
 	s.pacer.urgent(ctx, s.intake, s.scripts.submitPaged, calls)
@@ -68,7 +65,7 @@ func (s *Store) submitPaged(
 		for n, i := range c.items {
 			r := halfmsg.Submitted{Result: halfmsg.Result{Err: c.err}}
 			if c.err == nil {
-				r = s.pagedClaim(c.answer(n), names[i], to, token, &known[i])
+				r = s.pagedClaim(c.answer(n), b.names[i], to, token, &b.known[i])
 			}
 			switch {
 			case r.Claim == nil && r.Err == nil:
@@ -77,7 +74,7 @@ func (s *Store) submitPaged(
 			case r.Claim != nil && to == halfmsg.Sendable:
 				r.Claim.State, r.Claim.SendableAt = to, timeAt(now)
 			}
-			results[i] = r
+			b.results[i] = r
 		}
 		places = places[len(c.items):]
 	}

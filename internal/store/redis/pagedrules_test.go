@@ -213,8 +213,8 @@ func TestASubmitOfPagedMessagesIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestOnePassFinishesAllPagesThatAreDue: a message behind many others is found in the same pass.
-func TestOnePassFinishesAllPagesThatAreDue(t *testing.T) {
+// TestPassesFinishAllPagesThatAreDue: a message behind many others is found, too. How much one pass does depends on time.
+func TestPassesFinishAllPagesThatAreDue(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
 	var messages []halfmsg.Message
@@ -223,10 +223,12 @@ func TestOnePassFinishesAllPagesThatAreDue(t *testing.T) {
 	}
 	create(t, store, messages...)
 	lapse(t, client)
-	finishPages(t, store)
-	if cells, indexed := client.HLen(t.Context(), base+"pending:cells").Val(),
-		client.ZCard(t.Context(), base+"pending").Val(); cells != 0 || indexed != 1500 {
-		t.Errorf("%d have cells, and %d are indexed", cells, indexed)
+	eventually(t, func() bool {
+		finishPages(t, store)
+		return client.HLen(t.Context(), base+"pending:cells").Val() == 0
+	})
+	if indexed := client.ZCard(t.Context(), base+"pending").Val(); indexed != 1500 {
+		t.Errorf("%d are indexed", indexed)
 	}
 	if pages := client.Keys(t.Context(), base+"page*").Val(); len(pages) > 0 {
 		t.Errorf("left: %v", pages)
