@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -48,6 +49,14 @@ func (s *stored) when() string {
 		return ""
 	}
 	return strconv.FormatInt(s.created, 10)
+}
+
+// whenPaged is the creation time as a cell has it, in 13 digits.
+func (s *stored) whenPaged() string {
+	if when := s.when(); when == "" || len(when) >= 13 {
+		return when
+	}
+	return fmt.Sprintf("%013d", s.created)
 }
 
 // memory keeps messages that this store has stored, because most messages are submitted here soon after, and need not

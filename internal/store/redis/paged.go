@@ -56,7 +56,7 @@ func (b *submission) submitPaged(ctx context.Context, places []place) (left []pl
 	p := plan{
 		store: s, room: 2, looks: true,
 		head: always(codeOf[to], token, leaseMS(how.lease), claimRoom(places)),
-		each: func(args []any, i int) []any { return append(args, b.names[i].ID, b.known[i].when()) },
+		each: func(args []any, i int) []any { return append(args, b.names[i].ID, b.known[i].whenPaged()) },
 	}
 	calls := p.calls(s.scripts.submitPaged, places)
 	s.pacer.urgent(ctx, s.intake, s.scripts.submitPaged, calls)

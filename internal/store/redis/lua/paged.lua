@@ -2,7 +2,8 @@
 --   time at each call. cells.lua says what a cell is.
 local call = redis.call
 local time = call('TIME')
-local now_text = time[1] .. string.sub('00000' .. time[2], -6, -4)
+-- now_text is the time in 13 digits, also before 2001, when it had 12.
+local now_text = string.sub('0' .. time[1] .. string.sub('00000' .. time[2], -6, -4), -13)
 local now = tonumber(now_text)
 
 -- paged names the keys of one producer's paged messages.
