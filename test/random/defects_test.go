@@ -117,6 +117,9 @@ func (s noToken) Settle(ctx context.Context, settlements []halfmsg.Settlement) [
 	changed := append([]halfmsg.Settlement(nil), settlements...)
 	for i := range changed {
 		holder := s.server.HGet(shard+changed[i].Name.Producer+":leases", changed[i].Name.ID)
+		if state, text := cell(s.server, changed[i].Name); state != halfmsg.None {
+			holder = ownerIn(text)
+		}
 		changed[i].Token = halfmsg.Token(holder)
 	}
 	return s.store.Settle(ctx, changed)

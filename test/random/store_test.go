@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -12,8 +14,8 @@ const (
 	shard  = prefix + ":{00}:"
 )
 
-// compare demands exactly the model's keys in Redis: each message in one index and in the same index by creation
-// time, whole and without expiry while the message is kept, and then a receipt that expires.
+// compare demands exactly the model's keys in Redis: each message in a cell and its page, or in one index and in the
+// same index by creation time, whole and without expiry while the message is kept, and then a receipt that expires.
 func (w *world) compare() {
 	expected := map[string]bool{prefix + ":meta": true}
 	busy := map[string]bool{}
@@ -37,6 +39,7 @@ func (w *world) compare() {
 		default:
 			busy[name.Producer] = true
 			expected[base+"x:"+name.ID] = true
+			w.expectPages(base, expected)
 			want, body := "half", string(it.content.Body)
 			if it.state == halfmsg.Acknowledged {
 				want, body = it.state.String(), ""
@@ -66,11 +69,40 @@ func (w *world) compare() {
 	}
 }
 
+// expectPages adds the pages of a producer with messages.
+func (w *world) expectPages(base string, expected map[string]bool) {
+	expected[base+"pending:cells"], expected[base+"sendable:cells"], expected[base+"pages"] = true, true, true
+	for _, key := range w.server.Keys() {
+		if strings.HasPrefix(key, base+"page:") {
+			expected[key] = true
+		}
+	}
+}
+
+// cell is the cell of a message, and the state that the cell's key says; None without a cell.
+func cell(server *miniredis.Miniredis, name halfmsg.Name) (state halfmsg.State, text string) {
+	for _, state := range []halfmsg.State{halfmsg.Sendable, halfmsg.Pending} {
+		if text := server.HGet(shard+name.Producer+":"+state.String()+":cells", name.ID); text != "" {
+			return state, text
+		}
+	}
+	return halfmsg.None, ""
+}
+
+// verdictIn and ownerIn are the time of the verdict and the token in a cell, empty where there is none.
+func verdictIn(cell string) string { return strings.Trim(cell[28:41], "0") }
+
+func ownerIn(cell string) string { return strings.Trim(cell[42:], "-") }
+
 func (w *world) compareIndexes(name halfmsg.Name, it *item) {
+	paged, _ := cell(w.server, name)
+	if paged != halfmsg.None && paged != it.state {
+		w.model.failf("%s is %v; its cell is %v", name, it.state, paged)
+	}
 	for _, state := range halfmsg.Kept() {
 		key := shard + name.Producer + ":" + state.String()
 		for _, index := range []string{key, key + ":created"} {
-			if in := w.indexed(index, name.ID); in != (state == it.state) {
+			if in := w.indexed(index, name.ID); in != (state == it.state && paged == halfmsg.None) {
 				w.model.failf("%s is %v; that it is in %s is %v", name, it.state, index, in)
 			}
 		}
@@ -86,7 +118,11 @@ func (w *world) indexed(index, id string) bool {
 }
 
 func (w *world) compareLease(name halfmsg.Name, it *item) {
-	if got := w.server.HGet(shard+name.Producer+":leases", name.ID); got != string(it.token) {
+	got := w.server.HGet(shard+name.Producer+":leases", name.ID)
+	if state, text := cell(w.server, name); state != halfmsg.None {
+		got = ownerIn(text)
+	}
+	if got != string(it.token) {
 		w.model.failf("%s is leased to %q, want %q", name, got, it.token)
 	}
 }
@@ -94,6 +130,9 @@ func (w *world) compareLease(name halfmsg.Name, it *item) {
 // compareVerdict wants the time of a verdict to stand as long as the message may still be published.
 func (w *world) compareVerdict(name halfmsg.Name, it *item) {
 	have := w.server.HGet(shard+name.Producer+":verdicts", name.ID) != ""
+	if state, text := cell(w.server, name); state != halfmsg.None {
+		have = verdictIn(text) != ""
+	}
 	if want := it.state == halfmsg.Sendable || it.state == halfmsg.Dead; have != want {
 		w.model.failf("%s is %v, and the time of its verdict stands: %t", name, it.state, have)
 	}
