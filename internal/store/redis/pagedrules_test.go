@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,7 +214,8 @@ func TestASubmitOfPagedMessagesIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestPassesFinishAllPagesThatAreDue: a message behind many others is found, too. How much one pass does depends on time.
+// TestPassesFinishAllPagesThatAreDue: a message behind many others is found, too. How much one pass does depends on
+// time.
 func TestPassesFinishAllPagesThatAreDue(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
@@ -380,4 +382,52 @@ func TestASubmitLeavesAPagedMessageToItsOwner(t *testing.T) {
 		}
 	}
 	settle(t, store, halfmsg.EventCommitted, time.Minute, claims...)
+}
+
+// TestMessagesArePagedSomeTimeAfterTheLayoutChanged: an older version that has read the layout just before has noted by
+// then that it runs.
+func TestMessagesArePagedSomeTimeAfterTheLayoutChanged(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	r.server.HSet("msghandler:meta", "layout", "3", "shards", "2")
+	newer := r.coordinator("newer")
+	paged := func(id string) bool {
+		t.Helper()
+		create(t, newer, later(id))
+		for _, key := range r.server.Keys() {
+			if strings.HasSuffix(key, ":cells") {
+				return true
+			}
+		}
+		return false
+	}
+	for range 6 {
+		r.alive(newer)
+		if paged(fmt.Sprint(r.now.UnixMilli())) {
+			t.Fatal("messages are paged at once")
+		}
+		r.pass(4 * time.Second)
+	}
+	r.pass(10 * time.Second)
+	r.alive(newer)
+	if r.server.HGet("msghandler:meta", "layout") != "4" || !paged("late") {
+		t.Error("messages are never paged")
+	}
+}
+
+func TestStatsCountPagedMessages(t *testing.T) {
+	t.Parallel()
+	store, _, _ := fresh(t, redisstore.Config{Shards: 2})
+	create(t, store, later("1"), later("2"), of("billing", later("3")), later("4"))
+	settle(t, store, halfmsg.EventCommitted, time.Minute, submit(t, store, later("4").Name)...)
+	stats, err := store.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stat := range stats {
+		want := map[halfmsg.State]int64{halfmsg.Pending: 3, halfmsg.Sendable: 1}[stat.State]
+		if stat.Count != want || want > 0 && (stat.OldestAt.IsZero() || stat.FirstDueAt.IsZero()) {
+			t.Errorf("%+v, want %d", stat, want)
+		}
+	}
 }
