@@ -74,11 +74,12 @@ func (s shop) asks(producer string, ids ...string) error {
 	return err
 }
 
-// reloads waits until a process has read its tokens again. The process reads them when it needs them: so orders are
-// placed.
-func (s shop) reloads(p *process) {
+// replaceTokens writes a file of tokens anew, and waits until a process has read the tokens again. The process reads
+// them when it needs them: so orders are placed.
+func (s shop) replaceTokens(file string, p *process, tokens ...string) {
 	s.t.Helper()
 	before, n := strings.Count(p.tail(), "tokens reloaded"), 0
+	writeTokens(s.t, file, tokens...)
 	servers.Eventually(s.t, 30*time.Second, p.name+" reads its tokens again", func() bool {
 		n++
 		s.post("/orders", fmt.Sprintf(`{"id":"%s-%d-%d","items":[{"sku":"tea","quantity":1}]}`, p.name, before, n))
@@ -161,10 +162,8 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	// The producer accepts both tokens; then the coordinator shows the new token; then the old token goes.
 	writeTokens(t, accepted, otherToken, shopToken)
 	w.paid(1, time.Minute)
-	writeTokens(t, shown, shopToken)
-	s.reloads(c.process)
-	writeTokens(t, accepted, shopToken)
-	s.reloads(s.process)
+	s.replaceTokens(shown, c.process, shopToken)
+	s.replaceTokens(accepted, s.process, shopToken)
 	if said, status := run(t, settings, "verify-producer", "orders", s.callbacks); status != 0 ||
 		strings.Contains(said, "producer-") {
 		t.Errorf("verify-producer says (%d):\n%s", status, said)
