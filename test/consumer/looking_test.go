@@ -197,14 +197,14 @@ func (b *bench) reader() string {
 	b.Helper()
 	management := b.vhost.Management()
 	name := "reader-" + management.Vhost
-	for path, in := range map[string]any{
-		"/api/users/" + url.PathEscape(name): map[string]any{"password": "read", "tags": ""},
-		"/api/permissions/" + url.PathEscape(management.Vhost) + "/" + url.PathEscape(name): map[string]any{
-			"configure": "", "write": "", "read": ".*",
-		},
-	} {
+	put := func(path string, in map[string]any) {
 		servers.Eventually(b, patience, path, func() bool { return management.Call(http.MethodPut, path, in, nil) == nil })
 	}
+	// The broker refuses permissions of a user that it does not have.
+	put("/api/users/"+url.PathEscape(name), map[string]any{"password": "read", "tags": ""})
+	put("/api/permissions/"+url.PathEscape(management.Vhost)+"/"+url.PathEscape(name), map[string]any{
+		"configure": "", "write": "", "read": ".*",
+	})
 	b.Cleanup(func() { _ = management.Call(http.MethodDelete, "/api/users/"+url.PathEscape(name), nil, nil) })
 	at, err := url.Parse(b.vhost.URL)
 	if err != nil {
