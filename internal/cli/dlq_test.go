@@ -23,23 +23,13 @@ func TestDeadLettersOnRealBroker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
 	for id := range 4 {
-		publish := ch.PublishWithDeferredConfirmWithContext
-		confirmation, err := publish(t.Context(), "", "payments.dead", true, false, amqp.Publishing{
+		put(t, ch, "payments.dead", amqp.Publishing{
 			MessageId: strconv.Itoa(id), AppId: "orders", Body: []byte("order " + strconv.Itoa(id)), Headers: amqp.Table{
 				consumer.HeaderQueue: "payments", consumer.HeaderExchange: "", consumer.HeaderRoutingKey: "payments",
 				consumer.HeaderDeadReason: "not JSON", consumer.HeaderRetries: int64(3),
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok, err := confirmation.WaitContext(t.Context()); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
 	}
 	dlq := func(args ...string) ran {
 		return run([]string{"MSGHANDLER_AMQP_URL=" + vhost.URL}, append([]string{"dlq"}, args...)...)
@@ -79,11 +69,9 @@ func TestThousandReadsChangeNothing(t *testing.T) {
 	queues := []string{"new.dead", "old.dead"}
 	for _, queue := range queues {
 		for id := range 2 {
-			if err := ch.PublishWithContext(t.Context(), "", queue, true, false, amqp.Publishing{
+			put(t, ch, queue, amqp.Publishing{
 				MessageId: strconv.Itoa(id), AppId: "orders", Body: []byte("order"), DeliveryMode: amqp.Persistent,
-			}); err != nil {
-				t.Fatal(err)
-			}
+			})
 		}
 	}
 	for n := range 1000 {
@@ -133,7 +121,19 @@ func declareDeadLetters(t *testing.T, url, queue string) {
 	}
 }
 
-// channel opens a channel on a connection of its own.
+// put publishes to a queue, and waits until the queue has the message.
+func put(t *testing.T, ch *amqp.Channel, queue string, message amqp.Publishing) {
+	t.Helper()
+	confirmation, err := ch.PublishWithDeferredConfirmWithContext(t.Context(), "", queue, true, false, message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := confirmation.WaitContext(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+// channel opens a channel with confirms on a connection of its own.
 func channel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -143,6 +143,9 @@ func channel(t *testing.T, url string) *amqp.Channel {
 	t.Cleanup(func() { _ = conn.Close() })
 	ch, err := conn.Channel()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
 	return ch
