@@ -1,8 +1,6 @@
 package house
 
 import (
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,13 +19,8 @@ var subject = regexp.MustCompile(`^[a-z0-9/_.-]+(, [a-z0-9/_.-]+)*: [a-z]`)
 
 func TestCommitSubjectsNameTheirRoom(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("git", "log", "--no-merges", "--since="+subjectsSince, "--format=%h %s")
-	cmd.Dir = filepath.Join("..", "..")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Skip("this is not a git checkout, so there are no commits to judge")
-	}
-	for line := range strings.Lines(string(out)) {
+	out := git(t, "log", "--no-merges", "--since="+subjectsSince, "--format=%h %s")
+	for line := range strings.Lines(out) {
 		hash, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if !subject.MatchString(text) || utf8.RuneCountInString(text) > longestSubject {
 			t.Errorf("commit %s: the subject %q is not `room: verb object` of at most %d characters", hash, text, longestSubject)
