@@ -160,7 +160,7 @@ func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGrou
 	parts := cutGroups(groups, portion(chosen))
 	calls := make([]*call, len(parts))
 	for i, part := range parts {
-		c := newCall(s.scripts.claim, s.keys.shards[part.shard], 7+2*len(part.shares))
+		c := newCall(s.keys.shards[part.shard], 7+2*len(part.shares))
 		c.messages = part.messages
 		c.args = append(c.args, s.seen(part.shard)...)
 		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts))

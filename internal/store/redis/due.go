@@ -30,7 +30,7 @@ func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		c := newCall(s.scripts.due, s.keys.shards[(start+i)%shards], 3+2*len(wanted))
+		c := newCall(s.keys.shards[(start+i)%shards], 3+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{(start + i) % shards}
 		c.args = append(c.args, codeOf[state], most, pageWork)

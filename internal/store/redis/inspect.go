@@ -28,7 +28,7 @@ func (s *Store) show(
 	p := plan{
 		store: s, head: always(flag), room: 1, each: func(args []any, i int) []any { return append(args, names[i].ID) },
 	}
-	calls := p.calls(s.scripts.show, s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
+	calls := p.calls(s.places(len(names), func(i int) halfmsg.Name { return names[i] }))
 	way(ctx, s.intake, s.scripts.show, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
@@ -115,7 +115,7 @@ func later(a, b time.Time) time.Time {
 func (s *Store) Stats(ctx context.Context) ([]halfmsg.Stat, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(s.scripts.stats, shard, 0)
+		calls[i] = newCall(shard, 0)
 	}
 	run(ctx, s.intake, s.scripts.stats, calls)
 	stats := make([]halfmsg.Stat, 0, len(halfmsg.Kept()))
@@ -152,7 +152,7 @@ func earlier(known time.Time, answer any) time.Time {
 func (s *Store) Backlog(ctx context.Context, age time.Duration) (waiting int64, err error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(s.scripts.backlog, shard, 2)
+		calls[i] = newCall(shard, 2)
 		calls[i].args = append(calls[i].args, codeOf[halfmsg.Sendable], age.Milliseconds())
 	}
 	run(ctx, s.intake, s.scripts.backlog, calls)

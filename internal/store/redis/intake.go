@@ -66,7 +66,7 @@ func (c *creation) keep(i int, now int64) {
 // index stores messages with index entries.
 func (c *creation) index(ctx context.Context, places []place) {
 	s := c.store
-	calls := c.plan.calls(s.scripts.create, places)
+	calls := c.plan.calls(places)
 	s.runReplicated(ctx, s.scripts.create, calls)
 	for _, call := range calls {
 		now, _ := call.answer(len(call.items)).(int64)
@@ -114,7 +114,7 @@ func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.Universal
 	}
 	masters := map[redis.UniversalClient][]*call{}
 	for _, c := range calls {
-		master, err := cluster.MasterForKey(ctx, c.args[argv-1].(string))
+		master, err := cluster.MasterForKey(ctx, c.shard)
 		if err != nil {
 			c.err = translate(err)
 			continue
@@ -129,7 +129,7 @@ func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.Universal
 // covers a repeated call that wrote nothing this time.
 func (s *Store) awaitReplicas(ctx context.Context, master redis.UniversalClient, calls []*call) {
 	pipe := master.Pipeline()
-	pipe.Set(ctx, waitKey(calls[0].args[argv-1].(string)), "", replicaTimeout)
+	pipe.Set(ctx, waitKey(calls[0].shard), "", replicaTimeout)
 	wait := pipe.Do(ctx, "wait", s.config.MinReplicas, replicaTimeout.Milliseconds())
 	_, err := pipe.Exec(ctx)
 	have, _ := wait.Int()
@@ -221,7 +221,7 @@ func (b *submission) submitIndexed(ctx context.Context, places []place) {
 		head: always(leads(how.event), token, leaseMS(how.lease), claimRoom(places)),
 		each: func(args []any, i int) []any { return how.each(args, b.names[i].ID, &b.known[i]) },
 	}
-	calls := p.calls(how.script, places)
+	calls := p.calls(places)
 	s.pacer.urgent(ctx, s.intake, how.script, calls)
 	for _, c := range calls {
 		for n, i := range c.items {

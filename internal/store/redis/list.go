@@ -129,7 +129,7 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 	calls := make([]*call, len(s.keys.shards))
 	exchange, fault := sought(query)
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(s.scripts.list, shard, 7)
+		calls[i] = newCall(shard, 7)
 		calls[i].messages = most
 		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most,
 			query.Producer, query.MinAge.Milliseconds(), exchange, fault)

@@ -18,7 +18,7 @@ const ownerSample = 800
 func (s *Store) Owners(ctx context.Context) (halfmsg.Owners, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(s.scripts.owners, shard, 1)
+		calls[i] = newCall(shard, 1)
 		calls[i].args = append(calls[i].args, s.perShard(ownerSample))
 	}
 	run(ctx, s.intake, s.scripts.owners, calls)

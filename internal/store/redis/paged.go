@@ -20,7 +20,7 @@ func (s *Store) newPagedToken() string { return s.newToken() + pagedToken }
 // page stores new messages in pages, and returns the places of those that it has left.
 func (c *creation) page(ctx context.Context, places []place) (left []place) {
 	s := c.store
-	calls := c.plan.calls(s.scripts.createPaged, places)
+	calls := c.plan.calls(places)
 	s.runReplicated(ctx, s.scripts.createPaged, calls)
 	for _, call := range calls {
 		now, _ := call.answer(0).(int64)
@@ -58,7 +58,7 @@ func (b *submission) submitPaged(ctx context.Context, places []place) (left []pl
 		head: always(codeOf[to], token, leaseMS(how.lease), claimRoom(places)),
 		each: func(args []any, i int) []any { return append(args, b.names[i].ID, b.known[i].whenPaged()) },
 	}
-	calls := p.calls(s.scripts.submitPaged, places)
+	calls := p.calls(places)
 	s.pacer.urgent(ctx, s.intake, s.scripts.submitPaged, calls)
 	for _, c := range calls {
 		now, _ := c.answer(len(c.items)).(int64)
@@ -169,7 +169,7 @@ func (s *Store) settlePagedFrom(
 			return append(args, settlements[i].Name.ID, said[i], settlements[i].Fingerprint)
 		},
 	}
-	calls := p.calls(s.scripts.settlePaged, places)
+	calls := p.calls(places)
 	s.pacer.urgent(ctx, s.loops, s.scripts.settlePaged, calls)
 	for _, c := range calls {
 		for n, i := range c.items {
@@ -192,8 +192,8 @@ const pageWork = 1000
 
 // dueMost and dueWork are the places in the arguments of due.lua of how much it lists, and how much it does for pages.
 const (
-	dueMost = argv + 1
-	dueWork = argv + 2
+	dueMost = 1
+	dueWork = 2
 )
 
 // maxPageTime bounds the work for pages in one pass, which claims messages after that. The next pass goes on.

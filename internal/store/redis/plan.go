@@ -59,12 +59,12 @@ func (s *Store) places(n int, name func(int) halfmsg.Name) []place {
 	return places
 }
 
-// calls makes the calls of sc for the plan.
-func (p plan) calls(sc *script, places []place) []*call {
+// calls makes the calls for the plan.
+func (p plan) calls(places []place) []*call {
 	var calls []*call
 	for len(places) > 0 {
 		n := p.fit(places)
-		calls = append(calls, p.call(sc, places[:n]))
+		calls = append(calls, p.call(places[:n]))
 		places = places[n:]
 	}
 	return calls
@@ -86,10 +86,10 @@ func (p plan) fit(places []place) int {
 }
 
 // call is the call for messages of one shard.
-func (p plan) call(sc *script, places []place) *call {
+func (p plan) call(places []place) *call {
 	shard := places[0].shard
 	head := p.head(places)
-	c := newCall(sc, p.store.keys.shards[shard], 3+len(head)+len(places)*p.room+2*min(len(places), 8))
+	c := newCall(p.store.keys.shards[shard], 3+len(head)+len(places)*p.room+2*min(len(places), 8))
 	if p.looks {
 		c.args = append(c.args, p.store.seen(shard)...)
 	}
@@ -103,6 +103,9 @@ func (p plan) call(sc *script, places []place) *call {
 		c.args = p.each(c.args, at.index)
 		c.args[count] = c.args[count].(int) + 1
 		c.items = append(c.items, at.index)
+		if p.weight != nil {
+			c.bytes += p.weight(at.index)
+		}
 	}
 	c.messages = len(places)
 	return c

@@ -42,7 +42,7 @@ type pulses struct {
 func (s *Store) Pulse(ctx context.Context) ([]Regression, error) {
 	calls := make([]*call, len(s.keys.shards))
 	for i, shard := range s.keys.shards {
-		calls[i] = newCall(s.scripts.pulse, shard, 3)
+		calls[i] = newCall(shard, 3)
 		calls[i].args = append(calls[i].args, s.seen(i)...)
 	}
 	run(ctx, s.loops, s.scripts.pulse, calls)

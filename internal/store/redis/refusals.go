@@ -24,7 +24,7 @@ type SharedRefusals struct {
 // that the others have shared within RefusalMemory, the latest first. ShareRefusals is a single script call; errors are
 // the store's.
 func (s *Store) ShareRefusals(ctx context.Context, text string) ([]SharedRefusals, error) {
-	c := newCall(s.scripts.refusals, s.keys.shards[0], 4)
+	c := newCall(s.keys.shards[0], 4)
 	c.args = append(c.args, s.name, text, RefusalMemory.Milliseconds(), maxSharing)
 	run(ctx, s.loops, s.scripts.refusals, []*call{c})
 	if c.err != nil {

@@ -29,7 +29,7 @@ type UncleanEnd struct {
 // only cut off for a while disappears from the result once the coordinator counts again (Pulse). NoteRun is one call of
 // a script, and one look at the layout of the data. Errors are the store's.
 func (s *Store) NoteRun(ctx context.Context, judge bool) ([]UncleanEnd, error) {
-	c := newCall(s.scripts.runs, s.keys.shards[0], 6)
+	c := newCall(s.keys.shards[0], 6)
 	c.args = append(c.args, s.name, RunSilence.Milliseconds(), RunMemory.Milliseconds(), maxEnds, judge,
 		s.config.newestLayout())
 	run(ctx, s.loops, s.scripts.runs, []*call{c})

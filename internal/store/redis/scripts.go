@@ -23,6 +23,8 @@ type script struct {
 	ran func(messages int, took time.Duration)
 	// answers says that the reply holds an answer for each message, grouped that it holds one for each producer.
 	answers, grouped bool
+	// joins says that one call may be about several shards of a master.
+	joins bool
 }
 
 func newScript(source string) *script {
@@ -69,6 +71,7 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	if err != nil {
 		return scripts{}, err
 	}
+	_, cluster := client.(*redis.ClusterClient)
 	var all scripts
 	byName := map[string]**script{
 		"create_paged": &all.createPaged, "submit_paged": &all.submitPaged, "settle_paged": &all.settlePaged,
@@ -78,12 +81,14 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "refusals": &all.refusals,
 	}
 	for name, into := range byName {
-		source, err := assemble(name, flagged, config.Retention)
+		kind := assembly{flagged: flagged, joins: cluster && (answering[name] || name == grouping)}
+		source, err := assemble(name, kind, config.Retention)
 		if err != nil {
 			return scripts{}, err
 		}
 		*into = newScript(source)
 		(*into).answers, (*into).grouped = answering[name] || name == grouping, name == grouping
+		(*into).joins = kind.joins
 		reported := cmp.Or(steps[name], name)
 		(*into).ran = func(messages int, took time.Duration) { config.Ran(reported, messages, took) }
 		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
@@ -107,8 +112,11 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	return understood, err
 }
 
+// assembly says how scripts are put together: with a line of flags, and joined.
+type assembly struct{ flagged, joins bool }
+
 // assemble puts a script together: its flags, the names from keys.go, the prelude and its parts, and the script itself.
-func assemble(name string, flagged bool, retention time.Duration) (string, error) {
+func assemble(name string, how assembly, retention time.Duration) (string, error) {
 	own, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		return "", err
@@ -125,7 +133,15 @@ func assemble(name string, flagged bool, retention time.Duration) (string, error
 	parted.WriteString(body)
 	source := withoutComments(parted.String())
 	source = luaHead(source, retention) + source
-	if flagged {
+	if how.joins {
+		text, err := luaFiles.ReadFile("lua/joined.lua")
+		if err != nil {
+			return "", err
+		}
+		source = strings.Replace(withoutComments(string(text)), "SCRIPT", source, 1)
+		flags = strings.Replace(flags+",allow-cross-slot-keys", "#!lua,", "#!lua flags=", 1)
+	}
+	if how.flagged {
 		source = flags + "\n" + source
 	}
 	return source, nil
@@ -144,38 +160,21 @@ func withoutComments(source string) string {
 
 // call is one call of a script for messages of one shard.
 type call struct {
+	shard string // its prefix
 	args  []any
 	items []int // which messages of the batch it is about, in the order of its replies
 	// messages is how many messages the script works on.
 	messages int
+	// bytes is the size of the arguments where it matters.
+	bytes int
 	// most is how many due times due.lua lists for a producer.
 	most  int
 	reply []any
 	err   error
 }
 
-// argv is where a script's own arguments begin in call.args.
-const argv = 4
-
-func newCall(sc *script, shard string, room int) *call {
-	args := make([]any, argv, argv+room)
-	args[0], args[1], args[2], args[3] = "evalsha", sc.sha, 1, shard
-	return &call{args: args}
-}
-
-// run makes all calls in one pipeline and leaves in each its reply or its error. A script that a server has forgotten
-// is sent again as a whole, and so loaded again.
-func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
-	begun := time.Now()
-	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()
-	forgotten := exec(ctx, client, calls)
-	if len(forgotten) == 0 {
-		return
-	}
-	for _, c := range forgotten {
-		c.args[0], c.args[1] = "eval", sc.source
-	}
-	exec(ctx, client, forgotten)
+func newCall(shard string, room int) *call {
+	return &call{shard: shard, args: make([]any, 0, room)}
 }
 
 // answered is how many messages were answered.
@@ -191,41 +190,6 @@ func answered(sc *script, calls []*call) (messages int) {
 		messages += min(len(c.reply), c.messages)
 	}
 	return messages
-}
-
-func exec(ctx context.Context, client redis.UniversalClient, calls []*call) (forgotten []*call) {
-	if err := notSent(ctx); err != nil {
-		for _, c := range calls {
-			c.err = err
-		}
-		return nil
-	}
-	pipe := client.Pipeline()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, c := range calls {
-		cmds[i] = redis.NewCmd(ctx, c.args...)
-		_ = pipe.Process(ctx, cmds[i]) // only queues
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, c := range calls {
-		if c.take(cmds[i]) {
-			forgotten = append(forgotten, c)
-		}
-	}
-	return forgotten
-}
-
-// take keeps the reply and says whether the server had forgotten the script.
-func (c *call) take(cmd *redis.Cmd) (forgotten bool) {
-	c.reply, c.err = cmd.Slice()
-	if c.err == nil {
-		return false
-	}
-	if redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-		forgotten = true
-	}
-	c.err = translate(c.err)
-	return forgotten
 }
 
 // answer is the reply about the nth of the call's messages.

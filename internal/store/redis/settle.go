@@ -185,7 +185,7 @@ func (s *Store) move(ctx context.Context, places []place, results []halfmsg.Resu
 	if !m.of(places[0].index).Event.Owned() {
 		client = s.intake
 	}
-	calls := p.calls(s.scripts.move, places)
+	calls := p.calls(places)
 	m.run(ctx, client, s.scripts.move, calls)
 	for _, c := range calls {
 		for n, i := range c.items {

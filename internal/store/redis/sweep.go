@@ -187,7 +187,7 @@ func (s *Store) step(ctx context.Context, w *walk) (members []string, next uint6
 func (s *Store) mend(ctx context.Context, at group, pages, ids []string) (mended int, err error) {
 	var calls []*call
 	for chunk := range slices.Chunk(ids, sweepSlice) {
-		c := newCall(s.scripts.mend, at.shard, 2+len(pages)+len(chunk))
+		c := newCall(at.shard, 2+len(pages)+len(chunk))
 		c.messages = len(chunk)
 		c.args = append(c.args, at.producer, len(pages))
 		for _, page := range pages {
