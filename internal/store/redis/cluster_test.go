@@ -65,11 +65,13 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 	for _, node := range []*servers.RedisServer{to, from} {
 		node.CLI("cluster", "setslot", slot, "node", id(to))
 	}
-	servers.Eventually(t, time.Minute, "the store finds where the slot is", func() bool {
+	servers.Eventually(t, time.Minute, "reads find where the slot is", func() bool {
 		_, err := store.Get(t.Context(), name)
 		return err == nil
 	})
-	submit(t, store, name)
+	servers.Eventually(t, time.Minute, "moves find where the slot is", func() bool {
+		return store.Submit(t.Context(), []halfmsg.Name{name}, time.Minute)[0].Err == nil
+	})
 	if err := store.Create(t.Context(), []halfmsg.Message{other})[0].Err; !errors.Is(err, halfmsg.ErrExists) {
 		t.Errorf("the same id with another body, when the slot has moved: %v", err)
 	}

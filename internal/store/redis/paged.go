@@ -58,9 +58,7 @@ func (b *submission) submitPaged(ctx context.Context, places []place) (left []pl
 		head: always(codeOf[to], token, leaseMS(how.lease), claimRoom(places)),
 		each: func(args []any, i int) []any { return append(args, b.names[i].ID, b.known[i].whenPaged()) },
 	}
-	calls := p.calls(places)
-	s.pacer.urgent(ctx, s.intake, s.scripts.submitPaged, calls)
-	for _, c := range calls {
+	for _, c := range s.makeMoves(ctx, submitPart, p.calls(places)) {
 		now, _ := c.answer(len(c.items)).(int64)
 		for n, i := range c.items {
 			r := halfmsg.Submitted{Result: halfmsg.Result{Err: c.err}}
@@ -169,9 +167,7 @@ func (s *Store) settlePagedFrom(
 			return append(args, settlements[i].Name.ID, said[i], settlements[i].Fingerprint)
 		},
 	}
-	calls := p.calls(places)
-	s.pacer.urgent(ctx, s.loops, s.scripts.settlePaged, calls)
-	for _, c := range calls {
+	for _, c := range s.makeMoves(ctx, settlePart, p.calls(places)) {
 		for n, i := range c.items {
 			switch {
 			case c.err != nil:

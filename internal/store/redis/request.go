@@ -20,10 +20,15 @@ type request struct {
 	messages, bytes int
 }
 
-// run makes all calls in one pipeline and leaves in each its reply or its error.
+// run makes all calls in one pipeline, leaves in each its reply or its error, and reports the run.
 func run(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 	begun := time.Now()
-	defer func() { sc.ran(answered(sc, calls), time.Since(begun)) }()
+	transact(ctx, client, sc, calls)
+	sc.ran(sc.answered(calls), time.Since(begun))
+}
+
+// transact makes all calls in one pipeline and leaves in each its reply or its error.
+func transact(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) {
 	requests := single(sc, calls)
 	if sc.joins {
 		requests = join(ctx, client, sc, calls)
@@ -90,7 +95,7 @@ func send(ctx context.Context, client redis.UniversalClient, requests []*request
 func exec(ctx context.Context, client redis.UniversalClient, requests []*request) (forgotten []*request, alone []*call) {
 	if err := notSent(ctx); err != nil {
 		for _, r := range requests {
-			r.fail(err)
+			fail(r.calls, err)
 		}
 		return nil, nil
 	}
@@ -111,8 +116,8 @@ func exec(ctx context.Context, client redis.UniversalClient, requests []*request
 	return forgotten, alone
 }
 
-// args are the command and its arguments. Joined calls are each preceded by their shard's prefix and the number of
-// their arguments.
+// args are the command and its arguments. Before the arguments of joined calls there are their shard, the number of
+// their script and the number of their arguments.
 func (r *request) args() []any {
 	command, text := "evalsha", r.script.sha
 	if r.whole {
@@ -120,12 +125,12 @@ func (r *request) args() []any {
 	}
 	room := 4
 	for _, c := range r.calls {
-		room += 2 + len(c.args)
+		room += 3 + len(c.args)
 	}
 	args := append(make([]any, 0, room), command, text, 1, r.calls[0].shard)
 	for _, c := range r.calls {
 		if r.script.joins {
-			args = append(args, c.shard, len(c.args))
+			args = append(args, c.shard, c.part, len(c.args))
 		}
 		args = append(args, c.args...)
 	}
@@ -138,7 +143,7 @@ func (r *request) take(replies []any, err error) (alone []*call) {
 	case r.script.joins:
 		return r.takeJoined(replies, err)
 	case err != nil:
-		r.fail(translate(err))
+		fail(r.calls, translate(err))
 	default:
 		r.calls[0].reply, r.calls[0].err = replies, nil
 	}
@@ -155,7 +160,7 @@ func (r *request) takeJoined(replies []any, err error) (alone []*call) {
 		err = errors.New("the script has not answered about each shard")
 	}
 	if err != nil {
-		r.fail(translate(err))
+		fail(r.calls, translate(err))
 		return nil
 	}
 	for i, c := range r.calls {
@@ -172,8 +177,9 @@ func (r *request) takeJoined(replies []any, err error) (alone []*call) {
 	return alone
 }
 
-func (r *request) fail(err error) {
-	for _, c := range r.calls {
+// fail leaves the same error in all calls.
+func fail(calls []*call, err error) {
+	for _, c := range calls {
 		c.reply, c.err = nil, err
 	}
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha1"
 	"embed"
@@ -23,7 +22,7 @@ type script struct {
 	ran func(messages int, took time.Duration)
 	// answers says that the reply holds an answer for each message, grouped that it holds one for each producer.
 	answers, grouped bool
-	// joins says that one call may be about several shards of a master.
+	// joins says that one request may hold several calls; see joined.lua.
 	joins bool
 }
 
@@ -35,12 +34,21 @@ func newScript(source string) *script {
 // answering are the scripts that work on messages and answer about each.
 var answering = map[string]bool{
 	"create": true, "submit": true, "trust": true, "claim": true, "move": true,
-	"submit_paged": true, "settle_paged": true,
 }
 
-// steps are the names under which the scripts for paged messages are reported: those of the scripts that do the same
-// for all other messages.
-var steps = map[string]string{"create_paged": "create", "submit_paged": "submit", "settle_paged": "move"}
+// The ordinary moves of paged messages are one script of two parts, whose calls are gathered; see moves.go. A call has
+// the number of its part.
+const (
+	submitPart = 1
+	settlePart = 2
+)
+
+var (
+	movesParts = []string{"submit_paged", "settle_paged"}
+	// movesReported are the names under which the parts are reported: those of the scripts that do the same for all other
+	// messages.
+	movesReported = map[int]string{submitPart: "submit", settlePart: "move"}
+)
 
 // grouping is the script that answers about each producer's messages together.
 const grouping = "create_paged"
@@ -60,7 +68,7 @@ var parts = map[string][]string{
 
 // scripts are the files in lua/.
 type scripts struct {
-	createPaged, submitPaged, settlePaged                                                                    *script
+	createPaged, moves                                                                                       *script
 	create, submit, trust, move, due, claim, show, list, stats, mend, pulse, runs, refusals, owners, backlog *script
 }
 
@@ -71,26 +79,23 @@ func loadScripts(ctx context.Context, client redis.UniversalClient, config Confi
 	if err != nil {
 		return scripts{}, err
 	}
-	_, cluster := client.(*redis.ClusterClient)
 	var all scripts
 	byName := map[string]**script{
-		"create_paged": &all.createPaged, "submit_paged": &all.submitPaged, "settle_paged": &all.settlePaged,
+		"create_paged": &all.createPaged, "moves": &all.moves,
 		"create": &all.create, "submit": &all.submit, "trust": &all.trust, "move": &all.move,
 		"due": &all.due, "claim": &all.claim, "show": &all.show, "list": &all.list,
 		"stats": &all.stats, "mend": &all.mend, "pulse": &all.pulse,
 		"owners": &all.owners, "backlog": &all.backlog, "runs": &all.runs, "refusals": &all.refusals,
 	}
+	_, cluster := client.(*redis.ClusterClient)
 	for name, into := range byName {
-		kind := assembly{flagged: flagged, joins: cluster && (answering[name] || name == grouping)}
-		source, err := assemble(name, kind, config.Retention)
-		if err != nil {
+		kind := assembly{flagged: flagged, cluster: cluster, retention: config.Retention}
+		if *into, err = kind.script(name); err != nil {
 			return scripts{}, err
 		}
-		*into = newScript(source)
-		(*into).answers, (*into).grouped = answering[name] || name == grouping, name == grouping
-		(*into).joins = kind.joins
-		reported := cmp.Or(steps[name], name)
+		reported, _, _ := strings.Cut(name, "_") // create_paged is reported as create
 		(*into).ran = func(messages int, took time.Duration) { config.Ran(reported, messages, took) }
+		source := (*into).source
 		load := func(ctx context.Context, master *redis.Client) error { return master.ScriptLoad(ctx, source).Err() }
 		if err := eachMaster(ctx, client, load); err != nil {
 			return scripts{}, fmt.Errorf("%s.lua: %w", name, err)
@@ -112,39 +117,76 @@ func understandsFlags(ctx context.Context, client redis.UniversalClient) (bool, 
 	return understood, err
 }
 
-// assembly says how scripts are put together: with a line of flags, and joined.
-type assembly struct{ flagged, joins bool }
+// assembly says how scripts are put together: with a line of flags, for a Cluster, and with the receipts' retention.
+type assembly struct {
+	flagged, cluster bool
+	retention        time.Duration
+}
 
-// assemble puts a script together: its flags, the names from keys.go, the prelude and its parts, and the script itself.
-func assemble(name string, how assembly, retention time.Duration) (string, error) {
-	own, err := luaFiles.ReadFile("lua/" + name + ".lua")
+// script puts a script together. On a Cluster, calls for several shards of a master are joined.
+func (a assembly) script(name string) (*script, error) {
+	names := []string{name}
+	if name == "moves" {
+		names = movesParts
+	}
+	answers := answering[name] || name == grouping
+	joins := name == "moves" || a.cluster && answers
+	flags, sources, err := a.sources(names)
+	if err != nil {
+		return nil, err
+	}
+	source := sources[0]
+	if joins {
+		if source, err = joined(sources); err != nil {
+			return nil, err
+		}
+	}
+	if joins && a.cluster {
+		flags = strings.Replace(flags+",allow-cross-slot-keys", "#!lua,", "#!lua flags=", 1)
+	}
+	if a.flagged {
+		source = flags + "\n" + source
+	}
+	sc := newScript(source)
+	sc.answers, sc.grouped, sc.joins = answers || name == "moves", name == grouping, joins
+	return sc, nil
+}
+
+// sources are scripts with the names from keys.go, the prelude and their parts. The flags are those of the last.
+func (a assembly) sources(names []string) (flags string, sources []string, err error) {
+	for _, name := range names {
+		own, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			return "", nil, err
+		}
+		var body string
+		flags, body, _ = strings.Cut(string(own), "\n")
+		var parted strings.Builder
+		for _, part := range parts[name] {
+			text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+			if err != nil {
+				return "", nil, err
+			}
+			parted.Write(text)
+		}
+		parted.WriteString(body)
+		source := withoutComments(parted.String())
+		sources = append(sources, luaHead(source, a.retention)+source)
+	}
+	return flags, sources, nil
+}
+
+// joined is the script that runs the scripts for the parts of a request.
+func joined(sources []string) (string, error) {
+	frame, err := luaFiles.ReadFile("lua/joined.lua")
 	if err != nil {
 		return "", err
 	}
-	flags, body, _ := strings.Cut(string(own), "\n")
-	var parted strings.Builder
-	for _, part := range parts[name] {
-		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
-		if err != nil {
-			return "", err
-		}
-		parted.Write(text)
+	var functions strings.Builder
+	for _, source := range sources {
+		functions.WriteString("function(KEYS, ARGV)\n" + source + "\nend,\n")
 	}
-	parted.WriteString(body)
-	source := withoutComments(parted.String())
-	source = luaHead(source, retention) + source
-	if how.joins {
-		text, err := luaFiles.ReadFile("lua/joined.lua")
-		if err != nil {
-			return "", err
-		}
-		source = strings.Replace(withoutComments(string(text)), "SCRIPT", source, 1)
-		flags = strings.Replace(flags+",allow-cross-slot-keys", "#!lua,", "#!lua flags=", 1)
-	}
-	if how.flagged {
-		source = flags + "\n" + source
-	}
-	return source, nil
+	return strings.Replace(withoutComments(string(frame)), "SCRIPTS", functions.String(), 1), nil
 }
 
 // withoutComments leaves out the lines of comments, whose capitals would count as names.
@@ -165,6 +207,8 @@ type call struct {
 	items []int // which messages of the batch it is about, in the order of its replies
 	// messages is how many messages the script works on.
 	messages int
+	// part is the number of the call's script where a request holds several scripts.
+	part int
 	// bytes is the size of the arguments where it matters.
 	bytes int
 	// most is how many due times due.lua lists for a producer.
@@ -174,20 +218,18 @@ type call struct {
 }
 
 func newCall(shard string, room int) *call {
-	return &call{shard: shard, args: make([]any, 0, room)}
+	return &call{shard: shard, part: 1, args: make([]any, 0, room)}
 }
 
 // answered is how many messages were answered.
-func answered(sc *script, calls []*call) (messages int) {
-	if !sc.answers {
-		return 0
-	}
+func (sc *script) answered(calls []*call) (messages int) {
 	for _, c := range calls {
-		if sc.grouped && c.err == nil {
+		switch {
+		case sc.answers && sc.grouped && c.err == nil:
 			messages += c.messages
-			continue
+		case sc.answers:
+			messages += min(len(c.reply), c.messages)
 		}
-		messages += min(len(c.reply), c.messages)
 	}
 	return messages
 }

@@ -68,6 +68,7 @@ type Store struct {
 	intake redis.UniversalClient
 	loops  redis.UniversalClient
 	pacer  *pacer
+	moves  moves
 	// recent are messages stored here lately.
 	recent memory
 	// claims counts claims for tokens and rotates the shard that comes first.
@@ -140,6 +141,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 	if s.scripts, err = loadScripts(ctx, s.intake, s.config); err != nil {
 		return fmt.Errorf("loading scripts: %w", translate(err))
 	}
+	s.moves = newMoves(s.loops, s.scripts.moves, s.logger)
 	s.layout, err = s.agreeOnLayout(ctx, cluster)
 	s.keys = newKeys(s.config.Prefix, s.layout)
 	s.pulses.last = make([]pulse, s.layout.shards)

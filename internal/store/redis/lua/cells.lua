@@ -1,7 +1,6 @@
 -- Purpose: moves messages from their cells into the indexes. A new message has no entry in an index: its state is a
--- cell,
---   and its id stands in the page of its time. What is neither finished nor gone when its page falls due is indexed, and so
---   is a message that any other script than those for paged messages works on.
+--   cell, and its id is in the page of its time. A message that is neither finished nor gone when its page falls due is
+--   indexed, and so is a message that any other script than those for paged messages works on.
 
 -- disinherit removes what a lost record of the same name has left: a paged message has no notes, and nothing about it
 -- stands beside its cell.

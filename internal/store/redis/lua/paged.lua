@@ -1,5 +1,5 @@
 -- Purpose: shared by the scripts that work on paged messages alone. They do without the prelude, since every part costs
---   time at each call. cells.lua says what a cell is.
+--   time at each call. cell.lua says what a cell is.
 local call = redis.call
 local time = call('TIME')
 -- now_text is the time in 13 digits, also before 2001, when it had 12.

@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
--- Purpose: stores the verdict COMMITTED of owners that go on, and the end of messages, for paged messages of one
--- state. All
---   other messages are left to move.lua.
--- KEYS: 1 the shard's prefix ARGV: 1 the code of their state; 2 the number of words; then for each word, which
--- messages may share: the code of the next
---   state, token, milliseconds to hold the lease; then for each producer: name, number of messages, and for each message:
---   id, the word's number, its digest
+-- Purpose: stores the verdict COMMITTED of owners that go on, and the end of messages, for paged messages of one state.
+--   All other messages are left to move.lua.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 the code of their state; 2 the number of words; then for each word, which messages may share: the code of the
+--   next state, token, milliseconds to hold the lease; then for each producer: name, number of messages, and for each
+--   message: id, the word's number, its digest
 -- Returns: for each message 0 when it was left, 1 when it was moved
 local from = tonumber(ARGV[1])
 local words = {}

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Purpose: claims paged messages that wait for their verdict and have no owner; or, for trusted producers, stores their
 --   Submits as verdicts. All other messages are left to submit.lua and trust.lua.
--- KEYS: 1 the shard's prefix ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 the code of
--- the state that a Submit leads to;
---   5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are claimed at most; then for each producer:
---   name, number of messages, and for each message: id, and, where the caller has the rest of it, when it was created
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 the code of the state that a Submit leads
+--   to; 5 token; 6 lease in milliseconds; 7 how many bytes of records, unpacked, are claimed at most; then for each
+--   producer: name, number of messages, and for each message: id, and, where the caller has the rest of it, when it was
+--   created
 -- Returns: nothing when the shard has to be looked at first; else for each message 0 when it was left, 1 when it was
--- claimed
---   and is what the caller has, {created, record} when it was claimed; then the time
+--   claimed and is what the caller has, {created, record} when it was claimed; then the time
 local to, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local well, suspect = seen(ARGV[1], ARGV[2], ARGV[3])
 if not well then
