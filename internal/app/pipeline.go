@@ -141,6 +141,7 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 		Pipeline:         &s.pipeline,
 		Backoff:          settings.Backoff,
 		Attempts:         settings.Attempts,
+		GiveUpAfter:      settings.GiveUpAfter,
 		Batch:            settings.Batch,
 		Lease:            settings.Lease,
 		SendLease:        a.settings.Send.Lease,
