@@ -8,9 +8,9 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
-// A message may have a time limit for its verdict beside the attempts (Config.GiveUpAfter). A pass that claims a message
-// after the limit asks the final question; UNKNOWN gives the message up, and so does no answer. A Submit that claims the
-// message asks as usual, since a producer that has committed late must be heard.
+// A message may have a time limit for its verdict beside the attempts (Config.GiveUpAfter). A pass that claims a
+// message after the limit asks the final question; UNKNOWN gives the message up, and so does no answer. A Submit that
+// claims the message asks as usual, since a producer that has committed late must be heard.
 //
 // The store's clock decides whether the limit has passed: the times of creation and of the claim are both the store's.
 // This process's clock only decides when the message is due next.
