@@ -155,8 +155,9 @@ type Shutdown struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	Level  string
-	Format string
+	Level    string
+	Format   string
+	Language string
 }
 
 // Producer holds the settings of a single producer.

@@ -171,5 +171,10 @@ func (l *Log) keys() []Key {
 			Name: "log.format", Default: "text", value: oneOf(&l.Format, "text", "json"),
 			Meaning: "Format of the log lines on standard error.",
 		},
+		{
+			Name: "log.language", Default: "en", value: oneOf(&l.Language, "en", "zh"),
+			Meaning: "Language of the fixed log text for messages that could not be published: en, English, or zh, Chinese. " +
+				"All other lines are in English.",
+		},
 	}
 }
