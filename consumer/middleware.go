@@ -18,9 +18,9 @@ var ErrBusy = errors.New("another copy of the message is being handled")
 // ErrDuplicate reports a copy of the message that was handled before. The message is acknowledged and dropped.
 var ErrDuplicate = errors.New("a copy of the message was handled before")
 
-// ErrUnsupportedType reports a message with an event type that the consumer does not know. Wrap it in the error given
-// to Reject: the log line then says so. Errors with a method UnsupportedType(), such as those of an event registry, have
-// the same effect.
+// ErrUnsupportedType reports a message with an event type that the consumer does not know. Wrap ErrUnsupportedType in
+// the error given to Reject, and the log line names the cause. Errors with a method UnsupportedType(), such as those of
+// an event registry, have the same effect.
 var ErrUnsupportedType error = unsupportedType{}
 
 type unsupportedType struct{}

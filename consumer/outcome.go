@@ -202,8 +202,9 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 // cannot see.
 func (r *run) logLimit(m *Message, err error, limit int64) {
 	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), "the message's delivery limit is reached: "+
-		"RabbitMQ moves it to the queue's dead-letter exchange, or drops it where there is none"), withStack(line, err)...)
+	const consequence = "the message's delivery limit is reached: RabbitMQ moves it to the queue's dead-letter " +
+		"exchange, or drops it where there is none"
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), consequence), withStack(line, err)...)
 }
 
 func (r *run) logDead(m *Message, err error) {

@@ -24,8 +24,8 @@ func (c *Confirm) keys() []Key {
 		},
 		{
 			Name: "confirm.give_up_after", Default: "0s", value: duration(&c.GiveUpAfter, 0, 365*day),
-			Meaning: "Time limit for the verdict, counted from SendHalfMessage. After it comes the final question at once, and " +
-				"a message whose producer answers UNKNOWN, or cannot be reached, becomes ABANDONED. 0: no limit, only " +
+			Meaning: "Time limit for the verdict, counted from SendHalfMessage. After it comes the final question at once, " +
+				"and a message whose producer answers UNKNOWN, or cannot be reached, becomes ABANDONED. 0: no limit, only " +
 				"confirm.attempts counts. Must be longer than confirm.after.",
 		},
 		{

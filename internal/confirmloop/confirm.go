@@ -285,8 +285,9 @@ func (c *Confirmer) postpone(l *lane, held []delivery.Leased) {
 }
 
 // unreached are the outcomes of messages whose circuit is open: they wait until the target is tried again, or are given
-// up after their time limit. A message for which the producer fails the call waits at least for its own backoff, or many
-// would return again and again. A quarantined message is given up only when a call about the message alone has failed.
+// up after their time limit. A message for which the producer fails the call waits at least for its own backoff, or
+// many would return again and again. A quarantined message is given up only when a call about the message alone has
+// failed.
 func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	c.mu.Lock()

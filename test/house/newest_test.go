@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Tests of test/e2e that start, stop or kill a server themselves depend on the server's version, so they run on the newest
-// servers too. scripts/test-newest.sh lists them, with others that its author chose.
+// Tests of test/e2e that start, stop or kill a server themselves depend on the server's version, so these tests run on
+// the newest servers too. scripts/test-newest.sh lists them, with tests about a server's own answers.
 func TestNewestServersAreHurtToo(t *testing.T) {
 	t.Parallel()
 	listed := newestList(t)
@@ -52,7 +52,8 @@ func newestList(t *testing.T) (names []string) {
 	return names
 }
 
-// hurts are the functions of test/servers that start a server of a test's own to be hurt, and the methods that hurt one.
+// hurtable are the functions of test/servers that start a server of a test's own, to be hurt; hurts are the methods
+// that hurt a server.
 var (
 	hurtable = []string{"PrivateRabbitMQ", "RabbitCluster", "RedisCluster", "Replica", "Sentinel"}
 	hurts    = []string{"Stop", "Start", "Kill", "Freeze", "Thaw", "FillDisk"}

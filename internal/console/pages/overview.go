@@ -229,7 +229,8 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		case s.State == halfmsg.Dead:
 			add(true, link, "%s dead: refused by the broker at every try; an operator must decide", count(s.Count))
 		case s.State == halfmsg.Abandoned:
-			add(false, link, "%s abandoned: no verdict up to the limit of attempts or time; an operator must decide", count(s.Count))
+			add(false, link, "%s abandoned: no verdict up to the limit of attempts or time; an operator must decide",
+				count(s.Count))
 		case s.State == halfmsg.Pending && undecided > latePending:
 			add(false, link, "The verdict of a pending message is overdue by %s", span(undecided))
 		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:

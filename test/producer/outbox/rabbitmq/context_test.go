@@ -14,7 +14,7 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-// A queue is suspended by rabbitmqctl, for which a node must be the test's own. Its start takes ten seconds, so that both
+// A queue is suspended by rabbitmqctl, for which a node must be the test's own. A node starts in ten seconds, so both
 // tests of such queues share one.
 func TestQueueThatDoesNotConfirm(t *testing.T) {
 	t.Parallel()
