@@ -21,12 +21,12 @@ var ErrDuplicate = errors.New("a copy of the message was handled before")
 // ErrUnsupportedType reports a message with an event type that the consumer does not know. Wrap ErrUnsupportedType in
 // the error given to Reject, and the log line names the cause. Errors with a method UnsupportedType(), such as those of
 // an event registry, have the same effect.
-var ErrUnsupportedType error = unsupportedType{}
+var ErrUnsupportedType error = unsupportedTypeError{}
 
-type unsupportedType struct{}
+type unsupportedTypeError struct{}
 
-func (unsupportedType) Error() string    { return logtext.UnsupportedType.In(logtext.English) }
-func (unsupportedType) UnsupportedType() {}
+func (unsupportedTypeError) Error() string    { return logtext.UnsupportedType.In(logtext.English) }
+func (unsupportedTypeError) UnsupportedType() {}
 
 // failureText is the fixed log text for a handler's error.
 func failureText(err error) logtext.Text {
