@@ -132,12 +132,12 @@ func TestTimeLimitGivesUpABacklogInTime(t *testing.T) {
 func TestTimeLimitSparesAMessageNotAskedAlone(t *testing.T) {
 	inHouse(t, limited(), func(h *house) {
 		h.answers(func(context.Context, halfmsg.Target, []string, bool) (verdicts, error) { return nil, errAway })
-		good := h.have("orders", "good")[0]
+		good := h.have("orders", "0-good")[0] // the first, and so the last in the quarantine
 		poison := h.have("orders", numbered(30)...)
 		h.run(9 * time.Minute)
 		h.answers(func(_ context.Context, _ halfmsg.Target, ids []string, _ bool) (verdicts, error) {
 			for _, id := range ids {
-				if id != "good" {
+				if id != good.ID {
 					return nil, fmt.Errorf("INTERNAL: %w", halfmsg.ErrCallFailed)
 				}
 			}
