@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Config says which queue is consumed, and how. URL and Queue must be given.
@@ -52,6 +53,8 @@ type Config struct {
 	DepthInterval time.Duration
 	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed log texts: "en", the default, or "zh", Chinese.
+	Language string
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -115,11 +118,16 @@ func (c Config) check() error {
 	if c.DepthInterval < 0 {
 		wrong("DepthInterval is negative: %v", c.DepthInterval)
 	}
+	if err := c.language().Check(); err != nil {
+		wrong("Language: %w", err)
+	}
 	if c.Declare != nil {
 		errs = append(errs, c.Declare.check())
 	}
 	return errors.Join(errs...)
 }
+
+func (c Config) language() logtext.Language { return logtext.Language(c.Language) }
 
 func (c Config) urls() []string {
 	urls := strings.Split(c.URL, ",")

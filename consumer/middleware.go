@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer/dedup"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // ErrBusy reports another copy of the message in a handler right now. The message is handled again later, and is then
@@ -16,6 +17,25 @@ var ErrBusy = errors.New("another copy of the message is being handled")
 
 // ErrDuplicate reports a copy of the message that was handled before. The message is acknowledged and dropped.
 var ErrDuplicate = errors.New("a copy of the message was handled before")
+
+// ErrUnsupportedType reports a message with an event type that the consumer does not know. Wrap ErrUnsupportedType in
+// the error given to Reject, and the log line names the cause. Errors with a method UnsupportedType(), such as those of
+// an event registry, have the same effect.
+var ErrUnsupportedType error = unsupportedTypeError{}
+
+type unsupportedTypeError struct{}
+
+func (unsupportedTypeError) Error() string    { return logtext.UnsupportedType.In(logtext.English) }
+func (unsupportedTypeError) UnsupportedType() {}
+
+// failureText is the fixed log text for a handler's error.
+func failureText(err error) logtext.Text {
+	var unsupported interface{ UnsupportedType() }
+	if errors.As(err, &unsupported) {
+		return logtext.UnsupportedType
+	}
+	return logtext.ConsumingFailed
+}
 
 // markTimeout bounds the call that marks a message as handled, even after the end of the handler's context.
 const markTimeout = 5 * time.Second
@@ -67,8 +87,8 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 	return err
 }
 
-// Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A line
-// never holds a body or a header.
+// Logging writes one line for each message, with its duration: at level Info, or Warn after a failure. A line never
+// holds a body or a header. The fixed texts are in the language of the consumer that delivered the message.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
@@ -76,9 +96,13 @@ func Logging(logger *slog.Logger) Middleware {
 			err := next.Handle(ctx, m)
 			line := append(name(m), slog.String("queue", m.Queue), slog.String("consumer", m.Consumer),
 				slog.Duration("took", time.Since(begun)))
-			if err != nil && !errors.Is(err, ErrDuplicate) {
-				logger.LogAttrs(ctx, slog.LevelWarn, "message not handled", append(line, slog.Any("error", err))...)
-			} else {
+			switch {
+			case errors.Is(err, ErrDuplicate):
+				logger.LogAttrs(ctx, slog.LevelInfo, logtext.AlreadyHandled.In(m.language), line...)
+			case err != nil:
+				logger.LogAttrs(ctx, slog.LevelWarn, failureText(err).Line(m.language, "message not handled"),
+					append(line, slog.Any("error", err))...)
+			default:
 				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)
 			}
 			return err

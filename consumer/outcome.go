@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Headers of the copies that a consumer puts into a delay queue or among the dead letters.
@@ -55,7 +56,7 @@ func (r *run) settle(t *task, m *Message, err error) Result {
 		r.answer(m, t.Ack(false))
 		return Effect
 	case errors.Is(err, ErrDuplicate):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, logtext.AlreadyHandled.In(r.language()), name(m)...)
 		r.answer(m, t.Ack(false))
 		return Duplicate
 	case isReject(err):
@@ -193,20 +194,23 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
 		return
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered", withStack(line, err)...)
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), "message will be redelivered"),
+		withStack(line, err)...)
 }
 
 // logLimit logs a message that RabbitMQ does not redeliver. A policy may have set a lower limit, which a client
 // cannot see.
 func (r *run) logLimit(m *Message, err error, limit int64) {
 	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and its delivery limit is reached: "+
-		"RabbitMQ moves it to the queue's dead-letter exchange, or drops it where there is none", withStack(line, err)...)
+	const consequence = "the message's delivery limit is reached: RabbitMQ moves it to the queue's dead-letter " +
+		"exchange, or drops it where there is none"
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), consequence), withStack(line, err)...)
 }
 
 func (r *run) logDead(m *Message, err error) {
 	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected", withStack(line, err)...)
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), "message rejected"),
+		withStack(line, err)...)
 }
 
 func withStack(line []slog.Attr, err error) []slog.Attr {

@@ -55,7 +55,7 @@ found() {
 }
 
 small() {
-  holds -DMARKER=1 -DFAULTS=1
+  holds -DMARKER=1 -DFAULTS=1 -DGIVE_UP=1
   holds -DMARKER=2 -DFAULTS=1 -DAFTER_ACK=1
   holds -DTRUST=1 -DFAULTS=1
 
@@ -81,6 +81,7 @@ large() {
     holds -DMARKER="$marker" -DFAULTS=2 -DAFTER_ACK=1
     holds -DMARKER="$marker" -DFAULTS=1 -DNC=3
     holds -DMARKER="$marker" -DFAULTS=1 -DNC=3 -DAFTER_ACK=1
+    holds -DMARKER="$marker" -DFAULTS=1 -DGIVE_UP=1
   done
   holds -DMARKER=1 -DFAULTS=2 -DNC=3 -DAFTER_ACK=1
   holds -DSTEPS=1 -DFAULTS=2

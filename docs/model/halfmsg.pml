@@ -6,7 +6,7 @@
 mtype = { s_none, s_pending, s_sendable, s_done, s_rolled_back, s_abandoned, s_dead, s_acknowledged };
 
 mtype = { e_send, e_submit, e_submit_trusted, e_rollback, e_committed, e_rolled_back, e_unknown, e_unreachable, e_given_up,
-          e_acked, e_acked_marked, e_refused, e_unsure, e_exhausted, e_marker_deleted, e_marker_kept, e_marker_left,
+          e_timed_out, e_acked, e_acked_marked, e_refused, e_unsure, e_exhausted, e_marker_deleted, e_marker_kept, e_marker_left,
           e_released, e_retry, e_discard };
 
 mtype = { b_idle, b_running, b_committed, b_aborted };    /* the business: the only truth about "committed" */
@@ -38,6 +38,9 @@ mtype = { m_none, m_committed, m_cleaned, m_rolled_back };  /* the marker */
 /* The configuration. */
 #ifndef ATTEMPTS
 #define ATTEMPTS 1  /* confirm.attempts: UNKNOWNs before the final Confirm call */
+#endif
+#ifndef GIVE_UP
+#define GIVE_UP 0   /* 1: confirm.give_up_after is set, and may pass at any time */
 #endif
 #ifndef STEPS
 #define STEPS 0     /* steps of send.backoff: the refusal after the last one is the end */
@@ -113,6 +116,7 @@ inline next(state, event) {
   :: state == s_pending && event == e_unknown -> to = s_pending
   :: state == s_pending && event == e_unreachable -> to = s_pending
   :: state == s_pending && event == e_given_up -> to = s_abandoned
+  :: state == s_pending && event == e_timed_out -> to = s_abandoned
   :: state == s_pending && event == e_released -> to = s_pending
   :: state == s_pending && event == e_retry -> to = s_pending
   :: state == s_pending && event == e_discard -> to = s_none
@@ -191,6 +195,9 @@ inline take(me, counts) {
 /* what an owner knows of a message that it has claimed */
 inline remember(me) {
   attempt = copies + 1; final = (confirms >= ATTEMPTS); last = (publishes >= STEPS); spent = (deletes >= DELETES)
+#if GIVE_UP
+  ; if :: final = true :: true fi
+#endif
 }
 
 /* submit.lua: ok says that it was claimed */
@@ -268,8 +275,8 @@ inline apply(me, event, hold) {
      :: else
      fi;
      if
-     :: hurry && (event == e_unknown || event == e_given_up || event == e_refused || event == e_exhausted ||
-                 event == e_marker_kept) ->
+     :: hurry && (event == e_unknown || event == e_given_up || event == e_timed_out || event == e_refused ||
+                 event == e_exhausted || event == e_marker_kept) ->
         hurry = false;
         if
         :: to == s_abandoned -> next(to, e_retry); confirms = 0; publishes = 0
@@ -296,7 +303,7 @@ inline r_settle(me, event, hold, ok) {
   :: event != e_committed && rec != s_none -> 
      if :: event == e_acked -> rec = s_done; drop_notes()
         :: event == e_rolled_back -> rec = s_rolled_back; fate = true; drop_notes()
-        :: event == e_given_up -> rec = s_abandoned; holder = 0; live = false
+        :: event == e_given_up || event == e_timed_out -> rec = s_abandoned; holder = 0; live = false
         :: event == e_exhausted -> rec = s_dead; holder = 0; live = false
         :: event == e_refused || event == e_unsure -> copies++; publishes++; holder = 0; live = false
         :: else -> holder = 0; live = false
@@ -435,6 +442,9 @@ end_idle:
   :: DIES; goto end_idle
   :: atomic { word = e_released; goto settle_verdict }      /* no room, stopping, or the lease ends soon */
   :: atomic { word = e_unreachable; net_final = (net_final || (final && MARKER == 2)) }  /* may still arrive there */
+#if GIVE_UP
+  :: atomic { final -> word = e_timed_out; net_final = (net_final || MARKER == 2) }
+#endif
   :: atomic { confirm(final, word);
 #ifdef DELETED_EARLY        /* defect: the marker goes before the verdict is stored */
        if :: word == e_committed -> delete_business() :: else fi;

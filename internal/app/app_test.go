@@ -358,6 +358,7 @@ func TestReadinessFollowsRedis(t *testing.T) {
 
 // A coordinator without Redis is NOT_SERVING, so that clients choose another coordinator.
 func TestHealthFollowsRedis(t *testing.T) {
+	t.Parallel()
 	server := servers.Redis(t)
 	between := wire.TCP(t, server.Addr)
 	r := start(t, settings(func(c *config.Config) {

@@ -48,6 +48,7 @@ func (h *told) of(kind events.Kind, subject string) (n int) {
 
 // Operators get an event for each trouble of a coordinator, and for its end.
 func TestOperatorsGetEventsOfTrouble(t *testing.T) {
+	t.Parallel()
 	h := &told{}
 	webhook := httptest.NewServer(h)
 	defer webhook.Close()

@@ -109,6 +109,7 @@ func TestRefusalsAreSeenAtEachCoordinator(t *testing.T) {
 }
 
 func TestDeadLettersAreSeen(t *testing.T) {
+	t.Parallel()
 	r := start(t, settings(func(c *config.Config) {
 		c.Events.DeadLetterQueues, c.Events.Queues, c.Events.QueueMessages = []string{
 			"payments.dead",
@@ -181,6 +182,7 @@ func TestADegradedCoordinatorIsAFinding(t *testing.T) {
 
 // A clean stop leaves no finding. The next coordinator reports a run without a clean stop at once.
 func TestOnlyUncleanStopsAreReported(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t)
 	on := func(c *config.Config) { c.Redis.URL = redis.URL() }
 	first := start(t, settings(on))

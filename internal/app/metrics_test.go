@@ -113,6 +113,7 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 // A message with a long confirm_after may be old. A message whose verdict is overdue is trouble, however often its
 // producer was asked.
 func TestMetricsShowAnOverdueVerdict(t *testing.T) {
+	t.Parallel()
 	redis := miniredis.RunT(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = "redis://" + redis.Addr() }))
 	r.awaitReady(t)
@@ -151,6 +152,7 @@ var many = flag.Int("messages", 10_000, "how many messages the number of series 
 
 // The number of series depends on the producers, not on their messages.
 func TestNoSeriesHasAnID(t *testing.T) {
+	t.Parallel()
 	redis := servers.Redis(t)
 	r := start(t, settings(func(c *config.Config) { c.Redis.URL = redis.URL() }))
 	r.awaitReady(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/confirmloop"
 	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loop"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
@@ -125,6 +126,7 @@ func (a *App) openSender(s *stages, store *redisstore.Store, publisher *rabbitmq
 		Lease:              settings.Lease,
 		Margin:             settings.ConfirmTimeout + time.Second,
 		Logger:             a.logger,
+		Language:           logtext.Language(a.settings.Log.Language),
 		Metrics:            a.metrics,
 	}
 	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
@@ -141,6 +143,7 @@ func (a *App) openConfirmer(s *stages, store *redisstore.Store) {
 		Pipeline:         &s.pipeline,
 		Backoff:          settings.Backoff,
 		Attempts:         settings.Attempts,
+		GiveUpAfter:      settings.GiveUpAfter,
 		Batch:            settings.Batch,
 		Lease:            settings.Lease,
 		SendLease:        a.settings.Send.Lease,

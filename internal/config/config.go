@@ -91,9 +91,11 @@ type Confirm struct {
 	After    time.Duration
 	Backoff  []time.Duration
 	Attempts int
-	Timeout  time.Duration
-	Batch    int
-	Lease    time.Duration
+	// GiveUpAfter is the time limit for a verdict, counted from SendHalfMessage; 0: none.
+	GiveUpAfter time.Duration
+	Timeout     time.Duration
+	Batch       int
+	Lease       time.Duration
 }
 
 // Send is the send side.
@@ -153,8 +155,9 @@ type Shutdown struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	Level  string
-	Format string
+	Level    string
+	Format   string
+	Language string
 }
 
 // Producer holds the settings of a single producer.

@@ -371,6 +371,10 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 			env:  []string{"MSGHANDLER_CONFIRM_TIMEOUT=20s"},
 			want: []string{"confirm.lease", "confirm.timeout (20s, from environment)"},
 		},
+		"confirm.give_up_after": {
+			file: "confirm:\n  give_up_after: 6s\n",
+			want: []string{"FILE:2: confirm.give_up_after", "must exceed confirm.after (6s"},
+		},
 		"send.lease": {file: "send:\n  lease: 10s\n", want: []string{"FILE:2: send.lease", "at least 15s"}},
 		"same address": {
 			flags: map[string]string{"http.addr": ":9090"}, want: []string{"flag --http.addr", "is the address of grpc.addr"},

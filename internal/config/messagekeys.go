@@ -23,6 +23,12 @@ func (c *Confirm) keys() []Key {
 				"ABANDONED.",
 		},
 		{
+			Name: "confirm.give_up_after", Default: "0s", value: duration(&c.GiveUpAfter, 0, 365*day),
+			Meaning: "Time limit for the verdict, counted from SendHalfMessage. After it comes the final question at once, " +
+				"and a message whose producer answers UNKNOWN, or cannot be reached, becomes ABANDONED. 0: no limit, only " +
+				"confirm.attempts counts. Must be longer than confirm.after.",
+		},
+		{
 			Name: "confirm.timeout", Default: "3s", value: duration(&c.Timeout, 10*time.Millisecond, 5*time.Minute),
 			Meaning: "Timeout of one call to a producer.",
 		},
@@ -164,6 +170,11 @@ func (l *Log) keys() []Key {
 		{
 			Name: "log.format", Default: "text", value: oneOf(&l.Format, "text", "json"),
 			Meaning: "Format of the log lines on standard error.",
+		},
+		{
+			Name: "log.language", Default: "en", value: oneOf(&l.Language, "en", "zh"),
+			Meaning: "Language of the fixed log text for messages that could not be published: en, English, or zh, Chinese. " +
+				"All other lines are in English.",
 		},
 	}
 }

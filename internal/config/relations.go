@@ -21,6 +21,10 @@ func (l *loading) checkRelations() {
 		l.relation("confirm.lease", "must exceed twice %s plus %s: set more than %s, or a shorter timeout",
 			l.says("confirm.timeout"), confirmMargin, shortDuration(least))
 	}
+	if limit := c.Confirm.GiveUpAfter; limit > 0 && limit <= c.Confirm.After {
+		l.relation("confirm.give_up_after", "must exceed %s: the first question would be the final one; set a longer time, "+
+			"or 0 for no limit", l.says("confirm.after"))
+	}
 	if least := c.Send.ConfirmTimeout + sendMargin; c.Send.Lease < least {
 		l.relation("send.lease", "must exceed %s by %s: set at least %s, or a shorter timeout",
 			l.says("send.confirm_timeout"), sendMargin, shortDuration(least))

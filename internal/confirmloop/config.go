@@ -35,6 +35,9 @@ type Config struct {
 	Backoff backoff.Steps
 	// Attempts is how many UNKNOWNs come before the final question.
 	Attempts int
+	// GiveUpAfter is how long after SendHalfMessage the final question comes, however many attempts are left. UNKNOWN and
+	// no answer both give the message up then. Zero is no limit.
+	GiveUpAfter time.Duration
 	// Batch is how many messages go into one call, at most 500.
 	Batch int
 	// Lease is for how long Pass claims messages.

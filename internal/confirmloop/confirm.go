@@ -37,10 +37,10 @@ func (l *lane) Work(b *delivery.Batch) {
 	}
 }
 
-// splitFinal splits off the messages that have used up their attempts and get the final call.
+// splitFinal splits off the messages that have used up their attempts or their time, and get the final call.
 func (c *Confirmer) splitFinal(held []delivery.Leased) (usual, final []delivery.Leased) {
 	for _, h := range held {
-		if h.ConfirmAttempts >= c.config.Attempts {
+		if h.ConfirmAttempts >= c.config.Attempts || c.pastLimit(&h) {
 			final = append(final, h)
 		} else {
 			usual = append(usual, h)
@@ -154,10 +154,8 @@ func (q *confirmCall) failsFor(h delivery.Leased, err error) {
 	q.confirmer.config.Logger.Warn(
 		"producer fails Confirm for one message: the message backs off; look into the producer's log",
 		"message", h.Name, "target", q.lane.target.Address, "error", err)
-	q.confirmer.settle(q.lane, []delivery.Outcome{{
-		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
-		Cause: delivery.CauseOf(err),
-	}})
+	after := q.confirmer.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
+	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(err))})
 }
 
 // panicsFor postpones a message that makes the call panic: as unreachable, since no producer has answered.
@@ -165,10 +163,8 @@ func (q *confirmCall) panicsFor(h delivery.Leased, failure *lifecycle.PanicError
 	q.confirmer.config.Logger.Error(
 		"poison message set aside: confirming panicked; the message backs off, see the stack",
 		"message", h.Name, "error", failure, "stack", string(failure.Stack))
-	q.confirmer.settle(q.lane, []delivery.Outcome{{
-		Leased: h, Event: halfmsg.EventUnreachable, After: q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff)),
-		Cause: delivery.CauseOf(failure),
-	}})
+	after := q.confirmer.config.Backoff.Delay(len(q.confirmer.config.Backoff))
+	q.confirmer.settle(q.lane, []delivery.Outcome{q.confirmer.unanswered(h, after, delivery.CauseOf(failure))})
 }
 
 // outcomeOf is the event that a verdict means for a message.
@@ -183,12 +179,15 @@ func (c *Confirmer) outcomeOf(h delivery.Leased, verdict halfmsg.Verdict, final 
 	case verdict == halfmsg.VerdictRolledBack:
 		o.Event = halfmsg.EventRolledBack
 	case verdict == halfmsg.VerdictUnavailable:
-		o.Event, o.After = halfmsg.EventUnreachable, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt))
-		o.Cause = "the producer answered UNAVAILABLE: it could not find out"
+		return c.unanswered(h, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)),
+			"the producer answered UNAVAILABLE: it could not find out")
 	case final:
 		o.Event, o.Cause = halfmsg.EventGivenUp, "the producer answered UNKNOWN to the final question"
+		if c.pastLimit(&h) {
+			o.Cause = c.limitCause(o.Cause)
+		}
 	default:
-		o.Event, o.After = halfmsg.EventUnknown, c.config.Backoff.Delay(h.ConfirmAttempts)
+		o.Event, o.After = halfmsg.EventUnknown, c.beforeLimit(&h, c.config.Backoff.Delay(h.ConfirmAttempts))
 		o.Cause = "the producer answered UNKNOWN"
 	}
 	return o
@@ -259,7 +258,10 @@ func (c *Confirmer) stored(
 		case halfmsg.EventGivenUp:
 			c.config.Logger.Warn(
 				"message is ABANDONED: its producer gave no verdict; retry the message when the producer can answer",
-				"message", o.Name, "attempts", o.ConfirmAttempts)
+				"message", o.Name, "attempts", o.ConfirmAttempts, "cause", o.Cause)
+		case halfmsg.EventTimedOut:
+			c.config.Logger.Warn("message is ABANDONED: its time limit has passed and its producer gave no answer; "+
+				"retry the message when the producer can answer", "message", o.Name, "cause", o.Cause)
 		default: // still pending: its marker is needed
 		}
 	}
@@ -282,8 +284,10 @@ func (c *Confirmer) postpone(l *lane, held []delivery.Leased) {
 	c.settler.Settle(c.calls, c.unreached(l, held, cause), ignore)
 }
 
-// unreached are the outcomes of messages whose circuit is open: they wait until the target is tried again. A message
-// for which the producer fails the call waits at least for its own backoff, or many would return again and again.
+// unreached are the outcomes of messages whose circuit is open: they wait until the target is tried again, or are given
+// up after their time limit. A message for which the producer fails the call waits at least for its own backoff, or
+// many would return again and again. A quarantined message is given up only when a call about the message alone has
+// failed.
 func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	c.mu.Lock()
@@ -293,8 +297,13 @@ func (c *Confirmer) unreached(l *lane, held []delivery.Leased, cause string) []d
 		if l.quarantine[h.ID] {
 			after = max(after, c.config.Backoff.DelayAfter(time.Since(h.CreatedAt)))
 		}
-		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
+		if l.use == quarantined && !l.quarantine[h.ID] {
+			outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventUnreachable, After: after, Cause: cause}
+			continue
+		}
+		outcomes[i] = c.unanswered(h, after, cause)
 	}
+	l.producer.noteGivenUp(outcomes)
 	return outcomes
 }
 

@@ -14,6 +14,8 @@ type producer struct {
 	confirmer *Confirmer
 	queue     *delivery.WorkQueue
 	lanes     map[laneKey]*lane
+	// givingUp says that the last messages without an answer included some whose time limit had passed.
+	givingUp bool
 }
 
 // laneKey tells a producer's lanes apart: by target, by purpose, and whether their messages are committed already.
@@ -190,11 +192,14 @@ func (p *producer) tidy() {
 }
 
 // free is how many messages may be claimed for a producer: as many as there is room for; one batch, as a probe, when
-// the circuits of all its targets are open or half-open and at least one is half-open; none while all are open. Only
-// the normal lanes count. c.mu is held.
+// the circuits of all its targets are open or half-open and at least one is half-open, or messages are being given up;
+// none while all are open. Only the normal lanes count. c.mu is held.
 func (p *producer) free() int {
 	free := p.queue.Free()
 	now, targets, probes := time.Now(), 0, 0
+	if p.givingUp {
+		probes = p.confirmer.config.Batch
+	}
 	for _, l := range p.lanes {
 		if l.use != normal {
 			continue

@@ -94,6 +94,8 @@ type Claim struct {
 	DeleteAttempts int
 	// CreatedAt is when SendHalfMessage stored the message, by the store's clock.
 	CreatedAt time.Time
+	// ClaimedAt is when the store claimed the message, by the store's clock; zero where a Submit has claimed the message.
+	ClaimedAt time.Time
 	// SubmittedAt is when the claiming Submit came, by this process's clock; zero for other claims.
 	SubmittedAt time.Time
 	// SendableAt is when the message became SENDABLE, by the store's clock; zero while it is PENDING.

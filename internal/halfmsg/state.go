@@ -62,7 +62,7 @@ func (s State) Worked() bool { return s == Pending || s == Sendable || s == Ackn
 // Event is what happens to a message.
 type Event uint8
 
-// The events. From EventCommitted to EventGivenUp they are outcomes for a PENDING message, from EventAcked to
+// The events. From EventCommitted to EventTimedOut they are outcomes for a PENDING message, from EventAcked to
 // EventExhausted for a SENDABLE message, from EventMarkerDeleted to EventMarkerLeft for an ACKNOWLEDGED message.
 // Outcomes need the message's lease, other events do not.
 const (
@@ -84,6 +84,8 @@ const (
 	EventUnreachable
 	// EventGivenUp is the answer UNKNOWN to the final question.
 	EventGivenUp
+	// EventTimedOut is no answer at all, after the time limit for verdicts has passed; it uses up nothing.
+	EventTimedOut
 	// EventAcked is the broker's acknowledgement of a message that it routed.
 	EventAcked
 	// EventAckedMarked is the same where the message's marker is deleted only now.
@@ -110,7 +112,7 @@ const (
 
 var eventNames = [...]string{
 	"send", "submit", "submit_trusted", "rollback", "committed", "rolled_back", "unknown", "unreachable", "given_up",
-	"acked", "acked_marked", "refused", "unsure", "exhausted", "marker_deleted", "marker_kept", "marker_left",
+	"timed_out", "acked", "acked_marked", "refused", "unsure", "exhausted", "marker_deleted", "marker_kept", "marker_left",
 	"released", "retry", "discard",
 }
 
@@ -153,6 +155,7 @@ var moves = []Move{
 	{Pending, EventUnknown, Pending},
 	{Pending, EventUnreachable, Pending},
 	{Pending, EventGivenUp, Abandoned},
+	{Pending, EventTimedOut, Abandoned},
 	{Pending, EventReleased, Pending},
 	{Pending, EventRetry, Pending},
 	{Pending, EventDiscard, None},

@@ -81,6 +81,7 @@ var eventMeanings = map[halfmsg.Event]string{
 	halfmsg.EventUnknown:       "the producer answered UNKNOWN; a used confirm attempt",
 	halfmsg.EventUnreachable:   "the producer gave no answer; no used attempt",
 	halfmsg.EventGivenUp:       "UNKNOWN to the final question",
+	halfmsg.EventTimedOut:      "no answer, and `confirm.give_up_after` has passed; no used attempt",
 	halfmsg.EventAcked:         "the broker acknowledged the message and had routed it",
 	halfmsg.EventAckedMarked:   "the same with `delete_business.when: after_ack`: the business marker is deleted only now",
 	halfmsg.EventRefused:       "nacked, returned as unroutable, or refused by the broker; a used publish attempt",

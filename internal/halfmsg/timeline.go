@@ -39,8 +39,8 @@ const (
 // trusted or not, only when the message was ABANDONED.
 func (e Event) Told() bool {
 	switch e {
-	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventRefused, EventUnsure,
-		EventExhausted, EventMarkerKept, EventReleased, EventRetry:
+	case EventSubmit, EventSubmitTrusted, EventUnknown, EventUnreachable, EventGivenUp, EventTimedOut, EventRefused,
+		EventUnsure, EventExhausted, EventMarkerKept, EventReleased, EventRetry:
 		return true
 	}
 	return false
@@ -129,8 +129,8 @@ func once(what string, at time.Time) Happening {
 // follows says whether it began after the verdict was stored. Of one that began in the same millisecond its kind tells.
 func (h Happening) follows(verdict time.Time) bool {
 	switch h.What {
-	case EventUnknown.String(), EventUnreachable.String(), EventGivenUp.String(), EventSubmit.String(),
-		EventSubmitTrusted.String():
+	case EventUnknown.String(), EventUnreachable.String(), EventGivenUp.String(), EventTimedOut.String(),
+		EventSubmit.String(), EventSubmitTrusted.String():
 		return h.First.After(verdict)
 	}
 	return !h.First.Before(verdict)
@@ -143,6 +143,7 @@ var meanings = map[string]string{
 	EventUnknown.String():       "asked; the producer answered UNKNOWN",
 	EventUnreachable.String():   "not answered: the producer is out of reach",
 	EventGivenUp.String():       "asked for the last time; the producer answered UNKNOWN",
+	EventTimedOut.String():      "given up: no answer within confirm.give_up_after",
 	EventCommitted.String():     "committed",
 	EventRefused.String():       "published; the broker refused it",
 	EventUnsure.String():        "published; the broker's answer was lost, a copy may be out",

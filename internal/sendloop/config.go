@@ -7,6 +7,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed text for messages that could not be published; empty is English.
+	Language logtext.Language
 	// Metrics hears of publishings and moves; may be nil.
 	Metrics Metrics
 }

@@ -76,7 +76,7 @@ func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 			Confirm: confirmStage{h}, Watchers: []halfmsg.Watcher{h},
 			SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
 		}
-		config.Logger = slog.New(slog.DiscardHandler)
+		config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 		h.Sender = sendloop.New(testConfig(config))
 		test(h)
 		if err := h.Close(context.Background()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/msghandler/msghandler/internal/delivery"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
@@ -53,7 +54,8 @@ func (p *publication) run() {
 
 // quarantine postpones a message that makes the publisher panic.
 func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicError) {
-	p.sender.config.Logger.Error("poison message: publishing panicked; the message backs off, see the stack",
+	p.sender.config.Logger.Error(
+		p.sender.failed("poison message: publishing panicked; the message backs off, see the stack"),
 		"message", h.Name, "error", failure, "stack", string(failure.Stack))
 	p.store([]delivery.Outcome{{
 		Leased: h, Event: halfmsg.EventUnsure, After: unsurePause.Delay(len(unsurePause)), Cause: delivery.CauseOf(failure),
@@ -185,7 +187,8 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 			o.Claim.State = halfmsg.Acknowledged
 			marked = append(marked, o.Claim)
 		case halfmsg.EventExhausted:
-			s.config.Logger.Warn("message is DEAD: the broker refused every attempt; correct the cause and retry the message",
+			s.config.Logger.Warn(
+				s.failed("message is DEAD: the broker refused every attempt; correct the cause and retry the message"),
 				"message", o.Name, "attempts", o.PublishAttempts+1, "reason", o.Cause)
 		default: // the message is due again later
 		}
@@ -196,6 +199,11 @@ func (s *Sender) conclude(outcomes []delivery.Outcome, results []halfmsg.Result,
 	if len(marked) > 0 {
 		s.config.Pipeline.AcknowledgedMarked(marked, until)
 	}
+}
+
+// failed is a log line about a message that could not be published.
+func (s *Sender) failed(consequence string) string {
+	return logtext.SendingFailed.Line(s.config.Language, consequence)
 }
 
 func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {

@@ -1,18 +1,22 @@
 package sendloop_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/sendloop"
 )
@@ -112,6 +116,26 @@ func TestNothingIsClaimedWhileTheBrokerIsAway(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestSendingFailedIsInTheConfiguredLanguage(t *testing.T) {
+	for language, want := range map[logtext.Language]string{
+		logtext.English: `msg="sending failed; message is DEAD: the broker refused every attempt`,
+		logtext.Chinese: "msg=消息发送失败 ",
+	} {
+		var log bytes.Buffer
+		config := sendloop.Config{Language: language, Backoff: backoff.Steps{time.Second}}
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		inHouse(t, config, func(h *house) {
+			h.answers(always(halfmsg.Refused), nil)
+			h.waiting("1")
+			h.run(time.Minute)
+			h.want("1", halfmsg.Dead)
+		})
+		if said := log.String(); !strings.Contains(said, want) {
+			t.Errorf("in %q: %q is not in %s", language, want, said)
+		}
+	}
 }
 
 func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {

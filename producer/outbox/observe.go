@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 
@@ -63,9 +65,28 @@ func (r *Relay) report(all []judgement) {
 		return
 	}
 	r.config.Observer.Failed(failed)
-	r.config.Logger.Error("committed messages were refused up to the limit and are not sent any more; "+
-		"fix the cause, find all by Failures, and Retry them",
+	r.config.Logger.Error(r.sendingFailed("committed messages were refused up to the limit and are not sent any more; "+
+		"fix the cause, find all by Failures, and Retry them"),
 		"messages", len(failed), "ids", failed[:min(len(failed), shownIDs)], "last_error", cause)
+}
+
+// unreachedError is the error of messages that did not reach their receiver.
+type unreachedError struct{ error }
+
+func (e unreachedError) Unwrap() error { return e.error }
+
+// logTrouble logs a pass that failed: its messages could not be sent, or the table could not be used.
+func (r *Relay) logTrouble(err error) {
+	line := "the outbox could not be relayed; its messages wait; the relay retries"
+	if errors.As(err, &unreachedError{}) {
+		line = r.sendingFailed(line)
+	}
+	r.config.Logger.Warn(line, "error", err)
+}
+
+// sendingFailed is a log line about messages that could not be sent.
+func (r *Relay) sendingFailed(consequence string) string {
+	return logtext.SendingFailed.Line(logtext.Language(r.config.Language), consequence)
 }
 
 // count passes the numbers of the table to the observer, once per CountInterval.

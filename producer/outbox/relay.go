@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/producer/marker/sql"
 )
 
@@ -89,6 +90,8 @@ type Config struct {
 	CountInterval time.Duration
 	// Logger gets warnings and errors. Default: slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed log text for messages that could not be sent: "en", the default, or "zh".
+	Language string
 }
 
 // longest caps growing delays.
@@ -115,6 +118,9 @@ func New(config Config) (*Relay, error) {
 	case config.Batch < 0, config.Interval < 0, config.Lock < 0, config.MaxAttempts < 0, config.Again < 0,
 		config.PurgeInterval < 0, config.CountInterval < 0:
 		return nil, errors.New("outbox.Config: a number or a duration is negative")
+	}
+	if err := logtext.Language(config.Language).Check(); err != nil {
+		return nil, fmt.Errorf("outbox.Config: Language: %w", err)
 	}
 	host, _ := os.Hostname() // only for people
 	setDefault(&config.Owner, fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:6]))
@@ -163,7 +169,7 @@ func (r *Relay) Run(ctx context.Context) {
 			r.count(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.config.Logger.Warn("the outbox could not be relayed; its messages wait; the relay retries", "error", err)
+			r.logTrouble(err)
 		}
 		timer.Reset(r.config.Interval)
 	}
@@ -187,7 +193,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 			waiting = append(waiting, j)
 		}
 		if result.Fate == Unreached {
-			err = result.Err
+			err = unreachedError{result.Err}
 		}
 	}
 	// The relay's context does not apply: sent messages are recorded even when the relay is stopping.

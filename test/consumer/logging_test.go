@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,5 +77,72 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 				t.Errorf("%s is %v in %v", key, line[key], line)
 			}
 		}
+	}
+}
+
+// A duplicate, an unknown event type and a failure have fixed texts, in the consumer's language.
+func TestFixedTextsAreInTheConsumersLanguage(t *testing.T) {
+	t.Parallel()
+	for language, want := range map[string]struct{ failed, unsupported, duplicate string }{
+		"": {
+			"consuming failed; message rejected", "unsupported event type; message rejected",
+			"event already handled, duplicate ignored",
+		},
+		"zh": {"消息消费失败", "事件类型不支持", "事件已处理，忽略重复消息"},
+	} {
+		t.Run("language "+language, func(t *testing.T) {
+			t.Parallel()
+			b, log := newBench(t), &lines{}
+			config := b.config()
+			config.Language = language
+			config.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			b.start(config, func(_ context.Context, m *consumer.Message) error {
+				switch m.ID {
+				case "unsupported":
+					return consumer.Reject(fmt.Errorf("%w: ORDER_EATEN", consumer.ErrUnsupportedType))
+				case "duplicate":
+					return consumer.ErrDuplicate
+				}
+				return consumer.Reject(errors.New("nonsense"))
+			})
+			for id, text := range map[string]string{
+				"failed": want.failed, "unsupported": want.unsupported, "duplicate": want.duplicate,
+			} {
+				b.publishAs(id, nil)
+				servers.Eventually(t, patience, id+" is logged", func() bool { return len(log.about(t, id)) == 1 })
+				if got := log.about(t, id)[0]["msg"]; got != text {
+					t.Errorf("%s: the line is %q, want %q", id, got, text)
+				}
+			}
+		})
+	}
+}
+
+func TestMiddlewareLogsInTheConsumersLanguage(t *testing.T) {
+	t.Parallel()
+	b, log := newBench(t), &lines{}
+	config := b.config()
+	config.Language, config.Logger = "zh", slog.New(slog.DiscardHandler)
+	handler := consumer.Chain(consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
+		if m.ID == "duplicate" {
+			return consumer.ErrDuplicate
+		}
+		return consumer.Reject(errors.New("nonsense"))
+	}), consumer.Logging(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	b.start(config, handler.Handle)
+	for id, text := range map[string]string{"failed": "消息消费失败", "duplicate": "事件已处理，忽略重复消息"} {
+		b.publishAs(id, nil)
+		servers.Eventually(t, patience, id+" is logged", func() bool { return len(log.about(t, id)) == 1 })
+		if got := log.about(t, id)[0]["msg"]; got != text {
+			t.Errorf("%s: the line is %q, want %q", id, got, text)
+		}
+	}
+}
+
+func TestUnknownLanguageIsRefused(t *testing.T) {
+	t.Parallel()
+	config := consumer.Config{URL: "amqp://localhost/", Queue: "payments", Language: "de"}
+	if _, err := consumer.New(config); err == nil || !strings.Contains(err.Error(), `Language: "de"`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	orders = flag.Int("orders", 2000, "how many orders each run has; the acceptance run has 20,000")
+	orders = flag.Int("orders", 1000, "how many orders each run has; the acceptance run has 20,000")
 	outage = flag.Duration("outage", 4*time.Second, "how long Redis and RabbitMQ are away; the acceptance run has 20s")
 )
 

@@ -236,7 +236,8 @@ func (m *model) settled(s *halfmsg.Settlement, r halfmsg.Result) {
 	m.grounds(s, it)
 	m.count(s.Event, it)
 	hurried, _ := halfmsg.Next(to, halfmsg.EventRetry)
-	switch badNews := s.Event == halfmsg.EventGivenUp || s.Event == halfmsg.EventExhausted; {
+	badNews := s.Event == halfmsg.EventGivenUp || s.Event == halfmsg.EventTimedOut || s.Event == halfmsg.EventExhausted
+	switch {
 	case r.Err != nil:
 		m.failf("%s: its owner's %v is answered with %v, %v", s.Name, s.Event, r.State, r.Err)
 	case badNews && r.State == hurried:

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 	if !few {
 		_ = flag.Set("rapid.checks", sequencesEach)
 	}
+	few = few || !judgesReach
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -120,9 +121,7 @@ func TestVhostsAreSeparateAndCloseConnections(t *testing.T) {
 	}
 }
 
-func TestPrivateNodeDataSurvivesRestart(t *testing.T) {
-	t.Parallel()
-	r := servers.PrivateRabbitMQ(t)
+func keepsDataThroughRestarts(t *testing.T, r *servers.RabbitServer) {
 	declareDurable(t, r.URL, nil)
 	r.Stop() // writes its data down; an early kill may take the queue
 	r.Start()
@@ -182,9 +181,11 @@ func TestMissingToolFailsOnlyInCI(t *testing.T) {
 
 func TestEventuallyFailsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	f := &failing{}
-	f.watch(func() { servers.Eventually(f, time.Millisecond, "never", func() bool { return false }) })
-	if f.failed == "" {
-		t.Error("did not fail")
-	}
+	synctest.Test(t, func(t *testing.T) { // in fake time: the deadline is a minute
+		f, begun := &failing{}, time.Now()
+		f.watch(func() { servers.Eventually(f, time.Millisecond, "never", func() bool { return false }) })
+		if took := time.Since(begun); f.failed == "" || took < time.Minute || took > 2*time.Minute {
+			t.Errorf("failed with %q after %v", f.failed, took)
+		}
+	})
 }

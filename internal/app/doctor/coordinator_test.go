@@ -43,3 +43,21 @@ func TestWaitingMessagesAreFound(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesGivenUpForTheirAgeAreNamed(t *testing.T) {
+	t.Parallel()
+	var r report
+	r.waiting([]*pb.StateStats{{State: pb.State_STATE_ABANDONED, Count: 2}}, time.Now())
+	r.timedOut(failures{})
+	if got, want := r.all[0].What, "2 messages are abandoned"; got != want {
+		t.Errorf("without one of them: %q, want %q", got, want)
+	}
+	r.timedOut(failures{found: 1, first: &pb.MessageRecord{
+		Producer: "away", Message: &pb.Message{Id: "1"}, LastError: "confirm.give_up_after (8s) has passed: refused",
+	}})
+	const want = "2 messages are abandoned; given up at the time limit: 1, such as away/1: " +
+		"confirm.give_up_after (8s) has passed: refused"
+	if got := r.all[0].What; len(r.all) != 1 || got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

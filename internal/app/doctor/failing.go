@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
@@ -23,6 +24,10 @@ func (r *report) failing(ctx context.Context, admin pb.AdminServiceClient, state
 			)
 		case halfmsg.Pending:
 			r.unanswered(look(ctx, admin, s.GetState(), callbackError, func(*pb.MessageRecord) bool { return true }))
+		case halfmsg.Abandoned:
+			r.timedOut(look(ctx, admin, s.GetState(), limitError, func(m *pb.MessageRecord) bool {
+				return strings.HasPrefix(m.GetLastError(), limitError)
+			}))
 		}
 	}
 }
@@ -32,6 +37,8 @@ const (
 	anyError = " "
 	// callbackError is the prefix of the error of a Confirm call without an answer. UNKNOWN is an answer.
 	callbackError = "Confirm of producer "
+	// limitError is the prefix of the error of a message that was given up for its age.
+	limitError = "confirm.give_up_after "
 )
 
 // failures are messages that fail.
@@ -99,5 +106,18 @@ func (r *report) unanswered(f failures) {
 			fmt.Sprintf("msghandler doctor --producer %s=%s shows the cause; "+
 				"where it has moved for good, callbacks.moved says so", f.first.GetProducer(), f.first.GetCallbackTarget()),
 		)
+	}
+}
+
+// timedOut adds to the finding about abandoned messages that some were given up for their age, which is no answer of a
+// producer.
+func (r *report) timedOut(f failures) {
+	if f.found == 0 {
+		return
+	}
+	for i := range r.all {
+		if r.all[i].Name == "messages-abandoned" {
+			r.all[i].What += "; given up at the time limit: " + f.String()
+		}
 	}
 }

@@ -74,7 +74,7 @@ type exchangeLine struct {
 var means = map[halfmsg.State]string{
 	halfmsg.Pending:      "no verdict from its producer yet",
 	halfmsg.Sendable:     "committed; on its way to the broker, or waiting for its delay",
-	halfmsg.Abandoned:    "no verdict after the final question; an operator must decide",
+	halfmsg.Abandoned:    "no verdict up to the limit of attempts or time; an operator must decide",
 	halfmsg.Dead:         "refused by the broker at every try; an operator must decide",
 	halfmsg.Acknowledged: "published; its marker is not deleted yet",
 }
@@ -229,7 +229,8 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 		case s.State == halfmsg.Dead:
 			add(true, link, "%s dead: refused by the broker at every try; an operator must decide", count(s.Count))
 		case s.State == halfmsg.Abandoned:
-			add(false, link, "%s abandoned: no verdict after the final question; an operator must decide", count(s.Count))
+			add(false, link, "%s abandoned: no verdict up to the limit of attempts or time; an operator must decide",
+				count(s.Count))
 		case s.State == halfmsg.Pending && undecided > latePending:
 			add(false, link, "The verdict of a pending message is overdue by %s", span(undecided))
 		case s.State == halfmsg.Sendable && !s.FirstDue.IsZero() && now.Sub(s.FirstDue) > lateSendable:

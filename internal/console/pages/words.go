@@ -22,7 +22,8 @@ var words = template.FuncMap{
 // tone is the style-sheet class of an event.
 func tone(what string) string {
 	switch what {
-	case halfmsg.EventGivenUp.String(), halfmsg.EventRefused.String(), halfmsg.EventExhausted.String(), halfmsg.Failed:
+	case halfmsg.EventGivenUp.String(), halfmsg.EventTimedOut.String(), halfmsg.EventRefused.String(),
+		halfmsg.EventExhausted.String(), halfmsg.Failed:
 		return "bad"
 	case halfmsg.EventUnknown.String(), halfmsg.EventUnreachable.String(), halfmsg.EventUnsure.String(),
 		halfmsg.EventReleased.String(), halfmsg.EventMarkerKept.String(), halfmsg.TakenOver:

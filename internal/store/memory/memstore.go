@@ -228,7 +228,7 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 	for _, e := range s.claimable(halfmsg.Pending) {
 		if taken[e.Producer] < quota[e.Producer] {
 			taken[e.Producer]++
-			claims = append(claims, s.claim(e, lease))
+			claims = append(claims, s.claimDue(e, lease))
 		}
 	}
 	return claims, nil
@@ -259,7 +259,7 @@ func (s *Store) claimShared(call string, state halfmsg.State, limit int, lease t
 	slices.SortStableFunc(due, func(a, b *entry) int { return turns[a] - turns[b] })
 	var claims []halfmsg.Claim
 	for _, e := range due[:min(limit, len(due))] {
-		claims = append(claims, s.claim(e, lease))
+		claims = append(claims, s.claimDue(e, lease))
 	}
 	return claims, nil
 }
@@ -280,6 +280,13 @@ func (s *Store) claimable(state halfmsg.State) []*entry {
 		return strings.Compare(a.ID, b.ID)
 	})
 	return due
+}
+
+// claimDue claims a due message for a pass.
+func (s *Store) claimDue(e *entry, lease time.Duration) halfmsg.Claim {
+	claim := s.claim(e, lease)
+	claim.ClaimedAt = s.now()
+	return claim
 }
 
 func (s *Store) claim(e *entry, lease time.Duration) halfmsg.Claim {

@@ -11,7 +11,7 @@ import (
 // hurried are the failures that are followed by a retry at once when the message was submitted or retried while its
 // owner was busy with it.
 var hurried = []halfmsg.Event{
-	halfmsg.EventUnknown, halfmsg.EventGivenUp, halfmsg.EventRefused, halfmsg.EventExhausted,
+	halfmsg.EventUnknown, halfmsg.EventGivenUp, halfmsg.EventTimedOut, halfmsg.EventRefused, halfmsg.EventExhausted,
 }
 
 // Settle implements halfmsg.Settler.

@@ -222,7 +222,12 @@ func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.Sta
 	var errs []error
 	for _, c := range calls {
 		errs = append(errs, c.err)
-		for _, reply := range c.reply {
+		if len(c.reply) == 0 {
+			continue
+		}
+		last := len(c.reply) - 1
+		now, _ := c.answer(last).(int64)
+		for _, reply := range c.reply[:last] {
 			fields, _ := reply.([]any)
 			if len(fields) != claimFields {
 				s.reportUnclaimed(fields)
@@ -233,6 +238,7 @@ func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.Sta
 				s.setAside(ctx, claim, err)
 				continue
 			}
+			claim.ClaimedAt = timeAt(now)
 			due, _ := fields[claimFields-1].(int64)
 			claims = append(claims, dueClaim{claim, due})
 		}

@@ -17,6 +17,7 @@ var effects = map[halfmsg.Event]string{
 	halfmsg.EventUnknown:     "cu",
 	halfmsg.EventUnreachable: "u",
 	halfmsg.EventGivenUp:     "cu",
+	halfmsg.EventTimedOut:    "u",
 	halfmsg.EventRefused:     "pyu",
 	halfmsg.EventUnsure:      "yu",
 	halfmsg.EventExhausted:   "pyu",
@@ -27,8 +28,8 @@ var effects = map[halfmsg.Event]string{
 // hurried are the failures with an immediate retry when a Submit or Retry came while the lease holder worked on the
 // message.
 var hurried = map[halfmsg.Event]bool{
-	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventRefused: true, halfmsg.EventExhausted: true,
-	halfmsg.EventMarkerKept: true,
+	halfmsg.EventUnknown: true, halfmsg.EventGivenUp: true, halfmsg.EventTimedOut: true, halfmsg.EventRefused: true,
+	halfmsg.EventExhausted: true, halfmsg.EventMarkerKept: true,
 }
 
 // rules are the moves as move.lua reads them, by event: the next states, the effects, and the name in timelines.

@@ -62,6 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"a trusted submit of an abandoned message", trustedAbandoned},
 		{"trusted submits in mixed batches", trustedMixed},
 		{"a trusted submit and a rollback at once", trustedRace},
+		{"a message is given up for its age", timeLimit},
+		{"submit at the time limit counts", submitAtTheLimit},
 		{"retry while an owner works", retryHeld},
 		{"rollback", rollback},
 		{"settle in mixed batches", settleMixed},

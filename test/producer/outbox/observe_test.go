@@ -3,12 +3,16 @@ package outbox_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 func TestFailuresAreLoggedOncePerBatch(t *testing.T) {
@@ -50,4 +54,57 @@ func TestFailuresAreLoggedOncePerBatch(t *testing.T) {
 	if _, err := r.Pass(t.Context()); err != nil || counts(t, s).Sent != 25 {
 		t.Errorf("after the retry: %v, %+v", err, counts(t, s))
 	}
+}
+
+// Messages that cannot be sent have a fixed log text, in the language of the relay.
+func TestSendingFailedIsInTheRelaysLanguage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fate           outbox.Fate
+		language, want string
+	}{
+		{outbox.Refused, "", `msg="sending failed; committed messages were refused up to the limit`},
+		{outbox.Refused, "zh", "msg=消息发送失败 "},
+		{outbox.Unreached, "", `msg="sending failed; the outbox could not be relayed`},
+		{outbox.Unreached, "zh", "msg=消息发送失败 "},
+	} {
+		t.Run(fmt.Sprint(c.fate, " ", c.language), func(t *testing.T) {
+			t.Parallel()
+			db := openDB(t, "sqlite", second(sqlite(t)))
+			s, log := table(t, db, sqlmarker.SQLite), &logged{}
+			to := &sent{fate: func(sqlmarker.Queued) outbox.Result {
+				return outbox.Result{Fate: c.fate, Err: errors.New("no such queue")}
+			}}
+			commit(t, db, s, "1")
+			run(t, relay(t, s, to, func(config *outbox.Config) {
+				config.MaxAttempts, config.Language, config.Logger = 1, c.language, slog.New(slog.NewTextHandler(log, nil))
+			}))
+			servers.Eventually(t, time.Minute, "the failure is logged", func() bool { return log.String() != "" })
+			if said := log.String(); !strings.Contains(said, c.want) {
+				t.Errorf("%q is not in %s", c.want, said)
+			}
+		})
+	}
+	_, err := outbox.New(outbox.Config{Table: &asked{}, Sender: &sent{}, Language: "de"})
+	if err == nil || !strings.Contains(err.Error(), `Language: "de"`) {
+		t.Errorf("a language without texts: %v", err)
+	}
+}
+
+// logged keeps log lines.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

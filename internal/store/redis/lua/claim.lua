@@ -7,7 +7,7 @@
 --   before it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
---   id, why}
+--   id, why}; then the time
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local HOUR = 3600 * 1000
 
@@ -59,4 +59,5 @@ for i = 8, #ARGV, 2 do
   local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
   claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
 end
+out[#out + 1] = now
 return out

@@ -14,6 +14,17 @@ import (
 	"github.com/msghandler/msghandler/test/wire"
 )
 
+// A queue is suspended by rabbitmqctl, for which a node must be the test's own. A node starts in ten seconds, so both
+// tests of such queues share one.
+func TestQueueThatDoesNotConfirm(t *testing.T) {
+	t.Parallel()
+	broker := servers.PrivateRabbitMQ(t)
+	t.Run("confirmed messages are sent after the deadline", func(t *testing.T) {
+		confirmedMessageIsSentAfterDeadline(t, broker, "stuck-1")
+	})
+	t.Run("a stalled queue holds one batch", func(t *testing.T) { stalledQueueHoldsOneBatch(t, broker, "stuck-2") })
+}
+
 // suspendQueue suspends the process of a queue: the queue takes messages and does not confirm.
 func suspendQueue(broker *servers.RabbitServer, queue string) {
 	lookup := fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>))`, queue)
@@ -21,14 +32,12 @@ func suspendQueue(broker *servers.RabbitServer, queue string) {
 }
 
 // The first of a batch is never confirmed, and so the others are looked at when the time is over.
-func TestConfirmedMessageIsSentAfterDeadline(t *testing.T) {
-	t.Parallel()
-	broker := servers.PrivateRabbitMQ(t)
+func confirmedMessageIsSentAfterDeadline(t *testing.T, broker *servers.RabbitServer, stuck string) {
 	ch := channel(t, broker.URL)
-	declare(t, ch, "stuck")
+	declare(t, ch, stuck)
 	declare(t, ch, "paid")
-	suspendQueue(broker, "stuck")
-	batch := []sqlmarker.Queued{queued("0", "stuck")}
+	suspendQueue(broker, stuck)
+	batch := []sqlmarker.Queued{queued("0", stuck)}
 	want := []outbox.Fate{outbox.Unreached}
 	for i := range 50 {
 		batch, want = append(batch, queued(fmt.Sprint(i+1), "paid")), append(want, outbox.Sent)
@@ -44,14 +53,12 @@ func TestConfirmedMessageIsSentAfterDeadline(t *testing.T) {
 }
 
 // The first time such a message holds its batch; then nothing is sent to that queue for a while, and no batch waits.
-func TestStalledQueueHoldsOneBatch(t *testing.T) {
-	t.Parallel()
-	broker := servers.PrivateRabbitMQ(t)
+func stalledQueueHoldsOneBatch(t *testing.T, broker *servers.RabbitServer, stuck string) {
 	ch, s := channel(t, broker.URL), sender(t, broker.URL)
-	declare(t, ch, "stuck")
+	declare(t, ch, stuck)
 	declare(t, ch, "paid")
-	suspendQueue(broker, "stuck")
-	batch := []sqlmarker.Queued{queued("0", "stuck")}
+	suspendQueue(broker, stuck)
+	batch := []sqlmarker.Queued{queued("0", stuck)}
 	for i := range 50 {
 		batch = append(batch, queued(fmt.Sprint(i+1), "paid"))
 	}

@@ -1,0 +1,57 @@
+package confirmloop
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/delivery"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+)
+
+// A message may have a time limit for its verdict beside the attempts (Config.GiveUpAfter). A pass that claims a
+// message after the limit asks the final question; UNKNOWN gives the message up, and so does no answer. A Submit that
+// claims the message asks as usual, since a producer that has committed late must be heard.
+//
+// The store's clock decides whether the limit has passed: the times of creation and of the claim are both the store's.
+// This process's clock only decides when the message is due next.
+
+// pastLimit says whether the time limit of a message had passed when a pass claimed the message.
+func (c *Confirmer) pastLimit(h *delivery.Leased) bool {
+	limit := c.config.GiveUpAfter
+	return limit > 0 && h.Backlog && !h.ClaimedAt.IsZero() && h.ClaimedAt.Sub(h.CreatedAt) >= limit
+}
+
+// unanswered is the outcome for a message without an answer: the message waits, or is given up after its time limit.
+func (c *Confirmer) unanswered(h delivery.Leased, after time.Duration, cause string) delivery.Outcome {
+	if c.pastLimit(&h) {
+		return delivery.Outcome{Leased: h, Event: halfmsg.EventTimedOut, Cause: c.limitCause(cause)}
+	}
+	return delivery.Outcome{
+		Leased: h, Event: halfmsg.EventUnreachable, After: c.beforeLimit(&h, after), Cause: cause,
+	}
+}
+
+// limitCause adds to a cause that the time limit has passed. The limit comes first: timelines cut long causes.
+func (c *Confirmer) limitCause(cause string) string {
+	return fmt.Sprintf("confirm.give_up_after (%v) has passed: %s", c.config.GiveUpAfter, cause)
+}
+
+// beforeLimit shortens a wait that would outlast the message's time limit.
+func (c *Confirmer) beforeLimit(h *delivery.Leased, after time.Duration) time.Duration {
+	if c.config.GiveUpAfter == 0 {
+		return after
+	}
+	if left := time.Until(h.CreatedAt.Add(c.config.GiveUpAfter)); left > 0 {
+		return min(after, left)
+	}
+	return after
+}
+
+// noteGivenUp notes whether messages of the producer were given up without an answer. While they are, passes go on to
+// claim its messages though no call is made: otherwise each probe would give up a single batch. c.mu is held.
+func (p *producer) noteGivenUp(outcomes []delivery.Outcome) {
+	p.givingUp = false
+	for i := range outcomes {
+		p.givingUp = p.givingUp || outcomes[i].Event == halfmsg.EventTimedOut
+	}
+}
