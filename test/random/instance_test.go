@@ -145,9 +145,11 @@ func (n *instance) ClaimPending(
 }
 
 // ClaimSendable implements halfmsg.SendStore.
-func (n *instance) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (n *instance) ClaimSendable(
+	ctx context.Context, limit int, lease time.Duration, brokers ...string,
+) ([]halfmsg.Claim, error) {
 	return n.claim(halfmsg.Sendable, lease, func() ([]halfmsg.Claim, error) {
-		return n.store.ClaimSendable(ctx, limit, lease)
+		return n.store.ClaimSendable(ctx, limit, lease, brokers...)
 	})
 }
 
