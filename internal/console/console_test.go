@@ -185,7 +185,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
-	r.metrics.Published("orders", halfmsg.Refused, 3)
+	r.metrics.Published("", "orders", halfmsg.Refused, 3)
 	r.metrics.Confirmed("orders", 2,
 		map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown}, time.Second, nil)
 	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))

@@ -64,7 +64,8 @@ func (w *world) start(index int) *instance {
 	pipeline := &delivery.Pipeline{}
 	sending := sendloop.Config{
 		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
-		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
+		Store: n, Brokers: map[string]sendloop.Broker{"": {Publisher: publisher}},
+		Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
 		Logger:   quiet,
 		Parallel: 4, Queue: 5000, Margin: lease / 3,
 	}

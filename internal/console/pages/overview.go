@@ -219,7 +219,11 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	}
 	for _, e := range d.Exchanges {
 		if e.Down {
-			add(true, "#exchanges", "Exchange %s does not take messages: %s", exchangeName(e.Name), e.Failure)
+			of := ""
+			if e.Broker != "" {
+				of = " of broker " + e.Broker
+			}
+			add(true, "#exchanges", "Exchange %s%s does not take messages: %s", exchangeName(e.Name), of, e.Failure)
 		}
 	}
 	for _, s := range d.States {
