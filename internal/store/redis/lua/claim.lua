@@ -17,6 +17,9 @@ for i = 9, 8 + brokers do
   open_to[ARGV[i]] = true
 end
 
+-- parked has the keys with messages that were parked just now. An entry is of no use after PARKTIME.
+local parked = {}
+
 -- elsewhere gives the broker of a message if it is none of those to claim for. The broker begins the JSON of a record
 -- whose first word is in capitals.
 local function elsewhere(g, id)
@@ -41,6 +44,7 @@ local function park(g, id, broker)
   end
   local due = stamp(now + PARKTIME)
   gather(g.due[s], due, id)
+  parked[KEYS[1] .. PARKED .. broker] = true
   call('ZADD', KEYS[1] .. PARKED .. broker, due, g.producer .. '/' .. id)
   return {g.producer, id, '', broker}
 end
@@ -96,5 +100,8 @@ for i = 9 + brokers, #ARGV, 2 do
   local producer = ARGV[i]
   local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
   claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
+end
+for key in pairs(parked) do
+  call('PEXPIRE', key, 2 * PARKTIME)
 end
 return out
