@@ -19,8 +19,8 @@ type Message struct {
 	// ID is the service's own business number: 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
 	// Consumers deduplicate by it.
 	ID string
-	// Broker is the broker to publish to, by its name in the coordinators' configuration (brokers.NAME). Empty: the default
-	// broker. Coordinators of before 2026-11-25 refuse messages that name a broker.
+	// Broker is the broker to publish to, by its name in the coordinators' configuration (brokers.NAME). Empty: the
+	// default broker. Coordinators of before 2026-11-25 refuse messages that name a broker.
 	Broker string
 	// Exchange and RoutingKey say where to publish. The empty exchange is RabbitMQ's default exchange. On Kafka they are
 	// topic and record key, on NATS JetStream stream and subject.

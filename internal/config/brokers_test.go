@@ -57,7 +57,9 @@ func TestWrongBrokersAreNamed(t *testing.T) {
 		"one of two malformed": {env: []string{"MSGHANDLER_BROKERS_EVENTS_URL=amqp://a:1/,u:hunter2@b"}, want: []string{
 			"environment: MSGHANDLER_BROKERS_EVENTS_URL", "is not a URL of the scheme amqp or amqps",
 		}},
-		"embedded": {file: "brokers: {events: {url: \"embedded:\"}}\n", want: []string{"brokers.events.url", "the schemes are"}},
+		"embedded": {file: "brokers: {events: {url: \"embedded:\"}}\n", want: []string{
+			"brokers.events.url", "the schemes are",
+		}},
 		"no URL": {file: "brokers: {events: {dead_letter_exchange: a}}\n", want: []string{
 			"brokers.events.url", "is needed: say where the broker is",
 		}},

@@ -53,7 +53,8 @@ type Message struct {
 }
 
 // Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. A broker is
-// part of the destination; without one the fingerprint is as older versions computed it. The callback target, ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
+// part of the destination; without one the fingerprint is as older versions computed it. The callback target,
+// ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {

@@ -168,8 +168,8 @@ func TestSlowBrokerHoldsOnlyItsOwnPlaces(t *testing.T) {
 	})
 }
 
-// A message for a broker that only other instances know goes back, without an attempt and with a cause that says what to
-// do.
+// A message for a broker that only other instances know goes back, without an attempt and with a cause that says what
+// to do.
 func TestUnknownBrokerIsLeftToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

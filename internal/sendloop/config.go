@@ -72,7 +72,8 @@ const maxQueuedBytes = 128 << 20
 
 // complete panics when a required value is missing, which is a mistake in the program: internal/config has defaults.
 func (c Config) complete() Config {
-	if c.Brokers[""].Publisher == nil || min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue) <= 0 {
+	numbers := min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue)
+	if c.Brokers[""].Publisher == nil || numbers <= 0 {
 		panic("sendloop: a required value of Config is not set")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())

@@ -3,8 +3,8 @@
 //
 // Messages come in two ways. Pass claims due messages, the backlog; Offer takes messages that the confirm stage has
 // just made SENDABLE. Each broker has a stage of its own (stage.go) with a bounded queue and a lane for each way, and a
-// pass claims for the brokers that take messages and have room. So a broker that is away, blocked or slow holds no place
-// that another broker needs. Workers take batches from the lanes and publish them (publish.go).
+// pass claims for the brokers that take messages and have room. So a broker that is away, blocked or slow holds no
+// place that another broker needs. Workers take batches from the lanes and publish them (publish.go).
 package sendloop
 
 import (

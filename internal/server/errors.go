@@ -50,7 +50,8 @@ var faultTable = []fault{
 	},
 	{
 		halfmsg.ErrNoBrokersYet, codes.Unavailable, "NO_BROKERS_YET",
-		"messages cannot name a broker yet, because a coordinator of an older version may still run; nothing was stored", true,
+		"messages cannot name a broker yet, because a coordinator of an older version may still run; nothing was stored",
+		true,
 	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{

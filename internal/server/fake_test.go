@@ -355,7 +355,7 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	config := server.Config{
 		Intake: h.store, Inspector: h.store, Targets: targets{}, Pipeline: h.pipeline(),
 		Brokers: []string{"events", "stock"},
-		Logger: slog.New(slog.DiscardHandler),
+		Logger:  slog.New(slog.DiscardHandler),
 	}
 	for _, e := range edit {
 		e(&config)

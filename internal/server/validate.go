@@ -200,7 +200,8 @@ func (c *check) broker(field, name string, known []string) {
 // headerBroker repeats the broker of a message, for coordinators that know no brokers: those refuse the header.
 const headerBroker = "msghandler-broker"
 
-// withoutBroker are the headers of a message without a repeated broker. Another value stays, and is refused as reserved.
+// withoutBroker are the headers of a message without a repeated broker. Another value stays, and is refused as
+// reserved.
 func withoutBroker(m *msghandlerv1.Message) map[string]string {
 	headers := m.GetHeaders()
 	if headers[headerBroker] == "" || headers[headerBroker] != m.GetBroker() {

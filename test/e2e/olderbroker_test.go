@@ -110,8 +110,8 @@ func (w *world) oldRefusesRecord(client *redis.Client, older *coordinator) {
 	const base = "msghandler:{00}:orders:"
 	now := time.Now().UnixMilli()
 	pipe := client.Pipeline()
-	pipe.Set(w.t.Context(), base+"m:crafted", fmt.Sprintf(
-		`HALF %d 1e058ec2bfba89e4386b7d60871f06a2 {"broker":"events","exchange":"","routing_key":%q}`+"\nbody", now, brokerQueue), 0)
+	const record = `HALF %d 1e058ec2bfba89e4386b7d60871f06a2 {"broker":"events","exchange":"","routing_key":%q}` + "\nbody"
+	pipe.Set(w.t.Context(), base+"m:crafted", fmt.Sprintf(record, now, brokerQueue), 0)
 	pipe.HSet(w.t.Context(), base+"verdicts", "crafted", now)
 	pipe.ZAdd(w.t.Context(), base+"sendable:created", redis.Z{Score: float64(now), Member: "crafted"})
 	pipe.ZAdd(w.t.Context(), base+"sendable", redis.Z{Score: float64(now), Member: "crafted"})

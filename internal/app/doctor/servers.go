@@ -67,7 +67,8 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 		r.embedded()
 		return r.all
 	}
-	return r.rabbitMQ(ctx, e.Settings.AMQP.URLs, e.Settings.Send.DeadLetterExchange, "amqp.url", "send.dead_letter_exchange")
+	deadLetters := e.Settings.Send.DeadLetterExchange
+	return r.rabbitMQ(ctx, e.Settings.AMQP.URLs, deadLetters, "amqp.url", "send.dead_letter_exchange")
 }
 
 // examineBrokers examines the brokers beside the default one, one after the other.

@@ -272,7 +272,8 @@ func (s *Store) claimShared(
 	return claims, nil
 }
 
-// claimable lists what is due of the wanted messages, longest due first. What an owner holds is due when the lease ends.
+// claimable lists what is due of the wanted messages, longest due first. What an owner holds is due when the lease
+// ends.
 func (s *Store) claimable(wanted func(*entry) bool) []*entry {
 	now := s.now()
 	var due []*entry

@@ -71,8 +71,8 @@ func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease ti
 	})
 }
 
-// ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error. Due messages for other
-// brokers are parked, so that they do not stand before those to claim: a claim for their broker finds them again.
+// ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error. Due messages for
+// other brokers are parked, so that they do not stand before those to claim: a claim for their broker finds them again.
 func (s *Store) ClaimSendable(
 	ctx context.Context, limit int, lease time.Duration, brokers ...string,
 ) ([]halfmsg.Claim, error) {
@@ -156,8 +156,8 @@ func anyLeft(wanted map[string]int) bool {
 	return false
 }
 
-// claimChosen claims the messages that chooseOldest chose, and parks those for other brokers. tookAll says whether all of
-// them were there.
+// claimChosen claims the messages that chooseOldest chose, and parks those for other brokers. tookAll says whether all
+// of them were there.
 func (s *Store) claimChosen(
 	ctx context.Context, want claiming, groups []dueGroup,
 ) (claims []dueClaim, parked int, tookAll bool, err error) {

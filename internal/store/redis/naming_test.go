@@ -19,8 +19,8 @@ func named(id string) halfmsg.Message {
 	return m
 }
 
-// TestNamesFollowTheCoordinators: messages name a broker only while no coordinator of an older version runs, and the data
-// go back only when no message that names a broker is kept.
+// TestNamesFollowTheCoordinators: messages name a broker only while no coordinator of an older version runs, and the
+// data go back only when no message that names a broker is kept.
 func TestNamesFollowTheCoordinators(t *testing.T) {
 	t.Parallel()
 	older, client, server := fresh(t, redisstore.Config{Layout: 4})

@@ -17,8 +17,8 @@ const (
 	worthPacking = 128
 )
 
-// pack gives the record of a message with a given first word and line, and a packed body. The record is nil where packing saves less
-// than an eighth of the body, because packing would cost more time than the memory is worth.
+// pack gives the record of a message with a given first word and line, and a packed body. The record is nil where
+// packing saves less than an eighth of the body, because packing would cost more time than the memory is worth.
 func pack(kind string, line []byte, digest string, body []byte) []byte {
 	if len(body) < worthPacking {
 		return nil

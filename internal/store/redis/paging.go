@@ -16,8 +16,8 @@ import (
 
 // A layout is a promise of all coordinators. Messages that name a broker follow the same rules as pages: layout
 // namedBrokers comes only when no older version runs, some time before the first such message, and leaves when none is
-// kept any more. An older version would publish such a message to the default broker; that it refuses to read the record
-// protects against one that hung meanwhile.
+// kept any more. An older version would publish such a message to the default broker; that it refuses to read the
+// record protects against one that hung meanwhile.
 //
 // New messages are paged when the data have layout pagedMessages. Older versions do not find such messages, so data of
 // layout packedBodies get the newer layout only when no older version runs. Messages are paged only some time after
@@ -77,7 +77,8 @@ func (p *switchedByLayout) set(on bool, lease time.Duration) (changed bool) {
 // names says whether messages may name a broker in the layout of the data.
 func (s *Store) names() bool { return s.written.Load() >= namedBrokers }
 
-// startPaging decides whether messages are paged, and whether they may name a broker, until NoteRun looks at the other coordinators for the first time.
+// startPaging decides whether messages are paged, and whether they may name a broker, until NoteRun looks at the other
+// coordinators for the first time.
 func (s *Store) startPaging(ctx context.Context) error {
 	at, err := s.readLayout(ctx)
 	if err != nil {

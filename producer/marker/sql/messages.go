@@ -114,7 +114,7 @@ func unpack(id, text string, body []byte) (producer.Message, error) {
 		return producer.Message{ID: id}, fmt.Errorf("the message of %s cannot be read: %w", id, err)
 	}
 	return producer.Message{
-		ID: id, Broker: w.Broker, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType, Headers: w.Headers,
-		Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
+		ID: id, Broker: w.Broker, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType,
+		Headers: w.Headers, Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
 	}, nil
 }

@@ -233,8 +233,8 @@ func unsendable(q sql.Queued) error { return cmp.Or(q.Unreadable, unfit(q.Messag
 // longest is how many bytes AMQP has for a name.
 const longest = 255
 
-// unfit says why AMQP cannot carry a message, where the try would cost the connection, or why the message is not for this
-// broker.
+// unfit says why AMQP cannot carry a message, where the try would cost the connection, or why the message is not for
+// this broker.
 func unfit(m producer.Message) error {
 	if m.Broker != "" {
 		return fmt.Errorf("publish %s: it names the broker %q, which only a coordinator knows: "+
