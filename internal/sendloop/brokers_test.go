@@ -16,7 +16,7 @@ import (
 	memstore "github.com/msghandler/msghandler/internal/store/memory"
 )
 
-// someBroker is one of several brokers: it keeps what it got, and answers with outcome once the gate is open.
+// someBroker keeps the messages of a broker, and answers with outcome when the gate is open.
 type someBroker struct {
 	gate    chan struct{}
 	outcome halfmsg.Outcome
@@ -103,8 +103,8 @@ func (h *house) waitingFor(broker string, ids ...string) {
 	}
 }
 
-// A broker that is away has thousands of older messages: those of the other broker go at once, in full batches, and the
-// broker's own wait without an attempt until it is back.
+// A broker is away and has thousands of older messages. The messages of the other broker go at once, in full batches;
+// the broker's own messages wait without an attempt until the broker is back.
 func TestAbsentBrokerCostsOthersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -139,7 +139,7 @@ func TestAbsentBrokerCostsOthersNothing(t *testing.T) {
 	})
 }
 
-// A broker that never answers holds all of its own places and room, and none of the other broker's.
+// A broker without answers holds all of its own places and room, and none of the other broker's.
 func TestSlowBrokerHoldsOnlyItsOwnPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &someBroker{gate: make(chan struct{}), outcome: halfmsg.Acked}

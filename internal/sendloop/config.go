@@ -28,7 +28,7 @@ type Config struct {
 	Backoff backoff.Steps
 	// Batch is how many messages are claimed and published at once.
 	Batch int
-	// Parallel is how many batches to one broker may be under way at once.
+	// Parallel is how many batches to a broker may be under way at once.
 	Parallel int
 	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their
 	// markers.
@@ -36,7 +36,7 @@ type Config struct {
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
 	// may take.
 	Margin time.Duration
-	// Queue bounds the messages that wait in memory for one broker.
+	// Queue bounds the messages in memory for a broker.
 	Queue int
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
@@ -45,7 +45,7 @@ type Config struct {
 	Metrics Metrics
 }
 
-// Broker is one of the brokers that a Sender publishes to.
+// Broker is a broker of a Sender.
 type Broker struct {
 	// Publisher brings messages to the broker.
 	Publisher halfmsg.Publisher

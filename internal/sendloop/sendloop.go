@@ -3,8 +3,8 @@
 //
 // Messages come in two ways. Pass claims due messages, the backlog; Offer takes messages that the confirm stage has
 // just made SENDABLE. Each broker has a stage of its own (stage.go) with a bounded queue and a lane for each way, and a
-// pass claims for the brokers that take messages and have room. So a broker that is away, blocked or slow holds no
-// place that another broker needs. Workers take batches from the lanes and publish them (publish.go).
+// pass claims for the brokers with room that take messages. So a broker that is away, blocked or slow holds no place of
+// another broker. Workers take batches from the lanes and publish them (publish.go).
 package sendloop
 
 import (
@@ -76,7 +76,7 @@ func (s *Sender) Pass(ctx context.Context) (more bool, err error) {
 }
 
 // open names the brokers that take messages and have room, and says how many messages a pass may claim. A pass divides
-// its claims among the brokers, so it may overfill the queue of one by a batch.
+// its claims among the brokers, so a batch may overfill the queue of a broker.
 func (s *Sender) open() (brokers []string, limit int) {
 	for _, name := range s.names {
 		if free := s.stages[name].free(); free > 0 {
@@ -86,7 +86,7 @@ func (s *Sender) open() (brokers []string, limit int) {
 	return brokers, limit
 }
 
-// divide hands messages to the stages of their brokers, and returns those for brokers that this instance does not know.
+// divide hands messages to the stages of their brokers, and returns the messages for unknown brokers.
 func (s *Sender) divide(
 	held []delivery.Leased, take func(stage *brokerStage, held []delivery.Leased),
 ) (unknown []delivery.Leased) {
@@ -118,7 +118,7 @@ func (s *Sender) Offer(claims []halfmsg.Claim, until time.Time) {
 	s.release(outcomesUnknown(unknown))
 }
 
-// errUnknownBroker is the cause of messages that another instance has to publish.
+// errUnknownBroker is the cause of messages for another instance.
 var errUnknownBroker = errors.New("this coordinator does not know the broker: set brokers.NAME.url for it")
 
 // outcomesUnknown hands back messages for unknown brokers, due when another instance claims for their broker.

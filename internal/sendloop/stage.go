@@ -12,7 +12,7 @@ import (
 // maxYield is how long the backlog yields to fresh messages. A backlog that lasts longer is too large for that.
 const maxYield = 2 * time.Second
 
-// brokerStage is the queue of one broker, and the places of its batches.
+// brokerStage is the queue of a broker, and the places of its batches.
 type brokerStage struct {
 	sender *Sender
 	name   string
@@ -53,7 +53,7 @@ func newBrokerStage(sender *Sender, name string, broker Broker) *brokerStage {
 	return s
 }
 
-// offer queues messages that were just made SENDABLE.
+// offer queues fresh messages.
 func (s *brokerStage) offer(held []delivery.Leased) {
 	if s.broker.Publisher.Ready() != nil {
 		s.postpone(held)
@@ -68,7 +68,7 @@ func (s *brokerStage) waiting() int {
 	return s.queue.Waiting()
 }
 
-// close takes no further message, and returns the messages that wait.
+// close takes no further message, and returns the waiting messages.
 func (s *brokerStage) close() (waiting []delivery.Leased) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
