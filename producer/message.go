@@ -19,7 +19,11 @@ type Message struct {
 	// ID is the service's own business number: 1 to 128 bytes of [A-Za-z0-9._:~-], the first a letter or digit.
 	// Consumers deduplicate by it.
 	ID string
-	// Exchange and RoutingKey say where to publish. The empty exchange is RabbitMQ's default exchange.
+	// Broker is the broker to publish to, by its name in the coordinators' configuration (brokers.NAME). Empty: the
+	// default broker. Coordinators of before 2026-11-25 refuse messages that name a broker.
+	Broker string
+	// Exchange and RoutingKey say where to publish. The empty exchange is RabbitMQ's default exchange. On Kafka they are
+	// topic and record key, on NATS JetStream stream and subject.
 	Exchange   string
 	RoutingKey string
 	Body       []byte
@@ -59,6 +63,10 @@ func parseState(name string) State {
 	return State(pb.State_value[name])
 }
 
+// headerBroker repeats the broker. Coordinators that know no brokers would ignore the field and publish to the default
+// broker; they refuse this header, and others take it out.
+const headerBroker = "msghandler-broker"
+
 // onWire is the message as the API has it. Invalid UTF-8 is refused here, because it would make the whole batch fail.
 func (m *Message) onWire() (*pb.Message, *Error) {
 	for field, text := range m.texts {
@@ -72,11 +80,17 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 	// Body and headers are copied: a caller whose context ends may use its own again while the batch is still on its
 	// way.
 	wire := &pb.Message{
-		Id: m.ID, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
+		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
 		Body: bytes.Clone(m.Body), Headers: maps.Clone(m.Headers),
 	}
 	if m.Delay != 0 {
 		wire.Delay = durationpb.New(m.Delay)
+	}
+	if m.Broker != "" {
+		if wire.Headers == nil {
+			wire.Headers = map[string]string{}
+		}
+		wire.Headers[headerBroker] = m.Broker
 	}
 	return wire, nil
 }
@@ -85,6 +99,7 @@ func (m *Message) onWire() (*pb.Message, *Error) {
 func (m *Message) texts(yield func(field, text string) bool) {
 	for _, f := range [][2]string{
 		{"id", m.ID},
+		{"broker", m.Broker},
 		{"exchange", m.Exchange},
 		{"routing_key", m.RoutingKey},
 		{"content_type", m.ContentType},

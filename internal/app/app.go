@@ -234,7 +234,7 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	publisher, err := a.openPublisher(urls)
+	opened, err := a.openBrokers(urls)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.watchUndecided(store); err != nil {
 		return err
 	}
-	return a.openPipeline(store, publisher)
+	return a.openPipeline(store, opened)
 }
 
 // serve runs a part until the part ends. An error ends the coordinator.

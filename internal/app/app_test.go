@@ -60,7 +60,8 @@ func TestAMessageIsDeliveredEndToEnd(t *testing.T) {
 	}
 	for _, want := range []string{
 		`msghandler_moves_total{event="acked",fate="stored"} 1`, `msghandler_calls_total{code="OK",method="Submit"} 1`,
-		`msghandler_publishes_total{exchange="(default)",outcome="acked"} 1`, `msghandler_loop_passes_total{loop="sweep"}`,
+		`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="acked"} 1`,
+		`msghandler_loop_passes_total{loop="sweep"}`,
 	} {
 		servers.Eventually(t, 10*time.Second, "the metrics hold "+want, func() bool {
 			return strings.Contains(r.get(t, "/metrics"), want)

@@ -3,30 +3,94 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 
+	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// openPublisher starts the publisher. The publisher connects in the background: without a broker, messages are accepted
-// and confirmed, and wait in Redis.
-func (a *App) openPublisher(urls []string) (*rabbitmq.Publisher, error) {
-	publisher, err := rabbitmq.New(rabbitmq.Config{
-		URLs:           urls,
-		ConfirmTimeout: a.settings.Send.ConfirmTimeout,
-		Window:         a.settings.AMQP.Window,
-		Logger:         a.logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("amqp.url: %w", err)
+// openBroker is a broker with its publisher.
+type openBroker struct {
+	// name is empty for the default broker.
+	name, url, deadLetters string
+	brokers.Publisher
+}
+
+// openBrokers starts the publisher of each broker, the default one first. Publishers connect in the background: without
+// a broker, its messages are accepted and confirmed, and wait in Redis.
+func (a *App) openBrokers(urls []string) (opened []openBroker, err error) {
+	all := []openBroker{{url: strings.Join(urls, ","), deadLetters: a.settings.Send.DeadLetterExchange}}
+	for _, name := range a.settings.BrokerNames() {
+		b := a.settings.Brokers[name]
+		all = append(all, openBroker{name: name, url: b.URL, deadLetters: b.DeadLetterExchange})
 	}
-	a.closeWith(closer{name: "publisher", close: publisher.Close})
-	a.metrics.Broker(publisher.Ready)
-	a.metrics.Queue("publish", publisher.InFlight)
-	a.checks.set(checkRabbitMQ, func(context.Context) error { return publisher.Ready() })
-	return publisher, nil
+	for _, b := range all {
+		b.Publisher, err = brokers.Open(brokers.Config{
+			URL: b.url, ConfirmTimeout: a.settings.Send.ConfirmTimeout, Window: a.settings.AMQP.Window,
+			Logger: a.loggerOf(b.name),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", keyOfBroker(b.name), err)
+		}
+		a.closeWith(closer{name: queueOf("publisher", b.name), close: b.Close})
+		a.metrics.Broker(b.name, b.Ready)
+		a.metrics.Queue(queueOf("publish", b.name), b.InFlight)
+		a.checks.set(checkOfBroker(b.name), func(context.Context) error { return b.Ready() })
+		opened = append(opened, b)
+	}
+	return opened, nil
+}
+
+// loggerOf names the broker in the lines of its publisher.
+func (a *App) loggerOf(broker string) *slog.Logger {
+	if broker == "" {
+		return a.logger
+	}
+	return a.logger.With("broker", broker)
+}
+
+// keyOfBroker is the key of the configuration with the broker's URL.
+func keyOfBroker(name string) string {
+	if name == "" {
+		return "amqp.url"
+	}
+	return "brokers." + name + ".url"
+}
+
+// queueOf names a queue of a broker.
+func queueOf(queue, broker string) string {
+	if broker == "" {
+		return queue
+	}
+	return queue + "/" + broker
+}
+
+// checkOfBroker names the check of a broker.
+func checkOfBroker(name string) string {
+	if name == "" {
+		return checkRabbitMQ
+	}
+	return "broker " + name
+}
+
+// brokerStats tells how the brokers do.
+func (a *App) brokerStats(opened []openBroker, waiting func(broker string) int) func() []*msghandlerv1.BrokerStats {
+	return func() []*msghandlerv1.BrokerStats {
+		all := make([]*msghandlerv1.BrokerStats, len(opened))
+		for i, b := range opened {
+			all[i] = &msghandlerv1.BrokerStats{
+				Name: b.name, Kind: brokers.System(b.url), Waiting: int64(waiting(b.name)),
+			}
+			if err := b.Ready(); err != nil {
+				all[i].Trouble = err.Error()
+			}
+		}
+		return all
+	}
 }
 
 // amqpURLs returns the URLs of the broker. An embedded broker is started first.

@@ -52,11 +52,11 @@ func (a *App) findings(now time.Time) []*msghandlerv1.Finding {
 // allFindings adds the failing checks that leave the coordinator ready: callers of the API do not see /readyz.
 func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 	var f findings
-	for _, name := range degrading {
+	for _, name := range a.degrading() {
 		if err := a.checks.named(name).Run(ctx); err != nil {
 			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.instance, err),
 				"half messages are accepted, and wait in Redis for this part",
-				"fix what the error names; see what the doctor finds about rabbitmq and redis")
+				"fix what the error names; see what the doctor finds about the brokers and redis")
 		}
 	}
 	return append(f, a.findings(time.Now())...)

@@ -30,7 +30,13 @@ const (
 var required = []string{checkRedis, checkSettings, checkWrites, checkAPI}
 
 // degrading are the other checks.
-var degrading = []string{checkRabbitMQ, checkConfirm, checkSend}
+func (a *App) degrading() []string {
+	names := []string{checkRabbitMQ}
+	for _, name := range a.settings.BrokerNames() {
+		names = append(names, checkOfBroker(name))
+	}
+	return append(names, checkConfirm, checkSend)
+}
 
 // errNotOpen is the result of a check of a part that is not open yet.
 var errNotOpen = errors.New("not open yet")
@@ -68,7 +74,7 @@ func (c *checks) named(name string) console.Check {
 func (a *App) openConsole() {
 	a.metrics.Build(a.version, a.instance)
 	var all []console.Check
-	for _, name := range slices.Concat(required, degrading) {
+	for _, name := range slices.Concat(required, a.degrading()) {
 		check := a.checks.named(name)
 		check.Required = slices.Contains(required, name)
 		if name == checkRedis {

@@ -68,7 +68,8 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 		nowhere.Message.Exchange, nowhere.Message.RoutingKey = "nowhere", "paid"
 		submit(t, nowhere, msghandlerv1.Wait_WAIT_UNSPECIFIED)
 		r.holds(t,
-			`msghandler_publishes_total{exchange="nowhere",outcome="refused"} 2`, `msghandler_broker_up 1`,
+			`msghandler_publishes_total{broker="(default)",exchange="nowhere",outcome="refused"} 2`,
+			`msghandler_broker_up{broker="(default)"} 1`,
 			`msghandler_moves_total{event="exhausted",fate="stored"} 1`, `msghandler_messages{state="dead"} 1`)
 	})
 	t.Run("callbacks", func(t *testing.T) {
@@ -173,7 +174,8 @@ func TestNoSeriesHasAnID(t *testing.T) {
 	settled := func(messages int) {
 		r.holds(
 			t,
-			fmt.Sprintf("msghandler_publishes_total{exchange=\"(default)\",outcome=\"acked\"} %v\n", float64(messages)),
+			fmt.Sprintf(`msghandler_publishes_total{broker="(default)",exchange="(default)",outcome="acked"} %v`+"\n",
+				float64(messages)),
 		)
 	}
 	send(0)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/app/callbacks"
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
@@ -18,7 +19,6 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/loop"
-	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	"github.com/msghandler/msghandler/internal/sendloop"
 	"github.com/msghandler/msghandler/internal/server"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -44,14 +44,14 @@ type stages struct {
 
 // openPipeline opens the send stage, the confirm stage and the server, in this order: each stage is there before it
 // gets a message, and still there when the stage before it closes.
-func (a *App) openPipeline(store *redisstore.Store, publisher *rabbitmq.Publisher) error {
+func (a *App) openPipeline(store *redisstore.Store, opened []openBroker) error {
 	s := &stages{}
-	a.openSender(s, store, publisher)
+	a.openSender(s, store, opened)
 	a.openConfirmer(s, store)
 	if err := a.openLoops(s); err != nil {
 		return err
 	}
-	if err := a.openServer(s, store); err != nil {
+	if err := a.openServer(s, store, a.brokerStats(opened, s.sender.Waiting)); err != nil {
 		return err
 	}
 	s.pipeline.Confirm, s.pipeline.Send = s.confirmer, s.sender
@@ -112,26 +112,33 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	return client, nil
 }
 
-func (a *App) openSender(s *stages, store *redisstore.Store, publisher *rabbitmq.Publisher) {
+func (a *App) openSender(s *stages, store *redisstore.Store, opened []openBroker) {
 	settings := a.settings.Send
+	all := map[string]sendloop.Broker{}
+	for _, b := range opened {
+		all[b.name] = sendloop.Broker{
+			Publisher: a.traced(b.Publisher, brokers.System(b.url)), DeadLetterExchange: b.deadLetters,
+		}
+	}
 	c := sendloop.Config{
-		Store:              store,
-		Publisher:          a.traced(publisher),
-		Pipeline:           &s.pipeline,
-		Backoff:            settings.Backoff,
-		DeadLetterExchange: settings.DeadLetterExchange,
-		Batch:              settings.Batch,
-		Parallel:           settings.Parallel,
-		Queue:              settings.Queue,
-		Lease:              settings.Lease,
-		Margin:             settings.ConfirmTimeout + time.Second,
-		Logger:             a.logger,
-		Language:           logtext.Language(a.settings.Log.Language),
-		Metrics:            a.metrics,
+		Store:    store,
+		Brokers:  all,
+		Pipeline: &s.pipeline,
+		Backoff:  settings.Backoff,
+		Batch:    settings.Batch,
+		Parallel: settings.Parallel,
+		Queue:    settings.Queue,
+		Lease:    settings.Lease,
+		Margin:   settings.ConfirmTimeout + time.Second,
+		Logger:   a.logger,
+		Language: logtext.Language(a.settings.Log.Language),
+		Metrics:  a.metrics,
 	}
 	c.DeleteAfterAck = a.settings.DeleteBusiness.When == config.AfterAck
 	s.sender = sendloop.New(c)
-	a.metrics.Queue("send", s.sender.Waiting)
+	for _, b := range opened {
+		a.metrics.Queue(queueOf("send", b.name), func() int { return s.sender.Waiting(b.name) })
+	}
 	a.closeWith(closer{name: "send stage", close: s.sender.Close})
 }
 
@@ -191,7 +198,9 @@ func (a *App) openLoops(s *stages) (err error) {
 }
 
 // openServer builds the server for producers and operators: opened last, and so closed first.
-func (a *App) openServer(s *stages, store *redisstore.Store) error {
+func (a *App) openServer(
+	s *stages, store *redisstore.Store, brokerStats func() []*msghandlerv1.BrokerStats,
+) error {
 	var err error
 	s.server, err = server.New(server.Config{
 		Intake:       store,
@@ -213,6 +222,8 @@ func (a *App) openServer(s *stages, store *redisstore.Store) error {
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
 		Findings:       a.allFindings,
+		Brokers:        a.settings.BrokerNames(),
+		BrokerStats:    brokerStats,
 		Interceptors:   a.interceptors(),
 		Logger:         a.logger,
 	})
@@ -235,11 +246,11 @@ func (a *App) interceptors() []grpc.UnaryServerInterceptor {
 }
 
 // traced is a publisher that exports spans if spans are wanted.
-func (a *App) traced(publisher halfmsg.Publisher) halfmsg.Publisher {
+func (a *App) traced(publisher halfmsg.Publisher, system string) halfmsg.Publisher {
 	if a.tracer == nil {
 		return publisher
 	}
-	return a.tracer.Publisher(publisher)
+	return a.tracer.Publisher(publisher, system)
 }
 
 // countCalls is a server interceptor.

@@ -101,6 +101,7 @@ func (a *App) tryStore(ctx context.Context, url string) (*redisstore.Store, erro
 		Prefix:      a.settings.Redis.Prefix,
 		Shards:      a.settings.Redis.Shards,
 		Layout:      a.settings.Redis.Layout,
+		Brokers:     a.settings.BrokerNames(),
 		Instance:    a.instance,
 		Retention:   a.settings.Done.Retention,
 		MinReplicas: a.settings.Redis.MinReplicas,

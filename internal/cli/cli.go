@@ -13,7 +13,7 @@ type commands struct {
 
 	Serve   serveCommand          `cmd:"" help:"Run the coordinator."`
 	Dev     devCommand            `cmd:"" help:"Run a coordinator with an embedded Redis and AMQP broker, for people who write a service."`
-	Stats   statsCommand          `cmd:"" help:"Count the messages of each state."`
+	Stats   statsCommand          `cmd:"" help:"Count the messages of each state, and tell how each broker does."`
 	Top     topCommand            `cmd:"" help:"Watch states, rates and messages in trouble, on a terminal."`
 	Tail    tailCommand           `cmd:"" help:"Print what a coordinator does with messages, as it happens."`
 	List    listCommand           `cmd:"" help:"List messages, oldest first."`

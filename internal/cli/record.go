@@ -24,6 +24,7 @@ type record struct {
 	Producer        string            `json:"producer"`
 	ID              string            `json:"id"`
 	State           string            `json:"state"`
+	Broker          string            `json:"broker,omitempty"`
 	Exchange        string            `json:"exchange"`
 	RoutingKey      string            `json:"routing_key"`
 	ContentType     string            `json:"content_type,omitempty"`
@@ -52,7 +53,8 @@ func stateName(s msghandlerv1.State) string {
 func newRecord(r *msghandlerv1.MessageRecord) record {
 	m := r.GetMessage()
 	out := record{
-		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Exchange: m.GetExchange(),
+		Producer: r.GetProducer(), ID: m.GetId(), State: stateName(r.GetState()), Broker: m.GetBroker(),
+		Exchange:   m.GetExchange(),
 		RoutingKey: m.GetRoutingKey(), ContentType: m.GetContentType(), Headers: m.GetHeaders(),
 		CallbackTarget: r.GetCallbackTarget(), CreatedAt: moment(r.GetCreateTime()), UpdatedAt: moment(r.GetUpdateTime()),
 		DueAt: moment(r.GetDueTime()), ConfirmAttempts: r.GetConfirmAttempts(), PublishAttempts: r.GetPublishAttempts(),
@@ -96,6 +98,7 @@ func describe(m *msghandlerv1.MessageRecord, now time.Time) [][]string {
 	if stripped {
 		add("kept", "what it takes to delete its marker; the broker has the message")
 	} else {
+		add("broker", r.Broker)
 		lines = append(lines, []string{"exchange", cmp.Or(r.Exchange, "(the default exchange)")},
 			[]string{"routing key", r.RoutingKey})
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -67,13 +68,54 @@ func (c *statsCommand) once(ctx context.Context, s *commandline.Session, a *admi
 			stateName(st.GetState()), st.GetCount(), moment(st.GetOldestCreateTime()), moment(st.GetFirstDueTime()),
 		}
 	}
-	document := map[string]any{"states": states, "findings": coordinatorFindings(response.GetFindings())}
+	document := map[string]any{
+		"states": states, "brokers": newBrokerStats(response.GetBrokers()),
+		"findings": coordinatorFindings(response.GetFindings()),
+	}
 	err = s.PrintDocument(c.Output, document, func() [][]string { return statsRows(response.GetStates(), time.Now()) })
-	if err != nil || c.Output != commandline.OutputTable || len(response.GetFindings()) == 0 {
+	if err != nil || c.Output != commandline.OutputTable {
 		return err
+	}
+	if len(response.GetBrokers()) > 1 {
+		fmt.Fprintln(s.Out)
+		if err := s.PrintTable(brokerRows(response.GetBrokers())); err != nil {
+			return err
+		}
+	}
+	if len(response.GetFindings()) == 0 {
+		return nil
 	}
 	fmt.Fprintln(s.Out)
 	return s.PrintTable(findingRows(response.GetFindings()))
+}
+
+// brokerStats is a broker of stats in --output json.
+type brokerStats struct {
+	// Name is empty for the default broker.
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Ready   bool   `json:"ready"`
+	Trouble string `json:"trouble,omitempty"`
+	Waiting int64  `json:"waiting"`
+}
+
+func newBrokerStats(all []*msghandlerv1.BrokerStats) []brokerStats {
+	brokers := make([]brokerStats, len(all))
+	for i, b := range all {
+		brokers[i] = brokerStats{b.GetName(), b.GetKind(), b.GetTrouble() == "", b.GetTrouble(), b.GetWaiting()}
+	}
+	return brokers
+}
+
+func brokerRows(all []*msghandlerv1.BrokerStats) [][]string {
+	rows := [][]string{{"BROKER", "KIND", "WAITING", "TROUBLE"}}
+	for _, b := range all {
+		rows = append(rows, []string{
+			cmp.Or(b.GetName(), "(default)"), b.GetKind(), strconv.FormatInt(b.GetWaiting(), 10),
+			cmp.Or(b.GetTrouble(), "-"),
+		})
+	}
+	return rows
 }
 
 func statsRows(states []*msghandlerv1.StateStats, now time.Time) [][]string {

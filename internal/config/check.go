@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,6 +78,33 @@ func checkAMQPURL(s string) error {
 	}
 	_, err := address.ParseAMQP(s)
 	return err
+}
+
+// brokerSchemes are the checks of the URLs of brokers, by scheme. internal/app/brokers opens what they name.
+var brokerSchemes = map[string]func(url string) error{
+	"amqp":  checkAMQPURLs,
+	"amqps": checkAMQPURLs,
+}
+
+// BrokerSchemes are the schemes of brokers.NAME.url, sorted.
+func BrokerSchemes() []string { return slices.Sorted(maps.Keys(brokerSchemes)) }
+
+// checkBrokerURL quotes nothing of the URL: a part of a malformed one may be a piece of a password.
+func checkBrokerURL(s string) error {
+	scheme, _, _ := strings.Cut(s, "://")
+	if check := brokerSchemes[scheme]; check != nil {
+		return check(s)
+	}
+	return fmt.Errorf("is not a URL of a broker; the schemes are %s", strings.Join(BrokerSchemes(), ", "))
+}
+
+func checkAMQPURLs(s string) error {
+	for _, u := range splitList(s) {
+		if _, err := address.ParseAMQP(u); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkPrefix(s string) error {

@@ -5,6 +5,7 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -30,6 +31,8 @@ type Config struct {
 	Log            Log
 	// Producers holds the settings of single producers, by their names.
 	Producers map[string]Producer
+	// Brokers holds the brokers beside the one of AMQP, by their names.
+	Brokers map[string]Broker
 }
 
 // GRPC is the API for producers and operators.
@@ -71,6 +74,14 @@ type Redis struct {
 type AMQP struct {
 	URLs   []string
 	Window int
+}
+
+// Broker is a broker beside the one of AMQP.
+type Broker struct {
+	// URL says by its scheme which kind of broker it is.
+	URL string
+	// DeadLetterExchange is where DEAD messages for the broker are copied; empty: nowhere.
+	DeadLetterExchange string
 }
 
 // Callbacks is how producers are called.
@@ -254,6 +265,9 @@ func (c *Config) TokensInPlain() (keys []string) {
 	return keys
 }
 
+// BrokerNames are the names of the brokers beside the one of AMQP, sorted.
+func (c *Config) BrokerNames() []string { return slices.Sorted(maps.Keys(c.Brokers)) }
+
 // Names are the host names under which a browser may open the console, beside localhost.
 func (h HTTP) Names() []string {
 	host, _, _ := net.SplitHostPort(h.Addr) // checked by Load
@@ -289,6 +303,7 @@ func Default() Config {
 		}
 	}
 	c.Producers = map[string]Producer{}
+	c.Brokers = map[string]Broker{}
 	return c
 }
 

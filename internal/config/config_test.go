@@ -238,7 +238,7 @@ func TestErrorsNameKeyAndLine(t *testing.T) {
 		"empty backoff": {file: "send:\n  backoff: []\n", want: []string{"FILE:2: send.backoff holds no duration"}},
 		"number":        {file: "confirm:\n  attempts: many\n", want: []string{"FILE:2", `"many" is not a whole number`}},
 		"confirm.batch": {file: "confirm:\n  batch: 501\n", want: []string{"FILE:2", "is outside 1 to 500"}},
-		"redis.layout":  {file: "redis:\n  layout: 2\n", want: []string{"FILE:2", "is none of 0, 3, 4"}},
+		"redis.layout":  {file: "redis:\n  layout: 2\n", want: []string{"FILE:2", "is none of 0, 3, 4, 5"}},
 		"redis.shards": {
 			flags: map[string]string{"redis.shards": "-1"},
 			want:  []string{"flag --redis.shards", "outside 0 to 1024"},

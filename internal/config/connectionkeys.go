@@ -87,9 +87,10 @@ func (r *Redis) keys() []Key {
 				"if the two differ. 0: the stored number; new data get 16 parts on a Cluster and one elsewhere.",
 		},
 		{
-			Name: "redis.layout", Default: "0", value: wholeOneOf(&r.Layout, "0", "3", "4"),
-			Meaning: "Newest layout of the data that this coordinator uses: 3 or 4. 0: the newest that it knows. Set 3 before " +
-				"you go back to a version that knows layouts up to 3 only.",
+			Name: "redis.layout", Default: "0", value: wholeOneOf(&r.Layout, "0", "3", "4", "5"),
+			Meaning: "Newest layout of the data that this coordinator uses: 3, 4 or 5. 0: the newest that it knows. Set 3 or " +
+				"4 before you go back to a version that knows layouts up to 3 or 4 only. Data have layout 5 only where brokers " +
+				"are named (brokers.<name>).",
 		},
 		{
 			Name: "redis.min_replicas", Default: "0", value: whole(&r.MinReplicas, 0, 10),

@@ -32,7 +32,7 @@ func (l *loading) readEnv(env []string) {
 			continue
 		}
 		g := given{values: []string{v}, origin: "environment", written: variable}
-		meant := l.producerKey(variable)
+		meant := l.namedKeys(variable)
 		if name, known := names[variable]; known {
 			meant = []string{name}
 		}
@@ -48,37 +48,39 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// producerKey reads MSGHANDLER_PRODUCERS_NAME_TARGET, _TRUST, _CALLERS, _TLS and _TOKEN_FILE. NAME means the producers
-// of the file whose environment form is NAME. Without such a producer NAME is taken in lower case.
-func (l *loading) producerKey(variable string) (names []string) {
-	rest, is := strings.CutPrefix(variable, envPrefix+"PRODUCERS_")
-	name, field := splitProducerVariable(rest)
-	if !is || name == "" {
+// namedKeys reads MSGHANDLER_PRODUCERS_NAME_TARGET, MSGHANDLER_BROKERS_NAME_URL and the like. NAME means the producers
+// or brokers of the file whose environment form is NAME. Without one of them NAME is taken in lower case.
+func (l *loading) namedKeys(variable string) (names []string) {
+	k, is := splitNamedVariable(variable)
+	if !is {
 		return nil
 	}
 	for key := range l.given {
-		if producer, _, ofProducer := splitProducerKey(key); ofProducer && envName(producer) == name {
-			names = append(names, producersPrefix+producer+field)
+		if known, named := splitNamedKey(key); named && known.prefix == k.prefix && envName(known.of) == k.of {
+			names = append(names, namedKey{k.prefix, known.of, k.field}.String())
 		}
 	}
 	if len(names) == 0 {
-		return []string{producersPrefix + strings.ToLower(name) + field}
+		return []string{namedKey{k.prefix, strings.ToLower(k.of), k.field}.String()}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// splitProducerVariable splits NAME_FIELD into NAME and .field. Without a known field, name is empty.
-func splitProducerVariable(rest string) (name, field string) {
-	for _, field := range producerFields {
-		if name, is := strings.CutSuffix(rest, "_"+strings.ToUpper(field)); is {
-			return name, "." + field
+// splitNamedVariable splits MSGHANDLER_SECTION_NAME_FIELD. The name stays in the form of the environment.
+func splitNamedVariable(variable string) (k namedKey, is bool) {
+	for prefix, fields := range namedFields {
+		rest, in := strings.CutPrefix(variable, envPrefix+strings.ToUpper(strings.TrimSuffix(prefix, "."))+"_")
+		for _, field := range fields {
+			if name, has := strings.CutSuffix(rest, "_"+strings.ToUpper(field)); in && has && name != "" {
+				return namedKey{prefix, name, field}, true
+			}
 		}
 	}
-	return "", ""
+	return namedKey{}, false
 }
 
-// envName is the environment form of a producer's name.
-func envName(producer string) string {
-	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(producer))
+// envName is the environment form of the name of a producer or a broker.
+func envName(name string) string {
+	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name))
 }

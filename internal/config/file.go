@@ -118,16 +118,20 @@ func (f *file) mapping(name string, n *yaml.Node) {
 // known says whether a name is a key or leads to one.
 func (f *file) known(name string) bool {
 	_, isKey := f.loading.keys[name]
-	if _, _, ofProducer := splitProducerKey(name); isKey || ofProducer || f.section(name) {
+	if _, named := splitNamedKey(name); isKey || named || f.section(name) {
 		return true
 	}
-	rest, ofProducers := strings.CutPrefix(name, producersPrefix)
-	return ofProducers && rest != ""
+	for prefix := range namedFields {
+		if rest, in := strings.CutPrefix(name, prefix); in && rest != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // section says whether a name leads to keys.
 func (f *file) section(name string) bool {
-	if name == "producers" {
+	if namedFields[name+"."] != nil {
 		return true
 	}
 	for key := range f.loading.keys {

@@ -14,6 +14,9 @@ func hint(name string) string {
 	if strings.HasPrefix(name, producersPrefix) || name == "producers" {
 		return "; a producer takes producers.NAME.target, .trust, .callers, .tls and .token_file"
 	}
+	if strings.HasPrefix(name, brokersPrefix) || name == "brokers" {
+		return "; a broker takes brokers.NAME.url and .dead_letter_exchange"
+	}
 	return nearest(name, names, ".", "; docs/configuration.md lists them all")
 }
 

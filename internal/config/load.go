@@ -66,7 +66,7 @@ func Load(sources Sources) (Config, error) {
 // offer records a value for a key. Stronger sources are read later and win.
 func (l *loading) offer(name string, g given) {
 	if _, known := l.keys[name]; !known {
-		if _, _, ofProducer := splitProducerKey(name); !ofProducer {
+		if _, named := splitNamedKey(name); !named {
 			l.problem(g, "", "is not a known key"+hint(name))
 			return
 		}
@@ -82,8 +82,8 @@ func (l *loading) apply() {
 			l.set(k, g)
 			continue
 		}
-		producer, field, _ := splitProducerKey(name)
-		l.setProducer(producer, field, g)
+		named, _ := splitNamedKey(name)
+		l.setNamed(named, g)
 	}
 }
 
@@ -101,29 +101,58 @@ func (l *loading) set(k Key, g given) {
 	}
 }
 
-// A key of a single producer is producers.NAME.FIELD with a field of this list; NAME may hold dots.
-const producersPrefix = "producers."
+// A key of a single producer or broker is SECTION.NAME.FIELD with a field of the section's list; NAME may hold dots.
+const (
+	producersPrefix = "producers."
+	brokersPrefix   = "brokers."
+)
 
-var producerFields = []string{"target", "trust", "callers", "tls", "token_file"}
-
-func splitProducerKey(name string) (producer, field string, is bool) {
-	rest, is := strings.CutPrefix(name, producersPrefix)
-	i := strings.LastIndex(rest, ".")
-	if !is || i <= 0 {
-		return "", "", false
-	}
-	producer, field = rest[:i], rest[i+1:]
-	return producer, field, slices.Contains(producerFields, field)
+// namedFields are the fields of the sections with names, by their prefixes.
+var namedFields = map[string][]string{
+	producersPrefix: {"target", "trust", "callers", "tls", "token_file"},
+	brokersPrefix:   {"url", "dead_letter_exchange"},
 }
 
-func (l *loading) setProducer(name, field string, g given) {
-	if what := checkProducerName(name); what != "" {
-		l.problem(g, "", what)
-		return
+// namedKey is a key of a single producer or broker.
+type namedKey struct{ prefix, of, field string }
+
+func (k namedKey) String() string { return k.prefix + k.of + "." + k.field }
+
+func splitNamedKey(name string) (k namedKey, is bool) {
+	for prefix, fields := range namedFields {
+		rest, in := strings.CutPrefix(name, prefix)
+		if i := strings.LastIndex(rest, "."); in && i > 0 {
+			return namedKey{prefix, rest[:i], rest[i+1:]}, slices.Contains(fields, rest[i+1:])
+		}
 	}
-	p := l.config.Producers[name]
-	l.set(Key{Name: g.written, value: p.value(field)}, g)
-	l.config.Producers[name] = p
+	return namedKey{}, false
+}
+
+func (l *loading) setNamed(k namedKey, g given) {
+	what := checkProducerName(k.of)
+	if k.prefix == brokersPrefix {
+		what = checkBrokerName(k.of)
+	}
+	switch {
+	case what != "":
+		l.problem(g, "", what)
+	case k.prefix == brokersPrefix:
+		b := l.config.Brokers[k.of]
+		l.set(b.key(k.field, g.written), g)
+		l.config.Brokers[k.of] = b
+	default:
+		p := l.config.Producers[k.of]
+		l.set(Key{Name: g.written, value: p.value(k.field)}, g)
+		l.config.Producers[k.of] = p
+	}
+}
+
+// key binds a field.
+func (b *Broker) key(field, written string) Key {
+	if field == "dead_letter_exchange" {
+		return Key{Name: written, value: text(&b.DeadLetterExchange, checkExchange)}
+	}
+	return Key{Name: written, Secret: true, value: text(&b.URL, checkBrokerURL)}
 }
 
 // value binds a field.
@@ -142,6 +171,16 @@ func (p *Producer) value(field string) value {
 		return list(&p.Callers, 0, checkGlob)
 	}
 	return text(&p.Target, checkTarget)
+}
+
+// MaxBrokerName is how long the name of a broker may be, in bytes.
+const MaxBrokerName = 64
+
+func checkBrokerName(name string) string {
+	if len(name) > MaxBrokerName || checkProducerName(name) != "" {
+		return "names no broker: a name has 1 to 64 of A-Z a-z 0-9 . _ -"
+	}
+	return ""
 }
 
 func checkProducerName(name string) string {

@@ -64,7 +64,10 @@ func TestTheExampleGivesTheDefaults(t *testing.T) {
 	if c.Producers["orders"].Target == "" {
 		t.Error("the example's producer is not read")
 	}
-	c.Producers = config.Default().Producers
+	if c.Brokers["events"].URL == "" {
+		t.Error("the example's broker is not read")
+	}
+	c.Producers, c.Brokers = config.Default().Producers, config.Default().Brokers
 	if diff := cmp.Diff(config.Default(), c, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("a line of the example names no default (-default +example):\n%s", diff)
 	}
@@ -152,6 +155,12 @@ func example() string {
     #callers: []
     #tls: false
     #token_file: ""
+
+# Brokers beside the one of amqp.url, by their names.
+#brokers:
+  #events:
+    #url: amqp://guest:guest@127.0.0.1:5673/
+    #dead_letter_exchange: ""
 `)
 	return b.String()
 }

@@ -14,6 +14,9 @@ const (
 	sendMargin = 5 * time.Second
 )
 
+// layoutOfBrokers is the first layout of the data in which messages may name a broker.
+const layoutOfBrokers = 5
+
 // checkRelations checks keys that depend on each other.
 func (l *loading) checkRelations() {
 	c := &l.config
@@ -84,8 +87,19 @@ func (l *loading) pair(section string, files Certificates) {
 	}
 }
 
-// checkBrokers refuses an embedded broker beside real ones.
+// checkBrokers refuses an embedded broker beside real ones, a broker without a URL, and named brokers in a layout that
+// cannot have them.
 func (l *loading) checkBrokers() {
+	for _, name := range l.config.BrokerNames() {
+		if l.config.Brokers[name].URL == "" {
+			key := brokersPrefix + name + ".url"
+			l.problem(given{origin: "default", written: key}, "", "is needed: say where the broker is, or remove its other keys")
+		}
+	}
+	if layout := l.config.Redis.Layout; layout != 0 && layout < layoutOfBrokers && len(l.config.Brokers) > 0 {
+		l.relation("redis.layout", "has no messages that name a broker: remove the keys of brokers, or set %d or 0",
+			layoutOfBrokers)
+	}
 	for _, u := range l.config.AMQP.URLs {
 		if _, is := Embedded(u); is && len(l.config.AMQP.URLs) > 1 {
 			l.relation("amqp.url", "names an embedded broker and others: use either")

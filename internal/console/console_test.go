@@ -185,7 +185,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 	r := start(t)
 	r.metrics.Settled(halfmsg.EventAcked, "stored", 2)
 	r.metrics.Settled(halfmsg.EventAcked, "lease_lost", 1)
-	r.metrics.Published("orders", halfmsg.Refused, 3)
+	r.metrics.Published("", "orders", halfmsg.Refused, 3)
 	r.metrics.Confirmed("orders", 2,
 		map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted, "2": halfmsg.VerdictUnknown}, time.Second, nil)
 	r.metrics.Confirmed("orders", 5, nil, time.Second, errors.New("away"))
@@ -207,7 +207,7 @@ func TestMetricsCountWithoutAskingTheStoreEachTime(t *testing.T) {
 		`msghandler_messages{state="pending"} 7`, `msghandler_messages{state="dead"} 0`, `msghandler_store_up 1`,
 		`msghandler_oldest_message_age_seconds{state="pending"} 6`, `msghandler_oldest_message_age_seconds{state="dead"} 0`,
 		`msghandler_moves_total{event="acked",fate="stored"} 2`, `msghandler_moves_total{event="acked",fate="lease_lost"} 1`,
-		`msghandler_publishes_total{exchange="orders",outcome="refused"} 3`,
+		`msghandler_publishes_total{broker="(default)",exchange="orders",outcome="refused"} 3`,
 		`msghandler_confirms_total{producer="orders",result="committed"} 1`,
 		`msghandler_confirms_total{producer="orders",result="unreachable"} 5`,
 		`msghandler_marker_deletions_total{result="deleted"} 6`,

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -245,10 +246,11 @@ func (m *Metrics) Certificate(key string, expires func() time.Time) {
 	}, func() float64 { return float64(expires().Unix()) }))
 }
 
-// Broker shows whether the broker takes messages.
-func (m *Metrics) Broker(ready func() error) {
+// Broker shows whether a broker takes messages; an empty name is the default broker.
+func (m *Metrics) Broker(name string, ready func() error) {
 	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "msghandler_broker_up", Help: "Whether the broker accepts messages.",
+		ConstLabels: prometheus.Labels{"broker": cmp.Or(name, unnamed)},
 	}, func() float64 {
 		if ready() != nil {
 			return 0

@@ -56,7 +56,7 @@ func table(t *testing.T) string {
 	m.Build("v1", "host-1")
 	m.Loop("confirm", func() float64 { return 0 }, func() float64 { return 0 })
 	m.Queue("confirm", func() int { return 0 })
-	m.Broker(func() error { return nil })
+	m.Broker("", func() error { return nil })
 	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })
@@ -145,7 +145,7 @@ func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
 		for i := from; i < to; i++ {
 			name := fmt.Sprint("name-", i)
 			m.Confirmed(name, 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, time.Second, nil)
-			m.Published(name, halfmsg.Acked, 1)
+			m.Published("", name, halfmsg.Acked, 1)
 		}
 	}
 	see(0, peerstats.MaxNamed+1)
@@ -167,8 +167,8 @@ func TestProducersAndExchangesAreNamedUpToABound(t *testing.T) {
 // For Prometheus an empty label is no label, and two series with the same labels are an error.
 func TestTheDefaultExchangeHasALabel(t *testing.T) {
 	m := NewMetrics()
-	m.Published("", halfmsg.Acked, 2)
-	m.Published("(default)", halfmsg.Acked, 3)
+	m.Published("", "", halfmsg.Acked, 2)
+	m.Published("", "(default)", halfmsg.Acked, 3)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ func TestASampleHoldsDifferences(t *testing.T) {
 	m.Answered("SendHalfMessages", "OK")
 	m.Answered("SendHalfMessages", "ResourceExhausted")
 	m.Called("SendHalfMessage", "ResourceExhausted", time.Millisecond)
-	m.Published("shop", halfmsg.Acked, 6)
-	m.Published("shop", halfmsg.Refused, 2)
+	m.Published("", "shop", halfmsg.Acked, 6)
+	m.Published("", "shop", halfmsg.Refused, 2)
 	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Minute)})
 	m.Acked(&halfmsg.Claim{CreatedAt: time.Now().Add(-time.Hour), Message: halfmsg.Message{Delay: time.Hour}})
 	sample := s.take(begun.Add(2 * time.Second))
@@ -225,7 +225,7 @@ func BenchmarkAMessage(b *testing.B) {
 		m.Acked(&claim)
 		if i%batch == 0 {
 			m.Confirmed("orders", batch, verdicts, time.Millisecond, nil)
-			m.Published("orders", halfmsg.Acked, batch)
+			m.Published("", "orders", halfmsg.Acked, batch)
 			m.PublishedBatch(batch, time.Millisecond)
 			for range 4 {
 				m.Ran("move", batch, time.Millisecond)

@@ -15,7 +15,8 @@ type peerCollector struct{ peers *peerstats.Registry }
 
 var (
 	publishesDesc = prometheus.NewDesc("msghandler_publishes_total",
-		"Publish outcomes by exchange, without copies to the dead-letter exchange.", []string{"exchange", "outcome"}, nil)
+		"Publish outcomes by broker and exchange, without copies to the dead-letter exchange.",
+		[]string{"broker", "exchange", "outcome"}, nil)
 	confirmsDesc = prometheus.NewDesc(
 		"msghandler_confirms_total",
 		"Messages that producers were asked about, and the answer: committed, rolled_back, unknown, unavailable, or "+
@@ -55,18 +56,24 @@ func (c peerCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for label, e := range c.byLabel() {
 		for _, o := range []halfmsg.Outcome{halfmsg.Acked, halfmsg.Refused, halfmsg.Unsure, halfmsg.Unsent} {
-			ch <- prometheus.MustNewConstMetric(publishesDesc, prometheus.CounterValue, float64(e.Outcomes[o]), label,
-				o.String())
+			ch <- prometheus.MustNewConstMetric(publishesDesc, prometheus.CounterValue, float64(e.Outcomes[o]), label.broker,
+				label.exchange, o.String())
 		}
 	}
 }
 
-// byLabel returns the exchanges by label. The default exchange is "(default)", because for Prometheus an empty label is
-// no label. An exchange with this very name is merged.
-func (c peerCollector) byLabel() map[string]peerstats.Exchange {
-	labelled := map[string]peerstats.Exchange{}
+// exchangeLabels are the labels of an exchange.
+type exchangeLabels struct{ broker, exchange string }
+
+// unnamed is the label of the default broker and of the default exchange, because for Prometheus an empty label is no
+// label.
+const unnamed = "(default)"
+
+// byLabel returns the exchanges by their labels. An exchange with the very name of unnamed is merged.
+func (c peerCollector) byLabel() map[exchangeLabels]peerstats.Exchange {
+	labelled := map[exchangeLabels]peerstats.Exchange{}
 	for _, e := range c.peers.Exchanges() {
-		label := cmp.Or(e.Name, "(default)")
+		label := exchangeLabels{cmp.Or(e.Broker, unnamed), cmp.Or(e.Name, unnamed)}
 		for outcome, n := range labelled[label].Outcomes {
 			e.Outcomes[outcome] += n
 		}

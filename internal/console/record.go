@@ -80,13 +80,15 @@ func observe(histogram prometheus.Observer, took time.Duration, traceparent stri
 // since is the time since then. The store's clock may run ahead of ours; a time is never negative.
 func since(then time.Time) time.Duration { return max(0, time.Since(then)) }
 
-// Published counts the broker's answers about messages to an exchange.
-func (m *Metrics) Published(exchange string, outcome halfmsg.Outcome, messages int) {
-	m.peers.Published(exchange, outcome, messages)
+// Published counts a broker's answers about messages to an exchange.
+func (m *Metrics) Published(broker, exchange string, outcome halfmsg.Outcome, messages int) {
+	m.peers.Published(broker, exchange, outcome, messages)
 }
 
-// Failed records why the broker did not accept a message.
-func (m *Metrics) Failed(exchange string, cause error) { m.peers.Failed(exchange, cause) }
+// Failed records why a broker did not accept a message.
+func (m *Metrics) Failed(broker, exchange string, cause error) {
+	m.peers.Failed(broker, exchange, cause)
+}
 
 // PublishedBatch counts a batch sent to the broker.
 func (m *Metrics) PublishedBatch(messages int, took time.Duration) {

@@ -35,6 +35,8 @@ const MaxBody = 8 << 20
 // Message is the content of a SendHalfMessage. A stored Message never changes.
 type Message struct {
 	Name
+	// Broker is the name of the broker to publish to; empty is the default broker.
+	Broker      string
 	Exchange    string
 	RoutingKey  string
 	ContentType string
@@ -50,8 +52,9 @@ type Message struct {
 	Trace string
 }
 
-// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. The callback
-// target, ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
+// Digest is a fingerprint of the content that a repeated SendHalfMessage must match: destination and body. A broker is
+// part of the destination; without one the fingerprint is as older versions computed it. The callback target,
+// ConfirmAfter and the trace are left out: a producer may repeat a call from another address.
 func (m *Message) Digest() string {
 	h := sha256.New()
 	field := func(b []byte) {
@@ -68,6 +71,9 @@ func (m *Message) Digest() string {
 	for _, key := range slices.Sorted(maps.Keys(m.Headers)) {
 		field([]byte(key))
 		field([]byte(m.Headers[key]))
+	}
+	if m.Broker != "" {
+		field([]byte(m.Broker)) // headers come in pairs, so a single field more cannot be mistaken for one
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -68,8 +68,10 @@ type ConfirmStore interface {
 type SendStore interface {
 	Settler
 	// ClaimSendable claims at most limit due SENDABLE messages for lease, the longest due first, with the limit shared
-	// fairly among producers.
-	ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]Claim, error)
+	// fairly among producers. Only messages for the named brokers are claimed, "" for the default broker; without names
+	// those for every broker. Due messages for other brokers delay no claim: a store may park them until a call names
+	// their broker.
+	ClaimSendable(ctx context.Context, limit int, lease time.Duration, brokers ...string) ([]Claim, error)
 }
 
 // Settler stores the outcomes of owners.

@@ -15,8 +15,8 @@ import (
 type Config struct {
 	// Store is where messages are claimed and outcomes are stored.
 	Store halfmsg.SendStore
-	// Publisher brings messages to the broker.
-	Publisher halfmsg.Publisher
+	// Brokers are the brokers by name, with "" for the default broker.
+	Brokers map[string]Broker
 	// Pipeline takes messages that the broker has acknowledged, gets each move, and has another Pass made when more may
 	// wait in the store and there is room again.
 	Pipeline *delivery.Pipeline
@@ -27,11 +27,9 @@ type Config struct {
 	// Backoff is how long after each refusal a message is published again; the refusal after the last step makes it
 	// DEAD.
 	Backoff backoff.Steps
-	// DeadLetterExchange is where DEAD messages are copied; empty: nowhere.
-	DeadLetterExchange string
 	// Batch is how many messages are claimed and published at once.
 	Batch int
-	// Parallel is how many batches may be under way at once.
+	// Parallel is how many batches to a broker may be under way at once.
 	Parallel int
 	// Lease is for how long Pass claims messages, and for how long acknowledged ones are held for the deletion of their
 	// markers.
@@ -39,7 +37,7 @@ type Config struct {
 	// Margin is how long a lease must still last for a message to be published; it should be as long as the publisher
 	// may take.
 	Margin time.Duration
-	// Queue bounds the messages that wait in memory.
+	// Queue bounds the messages in memory for a broker.
 	Queue int
 
 	// Logger gets one line for each event that a person may need. Default slog.Default().
@@ -50,26 +48,35 @@ type Config struct {
 	Metrics Metrics
 }
 
+// Broker is a broker of a Sender.
+type Broker struct {
+	// Publisher brings messages to the broker.
+	Publisher halfmsg.Publisher
+	// DeadLetterExchange is where DEAD messages for the broker are copied; empty: nowhere.
+	DeadLetterExchange string
+}
+
 // Metrics counts the publishings and moves of a Sender. The methods must not block.
 type Metrics interface {
 	delivery.Metrics
-	// Published tells how many messages to an exchange had an outcome. Copies to the dead-letter exchange are not
-	// counted.
-	Published(exchange string, outcome halfmsg.Outcome, messages int)
+	// Published tells how many messages to an exchange of a broker had an outcome. Copies to the dead-letter exchange are
+	// not counted.
+	Published(broker, exchange string, outcome halfmsg.Outcome, messages int)
 	// Failed tells why a message to an exchange was not acknowledged, once for each exchange of a batch.
-	Failed(exchange string, cause error)
+	Failed(broker, exchange string, cause error)
 	// PublishedBatch tells how many messages of a batch the broker answered at once, and how long after it was sent.
 	PublishedBatch(messages int, took time.Duration)
 	// Acked tells of a message whose acknowledgement has just been stored. The claim must not be kept.
 	Acked(claim *halfmsg.Claim)
 }
 
-// maxQueuedBytes bounds the bodies of the messages that wait in memory.
+// maxQueuedBytes bounds the bodies of the messages that wait in memory. The brokers have equal parts.
 const maxQueuedBytes = 128 << 20
 
 // complete panics when a required value is missing, which is a mistake in the program: internal/config has defaults.
 func (c Config) complete() Config {
-	if min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue) <= 0 {
+	numbers := min(len(c.Backoff), c.Batch, c.Parallel, int(c.Lease), int(c.Margin), c.Queue)
+	if c.Brokers[""].Publisher == nil || numbers <= 0 {
 		panic("sendloop: a required value of Config is not set")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -82,8 +89,8 @@ func (c Config) complete() Config {
 // silence is the default Metrics, which counts nothing.
 type silence struct{}
 
-func (silence) Settled(halfmsg.Event, string, int)     {}
-func (silence) Published(string, halfmsg.Outcome, int) {}
-func (silence) Failed(string, error)                   {}
-func (silence) PublishedBatch(int, time.Duration)      {}
-func (silence) Acked(*halfmsg.Claim)                   {}
+func (silence) Settled(halfmsg.Event, string, int)             {}
+func (silence) Published(string, string, halfmsg.Outcome, int) {}
+func (silence) Failed(string, string, error)                   {}
+func (silence) PublishedBatch(int, time.Duration)              {}
+func (silence) Acked(*halfmsg.Claim)                           {}

@@ -24,7 +24,7 @@ const (
 
 // dying splits outcomes into those whose messages are copied before they become DEAD, and the others.
 func (p *publication) dying(outcomes []delivery.Outcome) (dying, others []delivery.Outcome) {
-	if p.sender.config.DeadLetterExchange == "" {
+	if p.stage.broker.DeadLetterExchange == "" {
 		return nil, outcomes
 	}
 	for i := range outcomes {
@@ -52,12 +52,12 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 	latest := time.Now().Add(p.sender.config.Margin)
 	for i := range outcomes {
 		if outcomes[i].Until.After(latest) {
-			of, copies = append(of, i), append(copies, p.sender.deadCopy(&outcomes[i]))
+			of, copies = append(of, i), append(copies, p.stage.deadCopy(&outcomes[i]))
 		}
 	}
 	results := make([]halfmsg.PublishResult, len(outcomes)) // without a result the copy did not arrive either
 	if failure := lifecycle.Recovered(func() {
-		p.sender.config.Publisher.Publish(p.sender.calls, copies, func(places []int, some []halfmsg.PublishResult) {
+		p.stage.broker.Publisher.Publish(p.sender.calls, copies, func(places []int, some []halfmsg.PublishResult) {
 			for n, i := range places {
 				results[of[i]] = some[n]
 			}
@@ -73,7 +73,7 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 		case halfmsg.Refused:
 			p.sender.config.Logger.Error(
 				"dead-letter exchange refused a copy: the message is DEAD without a copy; check the exchange",
-				"message", o.Name, "exchange", p.sender.config.DeadLetterExchange, "error", results[i].Cause)
+				"message", o.Name, "broker", o.Broker, "exchange", p.stage.broker.DeadLetterExchange, "error", results[i].Cause)
 		default:
 			o.Event, o.After = halfmsg.EventRefused, p.sender.config.Backoff.Delay(o.PublishAttempts)
 		}
@@ -81,7 +81,7 @@ func (p *publication) copyDead(outcomes []delivery.Outcome) {
 }
 
 // deadCopy is the copy of a message for the dead-letter exchange.
-func (s *Sender) deadCopy(o *delivery.Outcome) halfmsg.Publishing {
+func (s *brokerStage) deadCopy(o *delivery.Outcome) halfmsg.Publishing {
 	p := publishing(o.Claim, 1)
 	p.Headers = maps.Clone(p.Headers)
 	if p.Headers == nil {
@@ -91,6 +91,6 @@ func (s *Sender) deadCopy(o *delivery.Outcome) halfmsg.Publishing {
 	p.Headers[HeaderAttempts] = strconv.Itoa(o.PublishAttempts + 1)
 	p.Headers[HeaderExchange] = o.Exchange
 	p.Headers[HeaderKey] = o.RoutingKey
-	p.Exchange = s.config.DeadLetterExchange
+	p.Exchange = s.broker.DeadLetterExchange
 	return p
 }

@@ -67,11 +67,24 @@ func testConfig(c sendloop.Config) sendloop.Config {
 	return c
 }
 
+// brokerIn is a single broker.
+func brokerIn(publisher halfmsg.Publisher) map[string]sendloop.Broker {
+	return map[string]sendloop.Broker{"": {Publisher: publisher}}
+}
+
+// deadTo is the default broker with a dead-letter exchange.
+func deadTo(exchange string) map[string]sendloop.Broker {
+	return map[string]sendloop.Broker{"": {DeadLetterExchange: exchange}}
+}
+
 func inHouse(t *testing.T, config sendloop.Config, test func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-		config.Store, config.Publisher, config.Metrics = h.store, h, h
+		config.Store, config.Metrics = h.store, h
+		of := config.Brokers[""]
+		of.Publisher = h
+		config.Brokers = map[string]sendloop.Broker{"": of}
 		config.Pipeline = &delivery.Pipeline{
 			Confirm: confirmStage{h}, Watchers: []halfmsg.Watcher{h},
 			SendLoop: wakeFunc(func() { h.mu.Lock(); h.wakes++; h.mu.Unlock() }),
@@ -170,9 +183,9 @@ func (h *house) Settled(event halfmsg.Event, fate string, n int) {
 	defer h.mu.Unlock()
 	h.fates[event.String()+" "+fate] += n
 }
-func (h *house) Published(string, halfmsg.Outcome, int) {}
+func (h *house) Published(string, string, halfmsg.Outcome, int) {}
 
-func (h *house) Failed(string, error) {}
+func (h *house) Failed(string, string, error) {}
 
 func (h *house) PublishedBatch(int, time.Duration) { h.mu.Lock(); h.batches++; h.mu.Unlock() }
 

@@ -40,8 +40,8 @@ func TestRoomAsksForAPass(t *testing.T) {
 				synctest.Wait()
 				wakes := func() int { return look(h, func() int { return h.wakes }) }
 				fill(h, numbered(21))
-				full := h.Waiting()
-				for waiting := full; waiting > 1; waiting = h.Waiting() {
+				full := h.Waiting("")
+				for waiting := full; waiting > 1; waiting = h.Waiting("") {
 					gate <- struct{}{}
 					synctest.Wait()
 					want := 0
@@ -62,8 +62,8 @@ func TestRoomAsksForAPass(t *testing.T) {
 				go func() { closed <- h.Close(context.Background()) }()
 				synctest.Wait()
 				close(gate)
-				if err := <-closed; err != nil || wakes() != 1 || full < 10 || h.Waiting() != 0 {
-					t.Errorf("%d waited, %d passes were asked for after Close, %d wait: %v", full, wakes(), h.Waiting(), err)
+				if err := <-closed; err != nil || wakes() != 1 || full < 10 || h.Waiting("") != 0 {
+					t.Errorf("%d waited, %d passes were asked for after Close, %d wait: %v", full, wakes(), h.Waiting(""), err)
 				}
 			})
 		})
@@ -250,11 +250,11 @@ type counts struct {
 	told []string
 }
 
-func (c *counts) Published(exchange string, outcome halfmsg.Outcome, n int) {
+func (c *counts) Published(_, exchange string, outcome halfmsg.Outcome, n int) {
 	c.told = append(c.told, fmt.Sprint(exchange, " ", outcome, " ", n))
 }
 
-func (c *counts) Failed(exchange string, cause error) {
+func (c *counts) Failed(_, exchange string, cause error) {
 	c.told = append(c.told, fmt.Sprint(exchange, ": ", cause))
 }
 
@@ -268,7 +268,7 @@ func TestMetricsCountAcknowledgementsLast(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
 			c := &counts{house: h}
-			h.Sender = sendloop.New(testConfig(sendloop.Config{Store: h.store, Metrics: c, Publisher: groups(
+			h.Sender = sendloop.New(testConfig(sendloop.Config{Store: h.store, Metrics: c, Brokers: brokerIn(groups(
 				func(b []halfmsg.Publishing, answered func([]int, []halfmsg.PublishResult)) {
 					results := make([]halfmsg.PublishResult, len(b))
 					places := make([]int, len(b))
@@ -280,7 +280,7 @@ func TestMetricsCountAcknowledgementsLast(t *testing.T) {
 					}
 					answered(places, results)
 					answered(nil, nil) // and it leaves nothing behind
-				})}))
+				}))}))
 			h.offer("1", "refused", "2")
 			synctest.Wait()
 			want := []string{"answered 3", "x: " + errBroker.Error(), "x refused 1", "x acked 2"}

@@ -27,11 +27,12 @@ const handBackTimeout = 2 * time.Second
 // queue does not confirm delays no other.
 type publication struct {
 	sender *Sender
+	stage  *brokerStage
 	lane   *publishLane
 	batch  *delivery.Batch
 	// storing has the groups that are being stored: a slow group delays no other.
 	storing sync.WaitGroup
-	// answered says that the broker has answered the batch. Sender.mu guards it.
+	// answered says that the broker has answered the batch. The mutex of the stage guards it.
 	answered bool
 }
 
@@ -64,8 +65,8 @@ func (p *publication) quarantine(h delivery.Leased, failure *lifecycle.PanicErro
 
 // publish makes one Publish call. again is 1 when a call before it may have sent the same messages.
 func (p *publication) publish(held []delivery.Leased, again int) {
-	if err := p.sender.config.Publisher.Ready(); err != nil {
-		p.store(p.sender.unsent(held, delivery.CauseOf(err)))
+	if err := p.stage.broker.Publisher.Ready(); err != nil {
+		p.store(p.stage.unsent(held, delivery.CauseOf(err)))
 		return
 	}
 	messages := make([]halfmsg.Publishing, len(held))
@@ -74,11 +75,11 @@ func (p *publication) publish(held []delivery.Leased, again int) {
 	}
 	begun, someAnswered := time.Now(), false
 	failure := lifecycle.Recovered(func() {
-		p.sender.config.Publisher.Publish(p.sender.calls, messages, func(places []int, results []halfmsg.PublishResult) {
+		p.stage.broker.Publisher.Publish(p.sender.calls, messages, func(places []int, results []halfmsg.PublishResult) {
 			someAnswered = someAnswered || len(places) > 0
 			outcomes := make([]delivery.Outcome, len(places))
 			for n, i := range places {
-				outcomes[n] = p.sender.outcomeOf(held[i], results[n])
+				outcomes[n] = p.stage.outcomeOf(held[i], results[n])
 				held[i].Body, messages[i].Body = nil, nil // or they would stay until the last message has an answer
 			}
 			p.count(outcomes, results, time.Since(begun))
@@ -120,12 +121,12 @@ func (p *publication) count(outcomes []delivery.Outcome, results []halfmsg.Publi
 		}
 	}
 	for exchange, cause := range causes {
-		p.sender.config.Metrics.Failed(exchange, cause)
+		p.sender.config.Metrics.Failed(p.stage.name, exchange, cause)
 	}
 	for _, acked := range []bool{false, true} {
 		for key, n := range counts {
 			if (key.outcome == halfmsg.Acked) == acked {
-				p.sender.config.Metrics.Published(key.exchange, key.outcome, n)
+				p.sender.config.Metrics.Published(p.stage.name, key.exchange, key.outcome, n)
 			}
 		}
 	}
@@ -160,12 +161,12 @@ func (p *publication) settle(outcomes []delivery.Outcome) {
 
 // noteAnswer lets the next batch follow when the broker has answered this one.
 func (p *publication) noteAnswer() {
-	p.sender.mu.Lock()
-	defer p.sender.mu.Unlock()
+	p.stage.mu.Lock()
+	defer p.stage.mu.Unlock()
 	if !p.answered {
 		p.answered = true
 		p.lane.unanswered--
-		p.sender.queue.Dispatch()
+		p.stage.queue.Dispatch()
 	}
 }
 
@@ -221,17 +222,17 @@ func publishing(claim halfmsg.Claim, again int) halfmsg.Publishing {
 }
 
 // outcomeOf is the event that the broker's answer means for a message.
-func (s *Sender) outcomeOf(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
+func (s *brokerStage) outcomeOf(h delivery.Leased, result halfmsg.PublishResult) delivery.Outcome {
 	o := delivery.Outcome{Leased: h, Cause: delivery.CauseOf(result.Cause)}
 	switch result.Outcome {
 	case halfmsg.Acked:
 		o.Event, o.Cause = halfmsg.EventAcked, ""
-		if s.config.DeleteAfterAck {
-			o.Event, o.Hold = halfmsg.EventAckedMarked, s.config.Lease
+		if s.sender.config.DeleteAfterAck {
+			o.Event, o.Hold = halfmsg.EventAckedMarked, s.sender.config.Lease
 		}
 	case halfmsg.Refused:
-		o.Event, o.After = halfmsg.EventRefused, s.config.Backoff.Delay(h.PublishAttempts)
-		if h.PublishAttempts >= len(s.config.Backoff) {
+		o.Event, o.After = halfmsg.EventRefused, s.sender.config.Backoff.Delay(h.PublishAttempts)
+		if h.PublishAttempts >= len(s.sender.config.Backoff) {
 			o.Event, o.After = halfmsg.EventExhausted, 0
 		}
 	case halfmsg.Unsent:
@@ -255,22 +256,25 @@ func (s *Sender) handBack(held []delivery.Leased) {
 }
 
 // postpone gives messages back to the store, due when the broker may be back.
-func (s *Sender) postpone(held []delivery.Leased) {
+func (s *brokerStage) postpone(held []delivery.Leased) {
 	cause := ""
-	if err := s.config.Publisher.Ready(); err != nil {
+	if err := s.broker.Publisher.Ready(); err != nil {
 		cause = delivery.CauseOf(err)
 	}
-	s.release(s.unsent(held, cause))
+	s.sender.release(s.unsent(held, cause))
 }
 
 // release stores that messages were handed back. Callers wait and the leases end anyway, so the time is short.
 func (s *Sender) release(outcomes []delivery.Outcome) {
+	if len(outcomes) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.calls, handBackTimeout)
 	defer cancel()
 	s.settler.Settle(ctx, outcomes, func([]delivery.Outcome, []halfmsg.Result) {})
 }
 
-func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome {
+func (s *brokerStage) unsent(held []delivery.Leased, cause string) []delivery.Outcome {
 	outcomes := make([]delivery.Outcome, len(held))
 	for i, h := range held {
 		outcomes[i] = delivery.Outcome{Leased: h, Event: halfmsg.EventReleased, After: s.pauseUnsent(0), Cause: cause}
@@ -280,8 +284,8 @@ func (s *Sender) unsent(held []delivery.Leased, cause string) []delivery.Outcome
 
 // pauseUnsent is how long an unsent message waits. While the broker takes other messages, old messages wait longer.
 // While closing none waits, since another instance may send the message.
-func (s *Sender) pauseUnsent(age time.Duration) time.Duration {
-	away := s.config.Publisher.Ready() != nil
+func (s *brokerStage) pauseUnsent(age time.Duration) time.Duration {
+	away := s.broker.Publisher.Ready() != nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

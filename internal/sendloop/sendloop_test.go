@@ -139,7 +139,7 @@ func TestSendingFailedIsInTheConfiguredLanguage(t *testing.T) {
 }
 
 func TestDeadLettersAreCopiedWithTheirStory(t *testing.T) {
-	inHouse(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, func(h *house) {
+	inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
 		h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 			if p.Exchange == "dlx" {
 				return halfmsg.PublishResult{Outcome: halfmsg.Acked}
@@ -179,7 +179,7 @@ func TestUnsureDeadLetterPostponesTheMessage(t *testing.T) {
 	for outcome, want := range map[halfmsg.Outcome]halfmsg.State{
 		halfmsg.Unsure: halfmsg.Sendable, halfmsg.Unsent: halfmsg.Sendable, halfmsg.Refused: halfmsg.Dead,
 	} {
-		inHouse(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, func(h *house) {
+		inHouse(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, func(h *house) {
 			h.answers(func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 				if p.Exchange == "dlx" {
 					return halfmsg.PublishResult{Outcome: outcome, Cause: errBroker}
@@ -289,16 +289,16 @@ func TestBatchesUnderWayAndWaitingAreBounded(t *testing.T) {
 		}, nil)
 		h.waiting(numbered(100)...)
 		h.pass()
-		if h.Waiting() != 15 {
-			t.Errorf("%d of the backlog wait in memory, want half of 30", h.Waiting())
+		if h.Waiting("") != 15 {
+			t.Errorf("%d of the backlog wait in memory, want half of 30", h.Waiting(""))
 		}
 		var offered []string
 		for i := range 16 {
 			offered = append(offered, "offered-"+strconv.Itoa(i))
 		}
 		h.offer(offered...)
-		if h.Waiting() != 30 {
-			t.Errorf("%d wait in memory, want 30", h.Waiting())
+		if h.Waiting("") != 30 {
+			t.Errorf("%d wait in memory, want 30", h.Waiting(""))
 		}
 		if got := h.want("offered-15", halfmsg.Sendable); got.LeaseOwner != "" {
 			t.Errorf("%+v was not handed back", got)

@@ -37,8 +37,8 @@ func TestUnconfirmedQueueDelaysNoOther(t *testing.T) {
 			}
 			h.want(id("good", 3), halfmsg.Sendable)
 			h.want(id("stuck", 0), halfmsg.Sendable)
-			if h.Waiting() != 2 {
-				t.Errorf("%d messages wait, want those of the fourth batch", h.Waiting())
+			if h.Waiting("") != 2 {
+				t.Errorf("%d messages wait, want those of the fourth batch", h.Waiting(""))
 			}
 			time.Sleep(confirmTimeout)
 			synctest.Wait()
@@ -84,7 +84,7 @@ func TestUnansweredMessageDoesNotStopTheBacklog(t *testing.T) {
 // whose lease would end meanwhile is not copied.
 func TestDeadLettersDelayNoOther(t *testing.T) {
 	inHouse(t, sendloop.Config{
-		Parallel: 1, DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second},
+		Parallel: 1, Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second},
 	}, func(h *house) {
 		refuse := func(_ context.Context, p halfmsg.Publishing) halfmsg.PublishResult {
 			if stuck(p) && p.Exchange != "dlx" {
@@ -190,7 +190,10 @@ func with(
 	t *testing.T, config sendloop.Config, publisher groups, store func(*memstore.Store) halfmsg.SendStore,
 ) *house {
 	h := &house{t: t, store: memstore.New(), fates: map[string]int{}}
-	config.Store, config.Publisher, config.Metrics = store(h.store), publisher, h
+	config.Store, config.Metrics = store(h.store), h
+	config.Brokers = map[string]sendloop.Broker{
+		"": {Publisher: publisher, DeadLetterExchange: config.Brokers[""].DeadLetterExchange},
+	}
 	config.Logger = slog.New(slog.DiscardHandler)
 	h.Sender = sendloop.New(testConfig(config))
 	t.Cleanup(func() { _ = h.Close(context.Background()) })
@@ -211,7 +214,7 @@ func TestSlowGroupDelaysNoOther(t *testing.T) {
 		hand(batch, "good", halfmsg.Acked, answered)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := with(t, sendloop.Config{DeadLetterExchange: "dlx", Backoff: backoff.Steps{time.Second}}, inOrder,
+		h := with(t, sendloop.Config{Brokers: deadTo("dlx"), Backoff: backoff.Steps{time.Second}}, inOrder,
 			func(s *memstore.Store) halfmsg.SendStore { return partly{s} })
 		h.waiting("dying")
 		h.pass()

@@ -48,6 +48,11 @@ var faultTable = []fault{
 		halfmsg.ErrOverQuota, codes.ResourceExhausted, "PRODUCER_QUOTA",
 		"the producer has as many unfinished messages as it may have; nothing was stored", true,
 	},
+	{
+		halfmsg.ErrNoBrokersYet, codes.Unavailable, "NO_BROKERS_YET",
+		"messages cannot name a broker yet, because a coordinator of an older version may still run; nothing was stored",
+		true,
+	},
 	{batch.ErrBusy, codes.ResourceExhausted, "TOO_MANY_CALLS", "too many calls are waiting; nothing was done", true},
 	{
 		guard.ErrBytes, codes.ResourceExhausted, "TOO_MANY_CALLS",

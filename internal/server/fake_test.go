@@ -354,7 +354,8 @@ func openAt(t testing.TB, listener net.Listener, edit ...func(*server.Config)) *
 	h := &house{store: newStore(), served: make(chan error, 1)}
 	config := server.Config{
 		Intake: h.store, Inspector: h.store, Targets: targets{}, Pipeline: h.pipeline(),
-		Logger: slog.New(slog.DiscardHandler),
+		Brokers: []string{"events", "stock"},
+		Logger:  slog.New(slog.DiscardHandler),
 	}
 	for _, e := range edit {
 		e(&config)

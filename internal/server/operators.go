@@ -100,7 +100,9 @@ func (o *operators) GetStats(
 	if err != nil {
 		return nil, o.server.fail("GetStats", err, halfmsg.None)
 	}
-	response := &msghandlerv1.GetStatsResponse{Findings: o.server.config.Findings(ctx)}
+	response := &msghandlerv1.GetStatsResponse{
+		Findings: o.server.config.Findings(ctx), Brokers: o.server.config.BrokerStats(),
+	}
 	for _, stat := range stats {
 		response.States = append(response.States, &msghandlerv1.StateStats{
 			State: msghandlerv1.State(stat.State), Count: stat.Count, OldestCreateTime: moment(stat.OldestAt),
@@ -183,7 +185,7 @@ func stateOf(state msghandlerv1.State) halfmsg.State {
 
 func recordOf(r *halfmsg.Record) *msghandlerv1.MessageRecord {
 	message := &msghandlerv1.Message{
-		Id: r.ID, Exchange: r.Exchange, RoutingKey: r.RoutingKey, Body: r.Body,
+		Id: r.ID, Broker: r.Broker, Exchange: r.Exchange, RoutingKey: r.RoutingKey, Body: r.Body,
 		ContentType: r.ContentType, Headers: r.Headers,
 	}
 	if r.Delay > 0 {

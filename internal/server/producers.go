@@ -54,11 +54,12 @@ func (s *Server) build(c *check, o origin, m *msghandlerv1.Message) halfmsg.Mess
 		return halfmsg.Message{}
 	}
 	c.path += "."
-	c.message(m, s.config.Limits.Body)
+	c.message(m, s.config.Limits.Body, s.config.Brokers)
 	return halfmsg.Message{
 		Name:     halfmsg.Name{Producer: o.producer, ID: m.GetId()},
+		Broker:   m.GetBroker(),
 		Exchange: m.GetExchange(), RoutingKey: m.GetRoutingKey(),
-		ContentType: m.GetContentType(), Headers: m.GetHeaders(), Body: m.GetBody(),
+		ContentType: m.GetContentType(), Headers: withoutBroker(m), Body: m.GetBody(),
 		Delay:          c.duration("delay", m.GetDelay(), maxDelay),
 		CallbackTarget: o.target, ConfirmAfter: o.confirmAfter, Trace: o.trace,
 	}

@@ -53,6 +53,10 @@ type Config struct {
 	// empty where the name is invalid. reason is CALLBACK_FORBIDDEN, CALLER_FORBIDDEN or INVALID_ARGUMENT. Refused must
 	// not block. May be nil.
 	Refused func(producer, reason, cause string)
+	// Brokers are the names of the brokers that messages may name.
+	Brokers []string
+	// BrokerStats tells how the brokers do, for AdminService. May be nil.
+	BrokerStats func() []*msghandlerv1.BrokerStats
 	// Findings lists the problems to act on, the worst first, for AdminService. May be nil.
 	Findings func(ctx context.Context) []*msghandlerv1.Finding
 
@@ -188,6 +192,9 @@ func (c Config) withHooks() Config {
 	}
 	if c.Refused == nil {
 		c.Refused = func(string, string, string) {}
+	}
+	if c.BrokerStats == nil {
+		c.BrokerStats = func() []*msghandlerv1.BrokerStats { return nil }
 	}
 	if c.Findings == nil {
 		c.Findings = func(context.Context) []*msghandlerv1.Finding { return nil }

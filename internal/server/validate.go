@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,9 +164,10 @@ func (c *check) duration(field string, d *durationpb.Duration, limit time.Durati
 	return 0
 }
 
-// message checks one message of a request. maxBody bounds its body in bytes.
-func (c *check) message(m *msghandlerv1.Message, maxBody int) {
+// message checks one message of a request. maxBody bounds its body in bytes, brokers are those that it may name.
+func (c *check) message(m *msghandlerv1.Message, maxBody int, brokers []string) {
 	c.id("id", m.GetId())
+	c.broker("broker", m.GetBroker(), brokers)
 	c.short("exchange", m.GetExchange())
 	// RabbitMQ compares case: AMQ.direct is an ordinary name, and may exist.
 	if strings.HasPrefix(m.GetExchange(), "amq.") {
@@ -178,7 +181,35 @@ func (c *check) message(m *msghandlerv1.Message, maxBody int) {
 	if len(m.GetBody()) > maxBody {
 		c.fail("body", "is %d bytes long, more than %d", len(m.GetBody()), maxBody)
 	}
-	c.headers(m.GetHeaders())
+	c.headers(withoutBroker(m))
+}
+
+// broker checks the name of a broker against the configured names.
+func (c *check) broker(field, name string, known []string) {
+	switch {
+	case name == "" || slices.Contains(known, name):
+	case len(known) == 0:
+		c.fail(field, "is %.40q, and this coordinator has no broker but the default one: leave the field empty, or have "+
+			"brokers.NAME.url set", name)
+	default:
+		c.fail(field, "is %.40q, which this coordinator does not know: name one of %s, or leave the field empty for the "+
+			"default broker", name, strings.Join(known, ", "))
+	}
+}
+
+// headerBroker repeats the broker of a message, for coordinators that know no brokers: those refuse the header.
+const headerBroker = "msghandler-broker"
+
+// withoutBroker are the headers of a message without a repeated broker. Another value stays, and is refused as
+// reserved.
+func withoutBroker(m *msghandlerv1.Message) map[string]string {
+	headers := m.GetHeaders()
+	if headers[headerBroker] == "" || headers[headerBroker] != m.GetBroker() {
+		return headers
+	}
+	headers = maps.Clone(headers)
+	delete(headers, headerBroker)
+	return headers
 }
 
 func (c *check) headers(headers map[string]string) {

@@ -214,9 +214,9 @@ func busy() *scene {
 	s.board.Paused("billing", true)
 	s.board.Confirmed("orders", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictCommitted}, 4*time.Millisecond, nil)
 	s.board.Confirmed("stock", 1, map[string]halfmsg.Verdict{"1": halfmsg.VerdictUnknown}, 11*time.Millisecond, nil)
-	s.board.Published("orders", halfmsg.Acked, 1_482_113)
-	s.board.Published("stock", halfmsg.Acked, 98_420)
-	s.board.Published("invoices", halfmsg.Refused, 936)
+	s.board.Published("", "orders", halfmsg.Acked, 1_482_113)
+	s.board.Published("", "stock", halfmsg.Acked, 98_420)
+	s.board.Published("", "invoices", halfmsg.Refused, 936)
 	s.board.Failed("invoices", fmt.Errorf("%s", noExchange))
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))

@@ -66,7 +66,17 @@ func (w *world) startCoordinators(n int, settings ...string) {
 // restart starts a coordinator, for the first time or after its process has ended.
 func (w *world) restart(c *coordinator, settings ...string) {
 	w.t.Helper()
-	env := []string{
+	env := w.environment(c)
+	if w.files > 0 {
+		c.process = startWithFiles(w.t, w.files, "msghandler", append(env, settings...), "serve")
+		return
+	}
+	c.process = start(w.t, "msghandler", append(env, settings...), "serve")
+}
+
+// environment is the configuration of a coordinator.
+func (w *world) environment(c *coordinator) []string {
+	return []string{
 		"MSGHANDLER_GRPC_ADDR=" + c.grpc,
 		"MSGHANDLER_HTTP_ADDR=" + c.http,
 		"MSGHANDLER_REDIS_URL=" + w.redis.URL(),
@@ -80,11 +90,6 @@ func (w *world) restart(c *coordinator, settings ...string) {
 		"MSGHANDLER_SEND_CONFIRM_TIMEOUT=3s",
 		"MSGHANDLER_SEND_LEASE=8s",
 	}
-	if w.files > 0 {
-		c.process = startWithFiles(w.t, w.files, "msghandler", append(env, settings...), "serve")
-		return
-	}
-	c.process = start(w.t, "msghandler", append(env, settings...), "serve")
 }
 
 func (w *world) ready(c *coordinator) {

@@ -197,8 +197,8 @@ var defects = []defect{
 	{
 		name: "counted_twice", row: "F00", want: Account, drain: patience,
 		edits: []edit{{
-			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(key.exchange, key.outcome, n)",
-			"p.sender.config.Metrics.Published(key.exchange, key.outcome, 2*n)",
+			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(p.stage.name, key.exchange, key.outcome, n)",
+			"p.sender.config.Metrics.Published(p.stage.name, key.exchange, key.outcome, 2*n)",
 		}},
 	},
 	{
@@ -218,8 +218,8 @@ var defects = []defect{
 	{
 		name: "counted_never", row: "F20_other", want: Account,
 		edits: []edit{{
-			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(key.exchange, key.outcome, n)",
-			"p.sender.config.Metrics.Published(key.exchange, key.outcome, 0*n)",
+			"internal/sendloop/publish.go", "p.sender.config.Metrics.Published(p.stage.name, key.exchange, key.outcome, n)",
+			"p.sender.config.Metrics.Published(p.stage.name, key.exchange, key.outcome, 0*n)",
 		}},
 	},
 	{

@@ -64,7 +64,8 @@ func (w *world) start(index int) *instance {
 	pipeline := &delivery.Pipeline{}
 	sending := sendloop.Config{
 		Pipeline: pipeline, DeleteAfterAck: w.afterAck,
-		Store: n, Publisher: publisher, Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
+		Store: n, Brokers: map[string]sendloop.Broker{"": {Publisher: publisher}},
+		Backoff: backoff.Steps{time.Second, time.Second}, Batch: 3, Lease: lease,
 		Logger:   quiet,
 		Parallel: 4, Queue: 5000, Margin: lease / 3,
 	}
@@ -145,9 +146,11 @@ func (n *instance) ClaimPending(
 }
 
 // ClaimSendable implements halfmsg.SendStore.
-func (n *instance) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (n *instance) ClaimSendable(
+	ctx context.Context, limit int, lease time.Duration, brokers ...string,
+) ([]halfmsg.Claim, error) {
 	return n.claim(halfmsg.Sendable, lease, func() ([]halfmsg.Claim, error) {
-		return n.store.ClaimSendable(ctx, limit, lease)
+		return n.store.ClaimSendable(ctx, limit, lease, brokers...)
 	})
 }
 

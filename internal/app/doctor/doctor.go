@@ -74,7 +74,10 @@ type part func(ctx context.Context, e Examination) []Finding
 // Each part has at least a finding OK.
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
-	parts := []part{examineSettings, examineRedis, examineBroker, examineDeadLetters, examineCoordinator, examineProducers}
+	parts := []part{
+		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineCoordinator,
+		examineProducers,
+	}
 	found := make([][]Finding, len(parts))
 	var looking sync.WaitGroup
 	for i, look := range parts {

@@ -8,9 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/msghandler/msghandler/internal/app/brokers"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/versions"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
@@ -64,28 +67,73 @@ func examineBroker(ctx context.Context, e Examination) []Finding {
 		r.embedded()
 		return r.all
 	}
-	var exchanges []string
-	if name := e.Settings.Send.DeadLetterExchange; name != "" {
-		exchanges = append(exchanges, name)
+	deadLetters := e.Settings.Send.DeadLetterExchange
+	return r.rabbitMQ(ctx, e.Settings.AMQP.URLs, deadLetters, "amqp.url", "send.dead_letter_exchange")
+}
+
+// examineBrokers examines the brokers beside the default one, one after the other.
+func examineBrokers(ctx context.Context, e Examination) (all []Finding) {
+	for _, name := range e.Settings.BrokerNames() {
+		b := e.Settings.Brokers[name]
+		key, r := "brokers."+name, report{area: "broker " + name}
+		if brokers.System(b.URL) == areaBroker {
+			urls := strings.Split(b.URL, ",")
+			all = append(all, r.rabbitMQ(ctx, urls, b.DeadLetterExchange, key+".url", key+".dead_letter_exchange")...)
+			continue
+		}
+		all = append(all, r.anyBroker(ctx, b.URL, key+".url", e.Settings.AMQP.Window)...)
 	}
-	health, err := rabbitmq.Examine(
-		ctx,
-		rabbitmq.Config{URLs: e.Settings.AMQP.URLs, Logger: slog.New(slog.DiscardHandler)},
-		exchanges...)
+	return all
+}
+
+// anyBroker opens a publisher and waits until the broker takes messages.
+func (r *report) anyBroker(ctx context.Context, url, key string, window int) []Finding {
+	publisher, err := brokers.Open(brokers.Config{
+		URL: url, ConfirmTimeout: reachTime, Window: window, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		r.trouble("broker-url", key+": "+err.Error(), brokerMatters, "correct "+key)
+		return r.all
+	}
+	defer func() { _ = publisher.Close(ctx) }() // nothing was published
+	reach, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	for err = publisher.Ready(); err != nil && backoff.Sleep(reach, reachPause) == nil; err = publisher.Ready() {
+	}
+	if err != nil {
+		r.trouble("broker-away", "takes no messages: "+err.Error(), brokerMatters, "start the broker, or set "+key+
+			" to where it is, with a user who may publish")
+	}
+	return r.orOK(brokers.System(url) + " takes messages")
+}
+
+// reachTime is how long a broker may take to be reached, and reachPause how often it is looked at.
+const (
+	reachTime  = 5 * time.Second
+	reachPause = 50 * time.Millisecond
+)
+
+// rabbitMQ examines a RabbitMQ and its dead-letter exchange, if it has one. The keys are those of both.
+func (r *report) rabbitMQ(ctx context.Context, urls []string, deadLetters, urlKey, deadKey string) []Finding {
+	var exchanges []string
+	if deadLetters != "" {
+		exchanges = append(exchanges, deadLetters)
+	}
+	health, err := rabbitmq.Examine(ctx, rabbitmq.Config{URLs: urls, Logger: slog.New(slog.DiscardHandler)}, exchanges...)
 	switch {
 	case errors.Is(err, rabbitmq.ErrAccessRefused):
-		r.trouble("rabbitmq-login", err.Error(), brokerMatters,
-			"set user, password and vhost in amqp.url: rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
+		r.trouble("rabbitmq-login", err.Error(), brokerMatters, "set user, password and vhost in "+urlKey+
+			": rabbitmqctl list_users, list_vhosts, list_permissions -p VHOST")
 		return r.all
 	case err != nil:
 		r.trouble("rabbitmq-away", "cannot be reached: "+err.Error(), brokerMatters,
-			"start RabbitMQ, or set amqp.url to where it is")
+			"start RabbitMQ, or set "+urlKey+" to where it is")
 		return r.all
 	}
 	r.broker(health)
 	r.brokerVersion(health)
 	for _, name := range slices.Sorted(maps.Keys(health.Exchanges)) {
-		r.warn("dead-letter-exchange", fmt.Sprintf("send.dead_letter_exchange %s: %v", name, health.Exchanges[name]),
+		r.warn("dead-letter-exchange", fmt.Sprintf("%s %s: %v", deadKey, name, health.Exchanges[name]),
 			"dead messages are kept and shown, but not copied", "declare the exchange, or give the user permission to it")
 	}
 	return r.orOK(health.Server + " at " + health.Host + " takes messages")

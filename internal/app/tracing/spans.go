@@ -79,12 +79,16 @@ func (t *Tracer) Confirm(
 }
 
 // Publisher returns a publisher that makes a span for each message of a sampled trace. The consumer gets the span's
-// traceparent, so the consumer's spans belong to the producer's trace.
-func (t *Tracer) Publisher(inner halfmsg.Publisher) halfmsg.Publisher { return &publisher{inner, t} }
+// traceparent, so the consumer's spans belong to the producer's trace. system is the kind of the broker, such as
+// rabbitmq.
+func (t *Tracer) Publisher(inner halfmsg.Publisher, system string) halfmsg.Publisher {
+	return &publisher{inner, t, system}
+}
 
 type publisher struct {
 	halfmsg.Publisher
-	spans *Tracer
+	spans  *Tracer
+	system string
 }
 
 // Publish implements halfmsg.Publisher.
@@ -125,8 +129,8 @@ func (p *publisher) begin(m *halfmsg.Publishing) trace.Span {
 	}
 	_, span := p.spans.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), of), "publish",
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-			attribute.String("messaging.system", "rabbitmq"), attribute.String("messaging.destination.name", m.Exchange),
-			attribute.String("messaging.rabbitmq.destination.routing_key", m.RoutingKey),
+			attribute.String("messaging.system", p.system), attribute.String("messaging.destination.name", m.Exchange),
+			attribute.String("messaging."+p.system+".destination.routing_key", m.RoutingKey),
 			attribute.String("messaging.message.id", m.Name.ID), attribute.String("msghandler.producer", m.Name.Producer),
 			attribute.Int("msghandler.attempt", m.Attempt),
 		))

@@ -70,6 +70,14 @@ type exchangeLine struct {
 	Down bool
 }
 
+// described names the exchange, and its broker unless that is the default broker.
+func (e exchangeLine) described() string {
+	if e.Broker == "" {
+		return "Exchange " + exchangeName(e.Name)
+	}
+	return fmt.Sprintf("Exchange %s of broker %s", exchangeName(e.Name), e.Broker)
+}
+
 // The meaning of each state, for operators who see the state for the first time at night.
 var means = map[halfmsg.State]string{
 	halfmsg.Pending:      "no verdict from its producer yet",
@@ -219,7 +227,7 @@ func (d *overviewData) find(uncounted error, undecided time.Duration, now time.T
 	}
 	for _, e := range d.Exchanges {
 		if e.Down {
-			add(true, "#exchanges", "Exchange %s does not take messages: %s", exchangeName(e.Name), e.Failure)
+			add(true, "#exchanges", "%s does not take messages: %s", e.described(), e.Failure)
 		}
 	}
 	for _, s := range d.States {

@@ -27,7 +27,7 @@ type Registry struct {
 
 	mu        sync.Mutex
 	producers map[string]*Producer
-	exchanges map[string]*Exchange
+	exchanges map[string]*Exchange // by broker and name
 }
 
 // Producer is the state of a producer.
@@ -50,7 +50,9 @@ type Producer struct {
 
 // Exchange is the state of an exchange.
 type Exchange struct {
-	Name string
+	// Broker is the broker's name; empty is the default broker.
+	Broker string
+	Name   string
 	// AckedAt is the time of the last acknowledgement.
 	AckedAt time.Time
 	// FailedAt is the time of the last failure, and Failure its cause.
@@ -93,10 +95,15 @@ func (b *Registry) updateProducer(name string, see func(p *Producer)) {
 	see(entry(b.producers, name, func(name string) *Producer { return &Producer{Name: name} }))
 }
 
-func (b *Registry) updateExchange(name string, see func(e *Exchange)) {
+func (b *Registry) updateExchange(broker, name string, see func(e *Exchange)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	see(entry(b.exchanges, name, func(name string) *Exchange { return &Exchange{Name: name} }))
+	see(entry(b.exchanges, broker+"\x00"+name, func(key string) *Exchange {
+		if key == Other {
+			return &Exchange{Name: Other}
+		}
+		return &Exchange{Broker: broker, Name: name}
+	}))
 }
 
 // Confirmed records a Confirm call. Of several verdicts, UNKNOWN and UNAVAILABLE win as the last verdict.
@@ -132,9 +139,9 @@ func (b *Registry) Paused(producer string, paused bool) {
 	})
 }
 
-// Published records the broker's answer about messages for an exchange.
-func (b *Registry) Published(exchange string, outcome halfmsg.Outcome, messages int) {
-	b.updateExchange(exchange, func(e *Exchange) {
+// Published records a broker's answer about messages for an exchange.
+func (b *Registry) Published(broker, exchange string, outcome halfmsg.Outcome, messages int) {
+	b.updateExchange(broker, exchange, func(e *Exchange) {
 		e.Outcomes[outcome] += int64(messages)
 		if outcome == halfmsg.Acked {
 			e.AckedAt = time.Now()
@@ -145,8 +152,8 @@ func (b *Registry) Published(exchange string, outcome halfmsg.Outcome, messages 
 }
 
 // Failed records why a message for an exchange was not acknowledged.
-func (b *Registry) Failed(exchange string, cause error) {
-	b.updateExchange(exchange, func(e *Exchange) {
+func (b *Registry) Failed(broker, exchange string, cause error) {
+	b.updateExchange(broker, exchange, func(e *Exchange) {
 		e.FailedAt, e.Failure = time.Now(), "no acknowledgement"
 		if cause != nil {
 			e.Failure = cause.Error()
@@ -167,9 +174,9 @@ func (b *Registry) Producers() []Producer {
 	return sorted(b, b.producers, func(p Producer) string { return p.Name })
 }
 
-// Exchanges lists the exchanges by name.
+// Exchanges lists the exchanges by broker and name.
 func (b *Registry) Exchanges() []Exchange {
-	return sorted(b, b.exchanges, func(e Exchange) string { return e.Name })
+	return sorted(b, b.exchanges, func(e Exchange) string { return e.Broker + "\x00" + e.Name })
 }
 
 func sorted[T any](b *Registry, all map[string]*T, name func(T) string) []T {

@@ -48,9 +48,9 @@ func TestRegistryKeepsTheLastResults(t *testing.T) {
 		time.Second, nil)
 	b.Confirmed("orders", 3, nil, time.Second, errors.New("refused"))
 	b.Paused("orders", true)
-	b.Published("shop", halfmsg.Acked, 5)
-	b.Published("shop", halfmsg.Refused, 2)
-	b.Failed("shop", errors.New("no exchange"))
+	b.Published("", "shop", halfmsg.Acked, 5)
+	b.Published("", "shop", halfmsg.Refused, 2)
+	b.Failed("", "shop", errors.New("no exchange"))
 	p, e := b.Producers()[0], b.Exchanges()[0]
 	if p.Name != "orders" || p.Paused != 1 || p.Verdict != halfmsg.VerdictUnknown || p.Failure != "refused" {
 		t.Errorf("got %+v", p)
@@ -71,7 +71,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := peerstats.New()
 	for i := range 10_000 {
-		b.Published(fmt.Sprint(i), halfmsg.Acked, 1)
+		b.Published("", fmt.Sprint(i), halfmsg.Acked, 1)
 		b.Paused(fmt.Sprint(i), true)
 	}
 	if n, m := len(b.Exchanges()), len(b.Producers()); n != peerstats.MaxNamed+1 || m != peerstats.MaxNamed+1 {

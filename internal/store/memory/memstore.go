@@ -225,7 +225,7 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 	}
 	var claims []halfmsg.Claim
 	taken := map[string]int{}
-	for _, e := range s.claimable(halfmsg.Pending) {
+	for _, e := range s.claimable(func(e *entry) bool { return e.State == halfmsg.Pending }) {
 		if taken[e.Producer] < quota[e.Producer] {
 			taken[e.Producer]++
 			claims = append(claims, s.claimDue(e, lease))
@@ -235,23 +235,31 @@ func (s *Store) ClaimPending(_ context.Context, quota map[string]int, lease time
 }
 
 // ClaimSendable implements halfmsg.SendStore. Producers take turns.
-func (s *Store) ClaimSendable(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return s.claimShared("ClaimSendable", halfmsg.Sendable, limit, lease)
+func (s *Store) ClaimSendable(
+	_ context.Context, limit int, lease time.Duration, brokers ...string,
+) ([]halfmsg.Claim, error) {
+	return s.claimShared("ClaimSendable", limit, lease, func(e *entry) bool {
+		return e.State == halfmsg.Sendable && (len(brokers) == 0 || slices.Contains(brokers, e.Broker))
+	})
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore. Producers take turns.
 func (s *Store) ClaimAcknowledged(_ context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return s.claimShared("ClaimAcknowledged", halfmsg.Acknowledged, limit, lease)
+	return s.claimShared("ClaimAcknowledged", limit, lease, func(e *entry) bool {
+		return e.State == halfmsg.Acknowledged
+	})
 }
 
-func (s *Store) claimShared(call string, state halfmsg.State, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
+func (s *Store) claimShared(
+	call string, limit int, lease time.Duration, wanted func(*entry) bool,
+) ([]halfmsg.Claim, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.broken(call); err != nil {
 		return nil, err
 	}
 	turns, turn := map[*entry]int{}, map[string]int{}
-	due := s.claimable(state)
+	due := s.claimable(wanted)
 	for _, e := range due {
 		turns[e] = turn[e.Producer]
 		turn[e.Producer]++
@@ -264,12 +272,13 @@ func (s *Store) claimShared(call string, state halfmsg.State, limit int, lease t
 	return claims, nil
 }
 
-// claimable lists what is due in a state, longest due first. What an owner holds is due when the lease ends.
-func (s *Store) claimable(state halfmsg.State) []*entry {
+// claimable lists what is due of the wanted messages, longest due first. What an owner holds is due when the lease
+// ends.
+func (s *Store) claimable(wanted func(*entry) bool) []*entry {
 	now := s.now()
 	var due []*entry
 	for _, e := range s.entries {
-		if e.State == state && !e.due.After(now) {
+		if wanted(e) && !e.due.After(now) {
 			due = append(due, e)
 		}
 	}

@@ -17,6 +17,9 @@ const maxClaimBytes = 32 << 20
 // spread evenly, so a second look is rare.
 const maxRounds = 4
 
+// parkingTime is how long one claim parks messages for other brokers before it returns what it has.
+const parkingTime = 500 * time.Millisecond
+
 // PendingProducers implements halfmsg.ConfirmStore. Producers whose shard does not answer are left out; when no shard
 // answers, the error says so.
 func (s *Store) PendingProducers(ctx context.Context) ([]string, error) {
@@ -68,36 +71,40 @@ func (s *Store) ClaimPending(ctx context.Context, quota map[string]int, lease ti
 	})
 }
 
-// ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error.
-func (s *Store) ClaimSendable(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return s.claimShared(ctx, halfmsg.Sendable, limit, lease)
+// ClaimSendable implements halfmsg.SendStore. A partial failure returns both claims and an error. Due messages for
+// other brokers are parked, so that they do not stand before those to claim: a claim for their broker finds them again.
+func (s *Store) ClaimSendable(
+	ctx context.Context, limit int, lease time.Duration, brokers ...string,
+) ([]halfmsg.Claim, error) {
+	if !s.names() {
+		brokers = nil // no message names a broker, and none has to be looked at
+	}
+	return s.claimShared(ctx, claiming{state: halfmsg.Sendable, lease: lease, brokers: brokers}, limit)
 }
 
 // ClaimAcknowledged implements halfmsg.ConfirmStore. A partial failure returns both claims and an error.
 func (s *Store) ClaimAcknowledged(ctx context.Context, limit int, lease time.Duration) ([]halfmsg.Claim, error) {
-	return s.claimShared(ctx, halfmsg.Acknowledged, limit, lease)
+	return s.claimShared(ctx, claiming{state: halfmsg.Acknowledged, lease: lease}, limit)
 }
 
 // claimShared claims at most limit due messages of a state, of all producers.
-func (s *Store) claimShared(
-	ctx context.Context, state halfmsg.State, limit int, lease time.Duration,
-) ([]halfmsg.Claim, error) {
+func (s *Store) claimShared(ctx context.Context, want claiming, limit int) ([]halfmsg.Claim, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
 	turn := int(s.claims.Load())
-	return s.claimDue(ctx, claiming{
-		state: state, lease: lease,
-		wanted: func() map[string]int { return map[string]int{"": limit} },
-		shares: func(groups []dueGroup) map[string]int { return fairShares(groups, limit, turn) },
-		took:   func(_ string, n int) { limit -= n },
-	})
+	want.wanted = func() map[string]int { return map[string]int{"": limit} }
+	want.shares = func(groups []dueGroup) map[string]int { return fairShares(groups, limit, turn) }
+	want.took = func(_ string, n int) { limit -= n }
+	return s.claimDue(ctx, want)
 }
 
 // claiming is one claim of many messages.
 type claiming struct {
 	state halfmsg.State
 	lease time.Duration
+	// brokers are those whose messages are claimed; none is all.
+	brokers []string
 	// wanted is how many messages each producer may still give; the producer "" stands for all of them together.
 	wanted func() map[string]int
 	// shares is how many due messages each producer gives now.
@@ -110,17 +117,19 @@ type claiming struct {
 func (s *Store) claimDue(ctx context.Context, want claiming) ([]halfmsg.Claim, error) {
 	var all []dueClaim
 	var errs []error
-	for range maxRounds {
-		groups, err := s.due(ctx, want.state, want.wanted())
+	begun := time.Now()
+	for round := 1; ; round++ {
+		groups, err := s.due(ctx, want, want.wanted())
 		errs = append(errs, err)
 		hidden := chooseOldest(groups, want.shares(groups))
-		claims, tookAll, err := s.claimChosen(ctx, want, groups)
+		claims, parked, tookAll, err := s.claimChosen(ctx, want, groups)
 		errs = append(errs, err)
 		for i := range claims {
 			want.took(claims[i].Producer, 1)
 		}
 		all = append(all, claims...)
-		if !hidden || !tookAll || err != nil || !anyLeft(want.wanted()) {
+		more := hidden && tookAll && round < maxRounds || parked > 0 && time.Since(begun) < parkingTime
+		if err != nil || !more || !anyLeft(want.wanted()) {
 			break
 		}
 	}
@@ -147,29 +156,33 @@ func anyLeft(wanted map[string]int) bool {
 	return false
 }
 
-// claimChosen claims the messages that chooseOldest chose, and says whether all of them were there to claim.
-func (s *Store) claimChosen(ctx context.Context, want claiming, groups []dueGroup) ([]dueClaim, bool, error) {
+// claimChosen claims the messages that chooseOldest chose, and parks those for other brokers. tookAll says whether all
+// of them were there.
+func (s *Store) claimChosen(
+	ctx context.Context, want claiming, groups []dueGroup,
+) (claims []dueClaim, parked int, tookAll bool, err error) {
 	token := s.newToken()
 	chosen := 0
 	for _, g := range groups {
 		chosen += g.take
 	}
 	if chosen == 0 {
-		return nil, true, nil
+		return nil, 0, true, nil
 	}
 	parts := cutGroups(groups, portion(chosen))
 	calls := make([]*call, len(parts))
 	for i, part := range parts {
-		c := newCall(s.keys.shards[part.shard], 7+2*len(part.shares))
+		c := newCall(s.keys.shards[part.shard], 8+len(want.brokers)+2*len(part.shares))
 		c.messages = part.messages
 		c.args = append(c.args, s.seen(part.shard)...)
-		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts))
-		c.args = append(c.args, part.pairs()...)
+		c.args = append(c.args, codeOf[want.state], token, leaseMS(want.lease), maxClaimBytes/len(parts),
+			len(want.brokers))
+		c.args = append(append(c.args, anys(want.brokers)...), part.pairs()...)
 		calls[i] = c
 	}
 	s.pacer.backlog(ctx, s.loops, s.scripts.claim, calls)
-	claims, err := s.readClaims(ctx, calls, want.state, token)
-	return claims, len(claims) == chosen, err
+	claims, parked, err = s.readClaims(ctx, calls, want.state, token)
+	return claims, parked, len(claims)+parked == chosen, err
 }
 
 // part is the messages that one call claims of a shard.
@@ -217,8 +230,9 @@ func cutGroups(groups []dueGroup, most int) []*part {
 }
 
 // readClaims reads the replies of claim.lua. Messages with unreadable records are set aside.
-func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.State, token string) ([]dueClaim, error) {
-	var claims []dueClaim
+func (s *Store) readClaims(
+	ctx context.Context, calls []*call, state halfmsg.State, token string,
+) (claims []dueClaim, parked int, err error) {
 	var errs []error
 	for _, c := range calls {
 		errs = append(errs, c.err)
@@ -229,6 +243,10 @@ func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.Sta
 		now, _ := c.answer(last).(int64)
 		for _, reply := range c.reply[:last] {
 			fields, _ := reply.([]any)
+			if len(fields) == parkedFields {
+				parked++
+				continue
+			}
 			if len(fields) != claimFields {
 				s.reportUnclaimed(fields)
 				continue
@@ -243,7 +261,7 @@ func (s *Store) readClaims(ctx context.Context, calls []*call, state halfmsg.Sta
 			claims = append(claims, dueClaim{claim, due})
 		}
 	}
-	return claims, firstOf(errs)
+	return claims, parked, firstOf(errs)
 }
 
 // reportUnclaimed logs the index entries that claim.lua could not claim.
@@ -261,8 +279,11 @@ func (s *Store) reportUnclaimed(fields []any) {
 		"error", corrupt(s.keys.record(name), text[2]))
 }
 
-// claimFields is how many fields a claim has in a script's reply.
-const claimFields = 9
+// claimFields is how many fields a claim has in a script's reply, parkedFields how many a parked message has.
+const (
+	claimFields  = 9
+	parkedFields = 4
+)
 
 // claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. A claim whose
 // record cannot be read holds at least the name and the token.

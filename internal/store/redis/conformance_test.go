@@ -75,7 +75,9 @@ func TestOnMiniredis(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = client.Close() })
 		return storetest.Harness{
-			Store: open(t, redisstore.Config{URL: "redis://" + server.Addr(), Prefix: "mini", Instance: "one", Shards: 5}),
+			Store: open(t, redisstore.Config{
+				URL: "redis://" + server.Addr(), Prefix: "mini", Instance: "one", Shards: 5, Brokers: []string{"events"},
+			}),
 			Advance: func(d time.Duration) {
 				now = now.Add(d)
 				server.SetTime(now)
@@ -106,7 +108,7 @@ func runOn(t *testing.T, client redis.UniversalClient, url string, shards int) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		prefix := fmt.Sprintf("run%d", prefixes.Add(1))
 		return storetest.Harness{
-			Store:  open(t, redisstore.Config{URL: url, Prefix: prefix, Instance: "one"}),
+			Store:  open(t, redisstore.Config{URL: url, Prefix: prefix, Instance: "one", Brokers: []string{"events"}}),
 			Expiry: expiryOf(client, prefix, shards), Retention: retention,
 		}
 	})

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-
-	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
 // dueGroup is the due messages of one producer in one shard.
@@ -18,8 +16,8 @@ type dueGroup struct {
 }
 
 // due asks every shard for due messages, of each producer in wanted, or of all. Each call begins with another shard, so
-// that among equals no shard is always last.
-func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]int) ([]dueGroup, error) {
+// that among equals no shard is always last. Messages that are parked for the brokers of the claim become due before.
+func (s *Store) due(ctx context.Context, want claiming, wanted map[string]int) ([]dueGroup, error) {
 	most := 0
 	for _, n := range wanted {
 		most = max(most, n)
@@ -30,10 +28,11 @@ func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]
 	calls := make([]*call, shards)
 	start := int(s.claims.Load() % uint64(shards))
 	for i := range calls {
-		c := newCall(s.keys.shards[(start+i)%shards], 3+2*len(wanted))
+		c := newCall(s.keys.shards[(start+i)%shards], 4+len(want.brokers)+2*len(wanted))
 		c.messages, c.most = slice, most // where it is repeated, for pages
 		c.items = []int{(start + i) % shards}
-		c.args = append(c.args, codeOf[state], most, pageWork)
+		c.args = append(c.args, codeOf[want.state], most, pageWork, len(want.brokers))
+		c.args = append(c.args, anys(want.brokers)...)
 		for producer, n := range wanted {
 			if producer != "" && n > 0 {
 				c.args = append(c.args, producer, n)
@@ -43,6 +42,15 @@ func (s *Store) due(ctx context.Context, state halfmsg.State, wanted map[string]
 	}
 	s.runDue(ctx, calls)
 	return readDue(calls, most)
+}
+
+// anys are texts as arguments.
+func anys(texts []string) []any {
+	args := make([]any, len(texts))
+	for i, text := range texts {
+		args[i] = text
+	}
+	return args
 }
 
 func readDue(calls []*call, most int) ([]dueGroup, error) {

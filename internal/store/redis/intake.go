@@ -18,12 +18,24 @@ const replicaTimeout = time.Second
 // Create implements halfmsg.Intake.
 func (s *Store) Create(ctx context.Context, messages []halfmsg.Message) []halfmsg.Result {
 	c := s.newCreation(messages)
-	places := s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name })
+	places := c.allowed(s.places(len(messages), func(i int) halfmsg.Name { return messages[i].Name }))
 	if s.paging.on() {
 		places = c.page(ctx, places)
 	}
 	c.index(ctx, places)
 	return c.results
+}
+
+// allowed leaves out the messages that name a broker while messages may not.
+func (c *creation) allowed(places []place) []place {
+	if c.store.naming.on() {
+		return places
+	}
+	kept, refused := split(places, func(at place) bool { return c.messages[at.index].Broker == "" })
+	for _, at := range refused {
+		c.results[at.index].Err = halfmsg.ErrNoBrokersYet
+	}
+	return kept
 }
 
 // creation is a batch of messages to store.

@@ -23,6 +23,8 @@ import (
 //	PREFIX:{SHARD}:PRODUCER:verdicts          hash of when committed verdicts were stored, by id
 //	PREFIX:{SHARD}:PRODUCER:m:ID              the record, or the trace of a finished one
 //	PREFIX:{SHARD}:PRODUCER:x:ID              hash of what else there is to say
+//	PREFIX:{SHARD}:parked@BROKER              sorted set of PRODUCER/ID by due time: SENDABLE messages that wait for a
+//	                                          broker, "" for the default one, while others are claimed
 //	PREFIX:{SHARD}:wait                       empty, for a second: what replicas are asked about (redis.min_replicas)
 //	PREFIX:{SHARD}:pulse                      hash: generation, and a count for each coordinator, which reveal a loss
 //	PREFIX:{SHARD}:suspect                    up to when messages were created that a loss may have brought back
@@ -53,7 +55,12 @@ const (
 	layoutsName   = "layouts"
 	sinceField    = "since"
 	backField     = "back"
+	parkedName    = "parked@"
 )
+
+// parkTime is how far claim.lua moves the due time of a message whose broker takes no messages now. A claim for the
+// broker brings the message back before that.
+const parkTime = 10 * time.Minute
 
 // Times further away than these are the work of a clock that jumped: the longest legal delay is 30 days, and no lease
 // is worth more than an hour.

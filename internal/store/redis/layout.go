@@ -17,7 +17,10 @@ const (
 	// pagedMessages has the same keys and more: new messages are in cells and pages before they are indexed. Older
 	// versions do not find such messages.
 	pagedMessages = 4
-	newestLayout  = pagedMessages
+	// namedBrokers has the same keys, and records of messages that name a broker. Older versions refuse these records.
+	// Data get this layout only where a coordinator has named brokers.
+	namedBrokers = 5
+	newestLayout = namedBrokers
 )
 
 // layout is the layout of the data, stored with the data.

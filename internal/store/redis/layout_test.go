@@ -79,7 +79,7 @@ func TestTagsAreWhereRedisSaysTheyAre(t *testing.T) {
 func TestUnknownLayoutsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, client, server := fresh(t, redisstore.Config{})
-	for _, unknown := range []string{"0", "5", "-1", "two"} {
+	for _, unknown := range []string{"0", "6", "-1", "two"} {
 		client.HSet(t.Context(), "msghandler:meta", "layout", unknown)
 		_, err := redisstore.New(t.Context(), redisstore.Config{URL: server.URL()}.WithDefaults())
 		if err == nil || !strings.Contains(err.Error(), "layout "+unknown) ||

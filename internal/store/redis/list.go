@@ -156,7 +156,7 @@ func sought(query halfmsg.Query) (exchange, fault string) {
 	if query.Exchange != "" {
 		line, _ := json.Marshal(header{Exchange: query.Exchange}) // strings and numbers can always be written
 		start, _, _ := bytes.Cut(line, []byte(`"routing_key"`))
-		exchange = string(start)
+		exchange = string(start[1:]) // a broker may precede the exchange
 	}
 	return exchange, strings.ToLower(query.Error)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,11 @@ import (
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
 
+// A layout is a promise of all coordinators. Messages that name a broker follow the same rules as pages: layout
+// namedBrokers comes only when no older version runs, some time before the first such message, and leaves when none is
+// kept any more. An older version would publish such a message to the default broker; that it refuses to read the
+// record protects against one that hung meanwhile.
+//
 // New messages are paged when the data have layout pagedMessages. Older versions do not find such messages, so data of
 // layout packedBodies get the newer layout only when no older version runs. Messages are paged only some time after
 // that: an older version that has read the layout just before has noted by then that it runs.
@@ -36,18 +42,26 @@ func (c Config) newestLayout() int {
 	return newestLayout
 }
 
-// paging says whether new messages are paged.
-type paging struct {
-	// begun is when the store was opened, by a clock that does not jump; until is the time from then until which messages
-	// are paged.
+// firstLayout is the layout of new data. Without named brokers an older version can follow on them.
+func (c Config) firstLayout() int {
+	if c.Layout == 0 && len(c.Brokers) == 0 {
+		return pagedMessages
+	}
+	return c.newestLayout()
+}
+
+// switchedByLayout is something that new messages have only while the layout of the data allows.
+type switchedByLayout struct {
+	// begun is when the store was opened, by a clock that does not jump; until is the time from then until which new
+	// messages have it.
 	begun time.Time
 	until atomic.Int64
 }
 
-func (p *paging) on() bool { return int64(time.Since(p.begun)) < p.until.Load() }
+func (p *switchedByLayout) on() bool { return int64(time.Since(p.begun)) < p.until.Load() }
 
-// set pages messages for so long, and says whether that is a change.
-func (p *paging) set(on bool, lease time.Duration) (changed bool) {
+// set lets new messages have it for so long, and says whether that is a change.
+func (p *switchedByLayout) set(on bool, lease time.Duration) (changed bool) {
 	changed = p.on() != on
 	switch {
 	case !on:
@@ -60,13 +74,18 @@ func (p *paging) set(on bool, lease time.Duration) (changed bool) {
 	return changed
 }
 
-// startPaging decides whether messages are paged until NoteRun looks at the other coordinators for the first time.
+// names says whether messages may name a broker in the layout of the data.
+func (s *Store) names() bool { return s.written.Load() >= namedBrokers }
+
+// startPaging decides whether messages are paged, and whether they may name a broker, until NoteRun looks at the other
+// coordinators for the first time.
 func (s *Store) startPaging(ctx context.Context) error {
 	at, err := s.readLayout(ctx)
 	if err != nil {
 		return err
 	}
-	s.paging.begun = time.Now()
+	s.paging.begun, s.naming.begun = time.Now(), time.Now()
+	s.naming.set(at.allowsNames(s.config.newestLayout()), math.MaxInt64)
 	s.paging.set(at.pages(s.config.newestLayout()), math.MaxInt64)
 	if err := s.goBack(ctx, at); err != nil && !errors.Is(err, halfmsg.ErrFull) { // NoteRun does that later
 		return err
@@ -86,19 +105,27 @@ func (s *Store) followLayout(ctx context.Context, lowest int) error {
 		s.logger.Info("whether new messages are paged has changed; docs/redis.md, Layouts, says why", "paged", paged,
 			"layout", at.version, "lowest_known_to_all", lowest)
 	}
+	if named := at.allowsNames(min(lowest, s.config.newestLayout())); s.naming.set(named, pagingLease) {
+		s.logger.Info("whether messages may name a broker has changed; docs/redis.md, Layouts, says why", "allowed", named,
+			"layout", at.version, "lowest_known_to_all", lowest)
+	}
 	switch {
 	case at.version == packedBodies && lowest >= pagedMessages:
 		return s.writeLayout(ctx, pagedMessages)
-	case at.version == pagedMessages && at.goesBack && lowest >= pagedMessages:
+	case at.version == pagedMessages && !at.goesBack && at.age >= layoutRest &&
+		lowest >= namedBrokers && len(s.config.Brokers) > 0:
+		return s.writeLayout(ctx, namedBrokers)
+	case at.version >= pagedMessages && at.goesBack && lowest >= at.version:
 		return translate(s.loops.HDel(ctx, metaOf(s.config.Prefix), backField).Err())
 	}
 	return s.goBack(ctx, at)
 }
 
-// goBack brings data of layout pagedMessages back to an older layout, if this coordinator is to use an older one.
+// goBack brings data of layout pagedMessages or later back to an older layout, if this coordinator is to use an older
+// one.
 func (s *Store) goBack(ctx context.Context, at writtenAt) error {
 	older := s.config.newestLayout()
-	if at.version != pagedMessages || older >= pagedMessages {
+	if at.version < pagedMessages || older >= at.version {
 		return nil
 	}
 	if !at.goesBack {
@@ -113,6 +140,11 @@ func (s *Store) goBack(ctx context.Context, at writtenAt) error {
 	}
 	if paged, err := s.hasPaged(ctx); err != nil || paged {
 		return err
+	}
+	if at.version >= namedBrokers {
+		if named, err := s.hasNamed(ctx); err != nil || named {
+			return err
+		}
 	}
 	return s.writeLayout(ctx, older)
 }
@@ -142,6 +174,26 @@ func (s *Store) hasPaged(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+// hasNamed says whether a kept message names a broker.
+func (s *Store) hasNamed(ctx context.Context) (bool, error) {
+	for _, state := range halfmsg.Kept() {
+		query := halfmsg.Query{State: state, Limit: 1000}
+		for {
+			page, err := s.List(ctx, query)
+			if err != nil {
+				return false, err
+			}
+			if slices.ContainsFunc(page.Records, func(r halfmsg.Record) bool { return r.Broker != "" }) {
+				return true, nil
+			}
+			if query.Cursor = page.Next; query.Cursor == "" {
+				break
+			}
+		}
+	}
+	return false, nil
+}
+
 // writtenAt is the layout of the data, whether the data go back to an older one, and how long ago that began, or how
 // long the data have this layout.
 type writtenAt struct {
@@ -152,7 +204,14 @@ type writtenAt struct {
 
 // pages says whether messages are paged where all coordinators use layout lowest.
 func (w writtenAt) pages(lowest int) bool {
-	return w.version == pagedMessages && !w.goesBack && lowest >= pagedMessages && w.age >= layoutRest
+	// Data get a later layout only when messages are paged already.
+	return w.version >= pagedMessages && !w.goesBack && lowest >= pagedMessages &&
+		(w.version > pagedMessages || w.age >= layoutRest)
+}
+
+// allowsNames says whether messages may name a broker where all coordinators use layout lowest.
+func (w writtenAt) allowsNames(lowest int) bool {
+	return w.version >= namedBrokers && !w.goesBack && lowest >= namedBrokers && w.age >= layoutRest
 }
 
 // readLayout reads the layout of the data. New data have their first layout for ever.
@@ -164,6 +223,7 @@ func (s *Store) readLayout(ctx context.Context) (writtenAt, error) {
 	}
 	since, back := number(meta[sinceField]), number(meta[backField])
 	at := writtenAt{version: versionOf(meta[layoutField]), goesBack: back > 0, age: layoutRest}
+	s.written.Store(int64(at.version))
 	if since = max(since, back); since > 0 {
 		now, err := s.loops.Time(ctx).Result()
 		if err != nil {

@@ -20,17 +20,40 @@ import (
 //
 //	pack CREATED_MS DIGEST SIZE {"exchange":"orders",...}\n
 //
+// The record of a message for a named broker has its first word in capitals, and the broker begins its JSON. Versions
+// that know no brokers refuse these words, so they never publish such a message to the wrong broker:
+//
+//	HALF CREATED_MS DIGEST {"broker":"events","exchange":"orders",...}\n
+//	PACK CREATED_MS DIGEST SIZE {"broker":"events","exchange":"orders",...}\n
+//
 // The rest of an acknowledged message is such a line with nothing but the callback target in its JSON, and no body:
 //
 //	acknowledged CREATED_MS DIGEST {"callback_target":"..."}\n
 //
 // The trace of a finished message is the line alone, without the JSON: done MS DIGEST.
 
-// whole is the first word of a record with an unpacked body.
-const whole = "half"
+// whole is the first word of a record with an unpacked body. wholeNamed and packedNamed are the first words where the
+// message names a broker.
+const (
+	whole       = "half"
+	wholeNamed  = "HALF"
+	packedNamed = "PACK"
+)
+
+// kindsOf are the first words of a message's record, for an unpacked and for a packed body.
+func kindsOf(m *halfmsg.Message) (unpackedKind, packedKind string) {
+	if m.Broker != "" {
+		return wholeNamed, packedNamed
+	}
+	return whole, packed
+}
+
+// packs says whether the body behind the first line is packed.
+func (t *trace) packs() bool { return t.kind == packed || t.kind == packedNamed }
 
 // header is the JSON in a record's line.
 type header struct {
+	Broker       string            `json:"broker,omitempty"` // first, for claim.lua
 	Exchange     string            `json:"exchange"`
 	RoutingKey   string            `json:"routing_key"`
 	ContentType  string            `json:"content_type,omitempty"`
@@ -47,19 +70,20 @@ const unstamped = "0000000000000"
 // encode gives the record of a message with that digest, without the time.
 func encode(m *halfmsg.Message, digest string, packs bool) ([]byte, error) {
 	line, err := json.Marshal(header{
-		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		DelayMS: m.Delay.Milliseconds(), Target: m.CallbackTarget, ConfirmAfter: m.ConfirmAfter.Milliseconds(),
 		Trace: m.Trace,
 	})
 	if err != nil {
 		return nil, err
 	}
+	unpackedKind, packedKind := kindsOf(m)
 	if packs {
-		if record := pack(line, digest, m.Body); record != nil {
+		if record := pack(packedKind, line, digest, m.Body); record != nil {
 			return record, nil
 		}
 	}
-	start := firstWords(whole, digest)
+	start := firstWords(unpackedKind, digest)
 	record := make([]byte, 0, len(start)+len(line)+1+len(m.Body))
 	record = append(append(append(record, start...), line...), '\n')
 	return append(record, m.Body...), nil
@@ -105,7 +129,7 @@ func decode(record []byte, state halfmsg.State, into *halfmsg.Message) (trace, e
 		return trace{}, err
 	}
 	_, into.Body, _ = bytes.Cut(record, []byte{'\n'})
-	if t.kind == packed {
+	if t.packs() {
 		if into.Body, err = unpack(into.Body, t.size); err != nil {
 			return trace{}, err
 		}
@@ -120,10 +144,10 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 		return trace{}, err
 	}
 	stripped := state == halfmsg.Acknowledged && t.kind == halfmsg.Acknowledged.String()
-	if t.kind != whole && t.kind != packed && !stripped {
+	if t.kind != whole && t.kind != wholeNamed && !t.packs() && !stripped {
 		return trace{}, fmt.Errorf("its first word is neither %s nor %s", whole, packed)
 	}
-	if t.kind == packed {
+	if t.packs() {
 		size, rest, _ := bytes.Cut(t.rest, []byte{' '})
 		if t.size, err = strconv.Atoi(string(size)); err != nil {
 			return trace{}, fmt.Errorf("its first line does not say how long its body is: %w", err)
@@ -141,6 +165,10 @@ func decodeLine(record []byte, state halfmsg.State, into *halfmsg.Message) (trac
 		return trace{}, fmt.Errorf("its header holds a time out of range: delay %d ms, confirmed after %d ms",
 			h.DelayMS, h.ConfirmAfter)
 	}
+	if named := t.kind == wholeNamed || t.kind == packedNamed; named != (h.Broker != "") {
+		return trace{}, fmt.Errorf("its first word is %s, and its header names the broker %q", t.kind, h.Broker)
+	}
+	into.Broker = h.Broker
 	into.Exchange, into.RoutingKey, into.ContentType, into.Headers = h.Exchange, h.RoutingKey, h.ContentType, h.Headers
 	into.Delay = time.Duration(h.DelayMS) * time.Millisecond
 	into.ConfirmAfter = time.Duration(h.ConfirmAfter) * time.Millisecond

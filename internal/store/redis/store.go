@@ -38,9 +38,12 @@ type Config struct {
 	// Quota is how many unfinished messages a producer may have; of more, Create gets halfmsg.ErrOverQuota. Each shard
 	// counts its own part, so the limit is approximate. Defaults to no limit.
 	Quota int
-	// Layout is the newest layout that this coordinator uses; 0 is the newest that it knows. A layout before
-	// pagedMessages lets coordinators of older versions run beside.
+	// Layout is the newest layout that this coordinator uses; 0 is the newest that it knows. An older layout lets
+	// coordinators of older versions run beside.
 	Layout int
+	// Brokers are the names of the brokers beside the default one. With names, the data get a layout in which messages
+	// may name a broker, once all coordinators know that layout.
+	Brokers []string
 	// Ran gets each run of a script: the approximate number of messages, 0 where a script is not about messages, and the
 	// duration for all shards together. Ran must not block. May be nil.
 	Ran func(script string, messages int, took time.Duration)
@@ -59,8 +62,10 @@ const (
 type Store struct {
 	config Config
 	layout layout
-	// paging says whether new messages are paged.
-	paging  paging
+	// paging says whether new messages are paged, naming whether new messages may name a broker.
+	paging, naming switchedByLayout
+	// written is the layout that the data had at the last look.
+	written atomic.Int64
 	keys    keys
 	scripts scripts
 	logger  *slog.Logger
@@ -127,8 +132,8 @@ func (c Config) complete() (Config, error) {
 	if !legalPrefix.MatchString(c.Prefix) {
 		return c, fmt.Errorf("redis prefix %q: letters, digits and ._:- only, 1 to 100 of them", c.Prefix)
 	}
-	if c.Layout != 0 && c.Layout != packedBodies && c.Layout != pagedMessages {
-		return c, fmt.Errorf("layout %d: %d and %d are possible", c.Layout, packedBodies, pagedMessages)
+	if c.Layout != 0 && (c.Layout < packedBodies || c.Layout > newestLayout) {
+		return c, fmt.Errorf("layout %d: %d to %d are possible", c.Layout, packedBodies, newestLayout)
 	}
 	if c.Shards < 0 || c.Shards > maxShards {
 		return c, fmt.Errorf("%d shards: from 1 to %d are possible", c.Shards, maxShards)
@@ -155,7 +160,7 @@ func (s *Store) prepare(ctx context.Context, cluster bool) error {
 // so a coordinator can start while Redis is full, and help to empty Redis.
 func (s *Store) agreeOnLayout(ctx context.Context, cluster bool) (layout, error) {
 	key := metaOf(s.config.Prefix)
-	got, err := s.writtenLayout(ctx, layout{version: s.config.newestLayout(), shards: s.config.shardsOf("", cluster)})
+	got, err := s.writtenLayout(ctx, layout{version: s.config.firstLayout(), shards: s.config.shardsOf("", cluster)})
 	if err != nil {
 		return layout{}, fmt.Errorf("reading %s: %w", key, translate(err))
 	}

@@ -105,7 +105,7 @@ func listingMatches(s *suite) {
 	const n = 30
 	for i := range n {
 		m := message([]string{"a", "b"}[i%2], fmt.Sprintf("%02d", i))
-		m.Exchange = []string{"orders", "orders-2", `or"<\u00e9`}[i%3]
+		m.Exchange, m.Broker = []string{"orders", "orders-2", `or"<\u00e9`}[i%3], []string{"", "events"}[i/3%2]
 		s.create(m)
 		claim := s.submit(long, m.Name)[0]
 		s.settle(claim, halfmsg.EventCommitted, holding(long))

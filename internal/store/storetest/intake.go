@@ -39,6 +39,11 @@ func createTwice(s *suite) {
 			s.Errorf("other content when %s: %v, %v", state, r.State, r.Err)
 		}
 	}
+	elsewhere := m
+	elsewhere.Broker = "events"
+	if r := s.Store.Create(s.Context(), []halfmsg.Message{elsewhere})[0]; !errors.Is(r.Err, halfmsg.ErrExists) {
+		s.Errorf("the same content for another broker: %v, %v", r.State, r.Err)
+	}
 }
 
 func createMixed(s *suite) {
@@ -77,7 +82,9 @@ func contentSurvives(s *suite) {
 	for i := range 32 {
 		headers.Headers[string(rune('a'+i))] = string(bytes.Repeat([]byte(`"\<é`), 100))
 	}
-	for _, m := range []halfmsg.Message{binary, large, bare, headers} {
+	named, namedLarge := message("orders", "named"), large
+	named.Broker, namedLarge.Broker, namedLarge.ID = "events", "Ev.2_b-", "named-large"
+	for _, m := range []halfmsg.Message{binary, large, bare, headers, named, namedLarge} {
 		s.create(m)
 		claim := s.submit(long, m.Name)[0]
 		if !reflect.DeepEqual(claim.Message, m) {

@@ -64,6 +64,7 @@ func (s *Store) Queued() <-chan struct{} { return s.queued }
 
 // wire is a message as the table keeps it, readable for people; the body has a column of its own.
 type wire struct {
+	Broker      string            `json:"broker,omitempty"`
 	Exchange    string            `json:"exchange"`
 	RoutingKey  string            `json:"routing_key"`
 	ContentType string            `json:"content_type,omitempty"`
@@ -73,7 +74,7 @@ type wire struct {
 
 // unkeepable says why the table cannot hold a message unchanged: JSON would replace bytes that are not UTF-8.
 func unkeepable(m producer.Message) error {
-	texts := []string{m.Exchange, m.RoutingKey, m.ContentType}
+	texts := []string{m.Broker, m.Exchange, m.RoutingKey, m.ContentType}
 	for name, value := range m.Headers {
 		texts = append(texts, name, value)
 	}
@@ -90,7 +91,7 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 		return err
 	}
 	text, err := json.Marshal(wire{
-		Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
+		Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType, Headers: m.Headers,
 		DelayMS: m.Delay.Milliseconds(),
 	})
 	if err != nil {
@@ -113,7 +114,7 @@ func unpack(id, text string, body []byte) (producer.Message, error) {
 		return producer.Message{ID: id}, fmt.Errorf("the message of %s cannot be read: %w", id, err)
 	}
 	return producer.Message{
-		ID: id, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType, Headers: w.Headers,
-		Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
+		ID: id, Broker: w.Broker, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType,
+		Headers: w.Headers, Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
 	}, nil
 }

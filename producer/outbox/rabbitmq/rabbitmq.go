@@ -233,8 +233,13 @@ func unsendable(q sql.Queued) error { return cmp.Or(q.Unreadable, unfit(q.Messag
 // longest is how many bytes AMQP has for a name.
 const longest = 255
 
-// unfit says why AMQP cannot carry a message. The try would cost the connection.
+// unfit says why AMQP cannot carry a message, where the try would cost the connection, or why the message is not for
+// this broker.
 func unfit(m producer.Message) error {
+	if m.Broker != "" {
+		return fmt.Errorf("publish %s: it names the broker %q, which only a coordinator knows: "+
+			"relay it to the coordinator, or leave Broker empty", m.ID, m.Broker)
+	}
 	names := []string{m.ID, m.Exchange, m.RoutingKey, m.ContentType}
 	for name := range m.Headers {
 		names = append(names, name)

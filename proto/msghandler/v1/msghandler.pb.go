@@ -285,7 +285,16 @@ type Message struct {
 	// "msghandler-", and CC and BCC, are refused. Names are as routing_key; values hold no NUL.
 	Headers map[string]string `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Deliver no earlier than this long after the message becomes SENDABLE.
-	Delay         *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	Delay *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	// Which broker to publish to: a name that the coordinators have in their configuration (brokers.NAME). Empty: the
+	// default broker (amqp.url). A name that the coordinator does not know is refused with INVALID_ARGUMENT. exchange and
+	// routing_key are what the kind of broker takes them for: on Kafka topic and record key, on NATS JetStream stream and
+	// subject.
+	//
+	// Coordinators of before 2026-11-25 do not know this field, and would publish to the default broker. Give the name in
+	// the header msghandler-broker too, as the SDK does: those coordinators refuse the message then, and others take the
+	// header out.
+	Broker        string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +376,13 @@ func (x *Message) GetDelay() *durationpb.Duration {
 		return x.Delay
 	}
 	return nil
+}
+
+func (x *Message) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
 }
 
 type SendHalfMessageRequest struct {
@@ -1763,7 +1779,9 @@ type GetStatsResponse struct {
 	States []*StateStats          `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`
 	// What this coordinator sees that an operator should act on, the worst first: producers that are refused, dead letters,
 	// coordinators that were killed, checks that fail. A coordinator of an earlier version tells of nothing.
-	Findings      []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
+	Findings []*Finding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
+	// The brokers of this coordinator, the default one first. A coordinator of an earlier version tells of none.
+	Brokers       []*BrokerStats `protobuf:"bytes,3,rep,name=brokers,proto3" json:"brokers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1812,6 +1830,86 @@ func (x *GetStatsResponse) GetFindings() []*Finding {
 	return nil
 }
 
+func (x *GetStatsResponse) GetBrokers() []*BrokerStats {
+	if x != nil {
+		return x.Brokers
+	}
+	return nil
+}
+
+// BrokerStats is how a broker does, as one coordinator sees it.
+type BrokerStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the default broker.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The scheme of its URL, such as amqp.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why it takes no messages now; empty while it takes them. Its messages wait, and use up no attempt.
+	Trouble string `protobuf:"bytes,3,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// How many messages wait in this coordinator's memory to be published to it.
+	Waiting       int64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrokerStats) Reset() {
+	*x = BrokerStats{}
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrokerStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrokerStats) ProtoMessage() {}
+
+func (x *BrokerStats) ProtoReflect() protoreflect.Message {
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrokerStats.ProtoReflect.Descriptor instead.
+func (*BrokerStats) Descriptor() ([]byte, []int) {
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *BrokerStats) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BrokerStats) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *BrokerStats) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
+func (x *BrokerStats) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 // Finding is one thing that an operator should act on.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1828,7 +1926,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1938,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[25]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1951,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{25}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Finding) GetName() string {
@@ -1905,7 +2003,7 @@ type StateStats struct {
 
 func (x *StateStats) Reset() {
 	*x = StateStats{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2015,7 @@ func (x *StateStats) String() string {
 func (*StateStats) ProtoMessage() {}
 
 func (x *StateStats) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[26]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2028,7 @@ func (x *StateStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateStats.ProtoReflect.Descriptor instead.
 func (*StateStats) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{26}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StateStats) GetState() State {
@@ -1972,7 +2070,7 @@ type MessageName struct {
 
 func (x *MessageName) Reset() {
 	*x = MessageName{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2082,7 @@ func (x *MessageName) String() string {
 func (*MessageName) ProtoMessage() {}
 
 func (x *MessageName) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[27]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2095,7 @@ func (x *MessageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageName.ProtoReflect.Descriptor instead.
 func (*MessageName) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{27}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MessageName) GetProducer() string {
@@ -2038,7 +2136,7 @@ type RetryMessagesRequest struct {
 
 func (x *RetryMessagesRequest) Reset() {
 	*x = RetryMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2148,7 @@ func (x *RetryMessagesRequest) String() string {
 func (*RetryMessagesRequest) ProtoMessage() {}
 
 func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[28]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2161,7 @@ func (x *RetryMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesRequest.ProtoReflect.Descriptor instead.
 func (*RetryMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{28}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryMessagesRequest) GetNames() []*MessageName {
@@ -2152,7 +2250,7 @@ type RetryMessagesResponse struct {
 
 func (x *RetryMessagesResponse) Reset() {
 	*x = RetryMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2262,7 @@ func (x *RetryMessagesResponse) String() string {
 func (*RetryMessagesResponse) ProtoMessage() {}
 
 func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[29]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2275,7 @@ func (x *RetryMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryMessagesResponse.ProtoReflect.Descriptor instead.
 func (*RetryMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{29}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryMessagesResponse) GetRetried() int64 {
@@ -2231,7 +2329,7 @@ type DiscardMessagesRequest struct {
 
 func (x *DiscardMessagesRequest) Reset() {
 	*x = DiscardMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2341,7 @@ func (x *DiscardMessagesRequest) String() string {
 func (*DiscardMessagesRequest) ProtoMessage() {}
 
 func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[30]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2354,7 @@ func (x *DiscardMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesRequest.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{30}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DiscardMessagesRequest) GetNames() []*MessageName {
@@ -2344,7 +2442,7 @@ type DiscardMessagesResponse struct {
 
 func (x *DiscardMessagesResponse) Reset() {
 	*x = DiscardMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2454,7 @@ func (x *DiscardMessagesResponse) String() string {
 func (*DiscardMessagesResponse) ProtoMessage() {}
 
 func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[31]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2467,7 @@ func (x *DiscardMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardMessagesResponse.ProtoReflect.Descriptor instead.
 func (*DiscardMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{31}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiscardMessagesResponse) GetDiscarded() int64 {
@@ -2412,7 +2510,7 @@ type TailMessagesRequest struct {
 
 func (x *TailMessagesRequest) Reset() {
 	*x = TailMessagesRequest{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2522,7 @@ func (x *TailMessagesRequest) String() string {
 func (*TailMessagesRequest) ProtoMessage() {}
 
 func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[32]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2535,7 @@ func (x *TailMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesRequest.ProtoReflect.Descriptor instead.
 func (*TailMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{32}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TailMessagesRequest) GetProducer() string {
@@ -2466,7 +2564,7 @@ type TailMessagesResponse struct {
 
 func (x *TailMessagesResponse) Reset() {
 	*x = TailMessagesResponse{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2576,7 @@ func (x *TailMessagesResponse) String() string {
 func (*TailMessagesResponse) ProtoMessage() {}
 
 func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[33]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2589,7 @@ func (x *TailMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailMessagesResponse.ProtoReflect.Descriptor instead.
 func (*TailMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{33}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TailMessagesResponse) GetMoves() []*Move {
@@ -2523,7 +2621,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2633,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_msghandler_v1_msghandler_proto_msgTypes[34]
+	mi := &file_msghandler_v1_msghandler_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2646,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{34}
+	return file_msghandler_v1_msghandler_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Move) GetTime() *timestamppb.Timestamp {
@@ -2583,7 +2681,7 @@ var File_msghandler_v1_msghandler_proto protoreflect.FileDescriptor
 
 const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\n" +
-	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x02\n" +
+	"\x1emsghandler/v1/msghandler.proto\x12\rmsghandler.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x02\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bexchange\x18\x02 \x01(\tR\bexchange\x12\x1f\n" +
@@ -2592,7 +2690,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x04body\x18\x04 \x01(\fR\x04body\x12!\n" +
 	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\x12=\n" +
 	"\aheaders\x18\x06 \x03(\v2#.msghandler.v1.Message.HeadersEntryR\aheaders\x12/\n" +
-	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x1a:\n" +
+	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x16\n" +
+	"\x06broker\x18\b \x01(\tR\x06broker\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
@@ -2691,10 +2790,16 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
-	"\x0fGetStatsRequest\"y\n" +
+	"\x0fGetStatsRequest\"\xaf\x01\n" +
 	"\x10GetStatsResponse\x121\n" +
 	"\x06states\x18\x01 \x03(\v2\x19.msghandler.v1.StateStatsR\x06states\x122\n" +
-	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\"\x90\x01\n" +
+	"\bfindings\x18\x02 \x03(\v2\x16.msghandler.v1.FindingR\bfindings\x124\n" +
+	"\abrokers\x18\x03 \x03(\v2\x1a.msghandler.v1.BrokerStatsR\abrokers\"i\n" +
+	"\vBrokerStats\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
+	"\atrouble\x18\x03 \x01(\tR\atrouble\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x03R\awaiting\"\x90\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x17.msghandler.v1.SeverityR\bseverity\x12\x12\n" +
@@ -2813,7 +2918,7 @@ func file_msghandler_v1_msghandler_proto_rawDescGZIP() []byte {
 }
 
 var file_msghandler_v1_msghandler_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_msghandler_v1_msghandler_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(State)(0),                       // 0: msghandler.v1.State
 	(Verdict)(0),                     // 1: msghandler.v1.Verdict
@@ -2844,28 +2949,29 @@ var file_msghandler_v1_msghandler_proto_goTypes = []any{
 	(*ListMessagesResponse)(nil),     // 26: msghandler.v1.ListMessagesResponse
 	(*GetStatsRequest)(nil),          // 27: msghandler.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),         // 28: msghandler.v1.GetStatsResponse
-	(*Finding)(nil),                  // 29: msghandler.v1.Finding
-	(*StateStats)(nil),               // 30: msghandler.v1.StateStats
-	(*MessageName)(nil),              // 31: msghandler.v1.MessageName
-	(*RetryMessagesRequest)(nil),     // 32: msghandler.v1.RetryMessagesRequest
-	(*RetryMessagesResponse)(nil),    // 33: msghandler.v1.RetryMessagesResponse
-	(*DiscardMessagesRequest)(nil),   // 34: msghandler.v1.DiscardMessagesRequest
-	(*DiscardMessagesResponse)(nil),  // 35: msghandler.v1.DiscardMessagesResponse
-	(*TailMessagesRequest)(nil),      // 36: msghandler.v1.TailMessagesRequest
-	(*TailMessagesResponse)(nil),     // 37: msghandler.v1.TailMessagesResponse
-	(*Move)(nil),                     // 38: msghandler.v1.Move
-	nil,                              // 39: msghandler.v1.Message.HeadersEntry
-	(*durationpb.Duration)(nil),      // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 41: google.protobuf.Timestamp
+	(*BrokerStats)(nil),              // 29: msghandler.v1.BrokerStats
+	(*Finding)(nil),                  // 30: msghandler.v1.Finding
+	(*StateStats)(nil),               // 31: msghandler.v1.StateStats
+	(*MessageName)(nil),              // 32: msghandler.v1.MessageName
+	(*RetryMessagesRequest)(nil),     // 33: msghandler.v1.RetryMessagesRequest
+	(*RetryMessagesResponse)(nil),    // 34: msghandler.v1.RetryMessagesResponse
+	(*DiscardMessagesRequest)(nil),   // 35: msghandler.v1.DiscardMessagesRequest
+	(*DiscardMessagesResponse)(nil),  // 36: msghandler.v1.DiscardMessagesResponse
+	(*TailMessagesRequest)(nil),      // 37: msghandler.v1.TailMessagesRequest
+	(*TailMessagesResponse)(nil),     // 38: msghandler.v1.TailMessagesResponse
+	(*Move)(nil),                     // 39: msghandler.v1.Move
+	nil,                              // 40: msghandler.v1.Message.HeadersEntry
+	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 42: google.protobuf.Timestamp
 }
 var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
-	39, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
-	40, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
+	40, // 0: msghandler.v1.Message.headers:type_name -> msghandler.v1.Message.HeadersEntry
+	41, // 1: msghandler.v1.Message.delay:type_name -> google.protobuf.Duration
 	4,  // 2: msghandler.v1.SendHalfMessageRequest.message:type_name -> msghandler.v1.Message
-	40, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
+	41, // 3: msghandler.v1.SendHalfMessageRequest.confirm_after:type_name -> google.protobuf.Duration
 	0,  // 4: msghandler.v1.SendHalfMessageResponse.state:type_name -> msghandler.v1.State
 	4,  // 5: msghandler.v1.SendHalfMessagesRequest.messages:type_name -> msghandler.v1.Message
-	40, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
+	41, // 6: msghandler.v1.SendHalfMessagesRequest.confirm_after:type_name -> google.protobuf.Duration
 	15, // 7: msghandler.v1.SendHalfMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
 	2,  // 8: msghandler.v1.SubmitRequest.wait:type_name -> msghandler.v1.Wait
 	0,  // 9: msghandler.v1.SubmitResponse.state:type_name -> msghandler.v1.State
@@ -2877,66 +2983,67 @@ var file_msghandler_v1_msghandler_proto_depIdxs = []int32{
 	1,  // 15: msghandler.v1.Confirmation.verdict:type_name -> msghandler.v1.Verdict
 	4,  // 16: msghandler.v1.MessageRecord.message:type_name -> msghandler.v1.Message
 	0,  // 17: msghandler.v1.MessageRecord.state:type_name -> msghandler.v1.State
-	41, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
-	41, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
-	41, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
-	41, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
+	42, // 18: msghandler.v1.MessageRecord.create_time:type_name -> google.protobuf.Timestamp
+	42, // 19: msghandler.v1.MessageRecord.update_time:type_name -> google.protobuf.Timestamp
+	42, // 20: msghandler.v1.MessageRecord.due_time:type_name -> google.protobuf.Timestamp
+	42, // 21: msghandler.v1.MessageRecord.lease_until:type_name -> google.protobuf.Timestamp
 	22, // 22: msghandler.v1.MessageRecord.events:type_name -> msghandler.v1.Event
-	41, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	41, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
+	42, // 23: msghandler.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	42, // 24: msghandler.v1.Event.last_time:type_name -> google.protobuf.Timestamp
 	21, // 25: msghandler.v1.GetMessageResponse.record:type_name -> msghandler.v1.MessageRecord
 	0,  // 26: msghandler.v1.ListMessagesRequest.state:type_name -> msghandler.v1.State
-	40, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	41, // 27: msghandler.v1.ListMessagesRequest.min_age:type_name -> google.protobuf.Duration
 	21, // 28: msghandler.v1.ListMessagesResponse.records:type_name -> msghandler.v1.MessageRecord
-	30, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
-	29, // 30: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
-	3,  // 31: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
-	0,  // 32: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
-	41, // 33: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
-	41, // 34: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
-	31, // 35: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 36: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
-	40, // 37: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 38: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	31, // 39: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
-	0,  // 40: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
-	40, // 41: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
-	15, // 42: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
-	0,  // 43: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
-	38, // 44: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
-	41, // 45: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
-	0,  // 46: msghandler.v1.Move.state:type_name -> msghandler.v1.State
-	5,  // 47: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
-	7,  // 48: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
-	9,  // 49: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
-	11, // 50: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
-	13, // 51: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
-	16, // 52: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
-	19, // 53: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
-	23, // 54: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
-	25, // 55: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
-	27, // 56: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
-	32, // 57: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
-	34, // 58: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
-	36, // 59: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
-	6,  // 60: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
-	8,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
-	10, // 62: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
-	12, // 63: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
-	14, // 64: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
-	17, // 65: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
-	20, // 66: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
-	24, // 67: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
-	26, // 68: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
-	28, // 69: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
-	33, // 70: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
-	35, // 71: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
-	37, // 72: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
-	60, // [60:73] is the sub-list for method output_type
-	47, // [47:60] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	31, // 29: msghandler.v1.GetStatsResponse.states:type_name -> msghandler.v1.StateStats
+	30, // 30: msghandler.v1.GetStatsResponse.findings:type_name -> msghandler.v1.Finding
+	29, // 31: msghandler.v1.GetStatsResponse.brokers:type_name -> msghandler.v1.BrokerStats
+	3,  // 32: msghandler.v1.Finding.severity:type_name -> msghandler.v1.Severity
+	0,  // 33: msghandler.v1.StateStats.state:type_name -> msghandler.v1.State
+	42, // 34: msghandler.v1.StateStats.oldest_create_time:type_name -> google.protobuf.Timestamp
+	42, // 35: msghandler.v1.StateStats.first_due_time:type_name -> google.protobuf.Timestamp
+	32, // 36: msghandler.v1.RetryMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 37: msghandler.v1.RetryMessagesRequest.state:type_name -> msghandler.v1.State
+	41, // 38: msghandler.v1.RetryMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 39: msghandler.v1.RetryMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	32, // 40: msghandler.v1.DiscardMessagesRequest.names:type_name -> msghandler.v1.MessageName
+	0,  // 41: msghandler.v1.DiscardMessagesRequest.state:type_name -> msghandler.v1.State
+	41, // 42: msghandler.v1.DiscardMessagesRequest.min_age:type_name -> google.protobuf.Duration
+	15, // 43: msghandler.v1.DiscardMessagesResponse.outcomes:type_name -> msghandler.v1.Outcome
+	0,  // 44: msghandler.v1.TailMessagesRequest.states:type_name -> msghandler.v1.State
+	39, // 45: msghandler.v1.TailMessagesResponse.moves:type_name -> msghandler.v1.Move
+	42, // 46: msghandler.v1.Move.time:type_name -> google.protobuf.Timestamp
+	0,  // 47: msghandler.v1.Move.state:type_name -> msghandler.v1.State
+	5,  // 48: msghandler.v1.MessageHandlerService.SendHalfMessage:input_type -> msghandler.v1.SendHalfMessageRequest
+	7,  // 49: msghandler.v1.MessageHandlerService.SendHalfMessages:input_type -> msghandler.v1.SendHalfMessagesRequest
+	9,  // 50: msghandler.v1.MessageHandlerService.Submit:input_type -> msghandler.v1.SubmitRequest
+	11, // 51: msghandler.v1.MessageHandlerService.SubmitAll:input_type -> msghandler.v1.SubmitAllRequest
+	13, // 52: msghandler.v1.MessageHandlerService.Rollback:input_type -> msghandler.v1.RollbackRequest
+	16, // 53: msghandler.v1.ProducerService.Confirm:input_type -> msghandler.v1.ConfirmRequest
+	19, // 54: msghandler.v1.ProducerService.DeleteBusiness:input_type -> msghandler.v1.DeleteBusinessRequest
+	23, // 55: msghandler.v1.AdminService.GetMessage:input_type -> msghandler.v1.GetMessageRequest
+	25, // 56: msghandler.v1.AdminService.ListMessages:input_type -> msghandler.v1.ListMessagesRequest
+	27, // 57: msghandler.v1.AdminService.GetStats:input_type -> msghandler.v1.GetStatsRequest
+	33, // 58: msghandler.v1.AdminService.RetryMessages:input_type -> msghandler.v1.RetryMessagesRequest
+	35, // 59: msghandler.v1.AdminService.DiscardMessages:input_type -> msghandler.v1.DiscardMessagesRequest
+	37, // 60: msghandler.v1.AdminService.TailMessages:input_type -> msghandler.v1.TailMessagesRequest
+	6,  // 61: msghandler.v1.MessageHandlerService.SendHalfMessage:output_type -> msghandler.v1.SendHalfMessageResponse
+	8,  // 62: msghandler.v1.MessageHandlerService.SendHalfMessages:output_type -> msghandler.v1.SendHalfMessagesResponse
+	10, // 63: msghandler.v1.MessageHandlerService.Submit:output_type -> msghandler.v1.SubmitResponse
+	12, // 64: msghandler.v1.MessageHandlerService.SubmitAll:output_type -> msghandler.v1.SubmitAllResponse
+	14, // 65: msghandler.v1.MessageHandlerService.Rollback:output_type -> msghandler.v1.RollbackResponse
+	17, // 66: msghandler.v1.ProducerService.Confirm:output_type -> msghandler.v1.ConfirmResponse
+	20, // 67: msghandler.v1.ProducerService.DeleteBusiness:output_type -> msghandler.v1.DeleteBusinessResponse
+	24, // 68: msghandler.v1.AdminService.GetMessage:output_type -> msghandler.v1.GetMessageResponse
+	26, // 69: msghandler.v1.AdminService.ListMessages:output_type -> msghandler.v1.ListMessagesResponse
+	28, // 70: msghandler.v1.AdminService.GetStats:output_type -> msghandler.v1.GetStatsResponse
+	34, // 71: msghandler.v1.AdminService.RetryMessages:output_type -> msghandler.v1.RetryMessagesResponse
+	36, // 72: msghandler.v1.AdminService.DiscardMessages:output_type -> msghandler.v1.DiscardMessagesResponse
+	38, // 73: msghandler.v1.AdminService.TailMessages:output_type -> msghandler.v1.TailMessagesResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_msghandler_v1_msghandler_proto_init() }
@@ -2950,7 +3057,7 @@ func file_msghandler_v1_msghandler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_msghandler_v1_msghandler_proto_rawDesc), len(file_msghandler_v1_msghandler_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 -- Purpose: counts the messages of a state that are old and could be worked on now.
 -- KEYS: 1 the shard's prefix
--- ARGV: 1 code of the state; 2 how old they are at least, in milliseconds
+-- ARGV: 1 code of the state; 2 how old they are at least, in milliseconds; then the names of brokers, empty for the default one
 -- Returns: the sum over producers of the smaller of two counts, of those that old and of those due; others wait for their
---   delay or their next try, and not for us
+--   delay or their next try, and not for us. And how many have waited so long for one of the brokers
 local s, oldest = tonumber(ARGV[1]), now - ARGV[2]
 local total = 0
 for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
@@ -12,5 +12,8 @@ for _, producer in ipairs(call('SMEMBERS', KEYS[1] .. PRODUCERS)) do
   if due > 0 then
     total = total + math.min(due, call('ZCOUNT', g[s] .. CREATED, '-inf', oldest))
   end
+end
+for i = 3, #ARGV do
+  total = total + call('ZCOUNT', KEYS[1] .. PARKED .. ARGV[i], '-inf', stamp(oldest + PARKTIME))
 end
 return {total}

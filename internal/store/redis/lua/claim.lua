@@ -2,14 +2,52 @@
 -- Purpose: claims due messages of a state, those due longest first.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 to 3 who claims, and generation and its count as it last saw them; 4 code of the state; 5 token; 6 lease in
---   milliseconds; 7 how many bytes of records, unpacked, are claimed at most, though one message always is; then pairs of a
+--   milliseconds; 7 how many bytes of records, unpacked, are claimed at most, though one message always is; 8 of how many
+--   brokers messages are claimed, 0 for any; then the names of these brokers, empty for the default one; then pairs of a
 --   producer and how many of its messages are claimed at most. Each may take an equal part of the bytes, and of what those
 --   before it have left
 -- Returns: for each claim {producer, id, record, confirms, publishes, copies, sendable_at, deletes, due}; for what had no
 --   record, and left the index, {producer, id}; for what could not be worked on, and was put off for an hour, {producer,
---   id, why}; then the time
+--   id, why}; for what another broker is to get, and was parked, {producer, id, '', broker}; then the time
 local s, token, lease, room = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local HOUR = 3600 * 1000
+local brokers = tonumber(ARGV[8])
+local open_to = {}
+for i = 9, 8 + brokers do
+  open_to[ARGV[i]] = true
+end
+
+-- parked has the keys with messages that were parked just now. An entry is of no use after PARKTIME.
+local parked = {}
+
+-- elsewhere gives the broker of a message if it is none of those to claim for. The broker begins the JSON of a record
+-- whose first word is in capitals.
+local function elsewhere(g, id)
+  if brokers == 0 then
+    return nil
+  end
+  local text = call('GETRANGE', g.record .. id, 0, 199)
+  local broker = string.match(text, '^%u+ %d+ %S+ [%d ]*{"broker":"([^"]+)"') or ''
+  return text ~= '' and not open_to[broker] and broker or nil
+end
+
+-- park lets a message wait until its broker is claimed for, or for PARKTIME. An owner whose lease has ended loses the
+-- message, of which that owner may have sent a copy.
+local function park(g, id, broker)
+  local owner = owned(g, id)
+  if owner then
+    local lost = 'the lease of ' .. instance(owner) .. ' ended'
+    call('HINCRBY', g.notes .. id, 'copies', 1)
+    call('HSET', g.notes .. id, 'events', told(g, id, TAKENOVER, instance(token), lost))
+    g.noted = true
+    g.freed[#g.freed + 1] = id
+  end
+  local due = stamp(now + PARKTIME)
+  gather(g.due[s], due, id)
+  parked[KEYS[1] .. PARKED .. broker] = true
+  call('ZADD', KEYS[1] .. PARKED .. broker, due, g.producer .. '/' .. id)
+  return {g.producer, id, '', broker}
+end
 
 -- due gives ids and their due times. Due times later than any legal one were set by a clock that jumped.
 local function due(index, limit)
@@ -34,6 +72,10 @@ local function claim(g, since, part, out)
     if part <= 0 then
       return nil
     end
+    local broker = elsewhere(g, id)
+    if broker then
+      return park(g, id, broker)
+    end
     local claimed = take(g, id, s, since[i], token, lease, owned(g, id))
     local size = claimed and weight(claimed[3]) or 0
     room, part = room - size, part - size
@@ -54,10 +96,13 @@ end
 
 look(ARGV[1], ARGV[2], ARGV[3])
 local out = {}
-for i = 8, #ARGV, 2 do
+for i = 9 + brokers, #ARGV, 2 do
   local producer = ARGV[i]
   local ids, since = due(KEYS[1] .. producer .. ':' .. KEPT[s], tonumber(ARGV[i + 1]))
   claim(open(producer, ids), since, room / ((#ARGV - i + 1) / 2), out)
+end
+for key in pairs(parked) do
+  call('PEXPIRE', key, 2 * PARKTIME)
 end
 out[#out + 1] = now
 return out

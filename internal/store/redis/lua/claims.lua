@@ -2,7 +2,7 @@
 
 -- weight is the memory of a claimed record, whose body may be packed.
 local function weight(record)
-  local size = string.match(record, '^' .. PACKED .. ' %d+ %S+ (%d+) ')
+  local size = string.match(record, '^%a+ %d+ %S+ (%d+) ') -- only a packed body's line has a size
   return #record + (size and math.min(tonumber(size), MAXBODY) or 0)
 end
 

@@ -3,8 +3,9 @@
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
---   looked at counts 1, a message that is indexed 10; then pairs of a producer and its own most; without any pair all producers
---   of the shard are looked at
+--   looked at counts 1, a message that is indexed 10; 4 how many brokers are claimed for; then
+--   their names, empty for the default one; then pairs of a producer and its own most; without any pair all producers of the
+--   shard are looked at
 -- Returns: 1 when more pages are due, else 0; then for each producer with due messages {name, due times in milliseconds,
 --   oldest first}
 local room, pending_pages = tonumber(ARGV[3]), 0
@@ -43,7 +44,29 @@ for _, producer in ipairs(producers) do
   pcall(finish_pages, producer)
 end
 
-local s, most = tonumber(ARGV[1]), tonumber(ARGV[2])
+local s, most, brokers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+
+-- unpark makes messages for a broker due again, those parked longest first. A message with another due time than it
+-- was parked with has been worked on since.
+local function unpark(broker)
+  local key, gone = KEYS[1] .. PARKED .. broker, {}
+  local found = call('ZRANGE', key, 0, most - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local producer, id = string.match(found[i], '^([^/]+)/(.+)$')
+    local index = KEYS[1] .. (producer or '') .. ':' .. KEPT[COMMITTED]
+    local due = producer and redis.pcall('ZSCORE', index, id)
+    if type(due) == 'string' and tonumber(due) == tonumber(found[i + 1]) then
+      call('ZADD', index, stamp(tonumber(due) - PARKTIME), id)
+    end
+    gone[#gone + 1] = found[i]
+  end
+  if #gone > 0 then
+    call('ZREM', key, unpack(gone))
+  end
+end
+for i = 5, 4 + brokers do
+  pcall(unpark, ARGV[i])
+end
 
 -- far are due times later than any legal one: a clock that jumped has set them, and they count as due.
 local function due(g, limit)
@@ -69,8 +92,8 @@ local function look(producer, limit)
   end
 end
 
-if ARGV[4] then
-  for i = 4, #ARGV, 2 do
+if ARGV[5 + brokers] then
+  for i = 5 + brokers, #ARGV, 2 do
     look(ARGV[i], math.min(most, tonumber(ARGV[i + 1])))
   end
 else

@@ -2,8 +2,8 @@
 -- Purpose: names the messages of a state, oldest first, from a time on, but for those that surely do not match. KEYS:
 -- 1 the shard's prefix ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 about how many to look at, beyond
 -- those of the very first
---   millisecond, of which all are; 4 a producer; empty is all; 5 how old they are at least, in milliseconds; 6 how the JSON of
---   records begins that go to the exchange that is looked for; empty is any; 7 what last errors hold, in lower case; empty is
+--   millisecond, of which all are; 4 a producer; empty is all; 5 how old they are at least, in milliseconds; 6 the part of the
+--   JSON that names the exchange that is looked for, which comes first or behind the broker; empty is any; 7 what last errors hold, in lower case; empty is
 --   any
 -- Returns: how many were looked at; then for each producer {name, id and created of the last that the index told of,
 -- both
@@ -23,7 +23,7 @@ local function may(g, id)
       return false
     end
   end
-  return exchange == '' or string.find(call('GETRANGE', g.record .. id, 0, 99 + #exchange), exchange, 1, true)
+  return exchange == '' or string.find(call('GETRANGE', g.record .. id, 0, 199 + #exchange), exchange, 1, true)
 end
 
 -- Nothing behind the nearest end can be listed yet, so nobody looks at it.

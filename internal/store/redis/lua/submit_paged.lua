@@ -17,7 +17,7 @@ local since = to == FIRST and NEVER or now_text
 
 -- weight is the memory of a claimed record, whose body may be packed.
 local function weight(record)
-  local size = string.match(record, '^' .. PACKED .. ' %d+ %S+ (%d+) ')
+  local size = string.match(record, '^%a+ %d+ %S+ (%d+) ') -- only a packed body's line has a size
   return #record + (size and math.min(tonumber(size), MAXBODY) or 0)
 end
 
@@ -30,7 +30,7 @@ local function content(g, id, created, known)
     return 0
   end
   local record = redis.pcall('GET', g.base .. RECORD .. id)
-  if type(record) ~= 'string' or not string.find(record, '^[hp]')
+  if type(record) ~= 'string' or not string.find(record, '^[hpHP]')
     or to ~= FIRST and string.find(record, '"delay_ms"', 1, true) then
     return 0
   end

@@ -71,7 +71,7 @@ func TestClaimReturnsTheEnqueuedMessage(t *testing.T) {
 		s := d.store(t, db, nil)
 		all := []producer.Message{
 			{
-				ID: "full", Exchange: "orders", RoutingKey: "größe.é", ContentType: "application/json",
+				ID: "full", Broker: "events", Exchange: "orders", RoutingKey: "größe.é", ContentType: "application/json",
 				Headers: map[string]string{"k": "v\x00'\"\\"}, Body: []byte{0, 1, 255, '\''}, Delay: time.Minute,
 			},
 			{ID: "empty", Body: []byte{}},
@@ -117,6 +117,7 @@ func TestUnstorableMessageIsRefused(t *testing.T) {
 		for field, m := range map[string]producer.Message{
 			"exchange":     {ID: "1", Exchange: broken},
 			"routing key":  {ID: "1", RoutingKey: broken},
+			"broker":       {ID: "1", Broker: broken},
 			"content type": {ID: "1", ContentType: broken},
 			"header":       {ID: "1", Headers: map[string]string{"size": broken}},
 			"its name":     {ID: "1", Headers: map[string]string{broken: "L"}},
