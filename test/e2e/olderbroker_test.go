@@ -76,8 +76,8 @@ func TestOldCoordinatorsRefuseTheHeader(t *testing.T) {
 		t.Errorf("beside the older version, the newer one answers %v", err)
 	}
 	env := []string{"MSGHANDLER_SERVER=" + w.coordinators[0].grpc}
-	if out, status := run(t, env, "retry", "orders/crafted"); status != 0 {
-		t.Errorf("retry says (%d): %s", status, out)
+	if out, exit := run(t, env, "retry", "orders/crafted"); exit != 0 {
+		t.Errorf("retry says (%d): %s", exit, out)
 	}
 	if got := w.get(ofEvents, brokerQueue); got.MessageId != "crafted" {
 		t.Errorf("the broker events got %s", got.MessageId)

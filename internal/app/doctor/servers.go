@@ -98,7 +98,10 @@ func (r *report) anyBroker(ctx context.Context, url, key string, window int) []F
 	defer func() { _ = publisher.Close(ctx) }() // nothing was published
 	reach, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	for err = publisher.Ready(); err != nil && backoff.Sleep(reach, reachPause) == nil; err = publisher.Ready() {
+	for err = publisher.Ready(); err != nil; err = publisher.Ready() {
+		if backoff.Sleep(reach, reachPause) != nil {
+			break
+		}
 	}
 	if err != nil {
 		r.trouble("broker-away", "takes no messages: "+err.Error(), brokerMatters, "start the broker, or set "+key+

@@ -46,15 +46,17 @@ end
 
 local s, most, brokers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
 
--- unpark makes messages for a broker due again, those parked longest first. A message with another due time than it
--- was parked with has been worked on since.
+-- unpark makes messages for a broker due again, those parked longest first. A message that has an owner, or
+-- another due time than it was parked with, has been worked on since.
 local function unpark(broker)
   local key, gone = KEYS[1] .. PARKED .. broker, {}
   local found = call('ZRANGE', key, 0, most - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local producer, id = string.match(found[i], '^([^/]+)/(.+)$')
-    local index = KEYS[1] .. (producer or '') .. ':' .. KEPT[COMMITTED]
-    local due = producer and redis.pcall('ZSCORE', index, id)
+    local base = KEYS[1] .. (producer or '') .. ':'
+    local index = base .. KEPT[COMMITTED]
+    local owned = producer and redis.pcall('HEXISTS', base .. LEASES, id) ~= 0
+    local due = producer and not owned and redis.pcall('ZSCORE', index, id)
     if type(due) == 'string' and tonumber(due) == tonumber(found[i + 1]) then
       call('ZADD', index, stamp(tonumber(due) - PARKTIME), id)
     end
