@@ -44,7 +44,8 @@ type Broker interface {
 	// without the permission, where the server has such a refusal.
 	Refusals(t *testing.T, target Target) []Refusal
 	// Read returns the records that the target has got since the last Read of it, in the server's order for each
-	// routing key. Read returns nil when there are none yet.
+	// routing key. Read returns nil when there are none yet. The suite also calls Read in subtests of the test that made
+	// the target.
 	Read(t *testing.T, target Target) []Record
 	Faults
 }
