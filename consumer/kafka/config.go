@@ -51,7 +51,8 @@ type Config struct {
 	URL string
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
-	// Group is the consumer group. Its consumers share the partitions. A new group begins with the oldest messages.
+	// Group is the consumer group. Its consumers share the partitions. A new group begins with the oldest messages. The
+	// retry topics have the group GROUP.retry.
 	Group string
 	// Name is the consumer's, in log lines and in Message.Consumer. Default: the group's.
 	Name string
@@ -69,7 +70,8 @@ type Config struct {
 	// Create creates the retry topics and the dead-letter topic with the cluster's defaults, unless they exist. Without
 	// Create a message whose topic is missing is handled again after Retry, and its partition waits.
 	Create bool
-	// Prefetch is about how many messages of a partition wait in this process. Default: 100.
+	// Prefetch is how many messages of a partition wait in this process before the partition is fetched no more for a
+	// while. A fetch brings up to 1 MiB of a partition. Default: 100.
 	Prefetch int
 	// Concurrency is how many handlers run at once, each for another partition. Default: 1.
 	Concurrency int

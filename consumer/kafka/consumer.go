@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -21,14 +19,10 @@ import (
 const (
 	// answerTimeout is how long a broker may take for an answer.
 	answerTimeout = 5 * time.Second
-	// commitInterval is how often offsets of handled messages are committed.
-	commitInterval = time.Second
 	// commitTimeout bounds the last commit of partitions that move, and of a stop.
 	commitTimeout = 5 * time.Second
 	// cancelGrace is how long handlers get to return after their context has ended.
 	cancelGrace = 2 * time.Second
-	// pollPause is the wait after a poll that found only errors.
-	pollPause = 200 * time.Millisecond
 )
 
 // createPauses are the waits before another try to create topics.
@@ -69,25 +63,20 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	r := &run{
 		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
 		stopping: ctx, work: work, slots: make(chan struct{}, c.config.Concurrency),
-		partitions: map[source]*partition{},
 	}
+	defer r.close()
 	if err := r.open(); err != nil {
 		return err
 	}
-	defer r.producer.Close()
-	defer r.client.CloseAllowingRebalance()
-	r.background.Go(r.watchDepth)
 	if c.config.Create {
 		r.createTopics()
 	}
-	r.poll()
+	r.background.Go(r.watchDepth)
+	for _, in := range r.intakes {
+		r.background.Go(in.poll)
+	}
+	<-ctx.Done()
 	return r.finish(cancel)
-}
-
-// source is one partition of a topic.
-type source struct {
-	topic     string
-	partition int32
 }
 
 // run is the state of a call of Run.
@@ -95,197 +84,91 @@ type run struct {
 	Config
 	handler  consumer.Handler
 	retry    backoff.Steps
-	client   *kgo.Client
 	producer *kafkaconn.Producer
+	// intakes are the topics, and the retry topics as a group of their own: in one group a new consumer might get
+	// nothing but partitions of retry topics.
+	intakes []*intake
 	// stopping ends when no further message is to be begun; work, the handlers' context, ends some time after.
 	stopping, work context.Context
 	// slots bounds the handlers of all partitions.
 	slots      chan struct{}
 	background lifecycle.Group
-
-	mu         sync.Mutex
-	partitions map[source]*partition
 }
 
-// open makes the clients: one for the group, and one for retries and dead letters.
-func (r *run) open() error {
-	options, err := r.connection().Options()
-	if err != nil {
-		return err
-	}
-	r.client, err = kgo.NewClient(append(options,
-		kgo.ConsumerGroup(r.Group), kgo.ConsumeTopics(append(r.retryTopics(), r.Topics...)...),
-		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.BlockRebalanceOnPoll(),
-		kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost),
-		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),
-	)...)
-	if err != nil {
-		return fmt.Errorf("make a client of Kafka: %w", err)
-	}
+// open makes the clients: one for each group, and one for retries and dead letters.
+func (r *run) open() (err error) {
 	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: r.connection(), Window: r.Concurrency + 1})
 	if err != nil {
-		r.client.CloseAllowingRebalance()
 		return err
 	}
-	return nil
+	if err := r.consume(r.Group, r.Topics); err != nil {
+		return err
+	}
+	if len(r.Delays) == 0 {
+		return nil
+	}
+	return r.consume(r.Group+".retry", r.retryTopics())
 }
 
-// poll hands fetched messages to their partitions until the run stops.
-func (r *run) poll() {
-	for r.stopping.Err() == nil {
-		fetches := r.client.PollRecords(r.stopping, r.Prefetch)
-		fetches.EachError(func(topic string, partition int32, err error) {
-			if r.stopping.Err() == nil {
-				r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
-					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("error", err))
-			}
-		})
-		fetches.EachPartition(r.deliver)
-		r.client.AllowRebalance()
-		if fetches.NumRecords() == 0 && fetches.Err() != nil {
-			_ = backoff.Sleep(r.stopping, pollPause)
-		}
+func (r *run) consume(group string, topics []string) error {
+	in, err := newIntake(r, group, topics)
+	if err == nil {
+		r.intakes = append(r.intakes, in)
 	}
+	return err
 }
 
-// deliver adds the messages of a fetch to their partition. The poll is one of the client's: a partition that has moved
-// meanwhile has no fetch.
-func (r *run) deliver(fetched kgo.FetchTopicPartition) {
-	if len(fetched.Records) == 0 {
-		return
+// close ends the connections of whatever was opened.
+func (r *run) close() {
+	for _, in := range r.intakes {
+		in.client.CloseAllowingRebalance()
 	}
-	p := r.partition(source{fetched.Topic, fetched.Partition})
-	if p != nil && p.add(fetched.Records, fetched.HighWatermark) > r.Prefetch {
-		r.client.PauseFetchPartitions(p.source.set())
-	}
-}
-
-func (s source) set() map[string][]int32 { return map[string][]int32{s.topic: {s.partition}} }
-
-func (r *run) partition(of source) *partition {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.partitions[of]
-}
-
-// assigned begins the handling of partitions.
-func (r *run) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	r.mu.Lock()
-	count := 0
-	for topic, partitions := range topics {
-		for _, number := range partitions {
-			p := newPartition(r, source{topic, number})
-			r.partitions[p.source] = p
-			p.working.Go(p.work)
-			count++
-		}
-	}
-	r.mu.Unlock()
-	if count > 0 {
-		r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming", slog.Int("partitions", count),
-			slog.Int("concurrency", r.Concurrency))
-		r.Consuming()
-	}
-}
-
-// revoked ends the handling of partitions that move to another consumer, and commits what was handled.
-func (r *run) revoked(ctx context.Context, client *kgo.Client, topics map[string][]int32) {
-	r.end(r.take(topics))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
-	if err := client.CommitMarkedOffsets(ctx); err != nil {
-		r.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
-			slog.Any("error", err))
-	}
-}
-
-// lost ends the handling of partitions that another consumer has by now.
-func (r *run) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	lost := r.take(topics)
-	for _, p := range lost {
-		p.lose()
-	}
-	r.end(lost)
-}
-
-// take removes partitions from the run.
-func (r *run) take(topics map[string][]int32) (taken []*partition) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for topic, partitions := range topics {
-		for _, number := range partitions {
-			of := source{topic, number}
-			if p := r.partitions[of]; p != nil {
-				delete(r.partitions, of)
-				taken = append(taken, p)
-			}
-		}
-	}
-	return taken
-}
-
-// end stops partitions and waits for their handlers, for StopTimeout at most. Then their messages are redelivered.
-func (r *run) end(partitions []*partition) {
-	for _, p := range partitions {
-		p.stop()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), r.StopTimeout)
-	defer cancel()
-	for _, p := range partitions {
-		if p.working.Wait(ctx) != nil {
-			p.lose() // a commit would come too late
-		}
-		r.client.ResumeFetchPartitions(p.source.set())
+	if r.producer != nil {
+		r.producer.Close()
 	}
 }
 
 // finish waits for the handlers. After StopTimeout their context ends.
-func (r *run) finish(cancelWork context.CancelFunc) error {
-	r.mu.Lock()
-	all := make([]*partition, 0, len(r.partitions))
-	for _, p := range r.partitions {
-		all = append(all, p)
+func (r *run) finish(cancelWork context.CancelFunc) (err error) {
+	var all []*partition
+	for _, in := range r.intakes {
+		all = append(all, in.all()...)
 	}
-	r.mu.Unlock()
-	for _, p := range all {
-		p.stop()
-	}
-	err := r.await(all, r.StopTimeout)
-	if err != nil {
+	if !r.await(all, r.StopTimeout) {
 		err = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
 	}
 	cancelWork()
-	_ = r.await(all, cancelGrace)
+	r.await(all, cancelGrace)
+	for _, in := range r.intakes {
+		in.commit()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), commitTimeout)
 	defer cancel()
-	if failed := r.client.CommitMarkedOffsets(ctx); failed != nil && !errors.Is(failed, context.Canceled) {
-		r.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
-			slog.Any("error", failed))
-	}
 	_ = r.background.Wait(ctx) // ends with the run's context
 	return err
 }
 
-func (r *run) await(partitions []*partition, within time.Duration) error {
+// await waits for the handlers of partitions that end, and reports whether they ended in time.
+func (r *run) await(partitions []*partition, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), within)
 	defer cancel()
 	for _, p := range partitions {
-		if err := p.working.Wait(ctx); err != nil {
-			return err
+		if p.working.Wait(ctx) != nil {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // watchDepth reports how many messages wait in the partitions of this consumer.
 func (r *run) watchDepth() {
 	for backoff.Sleep(r.stopping, r.DepthInterval) == nil {
 		depths := map[string]int{}
-		r.mu.Lock()
-		for of, p := range r.partitions {
-			depths[of.topic] += p.depth()
+		for _, in := range r.intakes {
+			for _, p := range in.all() {
+				depths[p.source.topic] += p.depth()
+			}
 		}
-		r.mu.Unlock()
 		for topic, depth := range depths {
 			r.Observer.Depth(topic, depth)
 		}
@@ -314,7 +197,7 @@ func (r *run) tryCreate() error {
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
 		request.Topics = append(request.Topics, topic)
 	}
-	response, err := request.RequestWith(r.stopping, r.client)
+	response, err := request.RequestWith(r.stopping, r.producer.Client())
 	if err != nil {
 		return fmt.Errorf("create topics: %w", err)
 	}

@@ -60,7 +60,9 @@ func dueAt(record *kgo.Record) time.Time {
 
 // settle gives a message that was handled with err its result. settled is false when the message stays here and is
 // handled again. A message is never done before its copy is safe.
-func (r *run) settle(record *kgo.Record, m *consumer.Message, err error, kept int) (result consumer.Result, settled bool) {
+func (r *run) settle(
+	record *kgo.Record, m *consumer.Message, err error, kept int,
+) (result consumer.Result, settled bool) {
 	var reject *consumer.RejectError
 	switch {
 	case err == nil:

@@ -15,6 +15,7 @@ import (
 // partition handles the messages of one partition, one after another, while this consumer has the partition.
 type partition struct {
 	run    *run
+	in     *intake
 	source source
 	// ending ends when the consumer stops or the partition moves; stop ends it.
 	ending context.Context
@@ -33,29 +34,32 @@ type partition struct {
 	filled chan struct{}
 }
 
-func newPartition(r *run, of source) *partition {
-	p := &partition{run: r, source: of, filled: make(chan struct{}, 1)}
-	p.ending, p.stop = context.WithCancel(r.stopping)
+func newPartition(in *intake, of source) *partition {
+	p := &partition{run: in.run, in: in, source: of, filled: make(chan struct{}, 1)}
+	p.ending, p.stop = context.WithCancel(in.run.stopping)
 	return p
 }
 
 // lose forbids commits.
 func (p *partition) lose() { p.lostIt.Store(true) }
 
-// add takes fetched messages, and returns how many wait.
-func (p *partition) add(records []*kgo.Record, high int64) int {
+// add takes fetched messages. With more than Prefetch messages the partition is not fetched until half of them are
+// left.
+func (p *partition) add(records []*kgo.Record, high int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) == 0 && p.next == 0 {
 		p.next = records[0].Offset
 	}
 	p.queue, p.high = append(p.queue, records...), high
-	p.paused = len(p.queue) > p.run.Prefetch
+	if !p.paused && len(p.queue) > p.run.Prefetch {
+		p.paused = true
+		p.in.client.PauseFetchPartitions(p.source.set())
+	}
 	select {
 	case p.filled <- struct{}{}:
 	default:
 	}
-	return len(p.queue)
 }
 
 // take returns the next message; false when the partition ends.
@@ -64,10 +68,7 @@ func (p *partition) take() (*kgo.Record, bool) {
 		if p.ending.Err() != nil {
 			return nil, false
 		}
-		if record, resume := p.pop(); record != nil {
-			if resume {
-				p.run.client.ResumeFetchPartitions(p.source.set())
-			}
+		if record := p.pop(); record != nil {
 			return record, true
 		}
 		select {
@@ -77,20 +78,21 @@ func (p *partition) take() (*kgo.Record, bool) {
 	}
 }
 
-// pop removes the next message. resume says that a paused partition has room again.
-func (p *partition) pop() (record *kgo.Record, resume bool) {
+// pop removes the next message; nil if there is none.
+func (p *partition) pop() *kgo.Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) == 0 {
-		return nil, false
+		return nil
 	}
-	record = p.queue[0]
+	record := p.queue[0]
 	p.queue[0] = nil
 	p.queue = p.queue[1:]
 	if p.paused && len(p.queue) <= p.run.Prefetch/2 {
-		p.paused, resume = false, true
+		p.paused = false
+		p.in.client.ResumeFetchPartitions(p.source.set())
 	}
-	return record, resume
+	return record
 }
 
 // work handles messages until the partition ends.
@@ -110,7 +112,7 @@ func (p *partition) done(record *kgo.Record) {
 	p.next = record.Offset + 1
 	p.mu.Unlock()
 	if !p.lostIt.Load() {
-		p.run.client.MarkCommitRecords(record)
+		p.in.client.MarkCommitRecords(record)
 	}
 }
 

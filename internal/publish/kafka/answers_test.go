@@ -19,7 +19,7 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// open cluster: no logins.
+// plain is a cluster without logins.
 func plain(t testing.TB, options ...kfake.Opt) *fakekafka.Cluster {
 	t.Helper()
 	return fakekafka.Start(t, options)
@@ -28,7 +28,9 @@ func plain(t testing.TB, options ...kfake.Opt) *fakekafka.Cluster {
 // read returns n records of a topic, in the order of each partition, and fails if there are more.
 func read(t testing.TB, k *fakekafka.Cluster, topic string, n int) []kafkaconn.Message {
 	t.Helper()
-	reader, err := kgo.NewClient(kgo.SeedBrokers(k.Hosts...), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond))
+	reader, err := kgo.NewClient(
+		kgo.SeedBrokers(k.Hosts...), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func TestEachLoginIsUsed(t *testing.T) {
 	defer fault.Remove()
 	told("SASL_AUTHENTICATION_FAILED")
 	r := publish(t.Context(), p, messages(1, "t", "k"))[0]
-	if r.Outcome != halfmsg.Unsent || !errors.Is(r.Cause, kafka.ErrDisconnected) || strings.Contains(r.Cause.Error(), "hunter2") {
+	if r.Outcome != halfmsg.Unsent || !errors.Is(r.Cause, kafka.ErrDisconnected) ||
+		strings.Contains(r.Cause.Error(), "hunter2") {
 		t.Errorf("with a wrong password: %v", r)
 	}
 }

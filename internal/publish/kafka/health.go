@@ -15,7 +15,8 @@ import (
 )
 
 // ErrNotPermitted says that the user may not write as an idempotent writer.
-var ErrNotPermitted = errors.New("the user may not write as an idempotent writer; permit IDEMPOTENT_WRITE on the cluster")
+var ErrNotPermitted = errors.New("the user may not write as an idempotent writer; " +
+	"permit IDEMPOTENT_WRITE on the cluster")
 
 // Health is how a cluster looks to a publisher.
 type Health struct {

@@ -116,7 +116,8 @@ func (b *promisedBroker) reader(t *testing.T, topic string) *kgo.Client {
 		reader, err := kgo.NewClient(
 			kgo.SeedBrokers(b.cluster.Hosts...), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond),
 			kgo.SASL(scram.Auth{User: "admin", Pass: "its-secret"}.AsSha256Mechanism()),
-			kgo.MetadataMinAge(50*time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
+			kgo.MetadataMinAge(50*time.Millisecond),
+			kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		)
 		if err != nil {
 			t.Fatal(err)

@@ -49,6 +49,9 @@ func cluster(t *testing.T) *fakekafka.Cluster {
 	return k
 }
 
+// keys are enough to reach every partition.
+const keys = 31
+
 // write writes records with ids from first on, the key of each in turn.
 func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
 	t.Helper()
@@ -56,7 +59,7 @@ func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
 	for i := range records {
 		id := fmt.Sprint(first + i)
 		records[i] = &kgo.Record{
-			Topic: "orders", Key: []byte("k" + fmt.Sprint((first+i)%7)), Value: []byte("body of " + id),
+			Topic: "orders", Key: []byte("k" + fmt.Sprint((first+i)%keys)), Value: []byte("body of " + id),
 			Headers: []kgo.RecordHeader{
 				{Key: "msghandler-id", Value: []byte(id)}, {Key: "msghandler-producer", Value: []byte("shop")},
 				{Key: "msghandler-attempt", Value: []byte("1")}, {Key: "tenant", Value: []byte("eu")},
@@ -340,12 +343,39 @@ func TestPoisonMessagesBecomeDeadLetters(t *testing.T) {
 		want := map[string][2]string{"1": {"0", "no JSON"}, "2": {"3", "no database"}, "3": {"3", "a nil map"}}
 		of := want[l.header("msghandler-id")]
 		if l.header(consumer.HeaderRetries) != of[0] || !strings.Contains(l.header(consumer.HeaderDeadReason), of[1]) ||
-			l.header(consumer.HeaderExchange) != "orders" || l.header("tenant") != "eu" || l.header("msghandler-retry-at") != "" {
+			l.header(consumer.HeaderExchange) != "orders" || l.header("tenant") != "eu" ||
+			l.header(kafka.HeaderRetryAt) != "" {
 			t.Errorf("dead letter: %+v", l)
 		}
 	}
 	if b.times("1") != 1 || b.times("2") != 4 || b.times("3") != 4 {
 		t.Errorf("handled %v", b.handled)
+	}
+}
+
+// A message is not done before its copy is safe: it stays while the dead-letter topic is missing.
+func TestMissingDeadTopicKeepsTheMessage(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.Create, config.Delays, config.RetryLimit = false, nil, 0
+	b := newBook()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return consumer.Reject(errors.New("no JSON"))
+	})
+	write(t, k, 0, 1)
+	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("0") > 2 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	k.Topic("payments.dead", nil)
+	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		return consumer.Reject(errors.New("no JSON"))
+	})
+	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
+	if err := second.end(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -362,8 +392,8 @@ func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
 		}
 		return nil
 	})
-	write(t, k, 0, 50)
-	b.await(t, 50)
+	write(t, k, 0, 3*keys)
+	b.await(t, 3*keys)
 	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
 	if err := r.end(); err != nil {
 		t.Error(err)
@@ -394,8 +424,8 @@ func TestCopiesAreDropped(t *testing.T) {
 	for range 3 {
 		write(t, k, 0, 100)
 	}
-	write(t, k, 100, 7) // one for each key, behind the copies
-	b.await(t, 107)
+	write(t, k, 100, keys) // one for each key, behind the copies
+	b.await(t, 100+keys)
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -498,11 +528,21 @@ func TestForeignWritersAreRead(t *testing.T) {
 	}
 }
 
-// A slow handler holds few messages in this process.
-func TestPrefetchBoundsTheMessagesInMemory(t *testing.T) {
+// Partitions are paused and resumed many times.
+func TestPausedPartitionsLoseNothing(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	write(t, k, 0, 5000)
+	const count = 8000
+	records := make([]*kgo.Record, count)
+	for i := range records {
+		records[i] = &kgo.Record{
+			Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000),
+			Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: fmt.Append(nil, i)}},
+		}
+	}
+	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 	config := quick(t, k)
 	config.Prefetch, config.Concurrency = 10, 1
 	b := newBook()
@@ -510,12 +550,12 @@ func TestPrefetchBoundsTheMessagesInMemory(t *testing.T) {
 		b.note(m)
 		return nil
 	})
-	b.await(t, 5000)
+	b.await(t, count)
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	if len(b.all) != 5000 {
-		t.Errorf("%d calls for 5000 messages", len(b.all))
+	if len(b.all) != count {
+		t.Errorf("%d calls for %d messages", len(b.all), count)
 	}
 }
 
@@ -593,7 +633,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 	} {
 		config := good
 		spoil(&config)
-		if _, err := kafka.New(config); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
+		_, err := kafka.New(config)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
