@@ -41,8 +41,8 @@ func (m *Message) Check() error {
 	case m.Topic == "":
 		return errors.New("the message names no topic; name it as the exchange")
 	case len(m.Topic) > longestTopic || m.Topic == "." || m.Topic == "..":
-		return fmt.Errorf("%.40q is no name of a topic in Kafka; write 1 to %d characters, and not . or ..", m.Topic,
-			longestTopic)
+		return fmt.Errorf("%.40q is no name of a topic in Kafka: . and .. are reserved, and a name has 1 to %d characters",
+			m.Topic, longestTopic)
 	}
 	for _, c := range m.Topic {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'

@@ -61,8 +61,10 @@ func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
 		records[i] = &kgo.Record{
 			Topic: "orders", Key: []byte("k" + fmt.Sprint((first+i)%keys)), Value: []byte("body of " + id),
 			Headers: []kgo.RecordHeader{
-				{Key: "msghandler-id", Value: []byte(id)}, {Key: "msghandler-producer", Value: []byte("shop")},
-				{Key: "msghandler-attempt", Value: []byte("1")}, {Key: "tenant", Value: []byte("eu")},
+				{Key: "msghandler-id", Value: []byte(id)},
+				{Key: "msghandler-producer", Value: []byte("shop")},
+				{Key: "msghandler-attempt", Value: []byte("1")},
+				{Key: "tenant", Value: []byte("eu")},
 			},
 		}
 	}

@@ -253,7 +253,10 @@ func TestSilentClusterLeavesMessagesUnreached(t *testing.T) {
 func TestBadConfigurationHidesTheURL(t *testing.T) {
 	t.Parallel()
 	for _, config := range []kafka.Config{
-		{URL: "kafka://u:hunter/2@h", Producer: "p"}, {URL: "amqp://u:hunter2@h", Producer: "p"}, {URL: "kafka://h"}, {},
+		{URL: "kafka://u:hunter/2@h", Producer: "p"},
+		{URL: "amqp://u:hunter2@h", Producer: "p"},
+		{URL: "kafka://h"},
+		{},
 		{URL: "kafka://h?tls=true&ca=/no/such/file", Producer: "p"},
 	} {
 		if _, err := kafka.New(config); err == nil || strings.Contains(err.Error(), "hunter") {
