@@ -132,13 +132,17 @@ func (r *run) close() {
 func (r *run) finish(cancelWork context.CancelFunc) (err error) {
 	var all []*partition
 	for _, in := range r.intakes {
-		all = append(all, in.all()...)
+		all = append(all, in.takeAll()...)
 	}
 	if !r.await(all, r.StopTimeout) {
 		err = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
 	}
 	cancelWork()
-	r.await(all, cancelGrace)
+	if !r.await(all, cancelGrace) {
+		for _, p := range all {
+			p.lose() // another consumer gets the messages
+		}
+	}
 	for _, in := range r.intakes {
 		in.commit()
 	}

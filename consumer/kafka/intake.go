@@ -135,6 +135,15 @@ func (in *intake) all() []*partition {
 	return all
 }
 
+// takeAll removes all partitions.
+func (in *intake) takeAll() []*partition {
+	all := in.all()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	clear(in.partitions)
+	return all
+}
+
 // take removes partitions.
 func (in *intake) take(topics map[string][]int32) (taken []*partition) {
 	in.mu.Lock()

@@ -29,7 +29,7 @@ const (
 	unknownTries = 2
 	// firstWait and longestWait bound the waits between the client's tries.
 	firstWait, longestWait = 50 * time.Millisecond, 500 * time.Millisecond
-	// closeTimeout bounds the wait for a closed client's last promises.
+	// closeTimeout bounds the wait for the last goroutines of closed clients.
 	closeTimeout = 5 * time.Second
 )
 
@@ -54,7 +54,7 @@ type Producer struct {
 	// a request may never get its answer: errors of a request, and ends of a connection with produce requests.
 	begun, unanswered atomic.Int64
 	onLoss            func()
-	// late has the promises of records whose caller does not wait any more.
+	// late has goroutines whose caller may not wait any more. They end at the latest when the clients are closed.
 	late lifecycle.Group
 }
 
@@ -105,7 +105,7 @@ func (p *Producer) Close() {
 	p.alone.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	_ = p.late.Wait(ctx) // the client keeps its promises when it is closed
+	_ = p.late.Wait(ctx)
 }
 
 // Write writes a record and calls answered once, on another goroutine, which must not block. The context ends the
@@ -152,9 +152,8 @@ func (p *Producer) Reach(ctx context.Context) error {
 	defer cancel()
 	brokers := append(p.shared.DiscoveredBrokers(), p.shared.SeedBrokers()...)
 	answers := make(chan error, len(brokers))
-	var asked lifecycle.Group
 	for _, broker := range brokers {
-		asked.Go(func() {
+		p.late.Go(func() {
 			request := kmsg.NewPtrMetadataRequest()
 			request.Topics = []kmsg.MetadataRequestTopic{}
 			_, err := broker.Request(ctx, request)
