@@ -15,12 +15,15 @@ require (
 	github.com/mattn/go-isatty v0.0.24
 	github.com/msghandler/msghandler/consumer v0.0.0
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0
+	github.com/msghandler/msghandler/consumer/kafka v0.0.0
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
 	github.com/msghandler/msghandler/internal/certs v0.0.0
 	github.com/msghandler/msghandler/internal/ground v0.0.0
+	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0
 	github.com/msghandler/msghandler/producer v0.0.0
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0
+	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0
 	github.com/msghandler/msghandler/proto v0.0.0
@@ -30,6 +33,9 @@ require (
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/robfig/cron/v3 v3.0.1
+	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0
@@ -63,6 +69,7 @@ require (
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
@@ -82,12 +89,15 @@ require (
 replace (
 	github.com/msghandler/msghandler/consumer v0.0.0 => ./consumer
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0 => ./consumer/dedup/redis
+	github.com/msghandler/msghandler/consumer/kafka v0.0.0 => ./consumer/kafka
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0 => ./consumer/metrics
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ./internal/amqpconn
 	github.com/msghandler/msghandler/internal/certs v0.0.0 => ./internal/certs
 	github.com/msghandler/msghandler/internal/ground v0.0.0 => ./internal/ground
+	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0 => ./internal/kafkaconn
 	github.com/msghandler/msghandler/producer v0.0.0 => ./producer
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0 => ./producer/marker/redis
+	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0 => ./producer/outbox/kafka
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0 => ./producer/outbox/metrics
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0 => ./producer/outbox/rabbitmq
 	github.com/msghandler/msghandler/proto v0.0.0 => ./proto

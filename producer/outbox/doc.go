@@ -14,7 +14,7 @@
 // growing delays. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's
 // Counts, a call of the Observer, and a Retry once the cause is fixed.
 //
-// There are two senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes them;
-// a message is handed over again until the coordinator has deleted the marker. Package outbox/rabbitmq publishes
-// straight to the broker with publisher confirms: a plain outbox.
+// There are three senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes
+// them; a message is handed over again until the coordinator has deleted the marker. Packages outbox/rabbitmq
+// and outbox/kafka publish straight to the broker and wait for its acknowledgement: a plain outbox.
 package outbox

@@ -17,6 +17,7 @@ var (
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
 		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
+		"internal/publish/kafka", "internal/publish/publishtest",
 		"internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
@@ -44,14 +45,29 @@ var rooms = []struct {
 		"SDKs link it into the programs of other people; a broker's version decides how a queue is declared",
 	},
 	{
+		[]string{"internal/kafkaconn"},
+		[]string{"internal/ground/address", "internal/ground/lifecycle", "internal/ground/publish"},
+		"SDKs link it into the programs of other people",
+	},
+	{
 		[]string{"internal/ground/publish"},
 		[]string{"internal/ground/backoff"},
 		"the outbox links it into the programs of other people, and a message is plain strings there",
 	},
 	{
+		[]string{"internal/publish/outcomes"},
+		[]string{"internal/halfmsg"},
+		"the publishers of all brokers share it, and it knows no broker",
+	},
+	{
 		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish"}),
+		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak AMQP",
+	},
+	{
+		[]string{"internal/publish/kafka"},
+		slices.Concat(ground, []string{"internal/kafkaconn", "internal/ground/publish", "internal/publish/outcomes"}),
+		"it is a middle room, and one of those that speak Kafka's protocol",
 	},
 	{
 		ground,
@@ -103,7 +119,7 @@ var rooms = []struct {
 	{
 		sdks,
 		[]string{
-			"proto/...", "internal/ground/...", "internal/amqpconn",
+			"proto/...", "internal/ground/...", "internal/amqpconn", "internal/kafkaconn",
 			"internal/certs",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
@@ -231,6 +247,11 @@ var libraries = []struct {
 		"loops and server never see AMQP",
 	},
 	{
+		"github.com/twmb/franz-go",
+		[]string{"internal/kafkaconn", "internal/publish/kafka", "consumer/kafka", "producer/outbox/kafka"},
+		"loops and server never see Kafka's protocol",
+	},
+	{
 		"google.golang.org/grpc",
 		[]string{
 			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback",
@@ -301,6 +322,8 @@ var free = []struct {
 	{"producer/marker/sql", "github.com", "a database's driver is the user's, and nothing else is needed"},
 	{"producer/outbox", "github.com/prometheus", "a relay gets Prometheus only with the metrics that need it"},
 	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "a relay to the coordinator gets no AMQP"},
+	{"producer/outbox", "github.com/twmb", "a relay to the coordinator gets no client of Kafka"},
+	{"consumer", "github.com/twmb", "a consumer of RabbitMQ gets no client of Kafka"},
 	{"consumer", "github.com/redis/go-redis", "an importer of the SDK gets Redis only with the store that needs it"},
 	{"consumer", "database/sql", "an importer of the SDK gets SQL only with the inbox that is in it"},
 	{"consumer", "github.com/prometheus", "an importer of the SDK gets Prometheus only with the metrics that need it"},
@@ -316,6 +339,7 @@ var free = []struct {
 	{"internal/confirmloop", "google.golang.org/grpc", "the loops see producers through halfmsg.Callbacks"},
 	{"internal/sendloop", "github.com/redis/go-redis", "the loops never see Redis"},
 	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
+	{"internal/sendloop", "github.com/twmb", "the loops see the broker through halfmsg.Publisher"},
 	{"cmd/msghandler", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "github.com/go-sql-driver", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "modernc.org", "SQL drivers are linked into the demos only"},
@@ -330,6 +354,7 @@ var free = []struct {
 	{"cmd/msghandler-demo", module + "/internal/app", "the coordinator of the demo is the shipped program"},
 	{"internal/server", "github.com/redis/go-redis", "the server sees the store through halfmsg's roles"},
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
+	{"internal/server", "github.com/twmb", "the server never sees the broker"},
 	{"internal/server/submit", "google.golang.org", "batches and waits know no gRPC and no protobuf"},
 	{"internal/server/guard", module + "/proto", "the guard reads requests of any service"},
 	{"internal/server/guard", module + "/internal/halfmsg", "the guard knows nothing of messages"},

@@ -24,11 +24,13 @@ var userPrograms = [][]string{
 	{"producer", "producer/marker/sql", "producer/outbox"},
 	{"producer/marker/redis"},
 	{"producer/outbox/rabbitmq"},
+	{"producer/outbox/kafka"},
 	{"producer/outbox/metrics"},
 	{"consumer", "consumer/dedup/memory"},
 	{"consumer", "consumer/inbox/sql"},
 	{"consumer/dedup/redis"},
 	{"consumer/metrics"},
+	{"consumer/kafka"},
 	{"envelope"},
 }
 

@@ -14,7 +14,7 @@ var errCoordinator = errors.New("is not a coordinator's address; write host:port
 // with gRPC.
 var foreign = map[string]bool{
 	"http": true, "https": true, "grpc": true, "grpcs": true, "tcp": true, "amqp": true, "amqps": true, "redis": true,
-	"rediss": true,
+	"rediss": true, "kafka": true,
 }
 
 // CheckCoordinator refuses a malformed coordinator address, which gRPC would try in vain until a call's time is over.

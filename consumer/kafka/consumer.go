@@ -1,0 +1,215 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+const (
+	// answerTimeout is how long a broker may take for an answer.
+	answerTimeout = 5 * time.Second
+	// commitTimeout bounds the last commit of partitions that move, and of a stop.
+	commitTimeout = 5 * time.Second
+	// cancelGrace is how long handlers get to return after their context has ended.
+	cancelGrace = 2 * time.Second
+)
+
+// createPauses are the waits before another try to create topics.
+var createPauses = backoff.Exponential(200*time.Millisecond, 15*time.Second)
+
+// Consumer receives the messages of one group.
+type Consumer struct {
+	config Config
+}
+
+// New checks the configuration. New makes no connection.
+func New(config Config) (*Consumer, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := config.connection().Options(); err != nil {
+		return nil, fmt.Errorf("kafka.Config: %w", err)
+	}
+	return &Consumer{config: config}, nil
+}
+
+func (c Config) connection() kafkaconn.Config {
+	return kafkaconn.Config{Address: c.cluster, Name: c.Name, TLS: c.TLS, AnswerTimeout: answerTimeout}
+}
+
+// Run hands the messages of the group to h until ctx ends. After the end of ctx, Run takes no further message, lets the
+// handlers finish, commits, leaves the group, and returns nil. Run returns an error when handlers outlast
+// Config.StopTimeout; their messages are redelivered. Run may be called several times, also at once: each call is a
+// consumer of the group.
+func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
+	around := []consumer.Middleware{consumer.Recover()}
+	if c.config.Dedup != nil {
+		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
+	}
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	r := &run{
+		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
+		stopping: ctx, work: work, slots: make(chan struct{}, c.config.Concurrency),
+	}
+	defer r.close()
+	if err := r.open(); err != nil {
+		return err
+	}
+	if c.config.Create {
+		r.createTopics()
+	}
+	r.background.Go(r.watchDepth)
+	for _, in := range r.intakes {
+		r.background.Go(in.poll)
+	}
+	<-ctx.Done()
+	return r.finish(cancel)
+}
+
+// run is the state of a call of Run.
+type run struct {
+	Config
+	handler  consumer.Handler
+	retry    backoff.Steps
+	producer *kafkaconn.Producer
+	// intakes are the topics, and the retry topics as a group of their own: in one group a new consumer might get
+	// nothing but partitions of retry topics.
+	intakes []*intake
+	// stopping ends when no further message is to be begun; work, the handlers' context, ends some time after.
+	stopping, work context.Context
+	// slots bounds the handlers of all partitions.
+	slots      chan struct{}
+	background lifecycle.Group
+}
+
+// open makes the clients: one for each group, and one for retries and dead letters.
+func (r *run) open() (err error) {
+	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: r.connection(), Window: r.Concurrency + 1})
+	if err != nil {
+		return err
+	}
+	if err := r.consume(r.Group, r.Topics); err != nil {
+		return err
+	}
+	if len(r.Delays) == 0 {
+		return nil
+	}
+	return r.consume(r.Group+".retry", r.retryTopics())
+}
+
+func (r *run) consume(group string, topics []string) error {
+	in, err := newIntake(r, group, topics)
+	if err == nil {
+		r.intakes = append(r.intakes, in)
+	}
+	return err
+}
+
+// close ends the connections of whatever was opened.
+func (r *run) close() {
+	for _, in := range r.intakes {
+		in.client.CloseAllowingRebalance()
+	}
+	if r.producer != nil {
+		r.producer.Close()
+	}
+}
+
+// finish waits for the handlers. After StopTimeout their context ends.
+func (r *run) finish(cancelWork context.CancelFunc) (err error) {
+	var all []*partition
+	for _, in := range r.intakes {
+		all = append(all, in.takeAll()...)
+	}
+	if !r.await(all, r.StopTimeout) {
+		err = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
+	}
+	cancelWork()
+	if !r.await(all, cancelGrace) {
+		for _, p := range all {
+			p.lose() // another consumer gets the messages
+		}
+	}
+	for _, in := range r.intakes {
+		in.commit()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), commitTimeout)
+	defer cancel()
+	_ = r.background.Wait(ctx) // ends with the run's context
+	return err
+}
+
+// await waits for the handlers of partitions that end, and reports whether they ended in time.
+func (r *run) await(partitions []*partition, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), within)
+	defer cancel()
+	for _, p := range partitions {
+		if p.working.Wait(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// watchDepth reports how many messages wait in the partitions of this consumer.
+func (r *run) watchDepth() {
+	for backoff.Sleep(r.stopping, r.DepthInterval) == nil {
+		depths := map[string]int{}
+		for _, in := range r.intakes {
+			for _, p := range in.all() {
+				depths[p.source.topic] += p.depth()
+			}
+		}
+		for topic, depth := range depths {
+			r.Observer.Depth(topic, depth)
+		}
+	}
+}
+
+// createTopics creates the retry topics and the dead-letter topic, unless they exist.
+func (r *run) createTopics() {
+	for failures := 0; r.stopping.Err() == nil; failures++ {
+		err := r.tryCreate()
+		if err == nil {
+			return
+		}
+		if failures == 0 {
+			r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "topics not created, trying again; not consuming",
+				slog.Any("error", err))
+		}
+		_ = backoff.Sleep(r.stopping, createPauses.Delay(failures))
+	}
+}
+
+func (r *run) tryCreate() error {
+	request := kmsg.NewPtrCreateTopicsRequest()
+	for _, name := range append(r.retryTopics(), r.DeadTopic) {
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
+		request.Topics = append(request.Topics, topic)
+	}
+	response, err := request.RequestWith(r.stopping, r.producer.Client())
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	for i := range response.Topics {
+		topic := &response.Topics[i]
+		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", topic.Topic, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+)
+
+const (
+	// commitInterval is how often offsets of handled messages are committed.
+	commitInterval = time.Second
+	// fetchBytes is how much a fetch brings of one partition.
+	fetchBytes = 1 << 20
+	// pollPause is the wait after a poll that found only errors.
+	pollPause = 200 * time.Millisecond
+)
+
+// source is one partition of a topic.
+type source struct {
+	topic     string
+	partition int32
+}
+
+func (s source) set() map[string][]int32 { return map[string][]int32{s.topic: {s.partition}} }
+
+// intake is a consumer of one group, with the partitions that it has now.
+type intake struct {
+	run    *run
+	client *kgo.Client
+
+	mu         sync.Mutex
+	partitions map[source]*partition
+}
+
+func newIntake(r *run, group string, topics []string) (*intake, error) {
+	in := &intake{run: r, partitions: map[source]*partition{}}
+	options, err := r.connection().Options()
+	if err != nil {
+		return nil, err
+	}
+	in.client, err = kgo.NewClient(append(options,
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.FetchMaxPartitionBytes(fetchBytes),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(in.assigned), kgo.OnPartitionsRevoked(in.revoked), kgo.OnPartitionsLost(in.lost),
+		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of Kafka: %w", err)
+	}
+	return in, nil
+}
+
+// poll hands fetched messages to their partitions until the run stops.
+func (in *intake) poll() {
+	r := in.run
+	for r.stopping.Err() == nil {
+		fetches := in.client.PollFetches(r.stopping)
+		fetches.EachError(func(topic string, partition int32, err error) {
+			if r.stopping.Err() == nil {
+				r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
+					slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("error", err))
+			}
+		})
+		fetches.EachPartition(in.deliver)
+		in.client.AllowRebalance()
+		if fetches.NumRecords() == 0 && fetches.Err() != nil {
+			_ = backoff.Sleep(r.stopping, pollPause)
+		}
+	}
+}
+
+// deliver adds the messages of a fetch to their partition, which this consumer has as long as it allows no rebalance. A
+// partition with enough messages is not fetched for a while.
+func (in *intake) deliver(fetched kgo.FetchTopicPartition) {
+	if len(fetched.Records) == 0 {
+		return
+	}
+	in.mu.Lock()
+	p := in.partitions[source{fetched.Topic, fetched.Partition}]
+	in.mu.Unlock()
+	if p != nil {
+		p.add(fetched.Records, fetched.HighWatermark)
+	}
+}
+
+// assigned begins the handling of partitions.
+func (in *intake) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	r, count := in.run, 0
+	in.mu.Lock()
+	for topic, partitions := range topics {
+		for _, number := range partitions {
+			p := newPartition(in, source{topic, number})
+			in.partitions[p.source] = p
+			p.working.Go(p.work)
+			count++
+		}
+	}
+	in.mu.Unlock()
+	if count > 0 {
+		r.Logger.LogAttrs(r.stopping, slog.LevelInfo, "consuming", slog.Int("partitions", count),
+			slog.Int("concurrency", r.Concurrency))
+		r.Consuming()
+	}
+}
+
+// revoked ends the handling of partitions that move to another consumer, and commits what was handled.
+func (in *intake) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	in.end(in.take(topics))
+	in.commit()
+}
+
+// lost ends the handling of partitions that another consumer has by now.
+func (in *intake) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	lost := in.take(topics)
+	for _, p := range lost {
+		p.lose()
+	}
+	in.end(lost)
+}
+
+// all are the partitions that this consumer has.
+func (in *intake) all() []*partition {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	all := make([]*partition, 0, len(in.partitions))
+	for _, p := range in.partitions {
+		all = append(all, p)
+	}
+	return all
+}
+
+// takeAll removes all partitions.
+func (in *intake) takeAll() []*partition {
+	all := in.all()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	clear(in.partitions)
+	return all
+}
+
+// take removes partitions.
+func (in *intake) take(topics map[string][]int32) (taken []*partition) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for topic, partitions := range topics {
+		for _, number := range partitions {
+			of := source{topic, number}
+			if p := in.partitions[of]; p != nil {
+				delete(in.partitions, of)
+				taken = append(taken, p)
+			}
+		}
+	}
+	return taken
+}
+
+// end stops partitions and waits for their handlers, for StopTimeout at most. Then their messages are redelivered.
+func (in *intake) end(partitions []*partition) {
+	for _, p := range partitions {
+		p.stop()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.run.work), in.run.StopTimeout)
+	defer cancel()
+	for _, p := range partitions {
+		if p.working.Wait(ctx) != nil {
+			p.lose() // a commit would come too late
+		}
+		in.client.ResumeFetchPartitions(p.source.set())
+	}
+}
+
+// commit commits the offsets of handled messages.
+func (in *intake) commit() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.run.work), commitTimeout)
+	defer cancel()
+	if err := in.client.CommitMarkedOffsets(ctx); err != nil {
+		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
+			slog.Any("error", err))
+	}
+}

@@ -1,0 +1,185 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+// HeaderRetryAt is when a message in a retry topic is due, in milliseconds since 1970. The other headers of copies are
+// those of package consumer.
+const HeaderRetryAt = "msghandler-retry-at"
+
+const (
+	// postTimeout bounds writing one copy.
+	postTimeout = 10 * time.Second
+	// maxCause is how many characters of an error are kept in a header.
+	maxCause = 1000
+)
+
+// newMessage is a record as a message. In a retry topic the topic and the key are those of the first topic.
+func newMessage(record *kgo.Record) *consumer.Message {
+	read := kafkaconn.Read(record)
+	m := &consumer.Message{
+		ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Queue: record.Topic,
+		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body, Timestamp: read.Time,
+		Headers: read.Headers, FirstCause: read.Headers[consumer.HeaderFirstCause],
+	}
+	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); err == nil && n > 0 {
+		m.Retries = n
+		m.Exchange = read.Headers[consumer.HeaderExchange]
+	}
+	for name := range m.Headers {
+		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {
+			delete(m.Headers, name)
+		}
+	}
+	return m
+}
+
+// dueAt is when a record may be handled.
+func dueAt(record *kgo.Record) time.Time {
+	for _, header := range record.Headers {
+		if header.Key == HeaderRetryAt {
+			if ms, err := strconv.ParseInt(string(header.Value), 10, 64); err == nil {
+				return time.UnixMilli(ms)
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// settle gives a message that was handled with err its result. settled is false when the message stays here and is
+// handled again. A message is never done before its copy is safe.
+func (r *run) settle(
+	record *kgo.Record, m *consumer.Message, err error, kept int,
+) (result consumer.Result, settled bool) {
+	var reject *consumer.RejectError
+	switch {
+	case err == nil:
+		return consumer.Effect, true
+	case errors.Is(err, consumer.ErrDuplicate):
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+		return consumer.Duplicate, true
+	case errors.As(err, &reject):
+		return r.deadLetter(record, m, err, kept)
+	case r.work.Err() != nil, errors.Is(err, consumer.ErrBusy), len(r.Delays) == 0:
+		return r.keep(m, err, kept)
+	case m.Retries >= r.RetryLimit:
+		return r.deadLetter(record, m, err, kept)
+	}
+	return r.park(record, m, err, kept)
+}
+
+// keep has a message handled again after a pause.
+func (r *run) keep(m *consumer.Message, err error, kept int) (consumer.Result, bool) {
+	level, text := slog.LevelWarn, "message not handled, and will be redelivered"
+	if errors.Is(err, consumer.ErrBusy) {
+		level, text = slog.LevelDebug, "another copy of a message is being handled; this copy waits"
+	}
+	r.Logger.LogAttrs(r.work, level, text, withStack(append(name(m),
+		slog.Duration("again_in", r.retry.Step(kept)), slog.Any("error", err)), err)...)
+	return consumer.Retried, false
+}
+
+// park puts a message into the retry topic of its next delay.
+func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int) (consumer.Result, bool) {
+	topic, delay := r.retryTopic(m.Retries)
+	failed := r.post(topic, record, m, err, map[string]string{
+		consumer.HeaderRetries: strconv.Itoa(m.Retries + 1),
+		HeaderRetryAt:          strconv.FormatInt(time.Now().Add(delay).UnixMilli(), 10),
+	})
+	if failed != nil {
+		return r.keep(m, errors.Join(err, failed), kept)
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered",
+		withStack(append(name(m), slog.Duration("again_in", delay), slog.Any("error", err)), err)...)
+	return consumer.Retried, true
+}
+
+// deadLetter puts a message into the dead-letter topic.
+func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kept int) (consumer.Result, bool) {
+	failed := r.post(r.DeadTopic, record, m, err, map[string]string{
+		consumer.HeaderRetries:    strconv.Itoa(m.Retries),
+		consumer.HeaderDeadReason: shortened(err.Error()),
+	})
+	if failed != nil {
+		return r.keep(m, errors.Join(err, failed), kept)
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected",
+		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err)), err)...)
+	return consumer.Dead, true
+}
+
+// post writes a copy of a record to a topic, and returns nil when all in-sync replicas have the copy.
+func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err error, noted map[string]string) error {
+	if m.FirstCause == "" {
+		noted[consumer.HeaderFirstCause] = shortened(err.Error())
+		noted[consumer.HeaderFirstFailedAt] = time.Now().UTC().Format(time.RFC3339)
+	}
+	noted[consumer.HeaderQueue], noted[consumer.HeaderExchange] = m.Exchange, m.Exchange
+	noted[consumer.HeaderRoutingKey] = m.RoutingKey
+	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value, Timestamp: record.Timestamp}
+	for _, header := range record.Headers {
+		if _, replaced := noted[header.Key]; !replaced && header.Key != HeaderRetryAt {
+			again.Headers = append(again.Headers, header)
+		}
+	}
+	for key, value := range noted {
+		again.Headers = append(again.Headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
+	}
+	ctx, cancel := context.WithTimeout(r.work, postTimeout)
+	defer cancel()
+	answers := make(chan kafkaconn.Answer, 1)
+	r.producer.Write(ctx, again, func(a kafkaconn.Answer) { answers <- a })
+	select {
+	case answer := <-answers:
+		if answer.Fate != kafkaconn.Stored {
+			return fmt.Errorf("write to topic %s: %w", topic, answer.Err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("write to topic %s: no answer of Kafka: %w", topic, ctx.Err())
+	}
+}
+
+// shortened cuts an error to maxCause characters.
+func shortened(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	if runes := []rune(text); len(runes) > maxCause {
+		text = string(runes[:maxCause])
+	}
+	if text == "" {
+		return "an error without a text"
+	}
+	return text
+}
+
+func withStack(line []slog.Attr, err error) []slog.Attr {
+	var panicked *consumer.PanicError
+	if errors.As(err, &panicked) {
+		line = append(line, slog.String("stack", string(panicked.Stack)))
+	}
+	return line
+}
+
+// name returns the log attributes of a message.
+func name(m *consumer.Message) []slog.Attr {
+	line := []slog.Attr{
+		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.String("topic", m.Queue),
+	}
+	if trace := m.TraceID(); trace != "" {
+		line = append(line, slog.String("trace_id", trace))
+	}
+	return line
+}

@@ -1,0 +1,156 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+)
+
+// partition handles the messages of one partition, one after another, while this consumer has the partition.
+type partition struct {
+	run    *run
+	in     *intake
+	source source
+	// ending ends when the consumer stops or the partition moves; stop ends it.
+	ending context.Context
+	stop   context.CancelFunc
+	// working has the one goroutine of the partition.
+	working lifecycle.Group
+	// lostIt: another consumer has the partition, so nothing may be committed.
+	lostIt atomic.Bool
+
+	mu     sync.Mutex
+	queue  []*kgo.Record
+	paused bool
+	// next is the offset after the last handled message, and high the offset after the partition's last message.
+	next, high int64
+	// filled has an element when the queue is not empty.
+	filled chan struct{}
+}
+
+func newPartition(in *intake, of source) *partition {
+	p := &partition{run: in.run, in: in, source: of, filled: make(chan struct{}, 1)}
+	p.ending, p.stop = context.WithCancel(in.run.stopping)
+	return p
+}
+
+// lose forbids commits.
+func (p *partition) lose() { p.lostIt.Store(true) }
+
+// add takes fetched messages. With more than Prefetch messages the partition is not fetched until half of them are
+// left.
+func (p *partition) add(records []*kgo.Record, high int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 && p.next == 0 {
+		p.next = records[0].Offset
+	}
+	p.queue, p.high = append(p.queue, records...), high
+	if !p.paused && len(p.queue) > p.run.Prefetch {
+		p.paused = true
+		p.in.client.PauseFetchPartitions(p.source.set())
+	}
+	select {
+	case p.filled <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next message; false when the partition ends.
+func (p *partition) take() (*kgo.Record, bool) {
+	for {
+		if p.ending.Err() != nil {
+			return nil, false
+		}
+		if record := p.pop(); record != nil {
+			return record, true
+		}
+		select {
+		case <-p.filled:
+		case <-p.ending.Done():
+		}
+	}
+}
+
+// pop removes the next message; nil if there is none.
+func (p *partition) pop() *kgo.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		return nil
+	}
+	record := p.queue[0]
+	p.queue[0] = nil
+	p.queue = p.queue[1:]
+	if p.paused && len(p.queue) <= p.run.Prefetch/2 {
+		p.paused = false
+		p.in.client.ResumeFetchPartitions(p.source.set())
+	}
+	return record
+}
+
+// work handles messages until the partition ends.
+func (p *partition) work() {
+	for {
+		record, ok := p.take()
+		if !ok || !p.handle(record) {
+			return
+		}
+		p.done(record)
+	}
+}
+
+// done lets the offset of a handled message be committed.
+func (p *partition) done(record *kgo.Record) {
+	p.mu.Lock()
+	p.next = record.Offset + 1
+	p.mu.Unlock()
+	if !p.lostIt.Load() {
+		p.in.client.MarkCommitRecords(record)
+	}
+}
+
+// depth is how many messages of the partition are not handled yet, as far as the last fetch told.
+func (p *partition) depth() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(max(p.high-p.next, 0))
+}
+
+// handle hands a message to the handler until the message is settled; false when the partition ends before.
+func (p *partition) handle(record *kgo.Record) bool {
+	r := p.run
+	m := newMessage(record)
+	m.Consumer = r.Name
+	if backoff.Sleep(p.ending, time.Until(dueAt(record))) != nil {
+		return false
+	}
+	for kept := 0; ; kept++ {
+		if kept > 0 && backoff.Sleep(p.ending, r.retry.Delay(kept-1)) != nil {
+			return false
+		}
+		select {
+		case r.slots <- struct{}{}:
+		case <-p.ending.Done():
+			return false
+		}
+		r.Observer.Begun(m.Queue)
+		begun := time.Now()
+		err := func() error {
+			defer func() { <-r.slots }()
+			return r.handler.Handle(r.work, m)
+		}()
+		took := time.Since(begun)
+		result, settled := r.settle(record, m, err, kept)
+		r.Observer.Ended(m.Queue, result, took)
+		if settled || r.work.Err() != nil {
+			return settled
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package kafkaconn
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/internal/ground/publish"
+)
+
+// Message is a message of a producer, as a record of Kafka carries it.
+type Message struct {
+	// ID and Producer identify the message.
+	ID, Producer string
+	// Topic and Key say where the message goes. Messages with an empty key have no order.
+	Topic, Key string
+	// ContentType is the body's media type.
+	ContentType string
+	// Trace is a trace context that becomes a header, unless Headers has one.
+	Trace string
+	// Headers are the caller's.
+	Headers map[string]string
+	Body    []byte
+	// Time is when the message became due, in milliseconds.
+	Time time.Time
+	// Attempt is the number of the copy.
+	Attempt int
+}
+
+// longestTopic is how many characters Kafka allows for the name of a topic.
+const longestTopic = 249
+
+// Check says why no cluster can have the topic of the message.
+func (m *Message) Check() error {
+	switch {
+	case m.Topic == "":
+		return errors.New("the message names no topic; name it as the exchange")
+	case len(m.Topic) > longestTopic || m.Topic == "." || m.Topic == "..":
+		return fmt.Errorf("%.40q is no name of a topic in Kafka: . and .. are reserved, and a name has 1 to %d characters",
+			m.Topic, longestTopic)
+	}
+	for _, c := range m.Topic {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("._-", c) {
+			return fmt.Errorf("%.40q is no name of a topic in Kafka; write letters, digits, dots, dashes and underscores",
+				m.Topic)
+		}
+	}
+	return nil
+}
+
+// Record is the message as a record. The record shares nothing with the message.
+func (m *Message) Record() *kgo.Record {
+	headers := make([]kgo.RecordHeader, 0, len(m.Headers)+5)
+	add := func(key, value string) {
+		headers = append(headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
+	}
+	addOwn := func(key, value string) {
+		if _, own := m.Headers[key]; value != "" && !own {
+			add(key, value)
+		}
+	}
+	add(publish.HeaderID, m.ID)
+	add(publish.HeaderProducer, m.Producer)
+	add(publish.HeaderAttempt, strconv.Itoa(m.Attempt))
+	addOwn(publish.HeaderContentType, m.ContentType)
+	addOwn(publish.HeaderTrace, m.Trace)
+	for key, value := range m.Headers {
+		add(key, value)
+	}
+	r := &kgo.Record{Topic: m.Topic, Headers: headers, Timestamp: m.Time, Value: bytes.Clone(m.Body)}
+	if m.Key != "" {
+		r.Key = []byte(m.Key)
+	}
+	return r
+}
+
+// Read is the message of a record, also of a record that another program has written. Then the ID may be empty, and
+// the Attempt is 1. Of several headers with one name, the last counts.
+func Read(r *kgo.Record) Message {
+	m := Message{
+		Topic: r.Topic, Key: string(r.Key), Body: r.Value, Time: r.Timestamp, Attempt: 1,
+		Headers: make(map[string]string, len(r.Headers)),
+	}
+	for _, header := range r.Headers {
+		value := string(header.Value)
+		switch header.Key {
+		case publish.HeaderID:
+			m.ID = value
+		case publish.HeaderProducer:
+			m.Producer = value
+		case publish.HeaderAttempt:
+			if n, err := strconv.Atoi(value); err == nil {
+				m.Attempt = max(n, 1)
+			}
+		case publish.HeaderContentType:
+			m.ContentType = value
+		default:
+			m.Headers[header.Key] = value
+		}
+	}
+	return m
+}

@@ -1,0 +1,82 @@
+package kafka_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+const benchBatch = 200
+
+// BenchmarkPublish measures acknowledged messages of 1 KiB to a topic of four partitions, in batches of 200 from five
+// callers, next to the client alone with acks=all and the same window, on the same cluster. The cluster is kfake: the
+// figures compare the two, and say nothing about a Kafka.
+func BenchmarkPublish(b *testing.B) {
+	k := plain(b)
+	k.Topic("t", nil)
+	batch := messages(benchBatch, "t", "k")
+	for i := range batch {
+		batch[i].Body = make([]byte, 1<<10)
+		batch[i].RoutingKey = batch[i].Name.ID
+	}
+	b.Run("publisher", func(b *testing.B) {
+		p := publisher(b, k.URL("", ""), time.Minute)
+		perMessage(b, 5, func() {
+			if n := count(publish(context.Background(), p, batch))[halfmsg.Acked]; n != benchBatch {
+				b.Errorf("%d acknowledged", n)
+			}
+		})
+	})
+	b.Run("library", func(b *testing.B) {
+		client, err := kgo.NewClient(kgo.SeedBrokers(k.Hosts...), kgo.MaxBufferedRecords(1000), kgo.ProducerLinger(0))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close()
+		perMessage(b, 5, func() { raw(b, client, batch) })
+	})
+}
+
+// perMessage runs a batch as often as it takes for b.N messages, from several callers at once.
+func perMessage(b *testing.B, callers int, do func()) {
+	do() // connections, metadata and the id of the writer
+	turns := make(chan struct{})
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for range turns {
+				do()
+			}
+		})
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for sent := 0; sent < b.N; sent += benchBatch {
+		turns <- struct{}{}
+	}
+	close(turns)
+	group.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// raw publishes a batch with nothing but the library. The records carry the same headers.
+func raw(b *testing.B, client *kgo.Client, batch []halfmsg.Publishing) {
+	records := make([]*kgo.Record, len(batch))
+	for i := range batch {
+		m := &batch[i]
+		message := kafkaconn.Message{
+			ID: m.Name.ID, Producer: m.Name.Producer, Topic: m.Exchange, Key: m.RoutingKey, Body: m.Body, Attempt: 1,
+			Time: m.SendableAt,
+		}
+		records[i] = message.Record()
+	}
+	if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+		b.Error(err)
+	}
+}

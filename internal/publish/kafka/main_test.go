@@ -1,0 +1,13 @@
+package kafka_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(servers.Stopping(m))
+}

@@ -1,0 +1,643 @@
+// Package kafka_test tests consumer/kafka on kfake, with kcat as the foreign writer and reader.
+package kafka_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/dedup/memory"
+	"github.com/msghandler/msghandler/consumer/kafka"
+	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(servers.Stopping(m)) }
+
+// quick is a configuration whose patience fits a test.
+func quick(t *testing.T, k *fakekafka.Cluster) kafka.Config {
+	return kafka.Config{
+		URL: k.URL("", ""), Group: "payments", Topics: []string{"orders"}, Create: true,
+		Delays: []time.Duration{200 * time.Millisecond, 400 * time.Millisecond}, RetryLimit: 3,
+		Retry: []time.Duration{100 * time.Millisecond}, Concurrency: 4, StopTimeout: 5 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Logf("%s", b)
+	return len(b), nil
+}
+
+func cluster(t *testing.T) *fakekafka.Cluster {
+	t.Helper()
+	k := fakekafka.Start(t, nil)
+	k.Topic("orders", nil)
+	return k
+}
+
+// keys are enough to reach every partition.
+const keys = 31
+
+// write writes records with ids from first on, the key of each in turn.
+func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
+	t.Helper()
+	records := make([]*kgo.Record, count)
+	for i := range records {
+		id := fmt.Sprint(first + i)
+		records[i] = &kgo.Record{
+			Topic: "orders", Key: []byte("k" + fmt.Sprint((first+i)%keys)), Value: []byte("body of " + id),
+			Headers: []kgo.RecordHeader{
+				{Key: "msghandler-id", Value: []byte(id)},
+				{Key: "msghandler-producer", Value: []byte("shop")},
+				{Key: "msghandler-attempt", Value: []byte("1")},
+				{Key: "tenant", Value: []byte("eu")},
+			},
+		}
+	}
+	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a consumer in the background.
+type running struct {
+	t     *testing.T
+	stop  context.CancelFunc
+	group sync.WaitGroup
+	err   error
+}
+
+func start(t *testing.T, config kafka.Config, h consumer.HandlerFunc) *running {
+	t.Helper()
+	c, err := kafka.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &running{t: t, stop: cancel}
+	r.group.Go(func() { r.err = c.Run(ctx, h) })
+	t.Cleanup(func() {
+		cancel()
+		r.group.Wait()
+	})
+	return r
+}
+
+// end stops the consumer and returns the error of Run.
+func (r *running) end() error {
+	r.stop()
+	r.group.Wait()
+	return r.err
+}
+
+// book notes what handlers got.
+type book struct {
+	mu      sync.Mutex
+	handled map[string]int
+	all     []*consumer.Message
+}
+
+func newBook() *book { return &book{handled: map[string]int{}} }
+
+func (b *book) note(m *consumer.Message) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.handled[m.ID]++
+	b.all = append(b.all, m)
+	return b.handled[m.ID]
+}
+
+func (b *book) ids() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.handled)
+}
+
+func (b *book) times(id string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.handled[id]
+}
+
+func (b *book) await(t *testing.T, ids int) {
+	t.Helper()
+	servers.Eventually(t, time.Minute, fmt.Sprintf("%d messages are handled", ids), func() bool { return b.ids() >= ids })
+}
+
+func TestMessagesAreHandledInOrder(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 500)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	b.await(t, 500)
+	write(t, k, 500, 100)
+	b.await(t, 600)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	last := map[string]int{}
+	for _, m := range b.all {
+		var n int
+		if _, err := fmt.Sscan(m.ID, &n); err != nil {
+			t.Fatal(err)
+		}
+		if before, is := last[m.RoutingKey]; is && n <= before {
+			t.Errorf("key %s: message %d after %d", m.RoutingKey, n, before)
+		}
+		last[m.RoutingKey] = n
+		if m.Producer != "shop" || string(m.Body) != "body of "+m.ID || m.Exchange != "orders" || m.Queue != "orders" ||
+			m.Attempt != 1 || m.Headers["tenant"] != "eu" || len(m.Headers) != 1 || m.Consumer != "payments" {
+			t.Fatalf("got %+v", m)
+		}
+	}
+	if len(b.all) != 600 {
+		t.Errorf("%d calls for 600 messages", len(b.all))
+	}
+}
+
+// A stop commits what was handled: the next consumer of the group sees none of it.
+func TestStopCommitsWhatWasHandled(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 200)
+	b := newBook()
+	handler := func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	}
+	first := start(t, quick(t, k), handler)
+	b.await(t, 200)
+	if err := first.end(); err != nil {
+		t.Error(err)
+	}
+	write(t, k, 200, 50)
+	second := start(t, quick(t, k), handler)
+	b.await(t, 250)
+	if err := second.end(); err != nil {
+		t.Error(err)
+	}
+	for id, n := range b.handled {
+		if n != 1 {
+			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
+// A message is not committed while its handler runs: when the consumer is gone by then, another handles the message.
+func TestUnfinishedMessageIsRedelivered(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.StopTimeout = 300 * time.Millisecond
+	begun, release := make(chan struct{}, 10), make(chan struct{})
+	defer close(release)
+	first := start(t, config, func(context.Context, *consumer.Message) error {
+		begun <- struct{}{}
+		<-release
+		return nil
+	})
+	write(t, k, 0, 1)
+	<-begun
+	first.stop()
+	b := newBook()
+	second := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	b.await(t, 1)
+	if err := second.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopTimeoutIsAnError(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.StopTimeout = 200 * time.Millisecond
+	begun := make(chan struct{})
+	r := start(t, config, func(ctx context.Context, _ *consumer.Message) error {
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	write(t, k, 0, 1)
+	<-begun
+	if err := r.end(); err == nil || !strings.Contains(err.Error(), "StopTimeout") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// letter is a record as kcat reads it.
+type letter struct {
+	Key, Payload string
+	Headers      []string
+}
+
+func (l *letter) header(name string) string {
+	for pair := range slices.Chunk(l.Headers, 2) {
+		if pair[0] == name {
+			return pair[1]
+		}
+	}
+	return ""
+}
+
+func letters(t *testing.T, k *fakekafka.Cluster, topic string) (all []letter) {
+	t.Helper()
+	for line := range strings.Lines(k.Kcat("", "-C", "-t", topic, "-e", "-q", "-J")) {
+		var l letter
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// A failed message waits in the retry topics, for at least its delays, and the others of its partition go on.
+func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	var mu sync.Mutex
+	var at []time.Time
+	var seen []*consumer.Message
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		if m.ID == "0" {
+			mu.Lock()
+			at, seen = append(at, time.Now()), append(seen, m)
+			mu.Unlock()
+			if b.times("0") < 2 {
+				b.note(m)
+				return errors.New("not yet")
+			}
+		}
+		b.note(m)
+		return nil
+	})
+	write(t, k, 0, 50)
+	b.await(t, 50)
+	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if len(at) != 3 || at[1].Sub(at[0]) < 200*time.Millisecond || at[2].Sub(at[1]) < 400*time.Millisecond {
+		t.Errorf("handled at %v", at)
+	}
+	last := seen[len(seen)-1]
+	if last.Retries != 2 || last.FirstCause != "not yet" || last.Exchange != "orders" || last.RoutingKey != "k0" ||
+		last.Queue != "payments.retry.400ms" || string(last.Body) != "body of 0" || last.Headers["tenant"] != "eu" {
+		t.Errorf("the last retry is %+v", last)
+	}
+	for id, n := range b.handled {
+		if n != 1 && id != "0" {
+			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
+func TestPoisonMessagesBecomeDeadLetters(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		switch m.ID {
+		case "1":
+			return consumer.Reject(errors.New("no JSON"))
+		case "2":
+			return errors.New("no database")
+		case "3":
+			panic("a nil map")
+		}
+		return nil
+	})
+	write(t, k, 0, 20)
+	b.await(t, 20)
+	var dead []letter
+	servers.Eventually(t, time.Minute, "three dead letters", func() bool {
+		dead = letters(t, k, "payments.dead")
+		return len(dead) == 3
+	})
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range dead {
+		want := map[string][2]string{"1": {"0", "no JSON"}, "2": {"3", "no database"}, "3": {"3", "a nil map"}}
+		of := want[l.header("msghandler-id")]
+		if l.header(consumer.HeaderRetries) != of[0] || !strings.Contains(l.header(consumer.HeaderDeadReason), of[1]) ||
+			l.header(consumer.HeaderExchange) != "orders" || l.header("tenant") != "eu" ||
+			l.header(kafka.HeaderRetryAt) != "" {
+			t.Errorf("dead letter: %+v", l)
+		}
+	}
+	if b.times("1") != 1 || b.times("2") != 4 || b.times("3") != 4 {
+		t.Errorf("handled %v", b.handled)
+	}
+}
+
+// A message is not done before its copy is safe: it stays while the dead-letter topic is missing.
+func TestMissingDeadTopicKeepsTheMessage(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.Create, config.Delays, config.RetryLimit = false, nil, 0
+	b := newBook()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return consumer.Reject(errors.New("no JSON"))
+	})
+	write(t, k, 0, 1)
+	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("0") > 2 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	k.Topic("payments.dead", nil)
+	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		return consumer.Reject(errors.New("no JSON"))
+	})
+	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
+	if err := second.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without Delays a failed message stays, and so do the messages behind it with the same key.
+func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.Delays, config.RetryLimit = nil, 0
+	b := newBook()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		if n := b.note(m); m.ID == "0" && n < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	write(t, k, 0, 3*keys)
+	b.await(t, 3*keys)
+	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	after := false
+	for _, m := range b.all {
+		if m.RoutingKey != "k0" {
+			continue
+		}
+		if m.ID != "0" {
+			after = true
+		} else if after {
+			t.Error("a later message with the key was handled before the failed one")
+		}
+	}
+}
+
+func TestCopiesAreDropped(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	config := quick(t, k)
+	config.Dedup = memory.New(1000)
+	b := newBook()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	for range 3 {
+		write(t, k, 0, 100)
+	}
+	write(t, k, 100, keys) // one for each key, behind the copies
+	b.await(t, 100+keys)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	for id, n := range b.handled {
+		if n != 1 {
+			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
+// Two consumers share the partitions; when one stops, the other takes over. No message is left out.
+func TestConsumersShareThePartitions(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	var mu sync.Mutex
+	by := map[string]int{}
+	handler := func(name string) consumer.HandlerFunc {
+		return func(_ context.Context, m *consumer.Message) error {
+			b.note(m)
+			mu.Lock()
+			defer mu.Unlock()
+			by[name]++
+			return nil
+		}
+	}
+	first := start(t, quick(t, k), handler("first"))
+	write(t, k, 0, 100)
+	b.await(t, 100)
+	second := start(t, quick(t, k), handler("second"))
+	wrote := 100
+	servers.Eventually(t, time.Minute, "both work", func() bool {
+		write(t, k, wrote, 20)
+		wrote += 20
+		b.await(t, wrote)
+		mu.Lock()
+		defer mu.Unlock()
+		return by["first"] > 0 && by["second"] > 0
+	})
+	if err := first.end(); err != nil {
+		t.Error(err)
+	}
+	write(t, k, wrote, 200)
+	b.await(t, wrote+200)
+	if err := second.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The cluster is killed and restarted under load: every message is handled, some of them again.
+func TestClusterRestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	write(t, k, 0, 300)
+	servers.Eventually(t, time.Minute, "some are handled", func() bool { return b.ids() > 50 })
+	k.Kill()
+	k.Restart()
+	write(t, k, 300, 300)
+	b.await(t, 600)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A foreign client writes what the consumer reads: with the headers of a message, and without any.
+func TestForeignWritersAreRead(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	k.Kcat("paid", "-P", "-t", "orders", "-k", "order-7", "-H", "msghandler-id=1001", "-H", "msghandler-producer=shop",
+		"-H", "msghandler-attempt=2", "-H", "tenant=eu", "-H", "content-type=text/plain")
+	k.Kcat("foreign", "-P", "-t", "orders")
+	b.await(t, 2)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	for _, m := range b.all {
+		switch m.ID {
+		case "1001":
+			if m.Key() != "shop/1001" || m.Attempt != 2 || m.RoutingKey != "order-7" || string(m.Body) != "paid" ||
+				m.ContentType != "text/plain" || m.Headers["tenant"] != "eu" {
+				t.Errorf("got %+v", m)
+			}
+		case "":
+			if m.Key() != "" || m.Attempt != 1 || string(m.Body) != "foreign" {
+				t.Errorf("got %+v", m)
+			}
+		default:
+			t.Errorf("got %+v", m)
+		}
+	}
+}
+
+// Partitions are paused and resumed many times.
+func TestPausedPartitionsLoseNothing(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	const count = 8000
+	records := make([]*kgo.Record, count)
+	for i := range records {
+		records[i] = &kgo.Record{
+			Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000),
+			Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: fmt.Append(nil, i)}},
+		}
+	}
+	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	config := quick(t, k)
+	config.Prefetch, config.Concurrency = 10, 1
+	b := newBook()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	b.await(t, count)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if len(b.all) != count {
+		t.Errorf("%d calls for %d messages", len(b.all), count)
+	}
+}
+
+// observer keeps the last depth of each topic, and counts results.
+type observer struct {
+	mu      sync.Mutex
+	depth   map[string]int
+	results map[consumer.Result]int
+}
+
+func (o *observer) Begun(string) {}
+
+func (o *observer) Ended(_ string, result consumer.Result, _ time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.results[result]++
+}
+
+func (o *observer) Depth(topic string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.depth[topic] = n
+}
+
+func (o *observer) DeadLetters(string, int) {}
+
+func TestObserverGetsResultsAndDepth(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 100)
+	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
+	config := quick(t, k)
+	config.Observer, config.DepthInterval = o, 20*time.Millisecond
+	release := make(chan struct{})
+	r := start(t, config, func(context.Context, *consumer.Message) error {
+		<-release
+		return nil
+	})
+	depth := func(want int) {
+		t.Helper()
+		servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			n, known := o.depth["orders"]
+			return known && n == want
+		})
+	}
+	depth(100)
+	close(release)
+	depth(0)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if o.results[consumer.Effect] != 100 {
+		t.Errorf("results: %v", o.results)
+	}
+}
+
+func TestBadConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
+	good := kafka.Config{URL: "kafka://h", Group: "g", Topics: []string{"t"}}
+	if _, err := kafka.New(good); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(*kafka.Config){
+		"URL is not a URL":    func(c *kafka.Config) { c.URL = "amqp://u:hunter2@h" },
+		"Group is missing":    func(c *kafka.Config) { c.Group = "" },
+		"Topics is empty":     func(c *kafka.Config) { c.Topics = nil },
+		"whole milliseconds":  func(c *kafka.Config) { c.Delays = []time.Duration{time.Microsecond} },
+		"counts the retries":  func(c *kafka.Config) { c.RetryLimit = 3 },
+		"at once":             func(c *kafka.Config) { c.Retry = []time.Duration{0} },
+		"must be positive":    func(c *kafka.Config) { c.Concurrency = -1 },
+		"may be negative":     func(c *kafka.Config) { c.StopTimeout = -1 },
+		"read the authoritie": func(c *kafka.Config) { c.URL = "kafka://h?tls=true&ca=/no/such/file" },
+	} {
+		config := good
+		spoil(&config)
+		_, err := kafka.New(config)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
