@@ -17,6 +17,7 @@ var (
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
 		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
+		"internal/publish/publishtest",
 		"internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
@@ -49,8 +50,13 @@ var rooms = []struct {
 		"the outbox links it into the programs of other people, and a message is plain strings there",
 	},
 	{
+		[]string{"internal/publish/outcomes"},
+		[]string{"internal/halfmsg"},
+		"the publishers of all brokers share it, and it knows no broker",
+	},
+	{
 		[]string{"internal/publish/rabbitmq"},
-		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish"}),
+		slices.Concat(ground, []string{"internal/amqpconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak AMQP",
 	},
 	{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 
 // confirmChannel is a channel in confirm mode with its unconfirmed messages.
@@ -177,15 +178,16 @@ func (ch *confirmChannel) judge(u *unconfirmed, isolated bool) halfmsg.PublishRe
 	confused := ch.settle(u)
 	switch {
 	case u.returned != nil:
-		return refused(u.returned)
+		return outcomes.Refused(u.returned)
 	case u.confirmation.Acked() && !confused:
-		return halfmsg.PublishResult{Outcome: halfmsg.Acked}
+		return outcomes.Acked()
 	case u.confirmation.Acked():
-		return unsure(errors.New("the broker returned a message that was not in flight; its acknowledgements are in doubt"))
+		return outcomes.Unsure(errors.New("the broker returned a message that was not in flight; " +
+			"its acknowledgements are in doubt"))
 	case ch.channel.IsClosed():
 		return ch.judgeClosed(isolated)
 	default:
-		return refused(errors.New("nack by the broker"))
+		return outcomes.Refused(errors.New("nack by the broker"))
 	}
 }
 
@@ -195,11 +197,11 @@ func (ch *confirmChannel) judgeClosed(isolated bool) halfmsg.PublishResult {
 	var reason *amqp.Error
 	switch {
 	case !errors.As(ch.closed, &reason):
-		return unsure(errors.New("the channel was closed before the answer"))
+		return outcomes.Unsure(errors.New("the channel was closed before the answer"))
 	case isolated && reason.Server && reason.Recover:
-		return refused(reason)
+		return outcomes.Refused(reason)
 	default:
-		return unsure(fmt.Errorf("the channel was lost before the answer: %w", reason))
+		return outcomes.Unsure(fmt.Errorf("the channel was lost before the answer: %w", reason))
 	}
 }
 
@@ -282,16 +284,4 @@ func (ch *confirmChannel) takeReturn() bool {
 	default:
 		return false
 	}
-}
-
-func refused(cause error) halfmsg.PublishResult {
-	return halfmsg.PublishResult{Outcome: halfmsg.Refused, Cause: cause}
-}
-
-func unsure(cause error) halfmsg.PublishResult {
-	return halfmsg.PublishResult{Outcome: halfmsg.Unsure, Cause: cause}
-}
-
-func unsent(cause error) halfmsg.PublishResult {
-	return halfmsg.PublishResult{Outcome: halfmsg.Unsent, Cause: cause}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 
 // isolatedChannels is how many messages may travel isolated at once. More would help only where so many exchanges at
@@ -27,11 +28,11 @@ func (c *publishCall) publishIsolated(m *halfmsg.Publishing) halfmsg.PublishResu
 	select {
 	case ch = <-p.isolated:
 	case <-c.sending.Done():
-		return unsent(c.late())
+		return outcomes.Unsent(c.late())
 	}
 	defer func() { p.isolated <- ch }()
 	if err := p.routes.Rejection(m.Exchange); err != nil {
-		return refused(err) // another isolated message has found the rejection in the meantime
+		return outcomes.Refused(err) // another isolated message has found the rejection in the meantime
 	}
 	var result halfmsg.PublishResult
 	ch, result = c.publishOn(ch, m)
@@ -43,12 +44,12 @@ func (c *publishCall) publishIsolated(m *halfmsg.Publishing) halfmsg.PublishResu
 // channel for the next message.
 func (c *publishCall) publishOn(ch *confirmChannel, m *halfmsg.Publishing) (*confirmChannel, halfmsg.PublishResult) {
 	if _, err := c.admit(); err != nil {
-		return ch, unsent(err)
+		return ch, outcomes.Unsent(err)
 	}
 	defer c.release()
 	ch, err := c.publisher.isolatedChannel(ch)
 	if err != nil {
-		return ch, unsent(err)
+		return ch, outcomes.Unsent(err)
 	}
 	u, err := ch.publish(m)
 	switch {
@@ -63,9 +64,9 @@ func (c *publishCall) publishOn(ch *confirmChannel, m *halfmsg.Publishing) (*con
 		}
 		return ch, c.await(ch, m, u, true)
 	case errors.Is(err, amqp.ErrClosed):
-		return nil, unsent(err)
+		return nil, outcomes.Unsent(err)
 	default:
-		return nil, unsure(fmt.Errorf("write to the broker: %w", err))
+		return nil, outcomes.Unsure(fmt.Errorf("write to the broker: %w", err))
 	}
 }
 

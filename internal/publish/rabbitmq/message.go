@@ -5,14 +5,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 )
-
-// attemptHeader is the number of the copy of a message: 1 is the first.
-const attemptHeader = "msghandler-attempt"
-
-// traceHeader joins a consumer's span to the producer's trace, as W3C Trace Context says.
-const traceHeader = "traceparent"
 
 const (
 	// maxShort is how many bytes an AMQP short string holds.
@@ -54,10 +49,10 @@ func properties(m *halfmsg.Publishing) amqp.Publishing {
 	for key, value := range m.Headers {
 		headers[key] = value
 	}
-	if _, own := headers[traceHeader]; m.Trace != "" && !own {
-		headers[traceHeader] = m.Trace
+	if _, own := headers[publish.HeaderTrace]; m.Trace != "" && !own {
+		headers[publish.HeaderTrace] = m.Trace
 	}
-	headers[attemptHeader] = int64(m.Attempt)
+	headers[publish.HeaderAttempt] = int64(m.Attempt)
 	return amqp.Publishing{
 		DeliveryMode: amqp.Persistent,
 		MessageId:    m.Name.ID,
@@ -74,7 +69,7 @@ func keyOf(m *halfmsg.Publishing) copyKey {
 }
 
 func keyOfReturn(r *amqp.Return) copyKey {
-	attempt, _ := r.Headers[attemptHeader].(int64)
+	attempt, _ := r.Headers[publish.HeaderAttempt].(int64)
 	return copyKey{
 		name:     halfmsg.Name{Producer: r.AppId, ID: r.MessageId},
 		exchange: r.Exchange, routingKey: r.RoutingKey, attempt: attempt,

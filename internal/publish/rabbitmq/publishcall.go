@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish/outcomes"
 )
 
 // publishCall is one call of Publish.
@@ -21,7 +21,7 @@ type publishCall struct {
 	sending, answers context.Context
 	// group waits for every message that will have an outcome.
 	group    sync.WaitGroup
-	outcomes *outcomes
+	outcomes *outcomes.Batch
 }
 
 // Publish sends a batch and hands over the broker's answers. See halfmsg.Publisher; messages of one batch may reach the
@@ -29,12 +29,12 @@ type publishCall struct {
 func (p *Publisher) Publish(
 	ctx context.Context, batch []halfmsg.Publishing, answered func(places []int, results []halfmsg.PublishResult),
 ) {
-	c := &publishCall{publisher: p, batch: batch, outcomes: newOutcomes(len(batch))}
+	c := &publishCall{publisher: p, batch: batch, outcomes: outcomes.New(len(batch))}
 	if err := p.enter(); err != nil {
 		for i := range batch {
-			c.outcomes.add(i, unsent(err))
+			c.outcomes.Add(i, outcomes.Unsent(err))
 		}
-		c.outcomes.handOver(answered)
+		c.outcomes.HandOver(answered)
 		return
 	}
 	defer p.leave()
@@ -51,7 +51,7 @@ func (p *Publisher) Publish(
 			}
 		})
 	}
-	c.outcomes.handOver(answered)
+	c.outcomes.HandOver(answered)
 	c.group.Wait()
 }
 
@@ -80,7 +80,7 @@ func (c *publishCall) settle(i int, result halfmsg.PublishResult) {
 	default:
 		c.publisher.routes.Release(&m)
 	}
-	c.outcomes.add(i, result)
+	c.outcomes.Add(i, result)
 }
 
 // dispatch sends one message, or settles the message unsent. It returns when the next message to the same exchange may
@@ -88,22 +88,22 @@ func (c *publishCall) settle(i int, result halfmsg.PublishResult) {
 func (c *publishCall) dispatch(i int) {
 	m := &c.batch[i]
 	if err := check(m); err != nil {
-		c.outcomes.add(i, refused(err)) // no answer of the broker, so the routes learn nothing
+		c.outcomes.Add(i, outcomes.Refused(err)) // no answer of the broker, so the routes learn nothing
 		return
 	}
 	for {
 		if _, _, err := c.publisher.state(); err != nil {
-			c.settle(i, unsent(err))
+			c.settle(i, outcomes.Unsent(err))
 			return
 		}
 		message := routed(m)
 		decision := c.publisher.routes.Decide(&message)
 		switch decision.State {
 		case publish.Rejected:
-			c.settle(i, refused(decision.Err))
+			c.settle(i, outcomes.Refused(decision.Err))
 			return
 		case publish.Stalled:
-			c.settle(i, unsent(decision.Err))
+			c.settle(i, outcomes.Unsent(decision.Err))
 			return
 		case publish.Isolated:
 			c.group.Go(func() { c.settle(i, c.publishIsolated(m)) })
@@ -123,7 +123,7 @@ func (c *publishCall) dispatch(i int) {
 			select {
 			case <-decision.ProbeEnded:
 			case <-c.sending.Done():
-				c.settle(i, unsent(c.late()))
+				c.settle(i, outcomes.Unsent(c.late()))
 				return
 			}
 		}
@@ -135,7 +135,7 @@ func (c *publishCall) dispatch(i int) {
 func (c *publishCall) publishShared(i int) bool {
 	ch, err := c.admit()
 	if err != nil {
-		c.settle(i, unsent(err))
+		c.settle(i, outcomes.Unsent(err))
 		return true
 	}
 	m := &c.batch[i]
@@ -155,7 +155,7 @@ func (c *publishCall) publishShared(i int) bool {
 		return false
 	default:
 		c.release()
-		c.settle(i, unsure(fmt.Errorf("write to the broker: %w", err)))
+		c.settle(i, outcomes.Unsure(fmt.Errorf("write to the broker: %w", err)))
 		return true
 	}
 }
@@ -206,7 +206,7 @@ func (c *publishCall) await(
 			c.publisher.retire(ch)
 		}
 		c.publisher.unanswered(m, u)
-		return unsure(fmt.Errorf("no answer of the broker within %v", c.publisher.config.ConfirmTimeout))
+		return outcomes.Unsure(fmt.Errorf("no answer of the broker within %v", c.publisher.config.ConfirmTimeout))
 	}
 }
 
@@ -221,66 +221,4 @@ func (p *Publisher) unanswered(m *halfmsg.Publishing, u *unconfirmed) {
 			acknowledged()
 		}
 	})
-}
-
-// handOverEvery is how long outcomes wait for later outcomes of the batch, so that a batch without slow messages is
-// handed over as a whole.
-const handOverEvery = 250 * time.Millisecond
-
-// outcomes gathers the outcomes of a batch.
-type outcomes struct {
-	mu sync.Mutex
-	// places and results are the outcomes that were not handed over yet; missing counts messages without an outcome.
-	places  []int
-	results []halfmsg.PublishResult
-	missing int
-	// complete is closed when no outcome is missing.
-	complete chan struct{}
-}
-
-func newOutcomes(n int) *outcomes {
-	o := &outcomes{
-		places: make([]int, 0, n), results: make([]halfmsg.PublishResult, 0, n), missing: n,
-		complete: make(chan struct{}),
-	}
-	if n == 0 {
-		close(o.complete)
-	}
-	return o
-}
-
-// add takes the outcome of the message at a place, once.
-func (o *outcomes) add(place int, result halfmsg.PublishResult) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.places, o.results = append(o.places, place), append(o.results, result)
-	if o.missing--; o.missing == 0 {
-		close(o.complete)
-	}
-}
-
-// take removes the outcomes that were not handed over yet.
-func (o *outcomes) take() (places []int, results []halfmsg.PublishResult) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	places, results = o.places, o.results
-	o.places, o.results = nil, nil
-	return places, results
-}
-
-// handOver hands over all outcomes as they come, and returns when no outcome is missing. The first group may be
-// empty: the caller learns in time that the rest takes longer.
-func (o *outcomes) handOver(answered func(places []int, results []halfmsg.PublishResult)) {
-	tick := time.NewTicker(handOverEvery)
-	defer tick.Stop()
-	for first, complete := true, false; !complete; first = false {
-		select {
-		case <-o.complete:
-			complete = true
-		case <-tick.C:
-		}
-		if places, results := o.take(); first || len(places) > 0 {
-			answered(places, results)
-		}
-	}
 }
