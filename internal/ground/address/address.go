@@ -1,4 +1,4 @@
-// Package address parses the addresses of Redis, RabbitMQ and coordinators: hosts, users, and options.
+// Package address parses the addresses of Redis, RabbitMQ, NATS and coordinators: hosts, users, and options.
 //
 // All addresses are parsed here, so that a malformed address is refused when the configuration is read, and the
 // connection uses the address exactly as checked. The package dials nothing. Its errors continue the name of an
@@ -105,8 +105,8 @@ func readOptions(u *url.URL, known []string) (url.Values, error) {
 	return options, nil
 }
 
-// schemes lists the schemes of Redis and RabbitMQ.
-var schemes = []string{"redis", "rediss", "amqp", "amqps"}
+// schemes lists the schemes of Redis, RabbitMQ and NATS.
+var schemes = []string{"redis", "rediss", "amqp", "amqps", "nats", "tls"}
 
 // Shown is an address for display, without its password and its options; empty if the scheme is unknown. Shown takes
 // any text, and leaves out more if the end of a secret is ambiguous.
