@@ -1,0 +1,15 @@
+package nats_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
+)
+
+func TestMain(m *testing.M) {
+	natsserver.Child()
+	goleak.VerifyTestMain(servers.Stopping(m))
+}
