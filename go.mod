@@ -23,6 +23,7 @@ require (
 	github.com/msghandler/msghandler/producer v0.0.0
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0
+	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0
 	github.com/msghandler/msghandler/proto v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
@@ -101,6 +102,7 @@ replace (
 	github.com/msghandler/msghandler/producer v0.0.0 => ./producer
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0 => ./producer/marker/redis
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0 => ./producer/outbox/metrics
+	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0 => ./producer/outbox/nats
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0 => ./producer/outbox/rabbitmq
 	github.com/msghandler/msghandler/proto v0.0.0 => ./proto
 )

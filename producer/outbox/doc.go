@@ -16,5 +16,5 @@
 //
 // There are two senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes them;
 // a message is handed over again until the coordinator has deleted the marker. Package outbox/rabbitmq publishes
-// straight to the broker with publisher confirms: a plain outbox.
+// straight to the broker with publisher confirms, and package outbox/nats to NATS JetStream: a plain outbox.
 package outbox

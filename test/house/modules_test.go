@@ -24,6 +24,7 @@ var userPrograms = [][]string{
 	{"producer", "producer/marker/sql", "producer/outbox"},
 	{"producer/marker/redis"},
 	{"producer/outbox/rabbitmq"},
+	{"producer/outbox/nats"},
 	{"producer/outbox/metrics"},
 	{"consumer", "consumer/dedup/memory"},
 	{"consumer", "consumer/inbox/sql"},

@@ -269,6 +269,9 @@ func (p *Publisher) watch(ctx context.Context, c *connection) error {
 		case <-tick.C:
 		}
 		trouble := c.examine(ctx)
+		if c.conn.IsClosed() {
+			continue // the end follows, with its reason
+		}
 		if failures++; trouble == nil {
 			failures = 0
 		}
