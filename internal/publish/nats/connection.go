@@ -127,7 +127,7 @@ func (c *connection) publish(m *nats.Msg, s *sent) {
 	}
 	c.mu.Unlock()
 	if over {
-		s.call.conclude(s, outcomes.Unsent(fmt.Errorf("%w: the connection or the time to send has just ended", ErrDisconnected)))
+		s.call.conclude(s, outcomes.Unsent(fmt.Errorf("%w: the connection or the time has just ended", ErrDisconnected)))
 		return
 	}
 	// No repeat by the library: the send loop repeats, and counts the copies.

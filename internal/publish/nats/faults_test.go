@@ -178,7 +178,8 @@ func TestLoginErrorHidesPassword(t *testing.T) {
 func TestBadURLErrorHidesTheURL(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{
-		"amqp://u:hunter2@h/", "nats://u:hunter/2@h/", "nats://u:hunter2@h:port/", "nats://u:hunter2@h?tokn=x", "", "embedded:",
+		"amqp://u:hunter2@h/", "nats://u:hunter/2@h/", "nats://u:hunter2@h:port/", "nats://u:hunter2@h?tokn=x", "",
+		"embedded:",
 		"nats://u:hunter2@h?token=x", "nats://hunter2@h", "nats://h/hunter2", "nats://h?cacertfile=hunter2",
 	} {
 		p, err := nats.New(nats.Config{URL: bad}.Quick())

@@ -10,6 +10,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natsserver.Child()
+	if natsserver.Child() {
+		return
+	}
 	goleak.VerifyTestMain(servers.Stopping(m))
 }

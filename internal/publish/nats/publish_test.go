@@ -73,25 +73,26 @@ func TestRefusedMessageFailsAlone(t *testing.T) {
 	a.make(jetstream.StreamConfig{Name: "FULL", Subjects: []string{"full"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
 	p := publisher(t, nats.Config{URL: server.URL})
 	expect(t, []halfmsg.PublishResult{outcome(t, p, message(1, "FULL", "full"))}, halfmsg.Acked)
+	type msg = *halfmsg.Publishing
 	for name, test := range map[string]struct {
-		spoil func(m *halfmsg.Publishing)
+		spoil func(m msg)
 		want  string
 	}{
-		"unknown stream":         {func(m *halfmsg.Publishing) { m.Exchange, m.RoutingKey = "NONE", "none.x" }, `no stream "NONE"`},
-		"subject of no stream":   {func(m *halfmsg.Publishing) { m.RoutingKey = "orders.x" }, "does not take the subject"},
-		"another's subject":      {func(m *halfmsg.Publishing) { m.RoutingKey = "other.x" }, "expected stream does not match"},
-		"too large, the stream":  {func(m *halfmsg.Publishing) { m.Body = make([]byte, 3000) }, "message size exceeds maximum"},
-		"too large, the server":  {func(m *halfmsg.Publishing) { m.Body = make([]byte, 5000) }, "maximum payload exceeded"},
-		"the stream is full":     {func(m *halfmsg.Publishing) { m.Exchange, m.RoutingKey = "FULL", "full" }, "maximum messages"},
-		"no stream":              {func(m *halfmsg.Publishing) { m.Exchange = "" }, "names the stream"},
-		"no subject":             {func(m *halfmsg.Publishing) { m.RoutingKey = "" }, "is the subject"},
-		"a wildcard":             {func(m *halfmsg.Publishing) { m.RoutingKey = "orders.*.x" }, "wildcard"},
-		"a command to JetStream": {func(m *halfmsg.Publishing) { m.RoutingKey = "$JS.API.STREAM.DELETE.ORDERS" }, "the server's own"},
+		"unknown stream":         {func(m msg) { m.Exchange, m.RoutingKey = "NONE", "none.x" }, `no stream "NONE"`},
+		"subject of no stream":   {func(m msg) { m.RoutingKey = "orders.x" }, "does not take the subject"},
+		"another's subject":      {func(m msg) { m.RoutingKey = "other.x" }, "expected stream does not match"},
+		"too large, the stream":  {func(m msg) { m.Body = make([]byte, 3000) }, "message size exceeds maximum"},
+		"too large, the server":  {func(m msg) { m.Body = make([]byte, 5000) }, "maximum payload exceeded"},
+		"the stream is full":     {func(m msg) { m.Exchange, m.RoutingKey = "FULL", "full" }, "maximum messages"},
+		"no stream":              {func(m msg) { m.Exchange = "" }, "names the stream"},
+		"no subject":             {func(m msg) { m.RoutingKey = "" }, "is the subject"},
+		"a wildcard":             {func(m msg) { m.RoutingKey = "orders.*.x" }, "wildcard"},
+		"a command to JetStream": {func(m msg) { m.RoutingKey = "$JS.API.STREAM.DELETE.ORDERS" }, "the server's own"},
 		"an order to JetStream": {
-			func(m *halfmsg.Publishing) { m.Headers = map[string]string{"nats-rollup": "all"} }, "JetStream obeys",
+			func(m msg) { m.Headers = map[string]string{"nats-rollup": "all"} }, "JetStream obeys",
 		},
 		"a broken line": {
-			func(m *halfmsg.Publishing) { m.Headers = map[string]string{"a": "b\r\nNats-Rollup: all"} }, "would change",
+			func(m msg) { m.Headers = map[string]string{"a": "b\r\nNats-Rollup: all"} }, "would change",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,10 @@
 //
 // The exchange of a message is the stream, and the routing key the subject. A message is done only when the stream has
 // sent a PubAck. These keep the promise:
-//   - connection.go: one connection, from dial to loss, with its messages in flight. Nothing of a lost connection is used
-//     again.
-//   - package natsconn: messages in the form of NATS, what each answer of a stream means, and why no stream took a message.
+//   - connection.go: one connection, from dial to loss, with its messages in flight. Nothing of a lost connection is
+//     used again.
+//   - package natsconn: messages in the form of NATS, what each answer of a stream means, and why no stream took a
+//     message.
 //   - publishcall.go: one batch on its way.
 //   - publisher.go: keeps a connection up, and reports the state.
 //

@@ -1,11 +1,11 @@
 // Package nats sends a producer's local message table straight to NATS JetStream, without a coordinator: the plain
 // outbox, with the same messages and the same consumers.
 //
-// The exchange of a message is the stream, and the routing key the subject. A message is sent when the stream has sent a
-// PubAck. A message to an unknown stream, or one that the stream does not take, is refused, and tried again after a
-// delay. After the loss of a connection the messages in flight are sent once more, as the stream may or may not have
-// them: within the stream's window JetStream drops the second copy by its Nats-Msg-Id, PRODUCER/ID. Every copy after the
-// first has a msghandler-attempt header above 1.
+// The exchange of a message is the stream, and the routing key the subject. A message is sent when the stream has sent
+// a PubAck. A message to an unknown stream, or a message that the stream does not take, is refused, and tried again
+// after a delay. After the loss of a connection the messages in flight are sent once more, as the stream may or may not
+// have them: within the stream's window JetStream drops the second copy by its Nats-Msg-Id, PRODUCER/ID. Every copy
+// after the first has a msghandler-attempt header above 1.
 package nats
 
 import (

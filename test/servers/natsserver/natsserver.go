@@ -13,18 +13,17 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// Child runs a server until it is killed, if this process was started for that. Otherwise it returns. TestMain calls it
-// first.
-func Child() {
+// Child runs a server until it is killed, if this process was started for that, and says whether it was. TestMain calls
+// it first, and returns after a server.
+func Child() (was bool) {
 	config := os.Getenv(servers.NATSChild)
 	if config == "" {
-		return
+		return false
 	}
 	if err := run(config); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
 	}
-	os.Exit(0)
+	return true
 }
 
 func run(config string) error {

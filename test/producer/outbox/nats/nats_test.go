@@ -23,7 +23,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	natsserver.Child()
+	if natsserver.Child() {
+		return
+	}
 	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
