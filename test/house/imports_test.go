@@ -249,7 +249,7 @@ var libraries = []struct {
 	{
 		"github.com/nats-io",
 		[]string{
-			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats", "internal/embedded/natsserver",
+			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats",
 		},
 		"loops and server never see NATS",
 	},

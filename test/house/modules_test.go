@@ -30,6 +30,7 @@ var userPrograms = [][]string{
 	{"consumer", "consumer/inbox/sql"},
 	{"consumer/dedup/redis"},
 	{"consumer/metrics"},
+	{"consumer/nats"},
 	{"envelope"},
 }
 
