@@ -17,16 +17,21 @@ require (
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0
 	github.com/msghandler/msghandler/consumer/kafka v0.0.0
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0
+	github.com/msghandler/msghandler/consumer/nats v0.0.0
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
 	github.com/msghandler/msghandler/internal/certs v0.0.0
 	github.com/msghandler/msghandler/internal/ground v0.0.0
 	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0
+	github.com/msghandler/msghandler/internal/natsconn v0.0.0
 	github.com/msghandler/msghandler/producer v0.0.0
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0
+	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0
 	github.com/msghandler/msghandler/proto v0.0.0
+	github.com/nats-io/nats-server/v2 v2.15.2
+	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/procfs v0.22.0
@@ -55,6 +60,7 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -62,12 +68,17 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -77,9 +88,11 @@ require (
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
-	golang.org/x/sync v0.23.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
-	golang.org/x/text v0.42.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
@@ -91,14 +104,17 @@ replace (
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0 => ./consumer/dedup/redis
 	github.com/msghandler/msghandler/consumer/kafka v0.0.0 => ./consumer/kafka
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0 => ./consumer/metrics
+	github.com/msghandler/msghandler/consumer/nats v0.0.0 => ./consumer/nats
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ./internal/amqpconn
 	github.com/msghandler/msghandler/internal/certs v0.0.0 => ./internal/certs
 	github.com/msghandler/msghandler/internal/ground v0.0.0 => ./internal/ground
 	github.com/msghandler/msghandler/internal/kafkaconn v0.0.0 => ./internal/kafkaconn
+	github.com/msghandler/msghandler/internal/natsconn v0.0.0 => ./internal/natsconn
 	github.com/msghandler/msghandler/producer v0.0.0 => ./producer
 	github.com/msghandler/msghandler/producer/marker/redis v0.0.0 => ./producer/marker/redis
 	github.com/msghandler/msghandler/producer/outbox/kafka v0.0.0 => ./producer/outbox/kafka
 	github.com/msghandler/msghandler/producer/outbox/metrics v0.0.0 => ./producer/outbox/metrics
+	github.com/msghandler/msghandler/producer/outbox/nats v0.0.0 => ./producer/outbox/nats
 	github.com/msghandler/msghandler/producer/outbox/rabbitmq v0.0.0 => ./producer/outbox/rabbitmq
 	github.com/msghandler/msghandler/proto v0.0.0 => ./proto
 )

@@ -84,6 +84,9 @@ func checkAMQPURL(s string) error {
 var brokerSchemes = map[string]func(url string) error{
 	"amqp":  checkAMQPURLs,
 	"amqps": checkAMQPURLs,
+	"kafka": func(url string) error { _, err := address.ParseKafka(url); return err },
+	"nats":  checkNATSURL,
+	"tls":   checkNATSURL,
 }
 
 // BrokerSchemes are the schemes of brokers.NAME.url, sorted.
@@ -96,6 +99,11 @@ func checkBrokerURL(s string) error {
 		return check(s)
 	}
 	return fmt.Errorf("is not a URL of a broker; the schemes are %s", strings.Join(BrokerSchemes(), ", "))
+}
+
+func checkNATSURL(url string) error {
+	_, err := address.ParseNATS(url)
+	return err
 }
 
 func checkAMQPURLs(s string) error {

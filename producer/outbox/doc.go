@@ -14,7 +14,7 @@
 // growing delays. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's
 // Counts, a call of the Observer, and a Retry once the cause is fixed.
 //
-// There are three senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes
-// them; a message is handed over again until the coordinator has deleted the marker. Packages outbox/rabbitmq
-// and outbox/kafka publish straight to the broker and wait for its acknowledgement: a plain outbox.
+// There are four senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes
+// them; a message is handed over again until the coordinator has deleted the marker. Packages outbox/rabbitmq,
+// outbox/kafka and outbox/nats publish straight to the broker and wait for its acknowledgement: a plain outbox.
 package outbox

@@ -48,6 +48,62 @@ func TestAddressesOfRedis(t *testing.T) {
 	}
 }
 
+func TestAddressesOfNATS(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]address.NATS{
+		"nats://h":                  {Hosts: []string{"h:4222"}},
+		"nats://h:1/":               {Hosts: []string{"h:1"}},
+		"nats://u:p%2F%40@a:1, b":   {Hosts: []string{"a:1", "b:4222"}, User: "u", Password: "p/@"},
+		"nats://h?token=a%26b":      {Hosts: []string{"h:4222"}, Token: "a&b"},
+		"nats://h?credsfile=%2Fc":   {Hosts: []string{"h:4222"}, CredentialsFile: "/c"},
+		"nats://h?inbox_prefix=_IN": {Hosts: []string{"h:4222"}, InboxPrefix: "_IN"},
+		"tls://[::1]":               {Hosts: []string{"[::1]:4222"}, TLS: true},
+		"nats://h?tls=true&skip_verify=1": {
+			Hosts: []string{"h:4222"}, TLS: true, Unverified: true,
+		},
+		"tls://h?cacertfile=ca&certfile=c&keyfile=k": {
+			Hosts: []string{"h:4222"}, TLS: true, CAFile: "ca", CertFile: "c", KeyFile: "k",
+		},
+	} {
+		got, err := address.ParseNATS(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestMalformedAddressesOfNATSAreRefused(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"geheim":                       "is not a URL of the scheme nats or tls; write nats://",
+		"amqp://geheim@h":              "is not a URL of the scheme nats or tls; write nats://",
+		"nats://":                      "has a host that is none; write host or host:port",
+		"nats://a,,b":                  "has a host that is none; write host or host:port",
+		"nats://h:0":                   "has a port that is no number from 1 to 65535; write host:port",
+		"nats://u:p/geheim@h":          "has an @ behind its host",
+		"nats://h/geheim":              "has a path behind its hosts",
+		"nats://geheim@h":              "has a user without a password",
+		"nats://u:geheim@h?token=x":    "has more than one login",
+		"nats://h?credsfile=a&token=b": "has more than one login",
+		"nats://h?geheim=x":            "has an option behind its ? that there is not; there are cacertfile,",
+		"nats://h?tls=geheim":          "has a value of the option tls that cannot be; write true or false",
+		"nats://h?skip_verify=true":    "has options for TLS without TLS",
+		"nats://h?cacertfile=geheim":   "has options for TLS without TLS",
+		"tls://h?certfile=geheim":      "has one of certfile and keyfile",
+		"nats://h?inbox_prefix=a.%3E":  "has an inbox_prefix that is no subject",
+	} {
+		_, err := address.ParseNATS(text)
+		switch {
+		case err == nil:
+			t.Errorf("%s was taken", text)
+		case !strings.Contains(err.Error(), want), strings.Contains(err.Error(), "geheim"):
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestMalformedAddressesAreRefused: each error says what to do, and quotes nothing.
 func TestMalformedAddressesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -195,6 +251,8 @@ func TestShownHidesSecrets(t *testing.T) {
 		"redis://:geheim":                       "redis://...",
 		"redis://h:geheim/0":                    "redis://...",
 		"redis://":                              "redis://...",
+		"nats://u:geheim@a:1,b?token=geheim":    "nats://u:xxxxx@a:1,b?...",
+		"tls://geheim@h":                        "tls://xxxxx@h",
 		"geheim":                                "",
 		"user:geheim@host":                      "",
 		"geheim://h":                            "",

@@ -17,7 +17,7 @@ var (
 	sdks   = []string{"producer/...", "consumer/..."}
 	middle = []string{
 		"internal/store/redis/...", "internal/store/storetest", "internal/callback", "internal/publish/rabbitmq",
-		"internal/publish/kafka", "internal/publish/publishtest",
+		"internal/publish/kafka", "internal/publish/publishtest", "internal/publish/nats",
 		"internal/server",
 		"internal/console/...", "internal/events", "internal/config/...",
 		"internal/embedded/...",
@@ -50,6 +50,11 @@ var rooms = []struct {
 		"SDKs link it into the programs of other people",
 	},
 	{
+		[]string{"internal/natsconn"},
+		[]string{"internal/ground/address", "internal/ground/publish"},
+		"SDKs link it into the programs of other people",
+	},
+	{
 		[]string{"internal/ground/publish"},
 		[]string{"internal/ground/backoff"},
 		"the outbox links it into the programs of other people, and a message is plain strings there",
@@ -68,6 +73,11 @@ var rooms = []struct {
 		[]string{"internal/publish/kafka"},
 		slices.Concat(ground, []string{"internal/kafkaconn", "internal/ground/publish", "internal/publish/outcomes"}),
 		"it is a middle room, and one of those that speak Kafka's protocol",
+	},
+	{
+		[]string{"internal/publish/nats"},
+		slices.Concat(ground, []string{"internal/natsconn", "internal/ground/publish", "internal/publish/outcomes"}),
+		"it is a middle room, and one of those that speak NATS",
 	},
 	{
 		ground,
@@ -119,7 +129,7 @@ var rooms = []struct {
 	{
 		sdks,
 		[]string{
-			"proto/...", "internal/ground/...", "internal/amqpconn", "internal/kafkaconn",
+			"proto/...", "internal/ground/...", "internal/amqpconn", "internal/kafkaconn", "internal/natsconn",
 			"internal/certs",
 		},
 		"an SDK is imported by other people's programs and knows nothing of the coordinator",
@@ -252,6 +262,13 @@ var libraries = []struct {
 		"loops and server never see Kafka's protocol",
 	},
 	{
+		"github.com/nats-io",
+		[]string{
+			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats",
+		},
+		"loops and server never see NATS",
+	},
+	{
 		"google.golang.org/grpc",
 		[]string{
 			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback",
@@ -324,6 +341,8 @@ var free = []struct {
 	{"producer/outbox", "github.com/rabbitmq/amqp091-go", "a relay to the coordinator gets no AMQP"},
 	{"producer/outbox", "github.com/twmb", "a relay to the coordinator gets no client of Kafka"},
 	{"consumer", "github.com/twmb", "a consumer of RabbitMQ gets no client of Kafka"},
+	{"producer/outbox", "github.com/nats-io", "a relay to the coordinator gets no NATS"},
+	{"consumer", "github.com/nats-io", "a consumer of RabbitMQ gets no NATS"},
 	{"consumer", "github.com/redis/go-redis", "an importer of the SDK gets Redis only with the store that needs it"},
 	{"consumer", "database/sql", "an importer of the SDK gets SQL only with the inbox that is in it"},
 	{"consumer", "github.com/prometheus", "an importer of the SDK gets Prometheus only with the metrics that need it"},
@@ -340,6 +359,8 @@ var free = []struct {
 	{"internal/sendloop", "github.com/redis/go-redis", "the loops never see Redis"},
 	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
 	{"internal/sendloop", "github.com/twmb", "the loops see the broker through halfmsg.Publisher"},
+	{"internal/sendloop", "github.com/nats-io", "the loops see the broker through halfmsg.Publisher"},
+	{"cmd/msghandler", "github.com/nats-io/nats-server", "the coordinator is a client of NATS; the server is for tests"},
 	{"cmd/msghandler", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "github.com/go-sql-driver", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "modernc.org", "SQL drivers are linked into the demos only"},

@@ -25,12 +25,14 @@ var userPrograms = [][]string{
 	{"producer/marker/redis"},
 	{"producer/outbox/rabbitmq"},
 	{"producer/outbox/kafka"},
+	{"producer/outbox/nats"},
 	{"producer/outbox/metrics"},
 	{"consumer", "consumer/dedup/memory"},
 	{"consumer", "consumer/inbox/sql"},
 	{"consumer/dedup/redis"},
 	{"consumer/metrics"},
 	{"consumer/kafka"},
+	{"consumer/nats"},
 	{"envelope"},
 }
 

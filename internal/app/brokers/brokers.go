@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish/kafka"
+	"github.com/msghandler/msghandler/internal/publish/nats"
 	"github.com/msghandler/msghandler/internal/publish/rabbitmq"
 )
 
@@ -44,6 +46,9 @@ type kind struct {
 var kinds = map[string]kind{
 	"amqp":  {"rabbitmq", openRabbitMQ},
 	"amqps": {"rabbitmq", openRabbitMQ},
+	"kafka": {"kafka", openKafka},
+	"nats":  {"nats", openNATS},
+	"tls":   {"nats", openNATS},
 }
 
 // Schemes are the schemes of URLs that Open takes, sorted.
@@ -70,4 +75,12 @@ func openRabbitMQ(c Config) (Publisher, error) {
 	return rabbitmq.New(rabbitmq.Config{
 		URLs: strings.Split(c.URL, ","), ConfirmTimeout: c.ConfirmTimeout, Window: c.Window, Logger: c.Logger,
 	})
+}
+
+func openKafka(c Config) (Publisher, error) {
+	return kafka.New(kafka.Config{URL: c.URL, ConfirmTimeout: c.ConfirmTimeout, Window: c.Window, Logger: c.Logger})
+}
+
+func openNATS(c Config) (Publisher, error) {
+	return nats.New(nats.Config{URL: c.URL, ConfirmTimeout: c.ConfirmTimeout, Window: c.Window, Logger: c.Logger})
 }

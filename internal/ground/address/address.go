@@ -1,4 +1,4 @@
-// Package address parses the addresses of Redis, RabbitMQ, Kafka and coordinators: hosts, users, and options.
+// Package address parses the addresses of Redis, RabbitMQ, Kafka, NATS and coordinators: hosts, users, and options.
 //
 // All addresses are parsed here, so that a malformed address is refused when the configuration is read, and the
 // connection uses the address exactly as checked. The package dials nothing. Its errors continue the name of an
@@ -106,7 +106,7 @@ func readOptions(u *url.URL, known []string) (url.Values, error) {
 }
 
 // schemes lists the schemes of Redis and of brokers.
-var schemes = []string{"redis", "rediss", "amqp", "amqps", "kafka"}
+var schemes = []string{"redis", "rediss", "amqp", "amqps", "kafka", "nats", "tls"}
 
 // Shown is an address for display, without its password and its options; empty if the scheme is unknown. Shown takes
 // any text, and leaves out more if the end of a secret is ambiguous.

@@ -1,0 +1,187 @@
+// Package nats lets a service receive messages of the coordinator from NATS JetStream, with the handlers, the
+// middleware and the stores of package consumer.
+//
+//	c, err := nats.New(nats.Config{
+//		URL:    "nats://127.0.0.1:4222",
+//		Stream: "ORDERS", Name: "payments", DeadLetterStream: "DEAD",
+//		Dedup:  memory.New(100_000),
+//	})
+//	err = c.Run(ctx, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+//		return pay(ctx, m.ID, m.Body)
+//	}))
+//
+// The messages come from a durable consumer with explicit acknowledgements. The answers of a handler mean what they
+// mean in package consumer: a handled message and a duplicate are acknowledged, and the acknowledgement is confirmed by
+// the server. A rejected message, and one that has failed MaxDeliveries times, becomes a dead letter. Any other failure
+// brings the message back after a delay, by the server's own count of deliveries.
+//
+// A message is acknowledged only when its effect is done, or when the dead-letter stream has its copy.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/natsconn"
+)
+
+// reconnect are the delays before a reconnect.
+var reconnect = backoff.Exponential(200*time.Millisecond, 15*time.Second)
+
+const (
+	// ioTimeout bounds reaching a server, each write, each acknowledgement and each dead letter.
+	ioTimeout = 5 * time.Second
+	// cancelGrace is how long handlers get to return after their context has ended.
+	cancelGrace = 2 * time.Second
+)
+
+// Consumer receives the messages of one stream.
+type Consumer struct {
+	config  Config
+	address address.NATS
+}
+
+// New checks the configuration. New makes no connection.
+func New(config Config) (*Consumer, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	where, err := address.ParseNATS(config.URL)
+	return &Consumer{config: config, address: where}, err
+}
+
+// Run hands the stream's messages to h until ctx ends, and reconnects whenever the connection breaks. After the end of
+// ctx, Run takes no further message, lets the handlers finish, acknowledges, and returns nil; messages that were
+// received but not begun go back. Run returns an error when handlers outlast Config.StopTimeout. Run may be called
+// several times, also at once.
+func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
+	around := []consumer.Middleware{consumer.Recover()}
+	if c.config.Dedup != nil {
+		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
+	}
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	r := &run{
+		Config: c.config, address: c.address, handler: consumer.Chain(h, around...), retry: c.config.Retry,
+		stopping: ctx, work: work,
+	}
+	for failures := 0; ctx.Err() == nil; failures++ {
+		consumed, err := r.session()
+		if ctx.Err() != nil {
+			break
+		}
+		if consumed {
+			failures = 0
+		}
+		delay := reconnect.Delay(failures)
+		r.Logger.LogAttrs(ctx, slog.LevelWarn, "not consuming, trying again",
+			slog.Duration("in", delay), slog.Any("error", err))
+		_ = backoff.Sleep(ctx, delay) // An error is the context's: the loop ends.
+	}
+	return r.finish(cancel)
+}
+
+// run is the state of a call of Run.
+type run struct {
+	Config
+	address address.NATS
+	handler consumer.Handler
+	retry   backoff.Steps
+	// stopping ends when no further message is to be begun; work, the handlers' context, ends some time after.
+	stopping, work context.Context
+	// handlers has the workers of all sessions: handlers of a lost connection go on.
+	handlers lifecycle.Group
+}
+
+// finish waits until no handler runs. After StopTimeout the handlers' context ends.
+func (r *run) finish(cancelWork context.CancelFunc) error {
+	if endsWithin(&r.handlers, r.StopTimeout) {
+		return nil
+	}
+	cancelWork()
+	endsWithin(&r.handlers, cancelGrace)
+	return fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
+}
+
+func endsWithin(g *lifecycle.Group, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return g.Wait(ctx) == nil
+}
+
+// session consumes over one connection until the connection breaks or the run stops.
+func (r *run) session() (consumed bool, err error) {
+	lost := make(chan struct{})
+	conn, err := natsconn.Dial(r.stopping, r.address, natsconn.Config{
+		Name: "consumer " + r.Name, TLS: r.TLS, DialTimeout: ioTimeout, PingInterval: ioTimeout, WriteTimeout: ioTimeout,
+		OnError: func(err error) {
+			r.Logger.LogAttrs(r.work, slog.LevelWarn, "NATS reports an error", slog.Any("error", err))
+		},
+		OnClosed: func() { close(lost) },
+	})
+	if err != nil {
+		return false, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return false, err
+	}
+	messages, err := r.open(js)
+	if err != nil {
+		conn.Close()
+		return false, err
+	}
+	r.Consuming()
+	s := &session{run: r, js: js, tasks: make(chan *task, r.Prefetch), ended: lost}
+	var workers lifecycle.Group
+	for range r.Concurrency {
+		workers.Go(s.work)
+	}
+	defer context.AfterFunc(r.stopping, messages.Drain)() // what was received goes back
+	over := make(chan struct{})
+	workers.Go(func() { // the pull does not see that the connection has ended
+		select {
+		case <-lost:
+			messages.Stop()
+		case <-over:
+		}
+	})
+	err = s.receive(messages)
+	close(over)
+	close(s.tasks)
+	// The connection stays until the handlers have acknowledged.
+	r.handlers.Go(func() {
+		_ = workers.Wait(context.Background())
+		conn.Close()
+	})
+	return true, err
+}
+
+// open finds or makes the durable consumer, and begins to pull.
+func (r *run) open(js jetstream.JetStream) (jetstream.MessagesContext, error) {
+	ctx, cancel := context.WithTimeout(r.stopping, ioTimeout)
+	defer cancel()
+	durable, err := js.CreateOrUpdateConsumer(ctx, r.Stream, jetstream.ConsumerConfig{
+		Durable: r.Name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: r.AckWait, MaxAckPending: r.Prefetch,
+		FilterSubjects: r.Subjects, MaxDeliver: -1, // a message past a limit of JetStream would stay without a dead letter
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %q of the stream %q: %w", r.Name, r.Stream, err)
+	}
+	// Few messages wait here, as their time to be acknowledged runs.
+	return durable.Messages(jetstream.PullMaxMessages(r.Prefetch))
+}
+
+// errEnded: the pull has ended, because of the connection, the stream or the consumer.
+var errEnded = errors.New("the pull has ended")

@@ -1,0 +1,182 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+)
+
+// session hands the messages of one connection to workers.
+type session struct {
+	run   *run
+	js    jetstream.JetStream
+	tasks chan *task
+	// ended is closed when the connection has ended.
+	ended <-chan struct{}
+}
+
+// task is a message that was received. Its time to be acknowledged is renewed until end is called.
+type task struct {
+	jetstream.Msg
+	meta *jetstream.MsgMetadata
+	end  context.CancelFunc
+	kept lifecycle.Group
+}
+
+// receive takes messages until the pull ends. A full channel of tasks holds the pull up.
+func (s *session) receive(messages jetstream.MessagesContext) error {
+	defer messages.Stop()
+	for {
+		m, err := messages.Next()
+		if err != nil {
+			return fmt.Errorf("%w: %w", errEnded, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		t := &task{Msg: m, meta: meta}
+		var kept context.Context
+		kept, t.end = context.WithCancel(context.Background())
+		t.kept.Go(func() { s.keep(kept, m) })
+		s.tasks <- t
+	}
+}
+
+// keep renews the time to acknowledge a message, until the context or the connection ends.
+func (s *session) keep(ctx context.Context, m jetstream.Msg) {
+	tick := time.NewTicker(s.run.AckWait / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = m.InProgress() // on a failure the message is redelivered, and the copy is found by its id
+		case <-s.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// work handles tasks in their order. After the stop it gives them back.
+func (s *session) work() {
+	for t := range s.tasks {
+		if s.run.stopping.Err() != nil {
+			t.stop()
+			_ = t.Nak() // a lost connection gives the message back, too
+			continue
+		}
+		s.handle(t)
+	}
+}
+
+// stop ends the renewals, so that none follows the acknowledgement.
+func (t *task) stop() {
+	t.end()
+	_ = t.kept.Wait(context.Background())
+}
+
+func (s *session) handle(t *task) {
+	r := s.run
+	m := newMessage(t, t.meta, r.Name)
+	r.Observer.Begun(r.Stream)
+	begun := time.Now()
+	err := r.handler.Handle(r.work, m)
+	took := time.Since(begun)
+	t.stop()
+	r.Observer.Ended(r.Stream, s.settle(t, m, err), took)
+}
+
+// settle gives the server the result of a message that was handled with err.
+func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Result {
+	var reject *consumer.RejectError
+	switch {
+	case err == nil:
+		s.acknowledge(t, m)
+		return consumer.Effect
+	case errors.Is(err, consumer.ErrDuplicate):
+		s.acknowledge(t, m)
+		return consumer.Duplicate
+	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
+		return s.again(t, m, err)
+	case errors.As(err, &reject), s.run.MaxDeliveries > 0 && m.Deliveries+1 >= s.run.MaxDeliveries:
+		return s.bury(t, m, err)
+	default:
+		return s.again(t, m, err)
+	}
+}
+
+// acknowledge waits for the server's word: without it the message is redelivered, and found by its id.
+func (s *session) acknowledge(t *task, m *consumer.Message) {
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	if err := t.DoubleAck(ctx); err != nil {
+		s.log(slog.LevelWarn, "acknowledgement not confirmed; the message may be redelivered", m, err)
+	}
+}
+
+// again has the server deliver a message once more after a delay.
+func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
+	delay := backoff.Steps(s.run.retry).Delay(m.Deliveries)
+	s.log(slog.LevelWarn, "message not handled; it is delivered again", m, err, slog.Duration("in", delay))
+	_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
+	return consumer.Retried
+}
+
+// bury makes a message a dead letter. The message is acknowledged only when the stream has the copy.
+func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Result {
+	if s.run.DeadLetterStream == "" {
+		s.log(slog.LevelError, "message rejected and dropped; name a DeadLetterStream to keep such messages", m, cause)
+		s.acknowledge(t, m)
+		return consumer.Dead
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	letter := s.letter(t, cause)
+	_, err := s.js.PublishMsg(ctx, letter, jetstream.WithExpectStream(s.run.DeadLetterStream))
+	if err != nil {
+		return s.again(t, m, errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err)))
+	}
+	s.log(slog.LevelError, "message is a dead letter; correct the cause and publish the message again", m, cause)
+	s.acknowledge(t, m)
+	return consumer.Dead
+}
+
+// maxCause is how many characters of an error are kept in a header.
+const maxCause = 1000
+
+// letter is the copy of a message for the dead-letter stream. A repeated copy is the same letter for JetStream.
+func (s *session) letter(t *task, cause error) *nats.Msg {
+	letter := nats.NewMsg(s.run.DeadLetterStream + "." + t.Subject())
+	letter.Data = t.Data()
+	for key, values := range t.Headers() {
+		if !brokers(key) {
+			letter.Header[key] = values
+		}
+	}
+	reason := []rune(strings.Join(strings.Fields(cause.Error()), " ")) // a header is one line
+	letter.Header.Set(consumer.HeaderDeadReason, string(reason[:min(len(reason), maxCause)]))
+	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
+	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
+	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())
+	letter.Header.Set(jetstream.MsgIDHeader, fmt.Sprintf("%s/%s/%d", t.meta.Stream, s.run.Name, t.meta.Sequence.Stream))
+	return letter
+}
+
+func (s *session) log(level slog.Level, text string, m *consumer.Message, err error, more ...slog.Attr) {
+	s.run.Logger.LogAttrs(s.run.work, level, text, append([]slog.Attr{
+		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("deliveries", m.Deliveries+1),
+		slog.Any("error", err),
+	}, more...)...)
+}

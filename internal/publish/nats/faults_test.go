@@ -1,0 +1,259 @@
+package nats_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/publish/nats"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// recovers fails the test unless messages are acknowledged again without anybody's help.
+func recovers(t *testing.T, p *nats.Publisher) {
+	t.Helper()
+	servers.Eventually(t, 30*time.Second, "messages are acknowledged again", func() bool {
+		return outcome(t, p, message(-1, "ORDERS", "orders.x")).Outcome == halfmsg.Acked
+	})
+}
+
+// A frozen server holds the messages that it got. After the thaw it stores them, and their repeats are duplicates.
+func TestFrozenServerLeavesMessagesUnsure(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	a := connect(t, server.URL)
+	a.stream("ORDERS", "orders.>")
+	p := publisher(t, nats.Config{URL: server.URL, ConfirmTimeout: 4 * time.Second})
+	server.Freeze()
+	batch := messages(100, "ORDERS", "orders.x")
+	began := time.Now()
+	expect(t, publish(t.Context(), p, batch), halfmsg.Unsure)
+	if took := time.Since(began); took > 7*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	server.Thaw()
+	recovers(t, p)
+	for i := range batch {
+		batch[i].Attempt++
+	}
+	servers.Eventually(t, 30*time.Second, "all repeats are acknowledged", func() bool {
+		return count(publish(t.Context(), p, batch))[halfmsg.Acked] == len(batch)
+	})
+	for id, n := range a.ids("ORDERS") {
+		if n != 1 {
+			t.Errorf("message %s is there %d times", id, n)
+		}
+	}
+}
+
+// A write that hangs ends the connection long before the pings do.
+func TestHangingWriteEndsConnection(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	connect(t, server.URL).stream("ORDERS", "orders.>")
+	x := wire.TCP(t, wire.Host(t, server.URL))
+	p := publisher(t, nats.Config{URL: x.URL(server.URL), ConfirmTimeout: 20 * time.Second})
+	recovers(t, p)
+	x.Hold()
+	batch := messages(100, "ORDERS", "orders.x")
+	body := make([]byte, 1<<20-4096)
+	for i := range batch {
+		batch[i].Body = body
+	}
+	began := time.Now()
+	counts := count(publish(t.Context(), p, batch))
+	if took := time.Since(began); took > 10*time.Second || counts[halfmsg.Unsure]+counts[halfmsg.Unsent] != len(batch) {
+		t.Errorf("after %v: %v", took, counts)
+	}
+	x.Restore()
+	recovers(t, p)
+}
+
+func TestSentMessageOutlivesItsContext(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	connect(t, server.URL).stream("ORDERS", "orders.>")
+	x := wire.TCP(t, wire.Host(t, server.URL))
+	p := publisher(t, nats.Config{URL: x.URL(server.URL)})
+	recovers(t, p)
+	x.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan []halfmsg.PublishResult)
+	go func() { answers <- publish(ctx, p, messages(1, "ORDERS", "orders.x")) }()
+	servers.Eventually(t, 10*time.Second, "the message is in flight", func() bool { return p.InFlight() == 1 })
+	cancel()
+	x.Restore()
+	expect(t, <-answers, halfmsg.Acked)
+}
+
+// Close with a context that has ended gives up what is in flight.
+func TestCloseGivesUpInTime(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	connect(t, server.URL).stream("ORDERS", "orders.>")
+	p, err := nats.New(nats.Config{URL: server.URL, ConfirmTimeout: 20 * time.Second}.Quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready(t, p)
+	server.Freeze()
+	answers := make(chan []halfmsg.PublishResult)
+	go func() { answers <- publish(t.Context(), p, messages(10, "ORDERS", "orders.x")) }()
+	servers.Eventually(t, 10*time.Second, "messages are in flight", func() bool { return p.InFlight() == 10 })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closed with %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	expect(t, <-answers, halfmsg.Unsure)
+	if !errors.Is(p.Ready(), nats.ErrStopped) {
+		t.Errorf("ready: %v", p.Ready())
+	}
+}
+
+// The servers of a cluster name each other, so one address is enough also when its server is gone later.
+func TestDiscoveredServersReplaceTheFirst(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	c.make(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})
+	first := connect(t, c.nodes[0].URL)
+	servers.Eventually(t, time.Minute, "the first server names the others", func() bool {
+		return len(first.js.Conn().DiscoveredServers()) >= 2
+	})
+	p := publisher(t, nats.Config{URL: c.nodes[0].URL})
+	c.nodes[0].Kill()
+	recovers(t, p)
+}
+
+func TestLoginErrorHidesPassword(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t, `authorization { user: orders, password: right }`)
+	log := &lockedBuffer{}
+	wrong := strings.Replace(server.URL, "nats://", "nats://orders:hunter2@", 1)
+	p, err := nats.New(nats.Config{
+		URL:    wrong,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}.Quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, 10*time.Second, "the refusal is reported", func() bool {
+		return strings.Contains(p.Ready().Error(), "Authorization Violation")
+	})
+	r := outcome(t, p, message(1, "ORDERS", "orders.x"))
+	if r.Outcome != halfmsg.Unsent || !errors.Is(r.Cause, nats.ErrDisconnected) {
+		t.Errorf("got %v", r)
+	}
+	closePublisher(t, p, 5*time.Second)
+	if text := log.String() + r.Cause.Error(); strings.Contains(text, "hunter2") || !strings.Contains(text, "127.0.0.1") {
+		t.Errorf("the log and the cause: %s", text)
+	}
+	if _, err := nats.Examine(t.Context(), nats.Config{URL: wrong}); !errors.Is(err, nats.ErrAccessRefused) {
+		t.Errorf("examine: %v", err)
+	}
+}
+
+func TestBadURLErrorHidesTheURL(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		"amqp://u:hunter2@h/", "nats://u:hunter/2@h/", "nats://u:hunter2@h:port/", "nats://u:hunter2@h?tokn=x", "",
+		"embedded:",
+		"nats://u:hunter2@h?token=x", "nats://hunter2@h", "nats://h/hunter2", "nats://h?cacertfile=hunter2",
+	} {
+		p, err := nats.New(nats.Config{URL: bad}.Quick())
+		switch {
+		case err == nil:
+			t.Errorf("%q was taken", bad)
+			closePublisher(t, p, time.Second)
+		case strings.Contains(err.Error(), "hunter"), !strings.HasPrefix(err.Error(), "URL of NATS "):
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestPublishesOverTLSWithToken(t *testing.T) {
+	t.Parallel()
+	cert, key := selfSigned(t)
+	server := servers.NATS(t, `tls { cert_file: "`+cert+`", key_file: "`+key+`" }`, `authorization { token: "a b" }`)
+	address := strings.Replace(server.URL, "nats://", "tls://", 1) + "?token=a+b"
+	trusting := address + "&cacertfile=" + url.QueryEscape(cert)
+	p := publisher(t, nats.Config{URL: trusting})
+	r := outcome(t, p, message(1, "NONE", "none"))
+	if r.Outcome != halfmsg.Refused {
+		t.Errorf("got %v", r)
+	}
+	ready(t, open(t, nats.Config{URL: address + "&skip_verify=true"}))
+	distrustful := open(t, nats.Config{URL: address})
+	servers.Eventually(t, 10*time.Second, "a certificate of an unknown authority is refused", func() bool {
+		return strings.Contains(distrustful.Ready().Error(), "certificate")
+	})
+}
+
+// selfSigned makes a certificate for 127.0.0.1, and returns the files of the certificate and its key.
+func selfSigned(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, bytes []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", secret)
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,17 @@
+package nats_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
+)
+
+func TestMain(m *testing.M) {
+	if natsserver.Child() {
+		return
+	}
+	goleak.VerifyTestMain(servers.Stopping(m))
+}
