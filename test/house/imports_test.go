@@ -257,7 +257,7 @@ var libraries = []struct {
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
-		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
+		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/consumers"},
 		"a program's arguments are read in one place",
 	},
 	{"github.com/prometheus/procfs", []string{"internal/bench/usage"}, "what processes spend is asked in one place"},

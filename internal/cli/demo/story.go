@@ -16,7 +16,7 @@ import (
 	"github.com/msghandler/msghandler/producer"
 )
 
-// courier takes parcels, but refuses every fiftieth order until the courier is back.
+// courier takes parcels, but refuses one order of fifty until the courier is back.
 type courier struct {
 	mu      sync.Mutex
 	back    bool
@@ -26,7 +26,7 @@ type courier struct {
 func (c *courier) take(_ context.Context, order int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.back || order%50 != 0 {
+	if c.back || order%50 != 21 {
 		return nil
 	}
 	if c.refused == nil {
@@ -162,10 +162,13 @@ func (s *stage) replayDeadLetters(ctx context.Context) error {
 			s.left = append(s.left, l.Key()+": "+l.Reason)
 		}
 	}
-	s.picture.say(fmt.Sprintf("%d dead letters: no courier came for %d parcels, though each was tried %d times, and an event "+
-		"is of a type that nobody knows", len(letters), len(keys), 1+len(retries)))
-	s.picture.say("the courier is back, and an operator replays its letters: msghandler dlq replay --queue " +
-		shop.DeadLetterQueue + " " + keys[0] + " ...")
+	s.picture.say(fmt.Sprintf("%d dead letters: no courier came for %d parcels, though each was tried %d times, and "+
+		"an event is of a type that nobody knows", len(letters), len(keys), 1+len(retries)))
+	if len(keys) == 0 {
+		return nil
+	}
+	s.picture.say(fmt.Sprintf("the courier is back, and an operator replays its letters: msghandler dlq replay --queue %s %s ...",
+		shop.DeadLetterQueue, keys[0]))
 	if s.replayed, err = dead.Replay(ctx, keys...); err != nil {
 		return fmt.Errorf("replay the dead letters: %w", err)
 	}

@@ -141,7 +141,7 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 	return err
 }
 
-// waitSettled goes on until every order is paid or cancelled and the coordinator has taken over every message.
+// waitSettled goes on until every order is shipped or cancelled and every message has been taken over.
 func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.Writer) error {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -152,12 +152,12 @@ func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.W
 		case err != nil:
 			fmt.Fprintln(stdout, err)
 		case now.Settled():
-			fmt.Fprintln(stdout, "every order is paid or cancelled, and the coordinator has taken over every message")
+			fmt.Fprintln(stdout, "every order is shipped or cancelled, and every message has been taken over")
 			return nil
 		case now != last:
 			last = now
-			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d messages to be taken over\n",
-				now.Pending, c.PayWithin, now.Open)
+			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d to be shipped by consumer-demo, %d messages to be taken over\n",
+				now.Pending, c.PayWithin, now.Paid, now.Open)
 		}
 		select {
 		case <-look.C:

@@ -275,8 +275,8 @@ type Status struct {
 // Placed is the number of all orders.
 func (s Status) Placed() int { return s.Pending + s.Paid + s.Shipped + s.Completed + s.Cancelled }
 
-// Settled says whether every order is paid or cancelled and every message has left.
-func (s Status) Settled() bool { return s.Pending == 0 && s.Open == 0 }
+// Settled says whether every order is shipped or cancelled and every message has left, also those of the consumers.
+func (s Status) Settled() bool { return s.Pending == 0 && s.Paid == 0 && s.Open == 0 }
 
 // Status counts orders and messages in the database.
 func (s *Service) Status(ctx context.Context) (Status, error) {
