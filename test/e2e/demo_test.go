@@ -72,7 +72,7 @@ func (s shop) call(method, path, body string) (int, string) {
 // Two buyers want one product. The first does not pay in time, and the product is on sale again.
 func TestOrdersOverHTTP(t *testing.T) {
 	w := newWorld(t)
-	w.shared, w.payWithin = "", 5*time.Second // two processes share a file of SQLite
+	w.sqlite, w.payWithin = true, 5*time.Second // two processes share a file
 	w.startCoordinators(1)
 	w.startConsumers()
 	s := w.startShop()

@@ -27,8 +27,9 @@ type world struct {
 	amqp         string
 	dir          string
 	coordinators []*coordinator
-	// shared is the database of shop and consumers, on a server; empty: a file of SQLite.
+	// shared is the database of shop and consumers; empty: a new one of PostgreSQL. With sqlite set it is a file.
 	shared string
+	sqlite bool
 	// payWithin is how long an order may stay unpaid; 0 is much longer than a buyer takes who pays.
 	payWithin time.Duration
 	// products is the number of products on sale; 0 is the shop's own.
@@ -44,14 +45,14 @@ type coordinator struct {
 	grpc, http string
 }
 
-// newWorld has a Redis of its own, and a vhost and a database on the servers that the whole run shares.
+// newWorld has a Redis of its own and a vhost on the broker that the whole run shares.
 func newWorld(t *testing.T) *world {
 	return newWorldOn(t, servers.RabbitMQ(t).URL)
 }
 
 func newWorldOn(t *testing.T, amqp string) *world {
 	t.Helper()
-	return &world{t: t, redis: servers.Redis(t), amqp: amqp, dir: t.TempDir(), shared: servers.PostgreSQL(t).DSN}
+	return &world{t: t, redis: servers.Redis(t), amqp: amqp, dir: t.TempDir()}
 }
 
 // startCoordinators starts n of them and waits until they are ready.
@@ -114,12 +115,17 @@ func (w *world) targets() string {
 	return strings.Join(all, ",")
 }
 
-// databaseURL names the shop's database. Processes are killed here, not machines: so the file need not be synced.
+// databaseURL names the shop's database. Processes are killed here, not machines: so a file need not be synced.
 func (w *world) databaseURL() string {
-	if w.shared != "" {
-		return w.shared
+	w.t.Helper()
+	switch {
+	case w.shared != "":
+	case w.sqlite:
+		w.shared = "sqlite:" + filepath.Join(w.dir, "shop.db") + "?_pragma=synchronous(OFF)"
+	default:
+		w.shared = servers.PostgreSQL(w.t).DSN
 	}
-	return "sqlite:" + filepath.Join(w.dir, "shop.db") + "?_pragma=synchronous(OFF)"
+	return w.shared
 }
 
 // open opens the shop's database, to be read.
@@ -218,8 +224,8 @@ func (w *world) books() books.Books {
 	return b
 }
 
-// balanced waits until the books balance: each of n orders is paid and shipped, once, or is cancelled and its product is
-// on sale again, and each event was handled once. An order's ORDER_TIMEOUT is the last of its events.
+// balanced waits until the books balance: each of n orders is paid and shipped, once, or is cancelled and its product
+// is on sale again, and each event was handled once. An order's ORDER_TIMEOUT is the last of its events.
 func (w *world) balanced(n int) {
 	w.t.Helper()
 	var b books.Books

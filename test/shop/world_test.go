@@ -1,5 +1,5 @@
-// Package shop_test is the acceptance list of the demos' shop, point by point: on PostgreSQL, MariaDB and SQLite, with a
-// real RabbitMQ, and with the outbox publishing straight to the broker.
+// Package shop_test is the acceptance list of the demos' shop, point by point: on PostgreSQL, MariaDB and SQLite, with
+// a real RabbitMQ, and with the outbox publishing straight to the broker.
 package shop_test
 
 import (
@@ -100,8 +100,7 @@ func (w *world) openShop() {
 	var err error
 	w.orders, err = orders.Open(w.Context(), orders.Config{
 		Name: "orders", Database: w.db, Products: products, AMQP: w.amqp, PayWithin: w.payWithin, Retries: retries(),
-		SweepEvery: time.Hour, Backoff: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond},
-		Logger: w.log.logger(),
+		SweepEvery: time.Hour, Backoff: append(retries(), 200*time.Millisecond), Logger: w.log.logger(),
 	})
 	w.must(err)
 	w.Cleanup(func() {

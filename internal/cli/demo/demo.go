@@ -2,8 +2,8 @@
 // flowing, the coordinator killed in the middle, dead letters replayed, and the shop's books balanced at the end.
 //
 // Redis and the AMQP broker are embedded in the demo's own process and forget everything with it. The coordinator is a
-// child process, so that the demo can really kill the coordinator; shop and consumers are the very code of producer-demo
-// and consumer-demo, on one database.
+// child process, so that the demo can really kill the coordinator. Shop and consumers are the very code of
+// producer-demo and consumer-demo, on one database.
 package demo
 
 import (

@@ -166,8 +166,8 @@ The books, read from the shop's database after %.1f s and %d kill -9 of the coor
 	case s.failure.Load() != nil:
 		return *s.failure.Load()
 	}
-	fmt.Fprintln(s.Out, "The books balance: each product is on sale or belongs to one order, every paid order was shipped once, "+
-		"every\nevent was handled once, and only the event that nobody knows is a dead letter.")
+	fmt.Fprintln(s.Out, "The books balance: each product is on sale or belongs to one order, every paid order was "+
+		"shipped once,\nevery event was handled once, and only the event that nobody knows is a dead letter.")
 	return nil
 }
 

@@ -167,8 +167,8 @@ func (s *stage) replayDeadLetters(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	s.picture.say(fmt.Sprintf("the courier is back, and an operator replays its letters: msghandler dlq replay --queue %s %s ...",
-		shop.DeadLetterQueue, keys[0]))
+	s.picture.say(fmt.Sprintf("the courier is back, and an operator replays its letters, as does "+
+		"msghandler dlq replay --queue %s %s ...", shop.DeadLetterQueue, keys[0]))
 	if s.replayed, err = dead.Replay(ctx, keys...); err != nil {
 		return fmt.Errorf("replay the dead letters: %w", err)
 	}

@@ -156,8 +156,8 @@ func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.W
 			return nil
 		case now != last:
 			last = now
-			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d to be shipped by consumer-demo, %d messages to be taken over\n",
-				now.Pending, c.PayWithin, now.Paid, now.Open)
+			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d to be shipped by consumer-demo, "+
+				"%d messages to be taken over\n", now.Pending, c.PayWithin, now.Paid, now.Open)
 		}
 		select {
 		case <-look.C:
