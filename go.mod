@@ -16,6 +16,7 @@ require (
 	github.com/msghandler/msghandler/consumer v0.0.0
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0
+	github.com/msghandler/msghandler/envelope v0.0.0
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
 	github.com/msghandler/msghandler/internal/certs v0.0.0
 	github.com/msghandler/msghandler/internal/ground v0.0.0
@@ -83,6 +84,7 @@ replace (
 	github.com/msghandler/msghandler/consumer v0.0.0 => ./consumer
 	github.com/msghandler/msghandler/consumer/dedup/redis v0.0.0 => ./consumer/dedup/redis
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0 => ./consumer/metrics
+	github.com/msghandler/msghandler/envelope v0.0.0 => ./envelope
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ./internal/amqpconn
 	github.com/msghandler/msghandler/internal/certs v0.0.0 => ./internal/certs
 	github.com/msghandler/msghandler/internal/ground v0.0.0 => ./internal/ground

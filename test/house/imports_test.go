@@ -125,7 +125,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli/demo"},
-		slices.Concat(ground, sdks, []string{"internal/embedded/...", "internal/demo/..."}),
+		slices.Concat(ground, sdks, []string{"envelope", "internal/embedded/...", "internal/demo/..."}),
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
 	{
@@ -140,7 +140,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
+		slices.Concat(sdks, []string{"envelope", "proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{

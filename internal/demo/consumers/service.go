@@ -136,13 +136,13 @@ func (s *Service) consuming() func() {
 func (s *Service) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
 	ends := make(chan error, len(s.consumers))
 	for _, p := range s.consumers {
-		go func() { ends <- p.consumer.Run(ctx, s.handler(p)) }()
+		running.Go(func() { ends <- p.consumer.Run(ctx, s.handler(p)) })
 	}
-	var purging sync.WaitGroup
-	defer purging.Wait()
-	purging.Go(func() { s.purge(ctx) })
+	running.Go(func() { s.purge(ctx) })
 	var errs []error
 	for range s.consumers { // when one ends, all do
 		errs = append(errs, <-ends)
