@@ -22,7 +22,7 @@ func Run(ctx context.Context, process commandline.Process) int { return Program.
 
 // command is what can be typed.
 type command struct {
-	Orders   int    `help:"How many buyers there are." default:"500"`
+	Orders   int    `help:"How many buyers there are." default:"300"`
 	Database string `help:"An empty database for the shop: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite." placeholder:"URL"`
 }
 

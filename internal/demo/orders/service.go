@@ -106,8 +106,7 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	if err := errors.Join(s.declare(ctx, background), s.connect(ctx)); err != nil {
-		stop()
-		return nil, err
+		return nil, errors.Join(err, s.Close(ctx))
 	}
 	s.running.Go(func() { s.relay.Run(background) })
 	s.running.Go(func() { s.sweep(background) })
@@ -239,16 +238,20 @@ func (s *Service) Complete(ctx context.Context, id int64) error {
 	})
 }
 
-// CompleteShipped completes shipped orders, a batch at most, as if their buyers had confirmed the receipt.
-func (s *Service) CompleteShipped(ctx context.Context, batch int) (completed int, err error) {
+// CompleteShipped completes shipped orders, a batch at most and all at once, as if their buyers had confirmed the
+// receipt.
+func (s *Service) CompleteShipped(ctx context.Context, batch int) error {
 	ids, err := s.shop.WithStatus(ctx, shop.Shipped, batch)
-	for _, id := range ids {
-		if err := s.Complete(ctx, id); err != nil {
-			return completed, err
-		}
-		completed++
+	if err != nil {
+		return err
 	}
-	return completed, err
+	var buyers sync.WaitGroup
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		buyers.Go(func() { errs[i] = s.Complete(ctx, id) })
+	}
+	buyers.Wait()
+	return errors.Join(errs...)
 }
 
 // Cancel cancels an unpaid order for its buyer. Nobody is told: the order's ORDER_TIMEOUT will find it cancelled.
