@@ -151,7 +151,9 @@ func circleEnds(f *fixture) {
 // oneExchange: events, waiting messages and dead letters of two queues go through one topic exchange, by key.
 func oneExchange(f *fixture) {
 	f.exchange("events", "topic")
-	toGrave := amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "events", "x-dead-letter-routing-key": "dead"}
+	toGrave := amqp.Table{
+		"x-queue-type": "quorum", "x-dead-letter-exchange": "events", "x-dead-letter-routing-key": "dead",
+	}
 	for queue, key := range map[string]string{"created": "order.created", "timeout": "order.timeout"} {
 		f.queue(queue, toGrave)
 		f.bind(queue, key, "events")

@@ -103,10 +103,10 @@ type stage struct {
 
 // set starts all parts, servers before their clients.
 func (s *stage) set(ctx context.Context) error {
-	fmt.Fprint(s.Out, `A second-hand shop: each product is sold once, an order that is not paid in time is cancelled, and everything else
-learns of it by events. Redis and the AMQP broker of this demo live in this process. They are NOT durable: their data
-ends with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default,
-but shorter times. Shop and consumers are those of producer-demo and consumer-demo.
+	fmt.Fprint(s.Out, `A second-hand shop: each product is sold once, and an order that is not paid in time is cancelled. Inventory, shipping
+and buyers learn of orders by events. Redis and the AMQP broker of this demo live in this process. They are NOT
+durable: their data ends with it. The coordinator is a process of its own, with the configuration that
+"msghandler serve" has by default, but shorter times. Shop and consumers are those of producer-demo and consumer-demo.
 
 `)
 	url := s.Database

@@ -26,7 +26,8 @@ func open(t *testing.T) *database.DB {
 		t.Fatal(err)
 	}
 	if err := db.Create(t.Context(),
-		`INSERT INTO demo_products VALUES (1, 7, 500, 'sold'), (2, 7, 500, 'on_sale'), (3, 7, 500, 'sold'), (4, 7, 500, 'sold')`,
+		`INSERT INTO demo_products VALUES (1, 7, 500, 'sold'), (2, 7, 500, 'on_sale'), (3, 7, 500, 'sold'),
+			(4, 7, 500, 'sold')`,
 		`INSERT INTO demo_orders VALUES (1, 'a', 8, 1, 1, 500, 'completed', 1, 2, NULL),
 			(2, 'b', 8, 2, 1, 500, 'cancelled', 1, NULL, 'timeout'), (3, 'c', 8, 3, 1, 500, 'pending', 1, NULL, NULL),
 			(4, 'd', 8, 4, 1, 500, 'shipped', 1, 2, NULL), (5, 'e', 8, 2, 1, 500, 'cancelled', 1, NULL, 'buyer')`,
@@ -34,8 +35,10 @@ func open(t *testing.T) *database.DB {
 			(5, 2, 'skipped')`,
 		`INSERT INTO demo_shipments VALUES (1, 1), (4, 4)`,
 		`INSERT INTO demo_order_views VALUES (1, 'completed'), (4, 'shipped')`,
-		`INSERT INTO msghandler_inbox (consumer, message, created_at) SELECT 'inventory.update.queue', id, 1 FROM demo_orders`,
-		`INSERT INTO msghandler_inbox (consumer, message, created_at) SELECT 'order.timeout.queue', id, 1 FROM demo_orders`,
+		`INSERT INTO msghandler_inbox (consumer, message, created_at)
+			SELECT 'inventory.update.queue', id, 1 FROM demo_orders`,
+		`INSERT INTO msghandler_inbox (consumer, message, created_at)
+			SELECT 'order.timeout.queue', id, 1 FROM demo_orders`,
 		`INSERT INTO msghandler_inbox (consumer, message, created_at) VALUES ('order.fulfillment.queue', '1', 1),
 			('order.fulfillment.queue', '4', 1), ('order.status.sync.queue', '1', 1), ('order.status.sync.queue', '2', 1),
 			('order.status.sync.queue', '4', 1)`,
