@@ -92,7 +92,7 @@ type stage struct {
 	background    lifecycle.Group
 	stopConsuming context.CancelFunc
 	tally         orders.Tally
-	// failure is why an order could not be placed, paid or completed; nil where there is none.
+	// failure is why an order could not be placed or paid; nil where there is none.
 	failure atomic.Pointer[error]
 	picture picture
 	// replayed is the number of dead letters that were replayed, and left names the others.
@@ -103,9 +103,9 @@ type stage struct {
 
 // set starts all parts, servers before their clients.
 func (s *stage) set(ctx context.Context) error {
-	fmt.Fprint(s.Out, `A second-hand shop: each product is sold once, and an order that is not paid in time is cancelled. Inventory, shipping
-and buyers learn of orders by events. Redis and the AMQP broker of this demo live in this process. They are NOT
-durable: their data ends with it. The coordinator is a process of its own, with the configuration that
+	fmt.Fprint(s.Out, `A second-hand shop: each product is sold once, and an order that is not paid in time is cancelled.
+Inventory, fulfilment and buyers learn of orders by events. Redis and the AMQP broker of this demo live in this process.
+They are NOT durable: their data ends with it. The coordinator is a process of its own, with the configuration that
 "msghandler serve" has by default, but shorter times. Shop and consumers are those of producer-demo and consumer-demo.
 
 `)
