@@ -18,6 +18,7 @@ require (
 	github.com/msghandler/msghandler/consumer/kafka v0.0.0
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0
 	github.com/msghandler/msghandler/consumer/nats v0.0.0
+	github.com/msghandler/msghandler/envelope v0.0.0
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0
 	github.com/msghandler/msghandler/internal/certs v0.0.0
 	github.com/msghandler/msghandler/internal/ground v0.0.0
@@ -105,6 +106,7 @@ replace (
 	github.com/msghandler/msghandler/consumer/kafka v0.0.0 => ./consumer/kafka
 	github.com/msghandler/msghandler/consumer/metrics v0.0.0 => ./consumer/metrics
 	github.com/msghandler/msghandler/consumer/nats v0.0.0 => ./consumer/nats
+	github.com/msghandler/msghandler/envelope v0.0.0 => ./envelope
 	github.com/msghandler/msghandler/internal/amqpconn v0.0.0 => ./internal/amqpconn
 	github.com/msghandler/msghandler/internal/certs v0.0.0 => ./internal/certs
 	github.com/msghandler/msghandler/internal/ground v0.0.0 => ./internal/ground

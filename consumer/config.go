@@ -145,7 +145,8 @@ type Observer interface {
 	Ended(queue string, result Result, took time.Duration)
 	// Depth: the number of messages that wait in the queue, without the messages that a consumer holds.
 	Depth(queue string, messages int)
-	// DeadLetters: the number of the queue's dead letters, if Declare names a dead-letter exchange.
+	// DeadLetters: the number of the queue's dead letters, if Declare names a dead-letter exchange. With a DeadLetterKey,
+	// which several queues may share, queue is the dead-letter queue.
 	DeadLetters(queue string, messages int)
 }
 

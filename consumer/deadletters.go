@@ -150,14 +150,31 @@ func newLetter(d *amqp.Delivery) Letter {
 	if latest, ok := deaths[0].(amqp.Table); ok {
 		l.Reason = or(l.Reason, fmt.Sprint(latest["reason"]))
 	}
-	if first, ok := deaths[len(deaths)-1].(amqp.Table); ok && l.Queue == "" {
-		l.Queue, _ = first["queue"].(string)
-		l.Exchange, _ = first["exchange"].(string)
-		if keys, _ := first["routing-keys"].([]any); len(keys) > 0 {
-			l.RoutingKey, _ = keys[0].(string)
-		}
+	if l.Queue == "" {
+		l.setOrigin(firstFailure(deaths))
 	}
 	return l
+}
+
+// firstFailure is the oldest entry of x-death, which is not a wait: a message that waited in a delay queue and failed
+// later is replayed without another wait.
+func firstFailure(deaths []any) amqp.Table {
+	oldest, _ := deaths[len(deaths)-1].(amqp.Table)
+	for _, death := range slices.Backward(deaths) {
+		if entry, ok := death.(amqp.Table); ok && entry["reason"] != "expired" {
+			return entry
+		}
+	}
+	return oldest
+}
+
+// setOrigin reads where the message was consumed from an entry of x-death.
+func (l *Letter) setOrigin(death amqp.Table) {
+	l.Queue, _ = death["queue"].(string)
+	l.Exchange, _ = death["exchange"].(string)
+	if keys, _ := death["routing-keys"].([]any); len(keys) > 0 {
+		l.RoutingKey, _ = keys[0].(string)
+	}
 }
 
 // replay returns the publishing of a letter: marked as a copy, without the headers of its failures.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,8 +25,13 @@ type Declare struct {
 	BindingKeys []string
 	// QueueType is quorum or classic, for all declared queues. Default: quorum, which counts deliveries.
 	QueueType string
-	// DeadLetterExchange is the direct exchange to which rejected messages go. Empty: they are dropped.
+	// DeadLetterExchange is the exchange to which rejected messages go: a direct exchange of their own, or Exchange
+	// itself, which then must be of type topic or direct. Empty: they are dropped.
 	DeadLetterExchange string
+	// DeadLetterKey is the routing key of dead letters. Queues with the same DeadLetterExchange, DeadLetterKey and
+	// DeadLetterQueue share one dead-letter queue. DeadLetterKey is required where DeadLetterExchange is Exchange, and no
+	// entry of BindingKeys may match it: dead letters would come back. Default: the consumed queue's name.
+	DeadLetterKey string
 	// DeadLetterQueue is declared without a delivery limit and bound to DeadLetterExchange. An existing queue with
 	// another limit is used, with a warning in the log. Default: the queue's name and ".dead".
 	DeadLetterQueue string
@@ -41,6 +48,20 @@ type Declare struct {
 	// RetryLimit is how often a message is retried by Delays, whose last entry repeats, before it is a dead letter.
 	// Default: once for each of Delays.
 	RetryLimit int
+	// Hold declares a queue in which messages wait before they reach the consumed queue. Nil: none.
+	Hold *Hold
+}
+
+// Hold is a queue in which messages wait for a fixed time: an order's time-out, a reminder. Publishers send them to
+// Declare.Exchange by BindingKey, so that an outbox or the coordinator can send them too. After Delay the broker
+// publishes them to the same exchange by ReleaseKey. They survive restarts of the broker.
+type Hold struct {
+	// Queue is the name of the queue, and BindingKey the key by which messages get into the queue.
+	Queue, BindingKey string
+	// Delay is how long messages wait, in whole milliseconds.
+	Delay time.Duration
+	// ReleaseKey must match an entry of Declare.BindingKeys.
+	ReleaseKey string
 }
 
 func (d *Declare) check() error {
@@ -65,7 +86,77 @@ func (d *Declare) check() error {
 	if d.RetryLimit < 0 || d.RetryLimit > 0 && len(d.Delays) == 0 {
 		wrong("RetryLimit is %d; it must be positive, and counts the retries by Delays", d.RetryLimit)
 	}
+	d.checkSharedExchange(wrong)
+	d.checkHold(wrong)
 	return errors.Join(errs...)
+}
+
+// checkSharedExchange refuses dead letters that would come back through the exchange of the events.
+func (d *Declare) checkSharedExchange(wrong func(format string, args ...any)) {
+	switch {
+	case d.DeadLetterKey != "" && d.DeadLetterExchange == "":
+		wrong("DeadLetterKey is %q without a DeadLetterExchange", d.DeadLetterKey)
+	case d.DeadLetterExchange == "" || d.DeadLetterExchange != d.Exchange:
+	case d.DeadLetterKey == "":
+		wrong("DeadLetterKey is missing; with DeadLetterExchange as Exchange only a key tells dead letters from events")
+	case !d.routesByKey():
+		wrong("ExchangeType is %q; an exchange of events and dead letters must route by key: topic or direct", d.ExchangeType)
+	case d.receives(d.DeadLetterKey):
+		wrong("BindingKeys %q match DeadLetterKey %q; dead letters would come back to the queue",
+			d.bindingKeys(), d.DeadLetterKey)
+	}
+}
+
+func (d *Declare) checkHold(wrong func(format string, args ...any)) {
+	h := d.Hold
+	if h == nil {
+		return
+	}
+	if d.Exchange == "" || h.Queue == "" || h.BindingKey == "" {
+		wrong("Hold needs Exchange, Hold.Queue and Hold.BindingKey")
+		return
+	}
+	if h.Delay < time.Millisecond || h.Delay%time.Millisecond != 0 {
+		wrong("Hold.Delay is %v; a delay is one or more whole milliseconds", h.Delay)
+	}
+	switch {
+	case !d.routesByKey():
+		wrong("ExchangeType is %q; with Hold an exchange must route by key: topic or direct", d.ExchangeType)
+	case d.receives(h.BindingKey):
+		wrong("BindingKeys %q match Hold.BindingKey %q; messages would arrive without the delay",
+			d.bindingKeys(), h.BindingKey)
+	case !d.receives(h.ReleaseKey):
+		wrong("Hold.ReleaseKey %q matches none of BindingKeys %q; messages would never arrive", h.ReleaseKey, d.bindingKeys())
+	case d.matches(h.BindingKey, h.ReleaseKey):
+		wrong("Hold.ReleaseKey %q matches Hold.BindingKey %q; messages would wait for ever", h.ReleaseKey, h.BindingKey)
+	}
+}
+
+// routesByKey reports whether the exchange's type compares the routing key with binding keys.
+func (d *Declare) routesByKey() bool { return d.exchangeType() == topic || d.exchangeType() == direct }
+
+// receives reports whether the consumed queue gets messages with this routing key.
+func (d *Declare) receives(key string) bool {
+	return slices.ContainsFunc(d.bindingKeys(), func(binding string) bool { return d.matches(binding, key) })
+}
+
+// matches reports whether the exchange routes a key to a binding.
+func (d *Declare) matches(binding, key string) bool {
+	if d.exchangeType() == direct {
+		return binding == key
+	}
+	return topicMatches(strings.Split(binding, "."), strings.Split(key, "."))
+}
+
+// topicMatches compares by words: * stands for one word, # for any number of words.
+func topicMatches(binding, key []string) bool {
+	if len(binding) == 0 {
+		return len(key) == 0
+	}
+	if binding[0] == "#" {
+		return topicMatches(binding[1:], key) || len(key) > 0 && topicMatches(binding, key[1:])
+	}
+	return len(key) > 0 && (binding[0] == "*" || binding[0] == key[0]) && topicMatches(binding[1:], key[1:])
 }
 
 // retryLimit is how often Delays retry a message.
@@ -91,7 +182,7 @@ func (d *Declare) apply(conn *amqpconn.Conn, ch *amqp.Channel, queue string, log
 			return err
 		}
 		args["x-dead-letter-exchange"] = d.DeadLetterExchange
-		args["x-dead-letter-routing-key"] = queue
+		args["x-dead-letter-routing-key"] = d.deadLetterKey(queue)
 	}
 	if d.DeliveryLimit > 0 {
 		args["x-delivery-limit"] = int64(d.DeliveryLimit)
@@ -100,20 +191,38 @@ func (d *Declare) apply(conn *amqpconn.Conn, ch *amqp.Channel, queue string, log
 		return err
 	}
 	for _, delay := range d.Delays {
-		if err := declareDelayQueue(ch, delayQueue(queue, delay), d.queueType(), queue, delay); err != nil {
+		if err := declareDelayQueue(ch, delayQueue(queue, delay), d.queueType(), route{"", queue}, delay); err != nil {
 			return err
 		}
 	}
-	return d.bindings(ch, queue)
+	if err := d.bindings(ch, queue); err != nil {
+		return err
+	}
+	return d.hold(ch)
+}
+
+// hold declares the queue of Hold. The consumed queue is bound before, so that no released message is unroutable.
+func (d *Declare) hold(ch *amqp.Channel) error {
+	h := d.Hold
+	if h == nil {
+		return nil
+	}
+	if err := declareDelayQueue(ch, h.Queue, d.queueType(), route{d.Exchange, h.ReleaseKey}, h.Delay); err != nil {
+		return err
+	}
+	return bind(ch, h.Queue, h.BindingKey, d.Exchange)
 }
 
 func (d *Declare) queueType() string { return or(d.QueueType, amqp.QueueTypeQuorum) }
 
-// declareDelayQueue declares a queue whose messages go to the queue target after a delay. Through the default
-// exchange the messages reach the target alone.
-func declareDelayQueue(ch *amqp.Channel, name, kind, target string, delay time.Duration) error {
+// route is an exchange and a routing key.
+type route struct{ exchange, key string }
+
+// declareDelayQueue declares a queue whose messages go to a route after a delay. Through the default exchange the
+// messages reach one queue alone.
+func declareDelayQueue(ch *amqp.Channel, name, kind string, to route, delay time.Duration) error {
 	args := amqp.Table{
-		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": target,
+		"x-message-ttl": delay.Milliseconds(), "x-dead-letter-exchange": to.exchange, "x-dead-letter-routing-key": to.key,
 	}
 	if kind == amqp.QueueTypeQuorum {
 		// A message leaves the delay queue only when the target has the message.
@@ -134,35 +243,54 @@ func (d *Declare) bindings(ch *amqp.Channel, queue string) error {
 	if d.Exchange == "" {
 		return nil
 	}
-	if err := exchange(ch, d.Exchange, or(d.ExchangeType, "topic")); err != nil {
+	if err := exchange(ch, d.Exchange, d.exchangeType()); err != nil {
 		return err
 	}
-	keys := d.BindingKeys
-	if len(keys) == 0 {
-		keys = []string{"#"}
-	}
-	for _, key := range keys {
-		if err := ch.QueueBind(queue, key, d.Exchange, false, nil); err != nil {
-			return fmt.Errorf("bind queue %q to exchange %q by %q: %w", queue, d.Exchange, key, err)
+	for _, key := range d.bindingKeys() {
+		if err := bind(ch, queue, key, d.Exchange); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// deadLetters declares exchange and queue for dead letters. The queue is bound by the consumed queue's name, so that
-// several queues may share the exchange.
+func bind(ch *amqp.Channel, queue, key, exchange string) error {
+	if err := ch.QueueBind(queue, key, exchange, false, nil); err != nil {
+		return fmt.Errorf("bind queue %q to exchange %q by %q: %w", queue, exchange, key, err)
+	}
+	return nil
+}
+
+func (d *Declare) bindingKeys() []string {
+	if len(d.BindingKeys) == 0 {
+		return []string{"#"}
+	}
+	return d.BindingKeys
+}
+
+// The types of exchanges that route by key.
+const (
+	topic  = amqp.ExchangeTopic
+	direct = amqp.ExchangeDirect
+)
+
+func (d *Declare) exchangeType() string { return or(d.ExchangeType, topic) }
+
+// deadLetters declares exchange and queue for dead letters. The queue is bound by the consumed queue's name or by
+// DeadLetterKey, so that several queues may share the exchange.
 func (d *Declare) deadLetters(conn *amqpconn.Conn, ch *amqp.Channel, queue string, logger *slog.Logger) error {
 	dead := d.deadLetterQueue(queue)
-	if err := exchange(ch, d.DeadLetterExchange, "direct"); err != nil {
+	kind := direct
+	if d.DeadLetterExchange == d.Exchange {
+		kind = d.exchangeType()
+	}
+	if err := exchange(ch, d.DeadLetterExchange, kind); err != nil {
 		return err
 	}
 	if err := makeDeadLetterQueue(conn, dead, d.queueType(), logger); err != nil {
 		return err
 	}
-	if err := ch.QueueBind(dead, queue, d.DeadLetterExchange, false, nil); err != nil {
-		return fmt.Errorf("bind dead-letter queue %q: %w", dead, err)
-	}
-	return nil
+	return bind(ch, dead, d.deadLetterKey(queue), d.DeadLetterExchange)
 }
 
 // makeDeadLetterQueue declares a queue without a delivery limit: each look at a dead letter may count as a delivery.
@@ -203,6 +331,8 @@ func declareAlone(conn *amqpconn.Conn, name, kind string, args amqp.Table) error
 	}
 	return ch.Close()
 }
+
+func (d *Declare) deadLetterKey(queue string) string { return or(d.DeadLetterKey, queue) }
 
 func (d *Declare) deadLetterQueue(queue string) string { return or(d.DeadLetterQueue, queue+".dead") }
 

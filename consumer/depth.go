@@ -43,7 +43,11 @@ func (r *run) reportDepth(conn *amqpconn.Conn) error {
 	if err != nil {
 		return err
 	}
-	r.Observer.DeadLetters(r.Queue, dead)
+	of := r.Queue
+	if r.Declare.DeadLetterKey != "" { // other queues may have the same dead letters
+		of = r.Declare.deadLetterQueue(r.Queue)
+	}
+	r.Observer.DeadLetters(of, dead)
 	return nil
 }
 

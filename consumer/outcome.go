@@ -134,7 +134,8 @@ func (r *run) deadLetter(t *task, m *Message, err error) Result {
 	}
 	dead := r.again(&t.Delivery, m, err)
 	dead.Headers[HeaderDeadReason] = shortened(err.Error())
-	if failed := r.poster.post(r.work, r.Declare.DeadLetterExchange, r.Queue, dead); failed != nil {
+	key := r.Declare.deadLetterKey(r.Queue)
+	if failed := r.poster.post(r.work, r.Declare.DeadLetterExchange, key, dead); failed != nil {
 		return r.keep(t, m, errors.Join(err, failed))
 	}
 	r.logDead(m, err)

@@ -52,7 +52,7 @@ func (t *Trigger) declare(conn *amqpconn.Conn, queue string, delay time.Duration
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	if err := declareDelayQueue(ch, t.waiting, amqp.QueueTypeQuorum, queue, delay); err != nil {
+	if err := declareDelayQueue(ch, t.waiting, amqp.QueueTypeQuorum, route{"", queue}, delay); err != nil {
 		return err
 	}
 	return ch.Close()

@@ -10,7 +10,8 @@
 //	}
 //
 // The event's id is the message's id, so deduplication by either gives the same result. [MarshalCloudEvent] writes
-// the same event as a CloudEvent in structured mode, and Unmarshal reads both forms, by their content type.
+// the same event as a CloudEvent in structured mode, and Unmarshal reads both forms, by their content type. A
+// [Registry] holds a service's event types, and refuses unknown types, missing data and contradicting ids.
 package envelope
 
 import (
@@ -37,7 +38,8 @@ type Event[Payload any] struct {
 	ID string `json:"eventId"`
 	// Type is the kind of event, such as order.paid, which defines the type of Payload.
 	Type string `json:"eventType"`
-	// AggregateType and AggregateID name the changed object, such as order and 1001.
+	// AggregateType and AggregateID name the changed object, such as order and 1001. Unmarshal also reads a whole number
+	// as AggregateID.
 	AggregateType string `json:"aggregateType,omitempty"`
 	AggregateID   string `json:"aggregateId,omitempty"`
 	// OccurredAt is the time of the event, by the clock of its source.
@@ -95,24 +97,49 @@ func MarshalCloudEvent[Payload any](e Event[Payload]) ([]byte, error) {
 // payload only for a slice, a map, an interface or a type with its own decoder. For an event without a payload ask
 // for struct{}. Every error wraps ErrInvalid: the message stays unreadable, or is another event than expected.
 func Unmarshal[Payload any](messageID, contentType string, body []byte) (Event[Payload], error) {
-	var raw Event[json.RawMessage]
-	var err error
-	if kind, _, _ := mime.ParseMediaType(contentType); kind == CloudEventContentType {
-		raw, err = fromCloudEvent(body)
-	} else {
-		err = json.Unmarshal(body, &raw)
+	raw, err := read(messageID, contentType, body)
+	if err != nil {
+		return Event[Payload]{}, err
 	}
-	var e Event[Payload]
-	if err == nil {
-		e, err = withPayload[Payload](raw)
-	}
+	e, err := withPayload[Payload](raw)
 	if err != nil {
 		return Event[Payload]{}, fmt.Errorf("%w: %s: %w", ErrInvalid, messageID, err)
 	}
-	if err := check(messageID, e.ID, e.Type); err != nil {
-		return Event[Payload]{}, err
-	}
 	return e, nil
+}
+
+// read reads an event without its payload, and checks its id and type.
+func read(messageID, contentType string, body []byte) (raw Event[json.RawMessage], err error) {
+	if kind, _, _ := mime.ParseMediaType(contentType); kind == CloudEventContentType {
+		raw, err = fromCloudEvent(body)
+	} else {
+		raw, err = fromJSON(body)
+	}
+	if err != nil {
+		return raw, fmt.Errorf("%w: %s: %w", ErrInvalid, messageID, err)
+	}
+	return raw, check(messageID, raw.ID, raw.Type)
+}
+
+// fromJSON reads our own form. Other producers write aggregateId as a number.
+func fromJSON(body []byte) (Event[json.RawMessage], error) {
+	var e struct {
+		Event[json.RawMessage]
+		AggregateID json.RawMessage `json:"aggregateId"`
+	}
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Event[json.RawMessage]{}, err
+	}
+	switch id := string(e.AggregateID); {
+	case id == "" || id == "null":
+	case wholeNumber(id):
+		e.Event.AggregateID = id
+	default:
+		if err := json.Unmarshal(e.AggregateID, &e.Event.AggregateID); err != nil {
+			return Event[json.RawMessage]{}, fmt.Errorf("aggregateId is neither a text nor a whole number: %s", id)
+		}
+	}
+	return e.Event, nil
 }
 
 // TypeOf reads only the type of an event, to choose the type of the payload. The result is empty for an invalid

@@ -107,14 +107,14 @@ start_programs() {
     wait_for coordinator "$GRPC_PORT"
   fi
   if ! runs consumer-demo; then
-    launch consumer-demo "$PWD/bin/consumer-demo" --amqp="$amqp" --database="sqlite:$DIR/payments.db"
+    launch consumer-demo "$PWD/bin/consumer-demo" --amqp="$amqp" --database="sqlite:$DIR/shop.db"
   fi
   if ! runs producer-demo; then
     must_be_free CALLBACK_PORT "$CALLBACK_PORT"
     must_be_free ORDERS_PORT "$ORDERS_PORT"
     launch producer-demo "$PWD/bin/producer-demo" --coordinator="127.0.0.1:$GRPC_PORT" \
       --listen="127.0.0.1:$CALLBACK_PORT" --http="127.0.0.1:$ORDERS_PORT" --amqp="$amqp" \
-      --database="sqlite:$DIR/orders.db"
+      --database="sqlite:$DIR/shop.db"
     wait_for producer-demo "$ORDERS_PORT"
   fi
 }
@@ -152,7 +152,7 @@ start() {
   if [ "${1:-all}" = servers ]; then
     echo "Coordinator:  bin/msghandler serve --config $DIR/msghandler.yaml"
   else
-    echo "An order:     curl -d '{\"id\":\"1001\",\"items\":[{\"sku\":\"tea\",\"quantity\":2}]}' http://127.0.0.1:$ORDERS_PORT/orders"
+    echo "An order:     curl -d '{\"id\":1001,\"buyer\":7,\"product\":42}' http://127.0.0.1:$ORDERS_PORT/orders"
     echo "Its payment:  curl -X POST http://127.0.0.1:$ORDERS_PORT/orders/1001/payment   (within 15 minutes)"
     echo "Its shipment: tail $DIR/consumer-demo.log"
     echo "Messages:     bin/msghandler stats --server 127.0.0.1:$GRPC_PORT"

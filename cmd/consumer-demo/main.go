@@ -1,5 +1,5 @@
-// Command consumer-demo is a payment service that is told of orders through msghandler. Its code, written to be read by
-// those who want to use the consumer SDK, is in internal/demo/payments.
+// Command consumer-demo runs the consumers of a shop, which is told of orders through msghandler. Its code, written to
+// be read by those who want to use the consumer SDK, is in internal/demo/consumers.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/msghandler/msghandler/internal/demo/payments"
+	"github.com/msghandler/msghandler/internal/demo/consumers"
 )
 
 func main() {
@@ -18,5 +18,5 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
-	os.Exit(payments.Command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(consumers.Command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

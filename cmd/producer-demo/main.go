@@ -1,4 +1,4 @@
-// Command producer-demo is an order service that announces its orders through msghandler. Its code, written to be read
+// Command producer-demo is a shop that announces its orders through msghandler. Its code, written to be read
 // by those who want to use the producer SDK, is in internal/demo/orders.
 package main
 

@@ -46,7 +46,8 @@ func New(to prometheus.Registerer) (*Observer, error) {
 			Help: "Messages that wait in the queue, without those that a consumer holds.",
 		}, []string{"queue"}),
 		dead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "msghandler_consumer_dead_letters", Help: "Messages in the dead-letter queue of the queue.",
+			Name: "msghandler_consumer_dead_letters",
+			Help: "Messages in the dead-letter queue of the queue. A shared dead-letter queue is named itself.",
 		}, []string{"queue"}),
 	}
 	for _, c := range []prometheus.Collector{o.deliveries, o.seconds, o.inFlight, o.depth, o.dead} {

@@ -52,6 +52,7 @@ var suite = map[string]func(*fixture){
 	"rejected together":                     rejectedTogether,
 	"a retry queue, round and round":        retryQueue,
 	"a circle without a reject ends":        circleEnds,
+	"one exchange for events and the dead":  oneExchange,
 	"full queue drops the oldest":           dropHead,
 	"full queue refuses":                    rejectPublish,
 	"quorum queue counts deliveries":        quorumDeliveries,

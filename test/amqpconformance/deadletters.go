@@ -148,6 +148,41 @@ func circleEnds(f *fixture) {
 	}
 }
 
+// oneExchange: events, waiting messages and dead letters of two queues go through one topic exchange, by key.
+func oneExchange(f *fixture) {
+	f.exchange("events", "topic")
+	toGrave := amqp.Table{
+		"x-queue-type": "quorum", "x-dead-letter-exchange": "events", "x-dead-letter-routing-key": "dead",
+	}
+	for queue, key := range map[string]string{"created": "order.created", "timeout": "order.timeout"} {
+		f.queue(queue, toGrave)
+		f.bind(queue, key, "events")
+	}
+	f.queue("grave", amqp.Table{"x-queue-type": "quorum"})
+	f.bind("grave", "dead", "events")
+	f.queue("delay", amqp.Table{
+		"x-queue-type": "quorum", "x-message-ttl": int32(50), "x-dead-letter-exchange": "events",
+		"x-dead-letter-routing-key": "order.timeout", "x-dead-letter-strategy": "at-least-once",
+		"x-overflow": "reject-publish",
+	})
+	f.bind("delay", "order.timeout.delay", "events")
+	for _, c := range []struct{ key, queue string }{{"order.created", "created"}, {"order.timeout.delay", "timeout"}} {
+		if !f.publish("events", c.key, amqp.Publishing{Body: []byte(c.queue), DeliveryMode: amqp.Persistent}) {
+			f.Fatalf("%s was not acknowledged", c.key)
+		}
+		m := next(f, "delivery", f.consume(f.ch, c.queue))
+		f.expectBody(m, c.queue)
+		f.must(m.Reject(false))
+		dead := f.fetch("grave")
+		f.expectBody(dead, c.queue)
+		f.expectEqual("delivery", []any{dead.Exchange, dead.RoutingKey}, []any{"events", "dead"})
+		death := f.expectDeath(dead, c.queue, "rejected", 1)
+		f.expectEqual("origin", []any{death["exchange"], death["routing-keys"]},
+			[]any{"events", []any{"order." + c.queue}})
+	}
+	f.eventuallyReady("delay", 0)
+}
+
 func dropHead(f *fixture) {
 	f.grave()
 	f.queue("q", amqp.Table{"x-max-length": int32(2), "x-dead-letter-exchange": "dlx"})

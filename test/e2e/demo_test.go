@@ -24,89 +24,99 @@ func onServers(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
-// Both services have their data on a database server, and each process is killed once while orders flow.
+// The shop is on a database server, and each process is killed once while orders flow.
 func TestDemosOnDatabaseServers(t *testing.T) {
 	const n = 300
 	onServers(t, func(t *testing.T, database string) {
 		w := newWorld(t)
 		w.shared = database
 		w.startCoordinators(1)
-		payments := w.startPayments()
+		consumers := w.startConsumers()
 		listen, file := servers.Addresses(t, 1)[0], w.writeOrders(n)
 		orders := w.startOrders(file, "--listen", listen, "--parallel", "8")
 
 		w.paid(n/5, patience)
-		payments.kill()
-		w.startPayments()
+		consumers.kill()
+		w.startConsumers()
 		w.paid(n*2/5, patience)
 		w.coordinators[0].kill()
 		w.restart(w.coordinators[0])
 		w.paid(n*3/5, patience)
 		orders.kill()
 		w.settled(w.startOrders(file, "--listen", listen), n)
-		if b := w.books(); b.Paid < n*3/5 {
-			t.Errorf("only %d of %d orders were paid", b.Paid, n)
+		if b := w.books(); b.Shipped < n*3/5 {
+			t.Errorf("only %d of %d orders were shipped", b.Shipped, n)
 		}
 	})
 }
 
-// An order is placed over HTTP and paid too late, another in time, and a third finds no stock.
+// call makes a request of a buyer, and returns status and answer.
+func (s shop) call(method, path, body string) (int, string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.http+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// Two buyers want one product. The first does not pay in time, and the product is on sale again.
 func TestOrdersOverHTTP(t *testing.T) {
 	w := newWorld(t)
+	w.sqlite, w.payWithin = true, 5*time.Second // two processes share a file
 	w.startCoordinators(1)
-	w.startPayments()
-	address := servers.Addresses(t, 1)[0]
-	service := w.startOrders("/dev/null", "--http", address, "--pay-within", "5s")
-	service.says("taking orders", 20*time.Second)
-	call := func(method, path, body string) (int, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(text)
-	}
+	w.startConsumers()
+	s := w.startShop()
 	want := func(method, path, body string, status int, part string) {
 		t.Helper()
-		if got, text := call(method, path, body); got != status || !strings.Contains(text, part) {
+		if got, text := s.call(method, path, body); got != status || !strings.Contains(text, part) {
 			t.Errorf("%s %s: %d %s, want %d and %q", method, path, got, text, status, part)
 		}
 	}
-	want("POST", "/orders", `{"id":"late","items":[{"sku":"teapot","quantity":20}]}`, 201,
-		`"state":"unpaid","amount_cents":98000`)
-	want("POST", "/orders", `{"id":"none","items":[{"sku":"tea","quantity":1},{"sku":"teapot","quantity":1}]}`, 409,
-		"out of stock")
-	want("GET", "/orders/none", "", 404, "no such order")
-	want("POST", "/orders", `{"id":"soon","items":[{"sku":"tea","quantity":2}]}`, 201, `"amount_cents":1590`)
-	want("POST", "/orders/soon/payment", "", 201, `"state":"paid"`)
-	want("POST", "/orders/soon/payment", "", 201, `"state":"paid"`)
+	want("POST", "/orders", `{"id":1,"buyer":7,"product":42}`, 201, `"status":"pending"`)
+	want("POST", "/orders", `{"id":1,"buyer":7,"product":42}`, 201, `"status":"pending"`)
+	want("POST", "/orders", `{"id":2,"buyer":8,"product":42}`, 409, "sold")
+	want("POST", "/orders", `{"id":2,"buyer":8,"product":4200}`, 404, "no such product")
+	want("POST", "/orders", `{"id":2}`, 400, "which is a number above 0")
+	want("GET", "/orders/2", "", 404, "no such order")
+	want("GET", "/orders/two", "", 400, "malformed")
+	want("POST", "/orders", `{"id":3,"buyer":8,"product":43}`, 201, `"price":930`)
+	want("POST", "/orders/3/payment?fail=declined", "", 409, "declined")
+	want("POST", "/orders/3/payment?fail=what", "", 400, "unknown fail")
+	want("POST", "/orders/3/receipt", "", 409, "does not allow")
+	want("POST", "/orders/3/payment", "", 201, `"status":"`)
+	want("POST", "/orders/3/payment", "", 201, `"pay_time":"`)
+	want("POST", "/orders/3/cancellation", "", 409, "does not allow")
+	want("POST", "/orders", `{"id":4,"buyer":8,"product":44}`, 201, `"status":"pending"`)
+	want("POST", "/orders/4/cancellation", "", 201, `"cancel_reason":"buyer"`)
+	w.paid(1, patience)
+	want("POST", "/orders/3/receipt", "", 201, `"status":"completed"`)
 	servers.Eventually(t, patience, "the unpaid order is cancelled", func() bool {
-		_, text := call("GET", "/orders/late", "")
-		return strings.Contains(text, `"state":"cancelled"`)
+		_, text := s.call("GET", "/orders/1", "")
+		return strings.Contains(text, `"cancel_reason":"timeout"`)
 	})
-	want("POST", "/orders/late/payment", "", 409, "not unpaid")
-	want("POST", "/orders", `{"id":"next","items":[{"sku":"teapot","quantity":20}]}`, 201,
-		`"state":"unpaid"`) // they are back
-	want("POST", "/orders/next/payment", "", 201, `"state":"paid"`)
+	want("POST", "/orders/1/payment", "", 409, "does not allow")
+	want("POST", "/orders", `{"id":2,"buyer":8,"product":42}`, 201, `"status":"pending"`) // it is on sale again
+	want("POST", "/orders/2/payment", "", 201, `"pay_time":"`)
 	w.paid(2, patience)
-	w.balanced(3)
-	service.stop(20 * time.Second)
+	w.balanced(4)
+	s.stop(20 * time.Second)
 }
 
 func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
 		story, status := runProgram(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
-		for _, part := range []string{"kill -9", "started again", "The books balance"} {
+		for _, part := range []string{"kill -9", "started again", "dlq replay", "unknown event type", "The books balance"} {
 			if status != 0 || !strings.Contains(story, part) {
 				t.Fatalf("exit status %d, and no %q in:\n%s", status, part, story)
 			}

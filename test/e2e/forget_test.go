@@ -47,7 +47,7 @@ func TestRedisRollbackIsReported(t *testing.T) {
 
 	// The rollback is reported, and the work goes on.
 	w.ready(c)
-	w.startPayments()
+	w.startConsumers()
 	w.startOrders(w.writeOrders(20)).ends(patience)
 	w.paid(payable(20), patience)
 }

@@ -41,12 +41,12 @@ func hungUp(t *testing.T) map[string]struct {
 			"msg=serving",
 		},
 		"consumer-demo": {
-			nil, []string{"--amqp", amqp, "--database", "sqlite:" + filepath.Join(dir, "payments.db")}, "waiting for orders",
+			nil, []string{"--amqp", amqp, "--database", "sqlite:" + filepath.Join(dir, "shop.db")}, "waiting for orders",
 		},
 		"producer-demo": {
 			nil, []string{
 				"--coordinator", addresses[2], "--amqp", amqp, "--listen", addresses[3], "--http", addresses[4],
-				"--database", "sqlite:" + filepath.Join(dir, "orders.db"),
+				"--database", "sqlite:" + filepath.Join(dir, "shop.db"),
 			}, "taking orders",
 		},
 	}

@@ -48,17 +48,17 @@ func payable(n int) int { return n - (n+6)/10 - (n+4)/10 }
 func TestPaidOrdersShipExactlyOnce(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
-	payments := w.startPayments()
+	consumers := w.startConsumers()
 	w.startOrders(w.writeOrders(*orders)).ends(patience)
 	w.paid(payable(*orders), patience)
 	w.drained(patience)
 	w.balanced(*orders)
-	if b := w.books(); b.Paid != payable(*orders) || len(b.Copies) > 0 {
-		t.Errorf("without a fault %d orders are paid, want %d, and there were copies: %+v", b.Paid, payable(*orders),
+	if b := w.books(); b.Shipped != payable(*orders) || len(b.Copies) > 0 {
+		t.Errorf("without a fault %d orders are paid, want %d, and there were copies: %+v", b.Shipped, payable(*orders),
 			b.Copies)
 	}
 	w.onlyReceipts()
-	payments.stop(20 * time.Second)
+	consumers.stop(20 * time.Second)
 	w.coordinators[0].stop(25 * time.Second)
 }
 
@@ -77,7 +77,7 @@ func (w *world) settled(ordersDone *process, n int) {
 func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(3)
-	w.startPayments()
+	w.startConsumers()
 	ordersDone := w.startOrders(w.writeOrders(*orders))
 	for part := 1; part <= 2; part++ {
 		w.paid(part**orders/4, patience)
@@ -91,7 +91,7 @@ func TestOrdersSurviveKillsOfOneCoordinator(t *testing.T) {
 func TestOrdersSurviveKillsOfOnlyCoordinator(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1)
-	w.startPayments()
+	w.startConsumers()
 	ordersDone := w.startOrders(w.writeOrders(*orders))
 	for part := 1; part <= 2; part++ {
 		w.paid(part**orders/4, patience)
@@ -105,7 +105,7 @@ func TestOrdersSurviveOutagesOfServers(t *testing.T) {
 	rabbit := servers.PrivateRabbitMQ(t)
 	w := newWorldOn(t, rabbit.URL)
 	w.startCoordinators(1)
-	w.startPayments()
+	w.startConsumers()
 	ordersDone := w.startOrders(w.writeOrders(*orders))
 
 	w.paid(*orders/4, patience)

@@ -36,13 +36,9 @@ func (w *world) startShop(args ...string) shop {
 	w.t.Helper()
 	addresses := servers.Addresses(w.t, 2)
 	s := shop{http: addresses[0], callbacks: addresses[1]}
-	if w.ofOrders == nil {
-		w.ofOrders = w.open("orders")
-	}
-	s.process = start(w.t, "producer-demo", nil, append([]string{
-		"--coordinator", w.targets(), "--listen", s.callbacks, "--amqp", w.amqp, "--database", w.databaseOf("orders"),
-		"--http", s.http,
-	}, args...)...)
+	s.process = start(w.t, "producer-demo", nil, slices.Concat(w.common(), []string{
+		"--coordinator", w.targets(), "--listen", s.callbacks, "--http", s.http,
+	}, args)...)
 	s.says("taking orders at", 20*time.Second)
 	return s
 }
@@ -82,7 +78,8 @@ func (s shop) replaceTokens(file string, p *process, tokens ...string) {
 	writeTokens(s.t, file, tokens...)
 	servers.Eventually(s.t, 30*time.Second, p.name+" reads its tokens again", func() bool {
 		n++
-		s.post("/orders", fmt.Sprintf(`{"id":"%s-%d-%d","items":[{"sku":"tea","quantity":1}]}`, p.name, before, n))
+		product := 100 + 300*(len(p.name)%3) + 20*before + n // the processes have names of different lengths
+		s.post("/orders", fmt.Sprintf(`{"id":%d,"buyer":7,"product":%d}`, 10_000+product, product))
 		return strings.Count(p.tail(), "tokens reloaded") > before
 	})
 }
@@ -106,12 +103,12 @@ func TestStrangerCannotRollBackAnOrder(t *testing.T) {
 	w := newWorld(t)
 	accepted := tokenFile(t, shopToken)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+accepted)
-	w.startPayments()
+	w.startConsumers()
 	s := w.startShop("--coordinator-token-file", accepted)
-	if err := s.stranger("1001", "1001:time-up"); status.Code(err) != codes.Unauthenticated {
+	if err := s.stranger("1001-created", "1001-timeout", "1001-paid"); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stranger's final Confirm got %v", err)
 	}
-	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
 		t.Fatalf("placing the order got %d", code)
 	}
 	// The Submit is left out, so that the message goes out only if the coordinator's own Confirm is answered.
@@ -128,9 +125,9 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	shown, accepted := tokenFile(t, otherToken), tokenFile(t, shopToken)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+shown)
 	c := w.coordinators[0]
-	w.startPayments()
+	w.startConsumers()
 	s := w.startShop("--coordinator-token-file", accepted)
-	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
 		t.Fatalf("placing the order got %d", code)
 	}
 	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {
@@ -139,7 +136,7 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 	env := []string{"MSGHANDLER_SERVER=" + c.grpc}
 	var shownAs string
 	servers.Eventually(t, 30*time.Second, "the message says why it waits", func() bool {
-		shownAs, _ = run(t, env, "show", "orders/1001")
+		shownAs, _ = run(t, env, "show", "orders/1001-paid")
 		return strings.Contains(shownAs, "Unauthenticated") && strings.Contains(shownAs, "callbacks.token_file")
 	})
 	if !strings.Contains(shownAs, "pending") || !strings.Contains(shownAs, "confirm attempts   0") {
@@ -178,10 +175,10 @@ func TestMessagesWaitUntilTokenIsReplaced(t *testing.T) {
 func TestProducerWithoutCoordinatorsWarns(t *testing.T) {
 	w := newWorld(t)
 	w.startCoordinators(1, "MSGHANDLER_CALLBACKS_TOKEN_FILE="+tokenFile(t, shopToken))
-	w.startPayments()
+	w.startConsumers()
 	s := w.startShop()
 	s.says("level=WARN msg=\"producer.Config.Coordinators is empty", 10*time.Second)
-	if code := s.post("/orders", `{"id":"1001","items":[{"sku":"tea","quantity":2}]}`); code != http.StatusCreated {
+	if code := s.post("/orders", `{"id":1001,"buyer":7,"product":42}`); code != http.StatusCreated {
 		t.Fatalf("placing the order got %d", code)
 	}
 	if code := s.post("/orders/1001/payment?fail=silent", ""); code != http.StatusCreated {

@@ -151,7 +151,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/cli/demo"},
-		slices.Concat(ground, sdks, []string{"internal/embedded/...", "internal/demo/..."}),
+		slices.Concat(ground, sdks, []string{"envelope", "internal/embedded/...", "internal/demo/..."}),
 		"the story is the demos' own, with embedded servers and the shipped coordinator as a process",
 	},
 	{
@@ -166,7 +166,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/demo/..."},
-		slices.Concat(sdks, []string{"proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
+		slices.Concat(sdks, []string{"envelope", "proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
 		"the demos show how the SDKs are used, with nothing else",
 	},
 	{
@@ -295,7 +295,7 @@ var libraries = []struct {
 	{"github.com/robfig/cron", []string{"internal/loop"}, "schedules are the loop runner's"},
 	{
 		"github.com/alecthomas/kong",
-		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/payments"},
+		[]string{"internal/cli/...", "internal/config/...", "internal/demo/orders", "internal/demo/consumers"},
 		"a program's arguments are read in one place",
 	},
 	{"github.com/prometheus/procfs", []string{"internal/bench/usage"}, "what processes spend is asked in one place"},

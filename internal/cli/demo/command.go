@@ -9,8 +9,8 @@ import (
 	"github.com/msghandler/msghandler/internal/demo/database"
 )
 
-const description = `Tell the whole story on this terminal, with nothing installed: orders flow, the coordinator
-is killed, and the books balance.`
+const description = `Tell the whole story on this terminal, with nothing installed: the orders of a shop flow, the
+coordinator is killed, dead letters are replayed, and the books balance.`
 
 // Program is msghandler-demo.
 var Program = commandline.Program{
@@ -22,8 +22,8 @@ func Run(ctx context.Context, process commandline.Process) int { return Program.
 
 // command is what can be typed.
 type command struct {
-	Orders   int    `help:"How many orders are placed." default:"500"`
-	Database string `help:"An empty database for both services: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite for each." placeholder:"URL"`
+	Orders   int    `help:"How many buyers there are." default:"300"`
+	Database string `help:"An empty database for the shop: postgres://USER:PASSWORD@HOST/NAME or mariadb://USER:PASSWORD@HOST/NAME. Default: a file of SQLite." placeholder:"URL"`
 }
 
 // Run plays the whole story on a terminal.

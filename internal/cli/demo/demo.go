@@ -1,9 +1,9 @@
-// Package demo tells the whole story on one terminal: a coordinator, an order service and a payment service, orders
-// flowing, the coordinator killed in the middle, and the books of both services balanced at the end.
+// Package demo tells the whole story on one terminal: a coordinator, a second-hand shop and its consumers, orders
+// flowing, the coordinator killed in the middle, dead letters replayed, and the shop's books balanced at the end.
 //
 // Redis and the AMQP broker are embedded in the demo's own process and forget everything with it. The coordinator is a
-// child process, so that the demo can really kill the coordinator; the two services are the very code of producer-demo
-// and consumer-demo, each with a database of its own.
+// child process, so that the demo can really kill the coordinator. Shop and consumers are the very code of
+// producer-demo and consumer-demo, on one database.
 package demo
 
 import (
@@ -17,10 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/msghandler/msghandler/internal/demo/books"
+	"github.com/msghandler/msghandler/internal/demo/consumers"
 	"github.com/msghandler/msghandler/internal/demo/database"
 	"github.com/msghandler/msghandler/internal/demo/orders"
-	"github.com/msghandler/msghandler/internal/demo/payments"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -29,10 +28,9 @@ import (
 
 // config configures the story.
 type config struct {
-	// Orders is the number of orders. Of every ten orders, the fourth is declined, the sixth never paid, and the payment
-	// of the eighth commits but is never submitted.
+	// Orders is the number of buyers, of whom customer describes each.
 	Orders int
-	// Database is an empty database that both services share, named as in database.Help; empty: SQLite files.
+	// Database is an empty database, named as in database.Help; empty: a SQLite file.
 	Database string
 	// Executable is the msghandler binary that is started, and killed, as the coordinator.
 	Executable string
@@ -42,16 +40,16 @@ type config struct {
 }
 
 const (
-	exchange   = "orders"
-	routingKey = "order.paid"
-	queue      = "payments"
-	// parallel is how many customers there are at once.
+	// parallel is how many buyers there are at once.
 	parallel = 32
 	// payWithin is how long an order may stay unpaid; in a real shop it would be 15 minutes.
 	payWithin = 4 * time.Second
 	// patience is when the demo gives up waiting for the books to balance.
 	patience = 2 * time.Minute
 )
+
+// retries are the delays after a failure of a consumer; in a real shop they would be minutes.
+var retries = []time.Duration{300 * time.Millisecond, 600 * time.Millisecond}
 
 // errUnbalanced says that an order was lost or invented, which must never happen.
 var errUnbalanced = errors.New("the books do not balance")
@@ -85,68 +83,65 @@ type stage struct {
 	broker      *amqpbroker.Broker
 	amqp        string
 	coordinator *coordinator
-	// ofOrders and ofPayments are the databases of the two services.
-	ofOrders, ofPayments *database.DB
-	orders               *orders.Service
-	payments             *payments.Service
-	paying               chan error
-	// background has the goroutines of the payment service and of the customers.
-	background lifecycle.Group
-	stopPaying context.CancelFunc
-	tally      orders.Tally
+	database    *database.DB
+	orders      *orders.Service
+	consumers   *consumers.Service
+	consuming   chan error
+	courier     courier
+	// background has the goroutines of the consumers and of the buyers.
+	background    lifecycle.Group
+	stopConsuming context.CancelFunc
+	tally         orders.Tally
 	// failure is why an order could not be placed or paid; nil where there is none.
 	failure atomic.Pointer[error]
 	picture picture
-	log     *os.File
+	// replayed is the number of dead letters that were replayed, and left names the others.
+	replayed int
+	left     []string
+	log      *os.File
 }
 
 // set starts all parts, servers before their clients.
 func (s *stage) set(ctx context.Context) error {
-	fmt.Fprint(s.Out, `Redis and the AMQP broker of this demo live in this process. They are NOT durable: their data ends
-with it. The coordinator is a process of its own, with the configuration that "msghandler serve" has by default, but
-shorter times. The order service and the payment service are those of producer-demo and consumer-demo, each with a
-database.
+	fmt.Fprint(s.Out, `A second-hand shop: each product is sold once, and an order that is not paid in time is cancelled.
+Inventory, fulfilment and buyers learn of orders by events. Redis and the AMQP broker of this demo live in this process.
+They are NOT durable: their data ends with it. The coordinator is a process of its own, with the configuration that
+"msghandler serve" has by default, but shorter times. Shop and consumers are those of producer-demo and consumer-demo.
 
 `)
-	if err := s.openDatabases(); err != nil {
+	url := s.Database
+	if url == "" {
+		// Data that ends with this process need not be on the disk.
+		url = "sqlite:" + filepath.Join(s.dir, "shop.db") + "?_pragma=synchronous(OFF)"
+	}
+	var err error
+	if s.database, err = database.Open(url); err != nil {
 		return err
 	}
 	logger, err := s.setServers(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.startPayments(ctx, logger); err != nil {
+	if err := s.startConsumers(ctx, logger); err != nil {
 		return err
 	}
 	s.orders, err = orders.Open(ctx, orders.Config{
-		Name: "orders", Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Database: s.ofOrders, AMQP: s.amqp,
-		Exchange: exchange, RoutingKey: routingKey, PayWithin: payWithin, Logger: logger,
+		Name: name, Coordinator: s.coordinator.grpc, Listen: "127.0.0.1:0", Database: s.database, Products: s.Orders,
+		AMQP: s.amqp, PayWithin: payWithin, Retries: retries, Logger: logger,
 		Coordinators: producer.Coordinators{Anyone: true}, // on the loopback, and for as long as the demo lasts
 	})
 	if err != nil {
 		return err
 	}
 	now, err := s.progress(ctx)
-	if err == nil && now != (progress{}) {
+	if err == nil && (now.Placed() > 0 || now.effects.Inventory > 0) {
 		err = errors.New("the database holds orders of an earlier run; give an empty one")
 	}
 	return err
 }
 
-// openDatabases opens a database for each of the two services, or their common database.
-func (s *stage) openDatabases() (err error) {
-	for name, db := range map[string]**database.DB{"orders.db": &s.ofOrders, "payments.db": &s.ofPayments} {
-		url := s.Database
-		if url == "" {
-			// Data that ends with this process need not be on the disk.
-			url = "sqlite:" + filepath.Join(s.dir, name) + "?_pragma=synchronous(OFF)"
-		}
-		if *db, err = database.Open(url); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// name is the shop's as a producer.
+const name = "orders"
 
 // setServers starts Redis, the broker and the coordinator.
 func (s *stage) setServers(ctx context.Context) (*slog.Logger, error) {
@@ -170,145 +165,28 @@ func (s *stage) setServers(ctx context.Context) (*slog.Logger, error) {
 	return logger, s.coordinator.start(ctx)
 }
 
-// startPayments starts the payment service and waits until its queue is bound.
-func (s *stage) startPayments(ctx context.Context, logger *slog.Logger) (err error) {
-	consuming := make(chan struct{}, 1)
-	s.payments, err = payments.Open(ctx, payments.Config{
-		URL: s.amqp, Queue: queue, Exchange: exchange, BindingKey: routingKey, Database: s.ofPayments, Prefetch: 100,
-		Logger: logger,
-		Consuming: func() {
-			select {
-			case consuming <- struct{}{}:
-			default: // a reconnect
-			}
-		},
+// startConsumers starts the consumers and waits until they wait for events.
+func (s *stage) startConsumers(ctx context.Context, logger *slog.Logger) (err error) {
+	waiting := make(chan struct{})
+	s.consumers, err = consumers.Open(ctx, consumers.Config{
+		URL: s.amqp, Database: s.database, Producer: name, PayWithin: payWithin, Retries: retries, Prefetch: 100,
+		Courier: s.courier.take, Consuming: func() { close(waiting) }, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	paying, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stopPaying, s.paying = stop, make(chan error, 1)
-	s.background.Go(func() { s.paying <- s.payments.Run(paying) })
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stopConsuming, s.consuming = stop, make(chan error, 1)
+	s.background.Go(func() { s.consuming <- s.consumers.Run(working) })
 	select {
-	case <-consuming:
+	case <-waiting:
 		return nil
-	case err := <-s.paying:
-		s.paying <- err
-		return fmt.Errorf("the payment service has ended: %w", err)
+	case err := <-s.consuming:
+		s.consuming <- err
+		return fmt.Errorf("the consumers have ended: %w", err)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// play lets the orders flow, kills the coordinator in the middle and waits until every order is shipped or cancelled.
-func (s *stage) play(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	placed := make(chan error, 1)
-	s.background.Go(func() {
-		placed <- s.orders.PlaceAll(ctx, newStream(s.Orders), parallel, &s.tally, s.fail)
-	})
-
-	if err := s.until(ctx, func(now progress) bool { return now.payments.Shipped >= s.Orders/4 }); err != nil {
-		return err
-	}
-	s.coordinator.kill()
-	s.picture.say("kill -9: the coordinator is dead, with messages in hand; orders wait, nothing is lost")
-	if err := s.until(ctx, pause(time.Second)); err != nil {
-		return err
-	}
-	s.picture.say("the coordinator is started again; what its predecessor held is taken up when the leases end")
-	if err := s.coordinator.start(ctx); err != nil {
-		return err
-	}
-	var failed error
-	all := func(progress) bool {
-		select {
-		case failed = <-placed:
-			return true
-		default:
-			return false
-		}
-	}
-	if err := s.until(ctx, all); err != nil {
-		return err
-	}
-	if failed != nil {
-		return fmt.Errorf("place orders: %w", failed)
-	}
-	s.picture.say(fmt.Sprintf("all customers have been here; what was never submitted is asked about, "+
-		"and what is not paid within %v is cancelled", payWithin))
-	return s.until(ctx, func(now progress) bool { return now.Unpaid == 0 && now.payments.Shipped >= now.Paid })
-}
-
-// fail keeps why an order could not be placed or paid, the first of them.
-func (s *stage) fail(o orders.Order, err error) {
-	err = fmt.Errorf("order %s could not be placed or paid: %w", o.ID, err)
-	s.failure.CompareAndSwap(nil, &err)
-}
-
-// progress is how the two services stand.
-type progress struct {
-	orders.Status
-	payments payments.Status
-}
-
-func (s *stage) progress(ctx context.Context) (now progress, err error) {
-	if now.payments, err = s.payments.Status(ctx); err == nil {
-		now.Status, err = s.orders.Status(ctx)
-	}
-	return now, err
-}
-
-// until looks again and again until cond holds.
-func (s *stage) until(ctx context.Context, cond func(now progress) bool) error {
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		now, err := s.progress(ctx)
-		s.picture.show(now)
-		switch {
-		case ctx.Err() != nil:
-			return gaveUp(ctx, now)
-		case err != nil:
-			return err
-		case cond(now):
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		case err := <-s.orders.Broken():
-			return fmt.Errorf("the order service has ended: %w", err)
-		case err := <-s.paying:
-			s.paying <- err
-			return fmt.Errorf("the payment service has ended: %w", err)
-		}
-	}
-}
-
-// gaveUp says why the demo waits no longer. The books are blamed only when there was time enough.
-func gaveUp(ctx context.Context, now progress) error {
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.New("interrupted")
-	}
-	return fmt.Errorf("%w: gave up waiting with %d orders paid, %d shipped, %d unpaid",
-		errUnbalanced, now.Paid, now.payments.Shipped, now.Unpaid)
-}
-
-// pause is a condition that holds after a while.
-func pause(d time.Duration) func(progress) bool {
-	end := time.Now().Add(d)
-	return func(progress) bool { return time.Now().After(end) }
-}
-
-// balance holds the two databases against each other.
-func (s *stage) balance(ctx context.Context) error {
-	b, err := books.Read(ctx, s.ofOrders, s.ofPayments)
-	if err != nil {
-		return err
-	}
-	return s.writeBooks(b)
 }
 
 // strike takes everything down in reverse.
@@ -322,15 +200,13 @@ func (s *stage) strike() error {
 	if s.coordinator != nil {
 		s.coordinator.stop(grace)
 	}
-	if s.stopPaying != nil {
-		s.stopPaying()
-		errs = append(errs, <-s.paying)
+	if s.stopConsuming != nil {
+		s.stopConsuming()
+		errs = append(errs, <-s.consuming)
 	}
 	errs = append(errs, s.background.Wait(grace))
-	for _, db := range []*database.DB{s.ofOrders, s.ofPayments} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if s.database != nil {
+		errs = append(errs, s.database.Close())
 	}
 	if s.broker != nil {
 		errs = append(errs, s.broker.Close())

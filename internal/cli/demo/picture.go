@@ -9,6 +9,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/demo/books"
 	"github.com/msghandler/msghandler/internal/demo/orders"
+	"github.com/msghandler/msghandler/internal/demo/shop"
 )
 
 // stream makes orders as they are read.
@@ -19,8 +20,7 @@ type stream struct {
 
 func newStream(total int) *stream { return &stream{total: total} }
 
-// Read gives the orders as JSON lines. Of ten, the payment of the fourth is declined, the sixth is never paid, and the
-// payment of the eighth is never submitted. The tenth of every other ten wants one of the few teapots.
+// Read gives the orders as JSON lines.
 func (s *stream) Read(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		if s.next == s.total {
@@ -39,13 +39,14 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// customer returns the order of the n-th customer.
+// customer returns the order of the n-th buyer. Of ten buyers, the payment of the fourth is declined, the sixth never
+// pays, the payment of the eighth is never submitted, and the tenth wants the product of the ninth. The second of every
+// other ten cancels.
 func customer(n int) orders.Order {
-	order := orders.Order{ID: fmt.Sprint(1001 + n), Items: []orders.Item{{SKU: "tea", Quantity: int64(1 + n%3)}}}
-	if n%2 == 0 {
-		order.Items = append(order.Items, orders.Item{SKU: "cup", Quantity: 2})
-	}
+	order := orders.Order{ID: int64(1001 + n), Buyer: int64(1 + n%90), Product: int64(1 + n)}
 	switch n % 10 {
+	case 1:
+		order.Cancel = n%20 == 1
 	case 3:
 		order.Fail = orders.Declined
 	case 5:
@@ -53,9 +54,7 @@ func customer(n int) orders.Order {
 	case 7:
 		order.Fail = orders.Silent
 	case 9:
-		if n%20 == 9 {
-			order.Items = append(order.Items, orders.Item{SKU: "teapot", Quantity: 1})
-		}
+		order.Product--
 	}
 	return order
 }
@@ -92,21 +91,23 @@ func (p *picture) show(now progress) {
 func (p *picture) draw() {
 	p.shown = time.Now()
 	s, now := p.stage, p.last
-	placed := now.Unpaid + now.Paid + now.Cancelled
+	paid := now.Paid + now.Shipped + now.Completed
 	if !s.Live {
-		fmt.Fprintf(s.Out, "%5.1fs  %4d placed, %3d out of stock; %4d paid, %4d shipped, %4d unpaid, %4d cancelled\n",
-			time.Since(s.begun).Seconds(), placed, s.tally.OutOfStock.Load(), now.Paid, now.payments.Shipped, now.Unpaid,
-			now.Cancelled)
+		fmt.Fprintf(s.Out, "%5.1fs  %4d placed, %3d too late; %4d paid, %4d shipped, %4d completed; %4d pending, "+
+			"%3d cancelled; %2d dead letters\n", time.Since(s.begun).Seconds(), now.Placed(), s.tally.TooLate.Load(), paid,
+			now.effects.Shipments, now.Completed, now.Pending, now.Cancelled, now.dead)
 		return
 	}
 	p.erase()
 	rows := []string{
-		bar("placed", placed, s.Orders),
-		bar("out of stock", int(s.tally.OutOfStock.Load()), s.Orders),
-		bar("paid", now.Paid, s.Orders),
-		bar("shipped", now.payments.Shipped, s.Orders),
-		bar("unpaid", now.Unpaid, s.Orders),
+		bar("placed", now.Placed(), s.Orders),
+		bar("too late", int(s.tally.TooLate.Load()), s.Orders),
+		bar("paid", paid, s.Orders),
+		bar("shipped", now.effects.Shipments, s.Orders),
+		bar("completed", now.Completed, s.Orders),
+		bar("pending", now.Pending, s.Orders),
 		bar("cancelled", now.Cancelled, s.Orders),
+		bar("dead letters", now.dead, s.Orders),
 	}
 	fmt.Fprintf(s.Out, "%s\n", strings.Join(rows, "\n"))
 	p.drawn = len(rows)
@@ -129,23 +130,33 @@ func bar(name string, n, total int) string {
 // writeBooks shows the books, and returns an error unless they balance.
 func (s *stage) writeBooks(b books.Books) error {
 	fmt.Fprintf(s.Out, `
-The books, read from both databases after %.1f s and %d kill -9 of the coordinator:
-  the order service                             the payment service
-    customers           %7d                     orders booked       %7d
-    out of stock        %7d   rolled back       orders shipped      %7d
-    orders placed       %7d                     money booked        %10.2f
-    of these paid       %7d                     copies dropped      %7d   %s
-             cancelled  %7d   not paid within %v
-             unpaid     %7d
-  the stock: %d pieces at first = %d on the shelves + %d shipped
-
-`, time.Since(s.begun).Seconds(), s.coordinator.kills, s.Orders, b.Booked, s.tally.OutOfStock.Load(), b.Booked,
-		b.Placed, float64(b.BookedCents)/100, b.Paid, len(b.Copies), nameCopies(b.Copies), b.Cancelled, payWithin, b.Unpaid,
-		b.Stocked, b.Left, b.Shipped)
+The books, read from the shop's database after %.1f s and %d kill -9 of the coordinator:
+  orders                                            products
+    buyers              %7d                         on sale at first    %7d
+    too late            %7d   sold, rolled back     on sale now         %7d
+    orders placed       %7d                         sold                %7d
+    of these completed  %7d   paid and shipped
+             timed out  %7d   not paid within %v
+             cancelled  %7d   by their buyers
+             unfinished %7d
+  events                  announced  handled
+`, time.Since(s.begun).Seconds(), s.coordinator.kills, s.Orders, b.Products, s.tally.TooLate.Load(), b.OnSale, b.Placed,
+		b.Sold, b.Completed, b.ByTimeout, payWithin, b.ByBuyer, b.Pending+b.Paid+b.Shipped)
+	for _, e := range b.Events {
+		fmt.Fprintf(s.Out, "    %-22s  %7d  %7d   %s\n", e.Type, e.Announced, e.Handled, e.Queue)
+	}
+	fmt.Fprintf(s.Out, "  dead letters: %d replayed, %d left\n", s.replayed, len(s.left))
+	for _, letter := range s.left {
+		fmt.Fprintf(s.Out, "    %s\n", letter)
+	}
+	fmt.Fprintf(s.Out, "  copies dropped: %d   %s\n\n", len(b.Copies), nameCopies(b.Copies))
 	for _, c := range b.Copies {
 		if !c.Flagged() {
-			b.Wrong = append(b.Wrong, fmt.Sprintf("a copy of order %s does not say that it is one", c.ID))
+			b.Wrong = append(b.Wrong, fmt.Sprintf("a copy of %s does not say that it is one", c.Event))
 		}
+	}
+	if dead := s.broker.Depth(shop.DeadLetterQueue); dead != len(s.left) {
+		b.Wrong = append(b.Wrong, fmt.Sprintf("%d dead letters stand in the queue", dead))
 	}
 	switch {
 	case len(b.Wrong) > 0:
@@ -155,12 +166,12 @@ The books, read from both databases after %.1f s and %d kill -9 of the coordinat
 	case s.failure.Load() != nil:
 		return *s.failure.Load()
 	}
-	fmt.Fprintln(s.Out,
-		"The books balance: every paid order was booked and shipped once, no other order was, and no piece is missing.")
+	fmt.Fprintln(s.Out, "The books balance: each product is on sale or belongs to one order, every paid order was "+
+		"shipped once,\nevery event was handled once, and only the event that nobody knows is a dead letter.")
 	return nil
 }
 
-// nameCopies names the orders that were redelivered.
+// nameCopies names the events that were redelivered.
 func nameCopies(copies []books.Copy) string {
 	if len(copies) == 0 {
 		return "(a fault may make some; each would say so)"
@@ -168,7 +179,7 @@ func nameCopies(copies []books.Copy) string {
 	const most = 4
 	var names []string
 	for _, c := range copies[:min(len(copies), most)] {
-		names = append(names, fmt.Sprintf("%s (attempt %d)", c.ID, c.Attempt))
+		names = append(names, fmt.Sprintf("%s (attempt %d)", c.Event, c.Attempt))
 	}
 	if len(copies) > most {
 		names = append(names, "...")

@@ -15,36 +15,37 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/msghandler/msghandler/internal/demo/database"
+	"github.com/msghandler/msghandler/internal/demo/shop"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/producer"
 )
 
 // command is the command line of producer-demo.
 type command struct {
-	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens."`
+	Coordinator          string        `default:"127.0.0.1:9090" env:"COORDINATOR" help:"Where msghandler listens; none: without a coordinator, the outbox publishes to the broker itself."`
 	Name                 string        `default:"orders" env:"NAME" help:"This producer's name."`
 	Listen               string        `default:"127.0.0.1:7001" env:"LISTEN" help:"Where to answer the coordinator's questions."`
 	CallbackTarget       string        `env:"CALLBACK_TARGET" help:"How the coordinator reaches --listen. Default: --listen."`
 	CoordinatorTokenFile string        `name:"coordinator-token-file" env:"COORDINATOR_TOKEN_FILE" placeholder:"FILE" help:"Answer only callers with a token of this file, one a line. Default: answer all callers."`
-	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, which delivers the reminders of unpaid orders."`
+	AMQP                 string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker, on which the shop's exchange and queues are declared."`
 	HTTP                 string        `name:"http" env:"HTTP" placeholder:"HOST:PORT" help:"Take orders over HTTP here: POST /orders."`
 	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
-	Database             string        `default:"sqlite:orders.db" env:"DATABASE" placeholder:"URL" help:"Where the orders are kept: ${databases}. Default: ${default}."`
-	PayWithin            time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled."`
-	Exchange             string        `default:"orders" env:"EXCHANGE" help:"Where paid orders are announced."`
-	RoutingKey           string        `default:"order.paid" env:"ROUTING_KEY" help:"With which routing key."`
-	Parallel             int           `default:"64" env:"PARALLEL" help:"How many customers there are at once."`
+	Database             string        `default:"sqlite:shop.db" env:"DATABASE" placeholder:"URL" help:"Where the shop is kept: ${databases}. Default: ${default}."`
+	Products             int           `default:"1000" env:"PRODUCTS" help:"How many products are on sale: 1, 2, 3 and so on."`
+	PayWithin            time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled. The same as at the consumers."`
+	SweepEvery           time.Duration `default:"30s" env:"SWEEP_EVERY" help:"How often to cancel overdue orders whose time-out was lost."`
+	Parallel             int           `default:"64" env:"PARALLEL" help:"How many buyers there are at once."`
 	Stay                 bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
 }
 
-const description = `An order service that uses msghandler.
+const description = `A second-hand shop that uses msghandler.
 
-The service stores orders with their items, takes the items from its stock, and announces paid orders. Orders that are
-not paid in time are cancelled. Orders come over HTTP (--http) or from a file (--orders), as
-{"id":"1001","items":[{"sku":"tea","quantity":2}]}; the articles are "tea", "cup", and never enough of "teapot".
-Orders of a file are paid at once, unless they say "unpaid":true. An order may say how its payment fails:
-"fail":"declined", "silent" (commits, never submits), "slow", "crash_before_commit" or "crash_after_commit". After a
-crash, start the service again with the same database and the same file: no order is placed twice.`
+The shop stores orders, takes each product from sale, and announces what happens to orders. Orders that are not paid in
+time are cancelled, and their products are on sale again. Orders come over HTTP (--http) or from a file (--orders), as
+{"id":1001,"buyer":7,"product":42}; there is one piece of each product. Orders of a file are paid at once, unless they
+say "unpaid":true. An order may say how its payment fails: "fail":"declined", "silent" (commits, never submits), "slow",
+"crash_before_commit" or "crash_after_commit". After a crash, start the service again with the same database and the
+same file: no order is placed twice. consumer-demo handles the announcements, in the same database.`
 
 // Command runs the order service until its orders are settled or the context ends, and returns the exit status.
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -74,10 +75,14 @@ func (c *command) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	coordinator := c.Coordinator
+	if coordinator == "none" {
+		coordinator = ""
+	}
 	service, err := Open(ctx, Config{
-		Name: c.Name, Coordinator: c.Coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
+		Name: c.Name, Coordinator: coordinator, Listen: c.Listen, CallbackTarget: c.CallbackTarget, Database: db,
 		Coordinators: producer.Coordinators{TokenFile: c.CoordinatorTokenFile},
-		AMQP:         c.AMQP, Exchange: c.Exchange, RoutingKey: c.RoutingKey, PayWithin: c.PayWithin,
+		AMQP:         c.AMQP, PayWithin: c.PayWithin, Retries: shop.Retries, SweepEvery: c.SweepEvery, Products: c.Products,
 		Logger: slog.New(slog.NewTextHandler(stderr, nil)),
 	})
 	if err != nil {
@@ -128,7 +133,7 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 	var showing sync.WaitGroup
 	showing.Go(func() { every(progress, func() { fmt.Fprintln(stdout, &tally) }) })
 	err := service.PlaceAll(ctx, input, c.Parallel, &tally, func(o Order, err error) {
-		fmt.Fprintf(stdout, "order %s: %v\n", o.ID, err)
+		fmt.Fprintf(stdout, "order %d: %v\n", o.ID, err)
 	})
 	done()
 	showing.Wait()
@@ -136,7 +141,7 @@ func (c *command) placeFile(ctx context.Context, service *Service, stdin io.Read
 	return err
 }
 
-// waitSettled goes on until every order is paid or cancelled and the coordinator has taken over every message.
+// waitSettled goes on until every order is shipped or cancelled and every message has been taken over.
 func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.Writer) error {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -147,12 +152,12 @@ func (c *command) waitSettled(ctx context.Context, service *Service, stdout io.W
 		case err != nil:
 			fmt.Fprintln(stdout, err)
 		case now.Settled():
-			fmt.Fprintln(stdout, "every order is paid or cancelled, and the coordinator has taken over every message")
+			fmt.Fprintln(stdout, "every order is shipped or cancelled, and every message has been taken over")
 			return nil
 		case now != last:
 			last = now
-			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d messages to be taken over\n",
-				now.Unpaid, c.PayWithin, now.Open)
+			fmt.Fprintf(stdout, "%d orders to be paid or cancelled within %v, %d to be shipped by consumer-demo, "+
+				"%d messages to be taken over\n", now.Pending, c.PayWithin, now.Paid, now.Open)
 		}
 		select {
 		case <-look.C:

@@ -1,38 +1,36 @@
-// Package orders is an order service on the SDKs, written to be read: start with Place, Pay and cancelUnpaid.
+// Package orders takes the orders of the demos' shop and announces them; it is written to be read: start with Place.
 //
-// A customer places an order, which takes its items from the stock, and pays; an order without a payment in time is
-// cancelled, and its items go back. Each step is a transaction in the service's own database (shop.go). Each
-// announcement is a message that goes out if, and only if, its transaction commits.
+// A buyer places an order, pays, and confirms the receipt. Each step is a transaction in the shop's database (package
+// shop). Each announcement is a message that goes out if, and only if, its transaction commits: through the
+// coordinator, or without a coordinator straight from the outbox table to the broker.
 package orders
 
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/envelope"
 	"github.com/msghandler/msghandler/internal/demo/database"
-	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/demo/shop"
 	"github.com/msghandler/msghandler/producer"
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 	"github.com/msghandler/msghandler/producer/outbox"
+	outboxrabbitmq "github.com/msghandler/msghandler/producer/outbox/rabbitmq"
 )
 
 // Config has the addresses and limits of the service.
 type Config struct {
 	// Name is the producer's name.
 	Name string
-	// Coordinator is the address of msghandler.
+	// Coordinator is the address of msghandler. Empty: the outbox publishes to AMQP itself, without a coordinator.
 	Coordinator string
 	// Listen is where the service answers the coordinator's callbacks. Port 0 picks a free port.
 	Listen string
@@ -40,45 +38,59 @@ type Config struct {
 	CallbackTarget string
 	// Coordinators says which callers may ask; the zero value: everyone, with a warning.
 	Coordinators producer.Coordinators
-	// Database holds the orders, their markers and their messages.
+	// Database holds the shop, its markers and its messages.
 	Database *database.DB
-	// AMQP is the broker, which delivers the reminders of unpaid orders.
+	// Products is how many products are on sale at first.
+	Products int
+	// AMQP is the broker, on which the shop's topology is declared.
 	AMQP string
-	// Exchange and RoutingKey say where paid orders are announced.
-	Exchange, RoutingKey string
-	// PayWithin is how long an order may stay unpaid.
+	// PayWithin is how long an order may stay unpaid, and Retries the delays after a consumer's failure. Both are part of
+	// the topology, and must be the same at the consumers.
 	PayWithin time.Duration
+	Retries   []time.Duration
+	// SweepEvery is how often the sweep cancels overdue orders whose ORDER_TIMEOUT was lost. Default: 30 s.
+	SweepEvery time.Duration
+	// Backoff are the delays after the broker has refused a message of the outbox; after the last the message has failed.
+	// Default: 5 s, 30 s, 2 min.
+	Backoff []time.Duration
 	// Logger gets the background events of the SDKs.
 	Logger *slog.Logger
 }
-
-// timeUp is the routing key of reminders of orders.
-const timeUp = "order.time-up"
 
 // resendAfter is when a message is sent to the coordinator again, while its marker exists: the coordinator may have
 // crashed, or its Redis may have lost acknowledged writes.
 const resendAfter = 5 * time.Second
 
+// relayEvery is how often the relay looks for messages that the consumers' process has committed.
+const relayEvery = 500 * time.Millisecond
+
 // Service takes orders.
 type Service struct {
-	config    Config
-	shop      *shop
-	markers   *sqlmarker.Store
-	producer  *producer.Producer
-	relay     *outbox.Relay
-	reminders *consumer.Consumer
-	grpc      *grpc.Server
+	config   Config
+	shop     *shop.Shop
+	markers  *sqlmarker.Store
+	producer *producer.Producer // nil without a coordinator
+	relay    *outbox.Relay
+	direct   *outboxrabbitmq.Sender // nil with a coordinator
+	grpc     *grpc.Server           // nil without a coordinator
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	broken  chan error
 }
 
-// Open makes the tables where they are missing, and begins to answer the coordinator and to cancel unpaid orders.
+// Open makes the tables where they are missing, declares the topology, and begins to answer the coordinator, to send
+// what the outbox holds, and to sweep.
 func Open(ctx context.Context, config Config) (*Service, error) {
+	if config.SweepEvery == 0 {
+		config.SweepEvery = 30 * time.Second
+	}
+	if len(config.Backoff) == 0 {
+		config.Backoff = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+	}
 	s := &Service{config: config, broken: make(chan error, 2)}
 	var err error
-	if s.shop, err = openShop(ctx, config.Database); err != nil {
+	if s.shop, err = shop.Open(ctx, config.Database, config.Products); err != nil {
 		return nil, err
 	}
 	s.markers, err = sqlmarker.New(sqlmarker.Config{
@@ -91,16 +103,36 @@ func Open(ctx context.Context, config Config) (*Service, error) {
 	if err := s.markers.Migrate(ctx); err != nil {
 		return nil, err
 	}
-	if s.reminders, err = s.consumeReminders(); err != nil {
-		return nil, err
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	if err := errors.Join(s.declare(ctx, background), s.connect(ctx)); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
 	}
-	if err := s.serve(ctx); err != nil {
-		return nil, err
-	}
+	s.running.Go(func() { s.relay.Run(background) })
+	s.running.Go(func() { s.sweep(background) })
 	return s, nil
 }
 
-// serve starts the gRPC server for callbacks, with the producer registered on the server, and the background work.
+// connect makes the way of messages to the broker: through the coordinator, or from the outbox alone.
+func (s *Service) connect(ctx context.Context) (err error) {
+	to := outbox.Sender(nil)
+	if s.config.Coordinator == "" {
+		s.direct, err = outboxrabbitmq.New(outboxrabbitmq.Config{URL: s.config.AMQP, Producer: s.config.Name})
+		to = s.direct
+	} else if err = s.serve(ctx); err == nil {
+		to = outbox.ToCoordinator(s.producer)
+	}
+	if err != nil {
+		return err
+	}
+	s.relay, err = outbox.New(outbox.Config{
+		Table: s.markers, Sender: to, Again: resendAfter, Interval: relayEvery, Backoff: s.config.Backoff,
+		MaxAttempts: len(s.config.Backoff) + 1, Logger: s.config.Logger,
+	})
+	return err
+}
+
+// serve starts the gRPC server for the coordinator's callbacks, with the producer registered on the server.
 func (s *Service) serve(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
@@ -114,21 +146,11 @@ func (s *Service) serve(ctx context.Context) error {
 		Name: s.config.Name, Coordinator: s.config.Coordinator, CallbackTarget: target, Markers: s.markers,
 		Coordinators: s.config.Coordinators, Logger: s.config.Logger,
 	})
-	if err == nil {
-		s.relay, err = outbox.New(outbox.Config{
-			Table: s.markers, Sender: outbox.ToCoordinator(s.producer), Again: resendAfter, Interval: time.Second,
-			Logger: s.config.Logger,
-		})
-	}
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	s.grpc = grpc.NewServer()
 	s.producer.Register(s.grpc)
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
-	s.running.Go(func() { s.relay.Run(background) })
-	s.running.Go(func() { s.end(s.reminders.Run(background, consumer.HandlerFunc(s.cancelUnpaid))) })
 	s.running.Go(func() { s.end(s.grpc.Serve(listener)) })
 	return nil
 }
@@ -143,149 +165,165 @@ func (s *Service) end(err error) {
 // Broken gets an error when the service cannot go on.
 func (s *Service) Broken() <-chan error { return s.broken }
 
-// Place stores an order, takes its items from the stock and schedules a reminder of the time limit, all or nothing.
-// This is the whole pattern: Send stores the half message and runs the business in a transaction with the marker. The
-// message goes out if, and only if, the transaction commits.
+// Place stores an order, takes its product from sale, and announces ORDER_CREATED, all or nothing. ORDER_TIMEOUT waits
+// at the broker until the time to pay is over. Place of an order that exists changes nothing.
 func (s *Service) Place(ctx context.Context, o Order) error {
-	reminder, err := s.message(o.ID+":time-up", timeUp, orderTimeUp{o.ID})
+	if _, err := s.shop.Look(ctx, o.ID); !errors.Is(err, shop.ErrNoOrder) {
+		return err
+	}
+	product, err := s.shop.Product(ctx, o.Product)
 	if err != nil {
 		return err
 	}
-	reminder.Delay = s.config.PayWithin
-	err = s.markers.Send(ctx, s.producer, reminder, func(ctx context.Context, tx *sql.Tx) error {
-		return s.shop.place(ctx, tx, o)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	order := shop.Order{
+		ID: o.ID, OrderNo: shop.OrderNo(o.ID), BuyerID: o.Buyer, ProductID: o.Product, Quantity: 1, Price: product.Price,
+		CreateTime: now,
+	}
+	created := announcement[shop.OrderCreated]{
+		shop.Created, shop.KeyCreated, fmt.Sprintf("%d-created", o.ID), now, shop.OrderCreated{
+			OrderID: o.ID, OrderNo: order.OrderNo, BuyerID: o.Buyer, SellerID: product.SellerID, ProductID: o.Product,
+			Quantity: order.Quantity, Price: order.Price,
+		},
+	}
+	timeout, err := announcement[shop.OrderTimeout]{
+		shop.TimedOut, shop.KeyTimeoutDelay, fmt.Sprintf("%d-timeout", o.ID), now,
+		shop.OrderTimeout{OrderID: o.ID, OrderNo: order.OrderNo, CreateTime: now},
+	}.message("")
+	if err != nil {
+		return err
+	}
+	return send(ctx, s, created, NoFailure, func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.markers.Enqueue(ctx, tx, timeout); err != nil {
+			return err
+		}
+		return s.shop.Place(ctx, tx, order)
 	})
-	return acceptRepeated(err)
 }
 
-// acceptRepeated treats the repetition of an earlier commit as a success.
-func acceptRepeated(err error) error {
-	if errors.Is(err, producer.ErrAlreadyCommitted) {
-		return nil
-	}
-	return err
-}
-
-// Pay marks an order as paid and announces the order, both or neither. fail is the failure to demonstrate.
-func (s *Service) Pay(ctx context.Context, id string, fail Failure) error {
-	order, err := s.shop.look(ctx, id)
-	if err != nil {
+// Pay marks an order as paid and announces ORDER_PAID, both or neither. fail is the failure to demonstrate. Pay of an
+// order that was paid changes nothing.
+func (s *Service) Pay(ctx context.Context, id int64, fail Failure) error {
+	o, err := s.shop.Look(ctx, id)
+	if err != nil || o.PayTime != nil {
 		return err
 	}
-	paid, err := s.message(id, s.config.RoutingKey, orderPaid{id, order.AmountCents, order.Items})
-	if err != nil {
-		return err
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	paid := announcement[shop.OrderPaid]{
+		shop.PaidEvent, shop.KeyPaid, fmt.Sprintf("%d-paid", id), now,
+		shop.OrderPaid{OrderID: id, OrderNo: o.OrderNo, PayTime: now, Amount: o.Price * o.Quantity},
 	}
-	business := func(ctx context.Context, tx *sql.Tx) error {
+	return send(ctx, s, paid, fail, func(ctx context.Context, tx *sql.Tx) error {
 		if err := fail.strike(ctx); err != nil {
 			return err
 		}
-		return s.shop.pay(ctx, tx, id)
-	}
-	if fail == Silent || fail == CrashAfterCommit {
-		return acceptRepeated(s.commitWithoutSubmit(ctx, paid, business, fail))
-	}
-	return acceptRepeated(s.markers.Send(ctx, s.producer, paid, business))
+		return s.shop.Pay(ctx, tx, id, now)
+	})
 }
 
-// commitWithoutSubmit takes the steps of Send without the Submit, as if the Submit had been lost.
-func (s *Service) commitWithoutSubmit(
-	ctx context.Context, m producer.Message, business sqlmarker.Business, fail Failure,
-) error {
-	state, err := s.producer.SendHalf(ctx, m)
-	switch {
-	case err != nil:
-		return err
-	case state == producer.StateRolledBack:
-		return producer.ErrRolledBack
-	case state != producer.StatePending:
-		return nil
-	}
-	if err := s.markers.InTx(m, business)(ctx); err != nil {
+// Complete moves a shipped order to completed, when its buyer has the product, and announces ORDER_STATUS_CHANGED.
+func (s *Service) Complete(ctx context.Context, id int64) error {
+	o, err := s.shop.Look(ctx, id)
+	if err != nil || o.Status == shop.Completed {
 		return err
 	}
-	if fail == CrashAfterCommit {
-		return die()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	changed := announcement[shop.OrderStatusChanged]{
+		shop.Changed, shop.KeyChanged, fmt.Sprintf("%d-completed", id), now, shop.OrderStatusChanged{
+			OrderID: id, OrderNo: o.OrderNo, OldStatus: shop.Shipped, NewStatus: shop.Completed, ChangedAt: now,
+		},
 	}
-	return nil
+	return send(ctx, s, changed, NoFailure, func(ctx context.Context, tx *sql.Tx) error {
+		return s.shop.Advance(ctx, tx, id, shop.Shipped, shop.Completed)
+	})
 }
 
-// orderTimeUp and orderPaid are the bodies of messages.
-type orderTimeUp struct {
-	OrderID string `json:"order_id"`
-}
-
-type orderPaid struct {
-	OrderID     string `json:"order_id"`
-	AmountCents int64  `json:"amount_cents"`
-	Items       []Item `json:"items"`
-}
-
-func (s *Service) message(id, routingKey string, content any) (producer.Message, error) {
-	body, err := json.Marshal(content)
+// CompleteShipped completes shipped orders, a batch at most and all at once, as if their buyers had confirmed the
+// receipt.
+func (s *Service) CompleteShipped(ctx context.Context, batch int) error {
+	ids, err := s.shop.WithStatus(ctx, shop.Shipped, batch)
 	if err != nil {
-		return producer.Message{}, fmt.Errorf("encode message %s: %w", id, err)
+		return err
 	}
-	return producer.Message{
-		ID: id, Exchange: s.config.Exchange, RoutingKey: routingKey, ContentType: "application/json", Body: body,
-	}, nil
+	var buyers sync.WaitGroup
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		buyers.Go(func() { errs[i] = s.Complete(ctx, id) })
+	}
+	buyers.Wait()
+	return errors.Join(errs...)
 }
 
-// ErrDeclined is why a payment with the failure Declined fails.
-var ErrDeclined = errors.New("the customer's bank declined")
-
-// strike causes the failure within the transaction.
-func (f Failure) strike(ctx context.Context) error {
-	switch f {
-	case Declined:
-		return ErrDeclined
-	case Slow:
-		return backoff.Sleep(ctx, SlowFor)
-	case CrashBeforeCommit:
-		return die()
+// Cancel cancels an unpaid order for its buyer. Nobody is told: the order's ORDER_TIMEOUT will find it cancelled.
+func (s *Service) Cancel(ctx context.Context, id int64) error {
+	o, err := s.shop.Look(ctx, id)
+	if err != nil || o.Status == shop.Cancelled {
+		return err
 	}
-	return nil
-}
-
-// die ends the process as a power cut would: nothing is closed or flushed.
-func die() error {
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-		return fmt.Errorf("could not crash: %w", err)
-	}
-	select {}
+	return s.config.Database.InTx(ctx, func(tx *sql.Tx) error { return s.shop.Cancel(ctx, tx, id) })
 }
 
 // Look shows an order.
-func (s *Service) Look(ctx context.Context, id string) (Stored, error) { return s.shop.look(ctx, id) }
+func (s *Service) Look(ctx context.Context, id int64) (shop.Order, error) {
+	return s.shop.Look(ctx, id)
+}
 
 // Status counts the service's orders and messages.
 type Status struct {
-	Unpaid, Paid, Cancelled int
-	// Open is the number of messages that the coordinator has not taken over yet.
+	Pending, Paid, Shipped, Completed, Cancelled int
+	// Open is the number of messages that the coordinator or the broker has not taken over yet.
 	Open int
 }
 
-// Settled says whether every order and every message has ended.
-func (s Status) Settled() bool { return s.Unpaid == 0 && s.Open == 0 }
+// Placed is the number of all orders.
+func (s Status) Placed() int { return s.Pending + s.Paid + s.Shipped + s.Completed + s.Cancelled }
+
+// Settled says whether every order is shipped or cancelled and every message has left, also those of the consumers.
+func (s Status) Settled() bool { return s.Pending == 0 && s.Paid == 0 && s.Open == 0 }
 
 // Status counts orders and messages in the database.
 func (s *Service) Status(ctx context.Context) (Status, error) {
-	orders, err := s.shop.count(ctx)
+	orders, err := s.shop.Counts(ctx)
 	if err != nil {
 		return Status{}, err
 	}
 	messages, err := s.markers.Counts(ctx)
 	return Status{
-		Unpaid: orders[Unpaid], Paid: orders[Paid], Cancelled: orders[Cancelled],
+		Pending: orders[shop.Pending], Paid: orders[shop.Paid], Shipped: orders[shop.Shipped],
+		Completed: orders[shop.Completed], Cancelled: orders[shop.Cancelled],
 		Open: int(messages.Handed + messages.Waiting),
 	}, err
 }
 
 // Close stops taking orders, waits for orders in progress, and stops answering. The database stays open.
-func (s *Service) Close(ctx context.Context) error {
-	err := s.producer.Close(ctx)
+func (s *Service) Close(ctx context.Context) (err error) {
+	if s.producer != nil {
+		err = s.producer.Close(ctx)
+	}
 	s.stop()
-	s.grpc.Stop()
+	if s.grpc != nil {
+		s.grpc.Stop()
+	}
 	s.running.Wait()
+	if s.direct != nil {
+		s.direct.Close()
+	}
 	return err
+}
+
+// announcement is an event that is to be announced.
+type announcement[P any] struct {
+	kind    envelope.Type[P]
+	key, id string
+	at      time.Time
+	payload P
+}
+
+// message is the message of the announcement. The suffix tells a second attempt from the first.
+func (a announcement[P]) message(suffix string) (producer.Message, error) {
+	id := a.id + suffix
+	body, err := a.kind.Marshal(envelope.Head{ID: id, OccurredAt: a.at}, a.payload)
+	return producer.Message{
+		ID: id, Exchange: shop.Exchange, RoutingKey: a.key, ContentType: envelope.ContentType, Body: body,
+	}, err
 }
