@@ -25,6 +25,9 @@ type Table interface {
 	Queued() <-chan struct{}
 }
 
+// Runner is a Table with work of its own beside the relay, such as leases. Relay.Run calls Run, and waits for its end.
+type Runner interface{ Run(ctx context.Context) }
+
 // Sender sends messages. Send is called by one goroutine of each relay.
 type Sender interface {
 	// Send sends messages and returns a result for each, in their order. Send returns at the latest when its context
@@ -144,9 +147,12 @@ func setDefault[T comparable](field *T, value T) {
 // Run relays until its context ends, and then releases its claim and returns. Failures are logged and retried at the
 // next turn.
 func (r *Relay) Run(ctx context.Context) {
-	var purging sync.WaitGroup
-	defer purging.Wait()
-	purging.Go(func() { r.purge(ctx) })
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { r.purge(ctx) })
+	if table, ok := r.config.Table.(Runner); ok {
+		beside.Go(func() { table.Run(ctx) })
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {

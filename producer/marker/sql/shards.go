@@ -58,6 +58,9 @@ func (s *Store) Shard(shard int) *Store {
 	return &view
 }
 
+// Shards returns the number of shards of the table.
+func (s *Store) Shards() int { return s.config.Shards }
+
 // shardOf returns the shard of a new message. All messages of an aggregate are in one shard.
 func (s *Store) shardOf(m producer.Message, e Event) int {
 	if s.scope.only >= 0 {
