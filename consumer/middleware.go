@@ -67,8 +67,8 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 	return err
 }
 
-// Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A line
-// never holds a body or a header.
+// Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A
+// duplicate was not handled: its line is at level Debug. A line never holds a body or a header.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
@@ -76,9 +76,12 @@ func Logging(logger *slog.Logger) Middleware {
 			err := next.Handle(ctx, m)
 			line := append(name(m), slog.String("queue", m.Queue), slog.String("consumer", m.Consumer),
 				slog.Duration("took", time.Since(begun)))
-			if err != nil && !errors.Is(err, ErrDuplicate) {
+			switch {
+			case errors.Is(err, ErrDuplicate):
+				logger.LogAttrs(ctx, slog.LevelDebug, "duplicate message dropped", line...)
+			case err != nil:
 				logger.LogAttrs(ctx, slog.LevelWarn, "message not handled", append(line, slog.Any("error", err))...)
-			} else {
+			default:
 				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)
 			}
 			return err
