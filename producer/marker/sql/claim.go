@@ -36,16 +36,20 @@ type Queued struct {
 	Unreadable error
 }
 
-// windowOfBatches is how many batches of due messages a claim orders by id. The window holds the messages that have
-// been due longest. Ordering a whole backlog would make each claim as slow as the backlog is long.
-const windowOfBatches = 5
+// Claims go by id within a window of the messages that have been due longest: to order a whole backlog would make each
+// claim as slow as the backlog is long. Ids that sort behind all new ones would starve in a backlog that lasts, so
+// every fifth claim takes the messages that have been due longest.
+const (
+	windowOfBatches = 5
+	longestDueTurn  = 5
+)
 
 // Claim locks and returns up to limit due messages that no relay holds: messages that were never handed over first,
-// then by id. Claim is one short transaction that waits for no other: rows that another relay is just claiming are
-// skipped.
+// then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
+// Claim is one short transaction that waits for no other: rows that another relay is just claiming are skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
-	shards, err := s.claimable(ctx)
+	shards, batches, err := s.claimable(ctx)
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim messages: %w", err)
 	}
@@ -53,8 +57,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 		claim.Messages = nil
 		for _, shard := range shards {
 			for _, state := range []string{"{waiting}", "{handed}"} {
-				t := taking{shard: shard, state: state, token: claim.Token, lock: lock}
-				ids, err := s.take(ctx, tx, t, limit-len(claim.Messages))
+				rest := limit - len(claim.Messages)
+				t := taking{shard: shard, state: state, window: batches * rest, token: claim.Token, lock: lock}
+				ids, err := s.take(ctx, tx, t, rest)
 				if err != nil {
 					return err
 				}
@@ -77,8 +82,10 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 type taking struct {
 	shard int
 	state string
-	token string
-	lock  time.Duration
+	// window is how many of the messages that have been due longest the claim orders by id.
+	window int
+	token  string
+	lock   time.Duration
 }
 
 // due is the condition of messages that a relay may claim.
@@ -106,7 +113,7 @@ func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) 
 	if s.table.OneWriter {
 		return s.takeAtOnce(ctx, tx, t, limit)
 	}
-	found, err := s.ids(ctx, tx, dueIn(t.state), t.shard, s.config.Producer, windowOfBatches*limit)
+	found, err := s.ids(ctx, tx, dueIn(t.state), t.shard, s.config.Producer, t.window)
 	for err == nil && len(found) > 0 && len(taken) < limit {
 		n := min(len(found), limit-len(taken), maxInList)
 		var ids []string
@@ -122,7 +129,7 @@ func (s *Store) takeAtOnce(ctx context.Context, tx sqldb.Execer, t taking, limit
 	return s.ids(ctx, tx, `UPDATE {table} SET `+claimedBy+` WHERE +shard_id = ? AND producer = ? AND +state = `+t.state+`
 		AND `+due+` AND id IN (`+dueIn(t.state)+` LIMIT ?) RETURNING id`,
 		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), t.shard, s.config.Producer,
-		t.shard, s.config.Producer, windowOfBatches*limit, limit)
+		t.shard, s.config.Producer, t.window, limit)
 }
 
 // takeOf locks those of the messages that no other relay is just claiming. The UPDATE repeats the conditions of the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"sync/atomic"
 
 	"github.com/msghandler/msghandler/producer"
 )
@@ -50,6 +52,7 @@ func (s *Store) Shard(shard int) *Store {
 		panic(fmt.Sprintf("sql markers: shard %d of %d", shard, s.config.Shards))
 	}
 	view := *s
+	view.turn = &atomic.Uint32{}
 	view.scope = scope{only: shard, shards: []int{shard}, condition: fmt.Sprintf(" AND shard_id = %d", shard)}
 	if shard == 0 {
 		view.scope.strays = s.config.Shards
@@ -69,19 +72,24 @@ func (s *Store) shardOf(m producer.Message, e Event) int {
 	return ShardOf(either(e.AggregateID, m.ID), s.config.Shards)
 }
 
-// claimable returns the shards of a claim. Each claim begins with another shard, so that a shard with a long backlog
-// does not keep the others waiting.
-func (s *Store) claimable(ctx context.Context) ([]int, error) {
-	shards := append([]int(nil), s.scope.shards...)
+// claimable returns the shards of a claim, and how many batches of messages the claim orders by id. Each claim begins
+// with another shard, so that a shard with a long backlog does not keep the others waiting.
+func (s *Store) claimable(ctx context.Context) (shards []int, batches int, err error) {
+	shards = slices.Clone(s.scope.shards)
 	if s.scope.strays > 0 {
 		strays, err := s.strayShards(ctx)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		shards = append(shards, strays...)
 	}
-	first := int(s.turn.Add(1) % uint32(len(shards)))
-	return append(shards[first:], shards[:first]...), nil
+	turn := int(s.turn.Add(1))
+	first := turn % len(shards)
+	batches = windowOfBatches
+	if turn/len(shards)%longestDueTurn == 0 {
+		batches = 1
+	}
+	return append(shards[first:], shards[:first]...), batches, nil
 }
 
 // strayShards finds shards beyond the configuration that have unsent messages.

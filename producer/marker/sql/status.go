@@ -68,7 +68,7 @@ func (s *Store) CountsByStatus(ctx context.Context) (map[Status]int64, error) {
 // Pending returns up to limit messages that are due and that no relay holds, in the order of Claim. Pending locks
 // nothing: two programs that call Pending get the same messages.
 func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err error) {
-	shards, err := s.claimable(ctx)
+	shards, batches, err := s.claimable(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read pending messages: %w", err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err e
 			break
 		}
 		ids, err := s.ids(ctx, s.db, dueIn("{waiting}")+" LIMIT ?",
-			shard, s.config.Producer, windowOfBatches*limit, limit-len(pending))
+			shard, s.config.Producer, batches*limit, limit-len(pending))
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}

@@ -83,7 +83,7 @@ type Store struct {
 	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
 	scope  scope
-	// turn counts the claims of the store and its shards.
+	// turn counts claims.
 	turn *atomic.Uint32
 }
 
