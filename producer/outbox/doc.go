@@ -11,8 +11,8 @@
 // lock ends; such a message may be sent twice, and the second copy has a higher Claims.
 //
 // An unreachable coordinator or broker uses up no attempt: the message waits. A refused message is retried after
-// growing delays, which Retries, or Backoff, says. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's
-// Counts, a call of the Observer, and a Retry once the cause is fixed.
+// growing delays; Config.Retries names some. After MaxAttempts the message has failed: an ERROR line for its batch, a
+// number in the table's Counts, a call of the Observer, and a Retry once the cause is fixed.
 //
 // Package outbox/shards divides the shards of a table among several relays.
 //
