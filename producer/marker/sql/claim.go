@@ -63,7 +63,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 				if err != nil {
 					return err
 				}
-				taken, err := s.load(ctx, tx, shard, ids, "owner = ?", claim.Token)
+				taken, err := s.load(ctx, tx, picked{shard, ids, "owner = ?", []any{claim.Token}})
 				if err != nil {
 					return err
 				}
@@ -177,20 +177,26 @@ func (s *Store) ids(ctx context.Context, tx sqldb.Execer, query string, args ...
 	return ids, rows.Err()
 }
 
-// load returns the messages of the ids that meet a condition, in the order of their ids.
-func (s *Store) load(
-	ctx context.Context, tx sqldb.Execer, shard int, ids []string, condition string, args ...any,
-) (messages []Queued, err error) {
-	for part := range slices.Chunk(ids, maxInList) {
+// picked are the messages of a shard that have one of the ids and meet a condition.
+type picked struct {
+	shard     int
+	ids       []string
+	condition string
+	args      []any
+}
+
+// load returns messages in the order of their ids.
+func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages []Queued, err error) {
+	for part := range slices.Chunk(p.ids, maxInList) {
 		list, named := inList(part)
 		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, message, body, exchange_name, routing_key, claims,
 			attempts, {now} - created_at FROM {table}
-			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+condition+` ORDER BY id`),
-			append(append(append([]any{s.config.Producer}, named...), shard), args...)...)
+			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+p.condition+` ORDER BY id`),
+			slices.Concat([]any{s.config.Producer}, named, []any{p.shard}, p.args)...)
 		if err != nil {
 			return nil, err
 		}
-		if messages, err = scanMessages(rows, shard, messages); err != nil {
+		if messages, err = scanMessages(rows, p.shard, messages); err != nil {
 			return nil, err
 		}
 	}

@@ -81,7 +81,7 @@ func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err e
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}
-		found, err := s.load(ctx, s.db, shard, ids, "state = {waiting}")
+		found, err := s.load(ctx, s.db, picked{shard: shard, ids: ids, condition: "state = {waiting}"})
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}

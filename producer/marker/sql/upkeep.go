@@ -94,8 +94,9 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
-		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET state = {waiting}, attempts = 0, due_at = {now},
-			updated_at = {now} WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`+s.scope.condition),
+		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table}
+			SET state = {waiting}, attempts = 0, due_at = {now}, updated_at = {now}
+			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`+s.scope.condition),
 			append([]any{s.config.Producer}, args...)...)
 		if err != nil {
 			return retried, fmt.Errorf("retry messages: %w", err)

@@ -1,7 +1,7 @@
 // Package shards lets several relays divide the shards of a producer's local message table, and take over the shards
 // of a relay that died.
 //
-//	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders", Shards: 16})
+//	markers, err := sqlmarker.New(sqlmarker.Config{Shards: 16, ...})
 //	leases, err := shards.NewLeases(shards.LeasesConfig{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
 //	err = leases.Migrate(ctx)
 //	held, err := shards.New(shards.Config{Tables: shards.Of(markers), Leases: leases})

@@ -144,7 +144,8 @@ func shareOf(place, relays, shards int) int {
 
 // renew writes the row of this relay, renews its leases, and in the first round lists the shards.
 func (l *Leases) renew(ctx context.Context, shards int) error {
-	const insert = `INSERT INTO {table} (producer, name, shard_id, until_at, created_at) VALUES (?, ?, ?, {now} + ?, {now})`
+	const insert = `INSERT INTO {table} (producer, name, shard_id, until_at, created_at)
+		VALUES (?, ?, ?, {now} + ?, {now})`
 	for shard := 0; shard < shards && !l.listed; shard++ {
 		_, err := l.table.InsertNew(ctx, l.config.DB, insert, l.config.Producer, shardName(shard), shard, 0)
 		if err != nil {
@@ -224,7 +225,8 @@ func (l *Leases) leases(ctx context.Context, shards int) (all []lease, err error
 func (l *Leases) giveBack(ctx context.Context, held []int, share int) ([]int, error) {
 	for len(held) > share {
 		last := len(held) - 1
-		_, err := l.exec(ctx, `UPDATE {table} SET owner = NULL, until_at = {now} WHERE producer = ? AND name = ? AND owner = ?`,
+		_, err := l.exec(ctx, `UPDATE {table} SET owner = NULL, until_at = {now}
+			WHERE producer = ? AND name = ? AND owner = ?`,
 			l.config.Producer, shardName(held[last]), l.config.Owner)
 		if err != nil {
 			return nil, err

@@ -133,7 +133,7 @@ func (t *Table) lease(ctx context.Context) {
 		switch {
 		case err == nil:
 			if t.hold(held, begun.Add(l.config.Lease)) {
-				l.config.Logger.InfoContext(ctx, "this relay has other shards now", "held", held, "relays", relays,
+				l.config.Logger.InfoContext(ctx, "this relay has other shards now", "shards", held, "relays", relays,
 					"owner", l.config.Owner)
 				t.wake()
 			}
@@ -149,7 +149,8 @@ func (t *Table) lease(ctx context.Context) {
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := l.leave(leaving); err != nil {
-		l.config.Logger.WarnContext(leaving, "shards not given back; other relays take them when the leases end", "error", err)
+		l.config.Logger.WarnContext(leaving, "shards not given back; other relays take them when the leases end",
+			"error", err)
 	}
 }
 

@@ -50,8 +50,8 @@ func TestInboxRowNamesKeyEventAndConsumer(t *testing.T) {
 
 func inboxRows(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), `SELECT consumer, message, COALESCE(routing_key, '-'), COALESCE(event_type, '-')
-		FROM msghandler_inbox ORDER BY message`)
+	rows, err := db.QueryContext(t.Context(), `SELECT consumer, message,
+		COALESCE(routing_key, '-'), COALESCE(event_type, '-') FROM msghandler_inbox ORDER BY message`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 // DRIVER DSN.
 const child = "TEST_SHARDS_CHILD"
 
-// The doomed relay dies in the middle of the first batch of two or more messages after this many.
+// The doomed relay sends this many messages, and dies in the middle of its next batch of two or more.
 const (
 	sentBefore  = 20
 	ownerOfDead = "doomed"
@@ -96,7 +96,7 @@ func (d *doomed) Send(_ context.Context, messages []sqlmarker.Queued) []outbox.R
 	return results
 }
 
-// death is what a killed relay leaves: the messages that it sent, and those that it held.
+// death lists the messages that a killed relay had sent, and the messages that the relay held.
 type death struct{ sent, locked map[string]bool }
 
 // doom starts such a relay, and kills the process when half of its last batch is sent.
@@ -156,8 +156,8 @@ func lockedBy(t *testing.T, db *sql.DB, owner string) map[string]bool {
 	return ids
 }
 
-// Sixteen shards, four relays, one of them killed in the middle of a batch. No message is lost, and every message that
-// was sent twice is one that the dead relay had sent and not recorded, sent again when its lock had ended.
+// Sixteen shards, four relays; a relay is killed in the middle of a batch. No message is lost. Every message that was
+// sent twice was sent and not recorded by the dead relay, and sent again after the end of the lock.
 func TestFourRelaysOfSixteenShardsOneKilled(t *testing.T) {
 	t.Parallel()
 	databases.OnEach(t, func(t *testing.T, d databases.Database) {
@@ -185,8 +185,7 @@ func TestFourRelaysOfSixteenShardsOneKilled(t *testing.T) {
 	})
 }
 
-// account balances the books: byDead are the messages that the dead relay sent, locked those that it held when it
-// died.
+// account balances the books. The dead relay had sent the messages byDead, and held the messages locked at its death.
 func account(t *testing.T, ids []string, to *databases.Recorder, byDead, locked map[string]bool) {
 	t.Helper()
 	again, taken := 0, 0
@@ -207,6 +206,6 @@ func account(t *testing.T, ids []string, to *databases.Recorder, byDead, locked 
 	if again == 0 || taken == 0 || again+taken != len(locked) {
 		t.Errorf("%d sent again and %d taken over, and the dead relay held %d", again, taken, len(locked))
 	}
-	t.Logf("%d orders in %d shards; the killed relay held %d: %d were sent again when its lock had ended, %d for the first time",
+	t.Logf("%d orders in %d shards; the killed relay held %d; after its lock %d were sent again, %d for the first time",
 		len(ids), allShards, len(locked), again, taken)
 }

@@ -123,7 +123,8 @@ func sentRows(t testing.TB, s *sqlmarker.Store) int {
 func heldBy(t testing.TB, db *sql.DB) map[string][]int {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(),
-		"SELECT owner, shard_id FROM msghandler_shard_leases WHERE shard_id IS NOT NULL AND owner IS NOT NULL ORDER BY shard_id")
+		`SELECT owner, shard_id FROM msghandler_shard_leases
+		WHERE shard_id IS NOT NULL AND owner IS NOT NULL ORDER BY shard_id`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func TestAggregateStaysInOneShard(t *testing.T) {
 	})
 }
 
-// After the number of shards was lowered, the relay of shard 0 sends what is left in the others.
+// After the number of shards was lowered, the relay of shard 0 sends the messages of the shards above.
 func TestFewerShardsForgetNoMessage(t *testing.T) {
 	t.Parallel()
 	databases.OnEach(t, func(t *testing.T, d databases.Database) {

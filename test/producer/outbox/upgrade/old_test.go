@@ -73,8 +73,9 @@ func (o *old) enqueue(ctx context.Context, m producer.Message) error {
 	if err != nil {
 		return err
 	}
-	_, err = o.db.ExecContext(ctx, o.query(`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, created_at)
-		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, {now})`), "orders", []byte(m.ID), 2, 1, 0, string(text), m.Body)
+	_, err = o.db.ExecContext(ctx, o.query(`INSERT INTO {table}
+		(producer, id, verdict, state, due_at, message, body, created_at) VALUES (?, ?, ?, ?, {now} + ?, ?, ?, {now})`),
+		"orders", []byte(m.ID), 2, 1, 0, string(text), m.Body)
 	return err
 }
 
@@ -94,7 +95,7 @@ func (o *old) Claim(ctx context.Context, owner string, limit int, lock time.Dura
 	}
 	defer func() { _ = tx.Rollback() }()
 	for _, state := range []string{"{waiting}", "{handed}"} {
-		ids, err := o.take(ctx, tx, state, claim.Token, limit-len(claim.Messages), lock)
+		ids, err := o.take(ctx, tx, state, holder{claim.Token, lock}, limit-len(claim.Messages))
 		if err != nil {
 			return claim, err
 		}
@@ -109,20 +110,27 @@ func (o *old) Claim(ctx context.Context, owner string, limit int, lock time.Dura
 	return claim, tx.Commit()
 }
 
+// holder is who takes messages, and for how long.
+type holder struct {
+	token string
+	lock  time.Duration
+}
+
 func (o *old) take(
-	ctx context.Context, tx *sql.Tx, state, token string, limit int, lock time.Duration,
+	ctx context.Context, tx *sql.Tx, state string, by holder, limit int,
 ) (ids []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	due := `SELECT id FROM {table} WHERE producer = ? AND state = ` + state + ` AND due_at <= {now} ORDER BY due_at LIMIT ?`
+	due := `SELECT id FROM {table} WHERE producer = ? AND state = ` + state +
+		` AND due_at <= {now} ORDER BY due_at LIMIT ?`
 	lockRows := `UPDATE {table} SET owner = ?, claims = claims + 1, due_at = {now} + ? WHERE producer = ? AND id IN (`
 	if o.dialect.Traits().OneWriter {
-		return o.ids(ctx, tx, lockRows+due+`) RETURNING id`, token, lock.Milliseconds(), "orders", "orders", limit)
+		return o.ids(ctx, tx, lockRows+due+`) RETURNING id`, by.token, by.lock.Milliseconds(), "orders", "orders", limit)
 	}
 	ids, err = o.ids(ctx, tx, due+o.dialect.Traits().SkipLocked, "orders", limit)
 	for _, id := range ids {
-		_, failed := tx.ExecContext(ctx, o.query(lockRows+`?)`), token, lock.Milliseconds(), "orders", []byte(id))
+		_, failed := tx.ExecContext(ctx, o.query(lockRows+`?)`), by.token, by.lock.Milliseconds(), "orders", []byte(id))
 		err = errors.Join(err, failed)
 	}
 	return ids, err
@@ -175,7 +183,8 @@ func (o *old) Release(ctx context.Context, token string, outcomes []sqlmarker.Ou
 		case sqlmarker.StateHanded:
 			set = `owner = NULL, state = ?, due_at = {now} + ?`
 		}
-		result, err := o.db.ExecContext(ctx, o.query(`UPDATE {table} SET `+set+` WHERE producer = ? AND owner = ? AND id IN (?)`),
+		result, err := o.db.ExecContext(ctx,
+			o.query(`UPDATE {table} SET `+set+` WHERE producer = ? AND owner = ? AND id IN (?)`),
 			append(args, "orders", token, []byte(outcome.ID))...)
 		if err != nil {
 			return held, err

@@ -227,7 +227,8 @@ func checkBooks(t *testing.T, before sqlmarker.Claim, byOld, byNew *databases.Re
 			}
 		}
 	}
-	t.Logf("messages of this version sent by the version before: %d; the other way round: %d", crossed["new"], crossed["old"])
+	t.Logf("messages of this version sent by the version before: %d; the other way round: %d",
+		crossed["new"], crossed["old"])
 }
 
 func nothing(context.Context, *sql.Tx) error { return nil }
