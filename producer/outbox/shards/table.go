@@ -225,11 +225,11 @@ func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	return claim, err
 }
 
-// claimOf claims messages of one shard, for a sixth of the lock at most: the sender needs the rest.
+// claimOf claims messages of one shard, for a third of the lock at most: the sender needs the rest.
 func (t *Table) claimOf(
 	ctx context.Context, shard int, owner string, limit int, lock time.Duration,
 ) (sqlmarker.Claim, error) {
-	bounded, cancel := context.WithTimeout(ctx, lock/6)
+	bounded, cancel := context.WithTimeout(ctx, lock/3)
 	defer cancel()
 	claim, err := t.config.Tables[shard].Claim(bounded, owner, limit, lock)
 	t.mu.Lock()

@@ -169,7 +169,7 @@ func TestFourRelaysOfSixteenShardsOneKilled(t *testing.T) {
 			held := table(t, shards.Of(store(t, d, db, nil)), leases(t, d, db, fmt.Sprint("relay-", n)))
 			databases.Run(t, relay(t, held, to))
 		}
-		servers.Eventually(t, time.Minute, "four relays with four shards each", func() bool {
+		servers.Eventually(t, patience, "four relays with four shards each", func() bool {
 			return fmt.Sprint(sizes(heldBy(t, db))) == "[4 4 4 4]"
 		})
 		ids := databases.Numbered("order", *orders)
@@ -178,7 +178,7 @@ func TestFourRelaysOfSixteenShardsOneKilled(t *testing.T) {
 		}
 		dead := <-died
 		servers.Eventually(t, patience, "all to be sent", func() bool { return sentRows(t, s) == len(ids) })
-		servers.Eventually(t, time.Minute, "three relays with all shards", func() bool {
+		servers.Eventually(t, patience, "three relays with all shards", func() bool {
 			return fmt.Sprint(sizes(heldBy(t, db))) == "[5 5 6]"
 		})
 		account(t, ids, to, dead.sent, dead.locked)

@@ -28,7 +28,7 @@ const (
 	patience = 5 * time.Minute
 	// testLease is short, so that a dead relay's shards are soon taken.
 	testLease = 3 * time.Second
-	testLock  = 6 * time.Second
+	testLock  = 30 * time.Second
 )
 
 func store(t testing.TB, d databases.Database, db *sql.DB, change func(*sqlmarker.Config)) *sqlmarker.Store {
@@ -165,11 +165,11 @@ func TestRelaysDivideShardsEvenly(t *testing.T) {
 			held := table(t, shards.Of(s), leases(t, d, db, fmt.Sprint("relay-", n)))
 			tables = append(tables, held)
 			stops = append(stops, databases.Run(t, relay(t, held, &databases.Recorder{})))
-			servers.Eventually(t, time.Minute, fmt.Sprintf("shares of %v", want), func() bool {
+			servers.Eventually(t, patience, fmt.Sprintf("shares of %v", want), func() bool {
 				return slices.Equal(sizes(heldBy(t, db)), want)
 			})
 		}
-		servers.Eventually(t, time.Minute, "each shard to be held by one relay", func() bool {
+		servers.Eventually(t, patience, "each shard to be held by one relay", func() bool {
 			var all []int
 			for _, held := range tables {
 				all = append(all, held.Held()...)
@@ -181,7 +181,7 @@ func TestRelaysDivideShardsEvenly(t *testing.T) {
 		if held := heldBy(t, db)["relay-1"]; len(held) != 0 {
 			t.Errorf("a relay that has stopped keeps %v", held)
 		}
-		servers.Eventually(t, time.Minute, "three relays with all shards", func() bool {
+		servers.Eventually(t, patience, "three relays with all shards", func() bool {
 			return slices.Equal(sizes(heldBy(t, db)), []int{5, 5, 6})
 		})
 	})
@@ -207,7 +207,7 @@ func TestRelaySendsOnlyItsShards(t *testing.T) {
 			tables = append(tables, s.Shard(shard))
 		}
 		r := relay(t, table(t, tables, nil), to)
-		servers.Eventually(t, time.Minute, "its shards to be sent", func() bool {
+		servers.Eventually(t, patience, "its shards to be sent", func() bool {
 			if _, err := r.Pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +250,7 @@ func TestAggregateStaysInOneShard(t *testing.T) {
 		commit(t, db, s, ids...)
 		to := &databases.Recorder{}
 		r := relay(t, s, to)
-		servers.Eventually(t, time.Minute, "all to be sent", func() bool {
+		servers.Eventually(t, patience, "all to be sent", func() bool {
 			if _, err := r.Pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestFewerShardsForgetNoMessage(t *testing.T) {
 		to := &databases.Recorder{}
 		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(1)}, nil), to))
 		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(0)}, nil), to))
-		servers.Eventually(t, time.Minute, "all to be sent", func() bool { return sentRows(t, few) == len(ids) })
+		servers.Eventually(t, patience, "all to be sent", func() bool { return sentRows(t, few) == len(ids) })
 		for _, id := range ids {
 			if sent := to.Of(id); len(sent) != 1 {
 				t.Errorf("%s was sent %d times", id, len(sent))
@@ -316,7 +316,7 @@ func TestShardsMayBeTablesOrDatabases(t *testing.T) {
 			l := leases(t, d, dbs[0], fmt.Sprint("relay-", n))
 			databases.Run(t, relay(t, table(t, tables, l), &recorders[n]))
 		}
-		servers.Eventually(t, time.Minute, "all to be sent", func() bool {
+		servers.Eventually(t, patience, "all to be sent", func() bool {
 			all := 0
 			for _, s := range stores {
 				all += sentRows(t, s)
