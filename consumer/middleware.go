@@ -87,8 +87,9 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 	return err
 }
 
-// Logging writes one line for each message, with its duration: at level Info, or Warn after a failure. A line never
-// holds a body or a header. The fixed texts are in the language of the consumer that delivered the message.
+// Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A
+// duplicate was not handled: its line is at level Debug. A line never holds a body or a header. The fixed texts are in
+// the language of the consumer that delivered the message.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
@@ -98,7 +99,7 @@ func Logging(logger *slog.Logger) Middleware {
 				slog.Duration("took", time.Since(begun)))
 			switch {
 			case errors.Is(err, ErrDuplicate):
-				logger.LogAttrs(ctx, slog.LevelInfo, logtext.AlreadyHandled.In(m.language), line...)
+				logger.LogAttrs(ctx, slog.LevelDebug, logtext.AlreadyHandled.In(m.language), line...)
 			case err != nil:
 				logger.LogAttrs(ctx, slog.LevelWarn, failureText(err).Line(m.language, "message not handled"),
 					append(line, slog.Any("error", err))...)

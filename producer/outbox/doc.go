@@ -11,8 +11,10 @@
 // lock ends; such a message may be sent twice, and the second copy has a higher Claims.
 //
 // An unreachable coordinator or broker uses up no attempt: the message waits. A refused message is retried after
-// growing delays. After MaxAttempts the message has failed: an ERROR line for its batch, a number in the table's
-// Counts, a call of the Observer, and a Retry once the cause is fixed.
+// growing delays; Config.Retries names some. After MaxAttempts the message has failed: an ERROR line for its batch, a
+// number in the table's Counts, a call of the Observer, and a Retry once the cause is fixed.
+//
+// Package outbox/shards divides the shards of a table among several relays.
 //
 // There are four senders. [ToCoordinator] hands messages to msghandler, which asks for their markers and publishes
 // them; a message is handed over again until the coordinator has deleted the marker. Packages outbox/rabbitmq,

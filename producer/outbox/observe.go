@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/ground/logtext"
@@ -42,6 +43,17 @@ func (f Fate) String() string {
 		return "early"
 	}
 	return fmt.Sprintf("fate(%d)", uint8(f))
+}
+
+// log writes a line for a message that has left, with its id and place.
+func (r *Relay) log(ctx context.Context, q sql.Queued, fate Fate) {
+	said := map[Fate]string{Sent: "message published", Handed: "message handed to the coordinator"}[fate]
+	if said == "" || !r.config.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	r.config.Logger.LogAttrs(ctx, slog.LevelDebug, said, slog.String("id", q.Message.ID),
+		slog.String("exchange", q.Message.Exchange), slog.String("routing_key", q.Message.RoutingKey),
+		slog.Int("claims", q.Claims))
 }
 
 // shownIDs is how many ids a log line names.

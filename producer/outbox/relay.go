@@ -26,6 +26,9 @@ type Table interface {
 	Queued() <-chan struct{}
 }
 
+// Runner is a Table with work of its own beside the relay, such as leases. Relay.Run calls Run, and waits for its end.
+type Runner interface{ Run(ctx context.Context) }
+
 // Sender sends messages. Send is called by one goroutine of each relay.
 type Sender interface {
 	// Send sends messages and returns a result for each, in their order. Send returns at the latest when its context
@@ -78,6 +81,11 @@ type Config struct {
 	Backoff []time.Duration
 	// MaxAttempts is how many refusals make a message failed. Default: 10.
 	MaxAttempts int
+	// Exact makes the delays of Backoff exact. Default: each delay lies between its half and the whole, so that messages
+	// which were refused together are spread.
+	Exact bool
+	// Retries gives Backoff, MaxAttempts and Exact by name, where Backoff and MaxAttempts are not set.
+	Retries Retries
 	// Again is the shortest delay before a message is handed over again whose marker was not deleted; the delay grows
 	// with the message's age, up to an hour. Default: 1 min.
 	Again time.Duration
@@ -88,7 +96,8 @@ type Config struct {
 	// CountInterval is how often the table is counted for Observer. A count reads one index entry per message, also of
 	// sent messages that are not yet purged. Default: 1 min.
 	CountInterval time.Duration
-	// Logger gets warnings and errors. Default: slog.Default().
+	// Logger gets warnings and errors, and at level Debug a line for each message that was published or handed over.
+	// Default: slog.Default().
 	Logger *slog.Logger
 	// Language is the language of the fixed log text for messages that could not be sent: "en", the default, or "zh".
 	Language string
@@ -96,10 +105,6 @@ type Config struct {
 
 // longest caps growing delays.
 const longest = time.Hour
-
-// defaultBackoff begins as the coordinator's own send.backoff does.
-var defaultBackoff = append([]time.Duration{5 * time.Second, 30 * time.Second},
-	backoff.Exponential(2*time.Minute, longest)...)
 
 // Relay sends due messages until its context ends.
 type Relay struct {
@@ -128,14 +133,11 @@ func New(config Config) (*Relay, error) {
 	setDefault(&config.Batch, 200)
 	setDefault(&config.Interval, 5*time.Second)
 	setDefault(&config.Lock, 30*time.Second)
-	setDefault(&config.MaxAttempts, 10)
+	config.Retries.apply(&config)
 	setDefault(&config.Again, time.Minute)
 	setDefault(&config.PurgeInterval, time.Hour)
 	setDefault(&config.CountInterval, time.Minute)
 	setDefault(&config.Observer, Observer(unobserved{}))
-	if config.Backoff == nil {
-		config.Backoff = defaultBackoff
-	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
@@ -152,9 +154,12 @@ func setDefault[T comparable](field *T, value T) {
 // Run relays until its context ends, and then releases its claim and returns. Failures are logged and retried at the
 // next turn.
 func (r *Relay) Run(ctx context.Context) {
-	var purging sync.WaitGroup
-	defer purging.Wait()
-	purging.Go(func() { r.purge(ctx) })
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { r.purge(ctx) })
+	if table, ok := r.config.Table.(Runner); ok {
+		beside.Go(func() { table.Run(ctx) })
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -188,6 +193,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 	var ended, waiting []judgement
 	for i, result := range r.send(ctx, claim.Messages, begun) {
 		j := judgement{result, r.judge(claim.Messages[i], result)}
+		r.log(ctx, claim.Messages[i], result.Fate)
 		if result.Fate == Sent || result.Fate == Handed {
 			ended = append(ended, j)
 		} else {
@@ -250,7 +256,7 @@ func (r *Relay) send(ctx context.Context, messages []sql.Queued, claimed time.Ti
 
 // judge returns the next state of a message after a result.
 func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
-	o := sql.Outcome{ID: q.Message.ID, State: sql.StateWaiting}
+	o := sql.Outcome{ID: q.Message.ID, Shard: q.Shard, State: sql.StateWaiting}
 	if result.Err != nil {
 		o.Error = result.Err.Error()
 	}
@@ -264,7 +270,7 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 		o.In, o.Unsent = result.In, true
 	case Refused:
 		o.Refused = true
-		o.In = r.backoff.Delay(q.Attempts)
+		o.In = r.delay(q.Attempts)
 		if q.Attempts+1 >= r.config.MaxAttempts {
 			o.State = sql.StateFailed
 		}

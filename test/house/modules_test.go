@@ -21,7 +21,7 @@ const linksFile = "links.txt"
 // userPrograms are programs of users: what each imports. The first package names the module that the user requires.
 var userPrograms = [][]string{
 	{"producer", "producer/marker/memory"},
-	{"producer", "producer/marker/sql", "producer/outbox"},
+	{"producer", "producer/marker/sql", "producer/outbox", "producer/outbox/shards"},
 	{"producer/marker/redis"},
 	{"producer/outbox/rabbitmq"},
 	{"producer/outbox/kafka"},

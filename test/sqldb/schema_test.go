@@ -109,6 +109,72 @@ func TestATableIsUpgradedAndNeverDowngraded(t *testing.T) {
 	})
 }
 
+// A compatible step does not shut the older SDK out, which may also start again. A later step that is not compatible
+// does.
+func TestOlderSDKGoesOnAfterACompatibleStep(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		const third = "ALTER TABLE {table} ADD COLUMN later INT;\n"
+		old := r.table(first)
+		if err := old.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		steps := fstest.MapFS{}
+		for name, text := range map[string]string{"0001.sql": first, "0002.compatible.sql": second} {
+			steps["ddl/"+r.dialect.String()+"/"+name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		compatible := func() *sqldb.Table { return sqldb.NewTable(r.db, r.dialect, "rows_of_ours", steps) }
+		for range 2 { // the second time there is nothing to do
+			if err := compatible().Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.db.ExecContext(t.Context(), "SELECT tomorrow FROM rows_of_ours"); err != nil {
+			t.Error(err)
+		}
+		if err := old.Migrate(t.Context()); err != nil {
+			t.Errorf("the older SDK: %v", err)
+		}
+		steps["ddl/"+r.dialect.String()+"/0003.sql"] = &fstest.MapFile{Data: []byte(third)}
+		if err := compatible().Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, table := range map[string]*sqldb.Table{"first": old, "second": r.table(first, second)} {
+			if err := table.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer") {
+				t.Errorf("the %s SDK takes a newer table with %v", name, err)
+			}
+		}
+	})
+}
+
+// The statements of DDL leave a table that Migrate takes as its own, with compatible steps too.
+func TestDDLRecordsEveryStep(t *testing.T) {
+	onEach(t, func(t *testing.T, r room) {
+		steps := fstest.MapFS{}
+		for name, text := range map[string]string{
+			"0001.sql": first, "0002.compatible.sql": second,
+			"0003.compatible.sql": "ALTER TABLE {table} ADD COLUMN later INT;\n",
+		} {
+			steps["ddl/"+r.dialect.String()+"/"+name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		table := sqldb.NewTable(r.db, r.dialect, "rows_of_ours", steps)
+		statements, err := table.DDL()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range statements {
+			if _, err := r.db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+		if err := table.Migrate(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := r.table(first).Migrate(t.Context()); err != nil {
+			t.Errorf("an older SDK: %v", err)
+		}
+	})
+}
+
 func TestManyMayMigrateAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r room) {
 		table := r.table(first)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/event"
 	"github.com/msghandler/msghandler/internal/ground/sqldb"
 )
 
@@ -56,7 +57,13 @@ type Config struct {
 	Retention time.Duration
 	// TxOptions are the options of the transactions that Handler begins. Nil: the driver's own.
 	TxOptions *sql.TxOptions
+	// EventType names a message's event, for the column event_type. Default: read from a body in the form of package
+	// envelope, or of a CloudEvent.
+	EventType func(*consumer.Message) string
 }
+
+// eventType is the default of Config.EventType.
+func eventType(m *consumer.Message) string { return event.Of(m.ContentType, m.Body).Type }
 
 // Inbox remembers in a database which messages had their effect. An Inbox is safe for concurrent use.
 type Inbox struct {
@@ -72,6 +79,9 @@ func New(config Config) (*Inbox, error) {
 	}
 	if config.Retention == 0 {
 		config.Retention = DefaultRetention
+	}
+	if config.EventType == nil {
+		config.EventType = eventType
 	}
 	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
@@ -97,7 +107,7 @@ func (i *Inbox) DDL() ([]string, error) { return i.table.DDL() }
 
 // Migrate creates the table, or upgrades the table to this version of the SDK. Call Migrate at every start, also from
 // several processes at once; an up-to-date table is not changed. Migrate fails for a table that is newer than the
-// SDK.
+// SDK, unless all newer steps are compatible: then programs of both versions use the table side by side.
 func (i *Inbox) Migrate(ctx context.Context) error { return i.table.Migrate(ctx) }
 
 // Effect is the effect of a message. All its statements go through tx; Effect neither commits nor rolls tx back.
@@ -135,8 +145,9 @@ func (i *Inbox) Take(ctx context.Context, tx *sql.Tx, m *consumer.Message) error
 	if key == "" || len(key) > maxKey {
 		return consumer.Reject(ErrNoID)
 	}
-	taken, err := i.table.InsertNew(ctx, tx, `INSERT INTO {table} (consumer, message, created_at) VALUES (?, ?, {now})`,
-		i.config.Consumer, []byte(key))
+	taken, err := i.table.InsertNew(ctx, tx, `INSERT INTO {table} (consumer, message, routing_key, event_type, created_at)
+		VALUES (?, ?, ?, ?, {now})`,
+		i.config.Consumer, []byte(key), event.Column(m.RoutingKey), event.Column(i.config.EventType(m)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("write the inbox: %w", err)

@@ -10,8 +10,24 @@ import (
 	"strings"
 )
 
-// versionTable keeps, beside the table, how many of the steps were taken.
+// versionTable keeps, beside the table, how many of the steps were taken. A compatible step is recorded as a negative
+// number: SDKs of before compatible steps read the largest number, and go on with the table.
 const versionTable = `CREATE TABLE IF NOT EXISTS {table}_version (version INT NOT NULL)`
+
+// step is one file of statements.
+type step struct {
+	statements []string
+	// compatible: the statements of an SDK without this step go on working.
+	compatible bool
+}
+
+// note is the number that records the step as the n-th.
+func (s step) note(n int) int {
+	if s.compatible {
+		return -n
+	}
+	return n
+}
 
 // DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
 // the statements for the table, and the record of its version.
@@ -21,10 +37,12 @@ func (t *Table) DDL() ([]string, error) {
 		return nil, err
 	}
 	statements := []string{t.words.Replace(versionTable)}
-	for _, step := range steps {
-		statements = append(statements, step...)
+	notes := make([]string, 0, len(steps))
+	for i, step := range steps {
+		statements = append(statements, step.statements...)
+		notes = append(notes, fmt.Sprintf("(%d)", step.note(i+1)))
 	}
-	note := fmt.Sprintf(`INSERT INTO {table}_version (version) VALUES (%d)`, len(steps))
+	note := `INSERT INTO {table}_version (version) VALUES ` + strings.Join(notes, ", ")
 	return append(statements, t.words.Replace(note)), nil
 }
 
@@ -60,22 +78,23 @@ func (t *Table) Migrate(ctx context.Context) error {
 }
 
 // upgrade takes the missing steps, and records each.
-func (t *Table) upgrade(ctx context.Context, conn *sql.Conn, steps [][]string) error {
+func (t *Table) upgrade(ctx context.Context, conn *sql.Conn, steps []step) error {
 	if err := t.runAll(ctx, conn, versionTable); err != nil {
 		return err
 	}
-	var version int
-	err := conn.QueryRowContext(ctx, t.Query(`SELECT COALESCE(MAX(version), 0) FROM {table}_version`)).Scan(&version)
+	var version, compatible int
+	err := conn.QueryRowContext(ctx, t.Query(`SELECT COALESCE(MAX(version), 0), COALESCE(-MIN(version), 0)
+		FROM {table}_version`)).Scan(&version, &compatible)
 	if err != nil {
 		return err
 	}
 	if version > len(steps) {
 		return fmt.Errorf("its version %d is newer than the %d that this SDK knows: use a newer SDK", version, len(steps))
 	}
-	for ; version < len(steps); version++ {
-		note := fmt.Sprintf(`INSERT INTO {table}_version (version) VALUES (%d)`, version+1)
-		if err := t.runAll(ctx, conn, append(steps[version], note)...); err != nil {
-			return fmt.Errorf("step %d: %w", version+1, err)
+	for n := max(version, compatible); n < len(steps); n++ {
+		note := fmt.Sprintf(`INSERT INTO {table}_version (version) VALUES (%d)`, steps[n].note(n+1))
+		if err := t.runAll(ctx, conn, append(steps[n].statements, note)...); err != nil {
+			return fmt.Errorf("step %d: %w", n+1, err)
 		}
 	}
 	return nil
@@ -90,24 +109,31 @@ func (t *Table) runAll(ctx context.Context, conn *sql.Conn, statements ...string
 	return nil
 }
 
+// compatibleSuffix ends the name of a file with a compatible step.
+const compatibleSuffix = ".compatible.sql"
+
 // steps reads the dialect's files in the order of their names; each file is a step of statements that end with a
-// semicolon at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, is a single statement
-// that is safe to repeat: the process may die before the step is recorded.
-func (t *Table) steps() ([][]string, error) {
+// semicolon at the end of a line. A step for MySQL, where a CREATE or ALTER cannot be undone, has a single CREATE or
+// ALTER and is safe to repeat: the process may die before the step is recorded.
+func (t *Table) steps() ([]step, error) {
 	names, err := fs.Glob(t.ddl, "ddl/"+t.Traits.Name+"/*.sql")
 	if err != nil {
 		return nil, err
 	}
-	steps := make([][]string, 0, len(names))
-	index := t.Name[strings.LastIndex(t.Name, ".")+1:]
+	steps := make([]step, 0, len(names))
+	schema, index := "DATABASE()", t.Name
+	if before, after, found := strings.Cut(t.Name, "."); found {
+		schema, index = "'"+before+"'", after
+	}
+	words := strings.NewReplacer("{index}", index, "{schema}", schema)
 	for _, name := range names {
 		text, err := fs.ReadFile(t.ddl, name)
 		if err != nil {
 			return nil, err
 		}
-		whole := strings.ReplaceAll(t.words.Replace(string(text)), "{index}", index)
+		whole := words.Replace(t.words.Replace(string(text)))
 		whole = strings.TrimSuffix(strings.TrimSpace(whole), ";")
-		steps = append(steps, strings.Split(whole, ";\n"))
+		steps = append(steps, step{strings.Split(whole, ";\n"), strings.HasSuffix(name, compatibleSuffix)})
 	}
 	return steps, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +21,11 @@ type Claim struct {
 	Messages []Queued
 }
 
-// Queued is a claimed message.
+// Queued is a message of the table, with its place there.
 type Queued struct {
 	Message producer.Message
+	// Shard is the message's shard.
+	Shard int
 	// Claims is how often the message was claimed, with this claim. Above 1 an earlier relay may have sent the message.
 	Claims int
 	// Attempts is how often the message was refused.
@@ -33,20 +36,38 @@ type Queued struct {
 	Unreadable error
 }
 
-// Claim locks and returns up to limit due messages that no relay holds: messages that were never sent first, the
-// oldest first. Claim is one short transaction that waits for no other: rows that another relay is just claiming are
-// skipped.
+// Claims go by id within a window of the messages that have been due longest: to order a whole backlog would make each
+// claim as slow as the backlog is long. Ids that sort behind all new ones would starve in a backlog that lasts, so
+// every fifth claim takes the messages that have been due longest.
+const (
+	windowOfBatches = 5
+	longestDueTurn  = 5
+)
+
+// Claim locks and returns up to limit due messages that no relay holds: messages that were never handed over first,
+// then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
+// Claim is one short transaction that waits for no other: rows that another relay is just claiming are skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
-	by := holder{claim.Token, lock}
-	err := s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
-		for _, state := range []string{"{waiting}", "{handed}"} {
-			ids, err := s.take(ctx, tx, state, by, limit-len(claim.Messages))
-			if err != nil {
-				return err
-			}
-			if claim.Messages, err = s.load(ctx, tx, ids, claim.Messages); err != nil {
-				return err
+	shards, batches, err := s.claimable(ctx)
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim messages: %w", err)
+	}
+	err = s.table.Write(ctx, s.config.LockTimeout, func(tx sqldb.Execer) error {
+		claim.Messages = nil
+		for _, shard := range shards {
+			for _, state := range []string{"{waiting}", "{handed}"} {
+				rest := limit - len(claim.Messages)
+				t := taking{shard: shard, state: state, window: batches * rest, token: claim.Token, lock: lock}
+				ids, err := s.take(ctx, tx, t, rest)
+				if err != nil {
+					return err
+				}
+				taken, err := s.load(ctx, tx, picked{shard, ids, "owner = ?", []any{claim.Token}})
+				if err != nil {
+					return err
+				}
+				claim.Messages = append(claim.Messages, taken...)
 			}
 		}
 		return nil
@@ -57,37 +78,85 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	return claim, nil
 }
 
-// holder is who takes messages, and for how long.
-type holder struct {
-	token string
-	lock  time.Duration
+// taking says which messages a claim takes, and for how long.
+type taking struct {
+	shard int
+	state string
+	// window is how many of the messages that have been due longest the claim orders by id.
+	window int
+	token  string
+	lock   time.Duration
 }
 
-// dueIn finds the due messages of a state. The index of the same name covers the whole query.
+// due is the condition of messages that a relay may claim.
+const due = `due_at <= {now} AND (lock_until IS NULL OR lock_until <= {now})`
+
+// claimedBy are the changes of a claim; the parameters are the token, and twice the lock in milliseconds.
+const claimedBy = `owner = ?, claims = claims + 1, lock_time = {now}, lock_until = {now} + ?, due_at = {now} + ?,
+	updated_at = {now}`
+
+// unlocked are the changes that end a claim.
+const unlocked = `owner = NULL, lock_time = NULL, lock_until = NULL`
+
+// dueIn finds the messages of a shard and a state that have been due longest, in the order of their ids. The claim's
+// index covers the whole query. The parameters are the shard, the producer and the number of messages.
 func dueIn(state string) string {
-	return `SELECT id FROM {table} WHERE producer = ? AND state = ` + state + ` AND due_at <= {now} ORDER BY due_at LIMIT ?`
+	return `SELECT id FROM (SELECT id FROM {table} WHERE shard_id = ? AND producer = ? AND state = ` + state + `
+		AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY id`
 }
 
-// take locks messages of a state.
-func (s *Store) take(
-	ctx context.Context, tx sqldb.Execer, state string, by holder, limit int,
-) (ids []string, err error) {
+// take locks messages, in the order of their ids.
+func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) (taken []string, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	due := dueIn(state)
-	lockRows := `UPDATE {table} SET owner = ?, claims = claims + 1, due_at = {now} + ? WHERE producer = ? AND id IN (`
 	if s.table.OneWriter {
-		// Read first and written then, the transaction would fail when another wrote in between.
-		return s.ids(ctx, tx, lockRows+due+`) RETURNING id`,
-			by.token, by.lock.Milliseconds(), s.config.Producer, s.config.Producer, limit)
+		return s.takeAtOnce(ctx, tx, t, limit)
 	}
-	if ids, err = s.ids(ctx, tx, due+s.table.SkipLocked, s.config.Producer, limit); err != nil || len(ids) == 0 {
+	found, err := s.ids(ctx, tx, dueIn(t.state), t.shard, s.config.Producer, t.window)
+	for err == nil && len(found) > 0 && len(taken) < limit {
+		n := min(len(found), limit-len(taken), maxInList)
+		var ids []string
+		ids, err = s.takeOf(ctx, tx, t, found[:n])
+		taken, found = append(taken, ids...), found[n:]
+	}
+	return taken, err
+}
+
+// takeAtOnce is take in one statement, for a database with one writer. Read first and written then, the transaction
+// would fail when another wrote in between. The plus signs keep SQLite from reading all that is due.
+func (s *Store) takeAtOnce(ctx context.Context, tx sqldb.Execer, t taking, limit int) ([]string, error) {
+	return s.ids(ctx, tx, `UPDATE {table} SET `+claimedBy+` WHERE +shard_id = ? AND producer = ? AND +state = `+t.state+`
+		AND `+due+` AND id IN (`+dueIn(t.state)+` LIMIT ?) RETURNING id`,
+		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), t.shard, s.config.Producer,
+		t.shard, s.config.Producer, t.window, limit)
+}
+
+// takeOf locks those of the messages that no other relay is just claiming. The UPDATE repeats the conditions of the
+// SELECT, so that no mistake elsewhere lets two relays hold a message.
+func (s *Store) takeOf(ctx context.Context, tx sqldb.Execer, t taking, found []string) ([]string, error) {
+	list, args := inList(found)
+	free := ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
+	args = append(append([]any{s.config.Producer}, args...), t.shard)
+	ids, err := s.ids(ctx, tx, `SELECT id FROM {table}{by_key}`+free+` ORDER BY id`+s.table.SkipLocked, args...)
+	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	list, args := inList(ids)
-	_, err = tx.ExecContext(ctx, s.table.Query(lockRows+list+`)`),
-		append([]any{by.token, by.lock.Milliseconds(), s.config.Producer}, args...)...)
+	list, args = inList(ids)
+	free = ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
+	args = append(append([]any{
+		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), s.config.Producer,
+	}, args...), t.shard)
+	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+claimedBy+free), args...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n < int64(len(ids)) {
+		s.config.Logger.WarnContext(ctx, "a claim locked fewer messages than it chose; the others wait for the next claim; "+
+			"look for a trigger, or a program that changes the table",
+			"table", s.config.Table, "shard", t.shard, "chosen", len(ids), "claimed", n)
+	}
 	return ids, err
 }
 
@@ -108,29 +177,45 @@ func (s *Store) ids(ctx context.Context, tx sqldb.Execer, query string, args ...
 	return ids, rows.Err()
 }
 
-// load appends the messages of the ids.
-func (s *Store) load(ctx context.Context, tx sqldb.Execer, ids []string, to []Queued) ([]Queued, error) {
-	if len(ids) == 0 {
-		return to, nil
+// picked are the messages of a shard that have one of the ids and meet a condition.
+type picked struct {
+	shard     int
+	ids       []string
+	condition string
+	args      []any
+}
+
+// load returns messages in the order of their ids.
+func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages []Queued, err error) {
+	for part := range slices.Chunk(p.ids, maxInList) {
+		list, named := inList(part)
+		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, message, body, exchange_name, routing_key, claims,
+			attempts, {now} - created_at FROM {table}
+			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+p.condition+` ORDER BY id`),
+			slices.Concat([]any{s.config.Producer}, named, []any{p.shard}, p.args)...)
+		if err != nil {
+			return nil, err
+		}
+		if messages, err = scanMessages(rows, p.shard, messages); err != nil {
+			return nil, err
+		}
 	}
-	list, args := inList(ids)
-	rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, message, body, claims, attempts, {now} - created_at
-		FROM {table} WHERE producer = ? AND id IN (`+list+`) ORDER BY created_at`),
-		append([]any{s.config.Producer}, args...)...)
-	if err != nil {
-		return nil, err
-	}
+	return messages, nil
+}
+
+// scanMessages appends the messages of load, and closes the rows.
+func scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, error) {
 	defer rows.Close()
 	for rows.Next() {
-		var q Queued
-		var id, body []byte
-		var text sql.NullString
+		q := Queued{Shard: shard}
+		var r row
 		var age int64
-		if err := rows.Scan(&id, &text, &body, &q.Claims, &q.Attempts, &age); err != nil {
+		err := rows.Scan(&r.id, &r.text, &r.body, &r.exchange, &r.routingKey, &q.Claims, &q.Attempts, &age)
+		if err != nil {
 			return nil, err
 		}
 		q.Age = time.Duration(age) * time.Millisecond
-		q.Message, q.Unreadable = unpack(string(id), text.String, body)
+		q.Message, q.Unreadable = r.unpack()
 		to = append(to, q)
 	}
 	return to, rows.Err()
@@ -138,8 +223,9 @@ func (s *Store) load(ctx context.Context, tx sqldb.Execer, ids []string, to []Qu
 
 // Outcome is the result for a claimed message.
 type Outcome struct {
-	// ID is the message's.
-	ID string
+	// ID and Shard are the message's.
+	ID    string
+	Shard int
 	// State is the message's new state.
 	State State
 	// In is the delay until the message is due again, for StateWaiting and StateHanded.
@@ -183,14 +269,14 @@ func (s *Store) Release(ctx context.Context, token string, outcomes []Outcome) (
 }
 
 func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Outcome, ids []string) (int64, error) {
-	set := []string{"owner = NULL", "state = ?"}
+	set := []string{unlocked, "updated_at = {now}", "state = ?"}
 	args := []any{int64(o.State)}
 	switch o.State {
 	case StateWaiting, StateHanded:
 		set = append(set, "due_at = {now} + ?")
 		args = append(args, o.In.Milliseconds())
 	case StateSent:
-		set = append(set, "due_at = NULL", "cleaned_at = {now}")
+		set = append(set, "due_at = NULL", "cleaned_at = {now}", "sent_at = {now}")
 	default:
 		set = append(set, "due_at = NULL")
 	}
@@ -206,8 +292,8 @@ func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Ou
 	}
 	list, named := inList(ids)
 	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+strings.Join(set, ", ")+
-		` WHERE producer = ? AND owner = ? AND id IN (`+list+`)`),
-		append(append(args, s.config.Producer, token), named...)...)
+		` WHERE producer = ? AND shard_id = ? AND owner = ? AND id IN (`+list+`)`),
+		append(append(args, s.config.Producer, o.Shard, token), named...)...)
 	if err != nil {
 		return 0, err
 	}

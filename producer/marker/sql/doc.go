@@ -54,6 +54,10 @@
 // outbox) hands committed messages over, to the coordinator or straight to RabbitMQ. Several relays work side by side:
 // each claims rows for a time, and when a relay dies others claim its rows after this time.
 //
+// Exchange, routing key, event and times of a message have columns of their own. [Config.Shards] divides messages into
+// shards, for relays that divide the work (package outbox/shards). Programs with a relay of their own use
+// [Store.Pending], [Store.MarkSent], [Store.MarkFailed], [Store.IncrementAttempts] and [Store.CountsByStatus].
+//
 // # Requirements on the database
 //
 // All statements go to the primary. The connection's transactions are READ COMMITTED or stricter; a serialization

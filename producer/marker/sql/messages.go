@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/msghandler/msghandler/internal/ground/event"
 	"github.com/msghandler/msghandler/producer"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // Enqueue leaves the marker of a message in a transaction, with the message in its row, before anything else that the
-// transaction writes, like Mark. A relay sends the message once the transaction has committed. Call Wake after the
+// transaction writes, like Mark. A relay sends the message once the transaction has committed. Call Enqueued after the
 // commit, or the relay sends at its next turn.
 func (s *Store) Enqueue(ctx context.Context, tx *sql.Tx, m producer.Message) error {
 	return s.keep(ctx, tx, m, StateWaiting, 0)
@@ -47,8 +48,17 @@ func (s *Store) Commit(ctx context.Context, m producer.Message, run Business) er
 	if err != nil {
 		return fmt.Errorf("business of %s: %w", m.ID, err)
 	}
-	s.Wake()
+	s.Enqueued(ctx, m.ID)
 	return nil
+}
+
+// Enqueued logs that messages of Enqueue have committed, and lets a relay of this process look at the table at once.
+// Commit calls Enqueued by itself.
+func (s *Store) Enqueued(ctx context.Context, ids ...string) {
+	for _, id := range ids {
+		s.config.Logger.DebugContext(ctx, "message enqueued", "id", id)
+	}
+	s.Wake()
 }
 
 // Wake lets a relay of this process look at the table at once.
@@ -62,7 +72,8 @@ func (s *Store) Wake() {
 // Queued gets a value when messages may have been committed since the last read. The channel is for one relay.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
 
-// wire is a message as the table keeps it, readable for people; the body has a column of its own.
+// wire is a message as the column message keeps it. The body has a column of its own. Exchange and routing key stand
+// here once more, for relays of versions without columns for them.
 type wire struct {
 	Broker      string            `json:"broker,omitempty"`
 	Exchange    string            `json:"exchange"`
@@ -101,20 +112,56 @@ func (s *Store) keep(ctx context.Context, tx *sql.Tx, m producer.Message, state 
 	if body == nil {
 		body = []byte{} // a row without a body is a row without a message
 	}
+	e := s.config.Describe(m)
 	return s.mark(ctx, tx, m.ID,
-		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, created_at)
-		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, {now})`,
-		int64(state), due.Milliseconds(), string(text), body)
+		`INSERT INTO {table} (producer, id, verdict, state, due_at, message, body, shard_id,
+		exchange_name, routing_key, event_type, aggregate_type, aggregate_id, created_at, updated_at)
+		VALUES (?, ?, ?, ?, {now} + ?, ?, ?, ?, ?, ?, ?, ?, ?, {now}, {now})`,
+		append([]any{int64(state), due.Milliseconds(), string(text), body, s.shardOf(m, e)}, columns(m, e)...)...)
 }
 
-// unpack restores a message that keep wrote.
-func unpack(id, text string, body []byte) (producer.Message, error) {
+// columns are the values of exchange_name, routing_key, event_type, aggregate_type and aggregate_id.
+func columns(m producer.Message, e Event) []any {
+	return []any{
+		nameColumn(m.Exchange), nameColumn(m.RoutingKey),
+		event.Column(e.Type), event.Column(e.AggregateType), event.Column(e.AggregateID),
+	}
+}
+
+// nameColumn is event.Column, but keeps an empty name: the empty exchange is RabbitMQ's default exchange. A name that
+// the column cannot hold stands in the column message alone.
+func nameColumn(name string) any {
+	if name == "" {
+		return ""
+	}
+	return event.Column(name)
+}
+
+// row is a message as the table keeps it.
+type row struct {
+	id                   []byte
+	text                 sql.NullString
+	body                 []byte
+	exchange, routingKey sql.NullString
+}
+
+// unpack restores a message that keep wrote. The columns of exchange and routing key win over the JSON, so that an
+// operator can correct them.
+func (r *row) unpack() (producer.Message, error) {
+	id := string(r.id)
 	var w wire
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
+	if err := json.Unmarshal([]byte(r.text.String), &w); err != nil {
 		return producer.Message{ID: id}, fmt.Errorf("the message of %s cannot be read: %w", id, err)
 	}
-	return producer.Message{
+	m := producer.Message{
 		ID: id, Broker: w.Broker, Exchange: w.Exchange, RoutingKey: w.RoutingKey, ContentType: w.ContentType,
-		Headers: w.Headers, Body: body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
-	}, nil
+		Headers: w.Headers, Body: r.body, Delay: time.Duration(w.DelayMS) * time.Millisecond,
+	}
+	if r.exchange.Valid {
+		m.Exchange = r.exchange.String
+	}
+	if r.routingKey.Valid {
+		m.RoutingKey = r.routingKey.String
+	}
+	return m, nil
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/msghandler/msghandler/internal/ground/event"
 	"github.com/msghandler/msghandler/internal/ground/sqldb"
+	"github.com/msghandler/msghandler/producer"
 	"github.com/msghandler/msghandler/producer/marker"
 )
 
@@ -51,7 +55,25 @@ type Config struct {
 	Resend time.Duration
 	// TxOptions are the options of the transactions that Send and Commit begin. Nil: the driver's own.
 	TxOptions *sql.TxOptions
+	// Shards is the number of shards of the table's messages. A message is in the shard of its aggregate id, or of its
+	// own id when it has no aggregate. Raise the number at any time; a message stays in its shard. Default: 1.
+	Shards int
+	// ShardID is the number of the one shard that the table holds, for a table or a database of each shard. Not with
+	// Shards.
+	ShardID int
+	// Describe names a message's event, for the columns event_type, aggregate_type and aggregate_id. Default: read from
+	// a body in the form of package envelope, or of a CloudEvent.
+	Describe func(producer.Message) Event
+	// Logger gets a line "message enqueued" for each committed message at level Debug, and warnings. Default:
+	// slog.Default().
+	Logger *slog.Logger
 }
+
+// Event names a message's event and the object that it changed.
+type Event = event.Event
+
+// describe is the default of Config.Describe.
+func describe(m producer.Message) Event { return event.Of(m.ContentType, m.Body) }
 
 // Store is a marker.Store in a database. A Store is safe for concurrent use.
 type Store struct {
@@ -60,6 +82,9 @@ type Store struct {
 	table  *sqldb.Table
 	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
+	scope  scope
+	// turn counts claims.
+	turn *atomic.Uint32
 }
 
 // New returns a store, or an error for a configuration that cannot work. New makes no call to the database, and so
@@ -72,6 +97,11 @@ func New(config Config) (*Store, error) {
 	config.Retention = either(config.Retention, DefaultRetention)
 	config.LockTimeout = either(config.LockTimeout, DefaultLockTimeout)
 	config.BeginTimeout = either(config.BeginTimeout, DefaultBeginTimeout)
+	config.Shards = either(config.Shards, 1)
+	config.Logger = either(config.Logger, slog.Default())
+	if config.Describe == nil {
+		config.Describe = describe
+	}
 	badTable := sqldb.CheckName(config.Dialect, config.Table)
 	switch {
 	case config.DB == nil:
@@ -84,6 +114,9 @@ func New(config Config) (*Store, error) {
 		return nil, fmt.Errorf("sql markers: Producer is over 100 bytes")
 	case badTable != nil:
 		return nil, fmt.Errorf("sql markers: Table: %w", badTable)
+	case config.Shards < 1 || config.ShardID < 0 || config.Shards > 1 && config.ShardID > 0:
+		return nil, fmt.Errorf("sql markers: Shards of %d with ShardID of %d: give the number of shards of one table, "+
+			"or the number of the shard that the table holds", config.Shards, config.ShardID)
 	case config.Retention < time.Second || config.LockTimeout < time.Millisecond || config.Resend < 0 ||
 		config.BeginTimeout < 0:
 		return nil, fmt.Errorf("sql markers: Retention of %v, LockTimeout of %v, BeginTimeout of %v or Resend of %v "+
@@ -93,7 +126,9 @@ func New(config Config) (*Store, error) {
 	return &Store{
 		config: config, db: config.DB, queued: make(chan struct{}, 1),
 		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl,
-			"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4"),
+			"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4",
+			"{by_key}", map[Dialect]string{MySQL: " FORCE INDEX (PRIMARY)"}[config.Dialect]),
+		scope: wholeTable(config), turn: &atomic.Uint32{},
 	}, nil
 }
 
@@ -178,7 +213,8 @@ func (s *Store) Delete(ctx context.Context, ids []string) error {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
 		args = append([]any{s.config.Producer}, args...)
-		_, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, owner = NULL,
+		_, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, `+unlocked+`,
+			updated_at = {now}, sent_at = CASE WHEN state = {none} THEN sent_at ELSE {now} END,
 			state = CASE WHEN state = {none} THEN {none} ELSE {sent} END
 			WHERE producer = ? AND cleaned_at IS NULL AND id IN (`+list+`)`), args...)
 		if err != nil {

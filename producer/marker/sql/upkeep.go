@@ -11,7 +11,7 @@ import (
 // transaction each, and returns the number of removed rows. A relay calls Purge; without a relay call Purge yourself,
 // such as every hour.
 func (s *Store) Purge(ctx context.Context) (removed int64, err error) {
-	removed, err = s.table.Purge(ctx, "producer = ? AND cleaned_at < {now} - ?",
+	removed, err = s.table.Purge(ctx, "producer = ? AND cleaned_at < {now} - ?"+s.scope.condition,
 		s.config.Producer, s.config.Retention.Milliseconds())
 	if err != nil {
 		return removed, fmt.Errorf("purge markers: %w", err)
@@ -33,7 +33,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 		StateWaiting: &c.Waiting, StateHanded: &c.Handed, StateSent: &c.Sent, StateFailed: &c.Failed,
 	}
 	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT state, COUNT(*) FROM {table}
-		WHERE producer = ? AND state <> {none} GROUP BY state`), s.config.Producer)
+		WHERE producer = ? AND state <> {none}`+s.scope.condition+` GROUP BY state`), s.config.Producer)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count messages: %w", err)
 	}
@@ -53,7 +53,7 @@ func (s *Store) Counts(ctx context.Context) (Counts, error) {
 	}
 	var oldest int64
 	err = s.db.QueryRowContext(ctx, s.table.Query(`SELECT COALESCE({now} - MIN(created_at), 0) FROM {table}
-		WHERE producer = ? AND state = {waiting}`), s.config.Producer).Scan(&oldest)
+		WHERE producer = ? AND state = {waiting}`+s.scope.condition), s.config.Producer).Scan(&oldest)
 	if err != nil {
 		return Counts{}, fmt.Errorf("find the oldest message: %w", err)
 	}
@@ -71,7 +71,7 @@ type Failure struct {
 // Failures lists messages that were refused up to the limit, in the order of their ids.
 func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT id, attempts, COALESCE(last_error, '') FROM {table}
-		WHERE producer = ? AND state = {failed} ORDER BY id LIMIT ?`), s.config.Producer, limit)
+		WHERE producer = ? AND state = {failed}`+s.scope.condition+` ORDER BY id LIMIT ?`), s.config.Producer, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list failed messages: %w", err)
 	}
@@ -94,8 +94,9 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
 		list, args := inList(part)
-		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET state = {waiting}, attempts = 0, due_at = {now}
-			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`),
+		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table}
+			SET state = {waiting}, attempts = 0, due_at = {now}, updated_at = {now}
+			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`+s.scope.condition),
 			append([]any{s.config.Producer}, args...)...)
 		if err != nil {
 			return retried, fmt.Errorf("retry messages: %w", err)

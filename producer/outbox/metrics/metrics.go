@@ -4,7 +4,7 @@
 //	relay, err := outbox.New(outbox.Config{Observer: watched, ...})
 //
 // One serves all relays of a producer in a process. Every instance of the producer counts the same table, so take the
-// maximum of the gauges over instances, never their sum.
+// maximum of the gauges over instances, never their sum. Relays that divide shards count their own: take the sum.
 package metrics
 
 import (

@@ -67,3 +67,38 @@ func TestRelayDefaults(t *testing.T) {
 		t.Errorf("a claim takes %d for %v", table.limit, table.lock)
 	}
 }
+
+// The retries by name are part of the guide.
+func TestRetriesByName(t *testing.T) {
+	t.Parallel()
+	const second, minute = time.Second, time.Minute
+	for name, test := range map[string]struct {
+		retries outbox.Retries
+		exact   bool
+		pauses  []time.Duration
+	}{
+		"three": {outbox.RetriesThree, true, []time.Duration{5 * second, 30 * second, 2 * minute}},
+		"five":  {outbox.RetriesFive, false, []time.Duration{5 * second, 30 * second, 2 * minute, 4 * minute, 8 * minute}},
+	} {
+		table := &asked{}
+		to := &sent{fate: func(sqlmarker.Queued) outbox.Result { return outbox.Result{Fate: outbox.Refused} }}
+		r := relay(t, table, to, func(c *outbox.Config) { c.Retries = test.retries })
+		for refused, pause := range append(test.pauses, 0) {
+			table.refused = refused
+			for range 20 {
+				if _, err := r.Pass(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				o := table.outcomes[0]
+				switch {
+				case pause == 0:
+					if o.State != sqlmarker.StateFailed {
+						t.Errorf("%s: after %d refusals %+v, want failed", name, refused+1, o)
+					}
+				case o.State != sqlmarker.StateWaiting || o.In > pause || o.In < pause/2 || test.exact && o.In != pause:
+					t.Errorf("%s: after %d refusals %+v, want a pause of %v", name, refused+1, o, pause)
+				}
+			}
+		}
+	}
+}

@@ -108,3 +108,31 @@ func (l *logged) String() string {
 	defer l.mu.Unlock()
 	return l.text.String()
 }
+
+// Each message that leaves has a line with its id; a refused message has none.
+func TestPublishedMessagesAreLogged(t *testing.T) {
+	t.Parallel()
+	fates := map[string]outbox.Fate{"order-0": outbox.Sent, "order-1": outbox.Handed, "order-2": outbox.Refused}
+	db := openDB(t, "sqlite", second(sqlite(t)))
+	s := table(t, db, sqlmarker.SQLite)
+	commit(t, db, s, numbered(3)...)
+	to := &sent{fate: func(q sqlmarker.Queued) outbox.Result { return outbox.Result{Fate: fates[q.Message.ID]} }}
+	var text bytes.Buffer
+	r := relay(t, s, to, func(c *outbox.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	if _, err := r.Pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`level=DEBUG msg="message published" id=order-0 exchange=orders routing_key=order.paid claims=1`,
+		`level=DEBUG msg="message handed to the coordinator" id=order-1 exchange=orders routing_key=order.paid claims=1`,
+	} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("no line %q in %s", line, &text)
+		}
+	}
+	if strings.Contains(text.String(), "order-2") {
+		t.Errorf("a refused message has a line: %s", &text)
+	}
+}

@@ -289,7 +289,10 @@ func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 		if _, err := s.Put(t.Context(), []string{"asked for"}, marker.Committed); err != nil {
 			t.Fatal(err)
 		}
-		enqueue(t, db, s, "waiting")
+		enqueue(t, db, s, "waiting", "failed")
+		if n, err := s.MarkFailed(t.Context(), "given up", "failed"); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
 		final(t, s, "tombstone")
 		if err := s.Delete(t.Context(), done); err != nil {
 			t.Fatal(err)
@@ -307,14 +310,15 @@ func TestPurgeRemovesOnlyFinishedRows(t *testing.T) {
 			removed += n
 			return removed >= 2501
 		})
-		found, err := s.Lookup(t.Context(), []string{"done-1", "asked for", "waiting", "tombstone"}, false)
-		if err != nil || removed != 2501 || len(found) != 2 || !found["asked for"].Definite() ||
-			!found["waiting"].Definite() {
+		found, err := s.Lookup(t.Context(), []string{"done-1", "asked for", "waiting", "failed", "tombstone"}, false)
+		if err != nil || removed != 2501 || len(found) != 3 || !found["asked for"].Definite() ||
+			!found["waiting"].Definite() || !found["failed"].Definite() {
 			t.Errorf("removed %d, left %v, %v", removed, found, err)
 		}
 	})
 }
 
+// So are sent messages.
 func TestDeletedMarkerIsKeptForAWeek(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, d database) {
@@ -326,8 +330,17 @@ func TestDeletedMarkerIsKeptForAWeek(t *testing.T) {
 		if err := s.Delete(t.Context(), []string{"1"}); err != nil {
 			t.Fatal(err)
 		}
+		enqueue(t, db, s, "sent by a relay", "sent by another program")
+		c := claim(t, s, 1, time.Minute)
+		sent := sqlmarker.Outcome{ID: c.Messages[0].Message.ID, State: sqlmarker.StateSent}
+		if held := release(t, s, c.Token, sent); held != 1 {
+			t.Fatal(held)
+		}
+		if n, err := s.MarkSent(t.Context(), "sent by another program"); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
 		const hour = 3_600_000
-		for _, later := range []struct{ hours, purged int64 }{{7*24 - 1, 0}, {2, 1}} {
+		for _, later := range []struct{ hours, purged int64 }{{7*24 - 1, 0}, {2, 3}} {
 			_, err := db.ExecContext(t.Context(),
 				fmt.Sprintf("UPDATE msghandler_markers SET cleaned_at = cleaned_at - %d", later.hours*hour))
 			if err != nil {

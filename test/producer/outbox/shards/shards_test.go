@@ -1,0 +1,375 @@
+// Package shards_test tests producer/outbox/shards on PostgreSQL, MariaDB and SQLite.
+package shards_test
+
+import (
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/msghandler/msghandler/producer"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	"github.com/msghandler/msghandler/producer/outbox/shards"
+	"github.com/msghandler/msghandler/test/producer/outbox/databases"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+var orders = flag.Int("orders", 1000, "how many orders the relays have to send")
+
+const (
+	allShards = 16
+	// patience bounds waits for large amounts of work.
+	patience = 5 * time.Minute
+	// testLease is short, so that a dead relay's shards are soon taken.
+	testLease = 3 * time.Second
+	testLock  = 30 * time.Second
+)
+
+func store(t testing.TB, d databases.Database, db *sql.DB, change func(*sqlmarker.Config)) *sqlmarker.Store {
+	t.Helper()
+	config := sqlmarker.Config{
+		DB: db, Dialect: d.Dialect, Producer: "orders", LockTimeout: 20 * time.Second, Shards: allShards,
+	}
+	if change != nil {
+		change(&config)
+	}
+	s, err := sqlmarker.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// leases are the leases of a relay.
+func leases(t testing.TB, d databases.Database, db *sql.DB, owner string) *shards.Leases {
+	t.Helper()
+	l, err := shards.NewLeases(leasesConfig(d, db, owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func leasesConfig(d databases.Database, db *sql.DB, owner string) shards.LeasesConfig {
+	return shards.LeasesConfig{
+		DB: db, Dialect: d.Dialect, Producer: "orders", Owner: owner, Lease: testLease, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func table(t testing.TB, tables []outbox.Table, l *shards.Leases) *shards.Table {
+	t.Helper()
+	held, err := shards.New(shards.Config{Tables: tables, Leases: l, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func relay(t testing.TB, table outbox.Table, to outbox.Sender) *outbox.Relay {
+	t.Helper()
+	r, err := outbox.New(outbox.Config{
+		Table: table, Sender: to, Interval: 100 * time.Millisecond, Batch: 50, Lock: testLock,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// commit commits messages, in a transaction.
+func commit(t testing.TB, db *sql.DB, s *sqlmarker.Store, ids ...string) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if err := s.Enqueue(t.Context(), tx, databases.Message(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	s.Enqueued(t.Context(), ids...)
+}
+
+func nothing(context.Context, *sql.Tx) error { return nil }
+
+// sentRows is how many rows of a table are sent.
+func sentRows(t testing.TB, s *sqlmarker.Store) int {
+	t.Helper()
+	c, err := s.Counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(c.Sent)
+}
+
+// heldBy returns the shards of each relay in the table of leases.
+func heldBy(t testing.TB, db *sql.DB) map[string][]int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(),
+		`SELECT owner, shard_id FROM msghandler_shard_leases
+		WHERE shard_id IS NOT NULL AND owner IS NOT NULL ORDER BY shard_id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	held := map[string][]int{}
+	for rows.Next() {
+		var owner []byte
+		var shard int
+		if err := rows.Scan(&owner, &shard); err != nil {
+			t.Fatal(err)
+		}
+		held[string(owner)] = append(held[string(owner)], shard)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+// sizes are the numbers of shards of the relays, sorted.
+func sizes(held map[string][]int) (all []int) {
+	for _, shards := range held {
+		all = append(all, len(shards))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Relays divide the shards evenly. A new relay gets its share, and the shards of a relay that stops are taken at once.
+func TestRelaysDivideShardsEvenly(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		db := d.Open(t)
+		s := store(t, d, db, nil)
+		var stops []func()
+		var tables []*shards.Table
+		for n, want := range [][]int{{16}, {8, 8}, {5, 5, 6}, {4, 4, 4, 4}} {
+			held := table(t, shards.Of(s), leases(t, d, db, fmt.Sprint("relay-", n)))
+			tables = append(tables, held)
+			stops = append(stops, databases.Run(t, relay(t, held, &databases.Recorder{})))
+			servers.Eventually(t, patience, fmt.Sprintf("shares of %v", want), func() bool {
+				return slices.Equal(sizes(heldBy(t, db)), want)
+			})
+		}
+		servers.Eventually(t, patience, "each shard to be held by one relay", func() bool {
+			var all []int
+			for _, held := range tables {
+				all = append(all, held.Held()...)
+			}
+			slices.Sort(all)
+			return len(all) == allShards && len(slices.Compact(all)) == allShards
+		})
+		stops[1]()
+		if held := heldBy(t, db)["relay-1"]; len(held) != 0 {
+			t.Errorf("a relay that has stopped keeps %v", held)
+		}
+		servers.Eventually(t, patience, "three relays with all shards", func() bool {
+			return slices.Equal(sizes(heldBy(t, db)), []int{5, 5, 6})
+		})
+	})
+}
+
+// A relay that is given its shards sends their messages and no others.
+func TestRelaySendsOnlyItsShards(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		db := d.Open(t)
+		s := store(t, d, db, nil)
+		ids := databases.Numbered("order", 400)
+		commit(t, db, s, ids...)
+		given := []int{0, 3, 7}
+		of := map[int]int{}
+		for _, id := range ids {
+			of[sqlmarker.ShardOf(id, allShards)]++
+		}
+		expected := of[0] + of[3] + of[7]
+		to := &databases.Recorder{}
+		var tables []outbox.Table
+		for _, shard := range given {
+			tables = append(tables, s.Shard(shard))
+		}
+		r := relay(t, table(t, tables, nil), to)
+		servers.Eventually(t, patience, "its shards to be sent", func() bool {
+			if _, err := r.Pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return to.Len() >= expected
+		})
+		for range 5 {
+			if _, err := r.Pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if to.Len() != expected || sentRows(t, s) != expected || len(of) != allShards {
+			t.Errorf("%d sent, %d recorded, want %d; shards with messages: %d", to.Len(), sentRows(t, s), expected, len(of))
+		}
+		for _, id := range ids {
+			shard := sqlmarker.ShardOf(id, allShards)
+			if sent := to.Of(id); len(sent) > 0 && (!slices.Contains(given, shard) || sent[0].Shard != shard) {
+				t.Errorf("%s of shard %d was sent as one of shard %d", id, shard, sent[0].Shard)
+			}
+		}
+	})
+}
+
+// All messages of an aggregate are in one shard, and one relay without shards sends the messages of all shards.
+func TestAggregateStaysInOneShard(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		db := d.Open(t)
+		s := store(t, d, db, func(c *sqlmarker.Config) {
+			c.Describe = func(m producer.Message) sqlmarker.Event {
+				aggregate, _, _ := strings.Cut(m.ID, ".")
+				return sqlmarker.Event{Type: "paid", AggregateType: "order", AggregateID: aggregate}
+			}
+		})
+		var ids []string
+		for order := range 20 {
+			for event := range 3 {
+				ids = append(ids, fmt.Sprintf("%d.%d", order, event))
+			}
+		}
+		commit(t, db, s, ids...)
+		to := &databases.Recorder{}
+		r := relay(t, s, to)
+		servers.Eventually(t, patience, "all to be sent", func() bool {
+			if _, err := r.Pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return to.Len() == len(ids)
+		})
+		for _, id := range ids {
+			order, _, _ := strings.Cut(id, ".")
+			if got, want := to.Of(id)[0].Shard, sqlmarker.ShardOf(order, allShards); got != want {
+				t.Errorf("%s is in shard %d, want %d", id, got, want)
+			}
+		}
+	})
+}
+
+// After the number of shards was lowered, the relay of shard 0 sends the messages of the shards above.
+func TestFewerShardsForgetNoMessage(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		db := d.Open(t)
+		ids := databases.Numbered("order", 200)
+		commit(t, db, store(t, d, db, nil), ids...)
+		few := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 2 })
+		to := &databases.Recorder{}
+		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(1)}, nil), to))
+		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(0)}, nil), to))
+		servers.Eventually(t, patience, "all to be sent", func() bool { return sentRows(t, few) == len(ids) })
+		for _, id := range ids {
+			if sent := to.Of(id); len(sent) != 1 {
+				t.Errorf("%s was sent %d times", id, len(sent))
+			}
+		}
+	})
+}
+
+// A shard may be a table or a database of its own.
+func TestShardsMayBeTablesOrDatabases(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		const parts = 4
+		dbs := make([]*sql.DB, parts)
+		stores := make([]*sqlmarker.Store, parts)
+		tables := make([]outbox.Table, parts)
+		for n := range parts {
+			of := d
+			if d.Dialect == sqlmarker.SQLite { // a database of its own; elsewhere a table of its own
+				of = databases.SQLite(t)
+			}
+			dbs[n] = of.Open(t)
+			stores[n] = store(t, of, dbs[n], func(c *sqlmarker.Config) {
+				c.Shards, c.ShardID, c.Table = 1, n, fmt.Sprintf("outbox_%02d", n)
+			})
+			tables[n] = stores[n]
+		}
+		ids := databases.Numbered("order", 400)
+		for _, id := range ids {
+			n := sqlmarker.ShardOf(id, parts)
+			if err := stores[n].Commit(t.Context(), databases.Message(id), nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var recorders [2]databases.Recorder
+		for n := range recorders {
+			l := leases(t, d, dbs[0], fmt.Sprint("relay-", n))
+			databases.Run(t, relay(t, table(t, tables, l), &recorders[n]))
+		}
+		servers.Eventually(t, patience, "all to be sent", func() bool {
+			all := 0
+			for _, s := range stores {
+				all += sentRows(t, s)
+			}
+			return all == len(ids)
+		})
+		for _, id := range ids {
+			sent := slices.Concat(recorders[0].Of(id), recorders[1].Of(id))
+			if len(sent) != 1 || sent[0].Shard != sqlmarker.ShardOf(id, parts) {
+				t.Errorf("%s was sent as %+v", id, sent)
+			}
+		}
+	})
+}
+
+// failing is a table that cannot be reached.
+type failing struct {
+	outbox.Table
+	claims int
+}
+
+func (f *failing) Claim(ctx context.Context, _ string, _ int, _ time.Duration) (sqlmarker.Claim, error) {
+	f.claims++
+	<-ctx.Done()
+	return sqlmarker.Claim{}, ctx.Err()
+}
+
+// A database that hangs delays the first claim for a part of the lock, and none of the next.
+func TestHangingDatabaseDelaysNoOtherShard(t *testing.T) {
+	t.Parallel()
+	d := databases.SQLite(t)
+	db := d.Open(t)
+	s := store(t, d, db, nil)
+	ids := databases.Numbered("order", 100)
+	commit(t, db, s, ids...)
+	tables := shards.Of(s)
+	hanging := &failing{Table: tables[5]}
+	tables[5] = hanging
+	others := 0
+	for _, id := range ids {
+		if sqlmarker.ShardOf(id, allShards) != 5 {
+			others++
+		}
+	}
+	to := &databases.Recorder{}
+	r := relay(t, table(t, tables, nil), to)
+	begun := time.Now()
+	for pass := 0; to.Len() < others || pass < 10; pass++ {
+		if _, err := r.Pass(t.Context()); err != nil && pass > 2*allShards {
+			t.Fatalf("%d of %d messages of the other shards were sent after %d passes: %v", to.Len(), others, pass, err)
+		}
+	}
+	if most := 1 + int(time.Since(begun)/testLock); hanging.claims > most {
+		t.Errorf("%d claims waited for the database that hangs, want %d at most", hanging.claims, most)
+	}
+}

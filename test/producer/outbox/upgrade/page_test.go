@@ -1,0 +1,78 @@
+package upgrade_test
+
+import (
+	"database/sql"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	sqlinbox "github.com/msghandler/msghandler/consumer/inbox/sql"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox/shards"
+)
+
+var update = flag.Bool("update", false, "write the statements into docs/tables.md")
+
+const page = "../../../../docs/tables.md"
+
+var block = regexp.MustCompile("(?s)<!-- ddl (\\w+) -->\n```sql\n.*?```")
+
+// The page shows the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
+// TestPageShowsTheDDL -args -update
+func TestPageShowsTheDDL(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := ddlOf(t)
+	shown := 0
+	is := block.ReplaceAllStringFunc(string(text), func(found string) string {
+		shown++
+		name := block.FindStringSubmatch(found)[1]
+		return "<!-- ddl " + name + " -->\n```sql\n" + strings.Join(statements[name], ";\n") + ";\n```"
+	})
+	if shown != len(statements) {
+		t.Errorf("the page shows %d tables, want %d", shown, len(statements))
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(is), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if is != string(text) {
+		t.Error("docs/tables.md shows other statements than DDL returns")
+	}
+}
+
+// ddlOf returns the statements of each table for PostgreSQL. No call to the database is made.
+func ddlOf(t *testing.T) map[string][]string {
+	t.Helper()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := shards.NewLeases(shards.LeasesConfig{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox, err := sqlinbox.New(sqlinbox.Config{DB: db, Dialect: sqlinbox.PostgreSQL, Consumer: "payments"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for name, ddl := range map[string]func() ([]string, error){
+		"outbox": markers.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
+	} {
+		if all[name], err = ddl(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
