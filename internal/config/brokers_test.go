@@ -49,7 +49,7 @@ func TestWrongBrokersAreNamed(t *testing.T) {
 		want []string
 	}{
 		"unknown scheme": {file: "brokers: {events: {url: \"ftp://u:hunter2@a:1\"}}\n", want: []string{
-			"FILE:1: brokers.events.url", "the schemes are amqp, amqps",
+			"FILE:1: brokers.events.url", "the schemes are amqp, amqps, kafka, nats, tls",
 		}},
 		"malformed URL": {file: "brokers: {events: {url: \"amqp://u:hunter2@a:b/\"}}\n", want: []string{
 			"FILE:1: brokers.events.url",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 var (
@@ -24,7 +25,10 @@ const patience = 8 * time.Minute
 // binaries is where TestMain has built the programs.
 var binaries string
 
-func TestMain(m *testing.M) { os.Exit(build(m)) }
+func TestMain(m *testing.M) {
+	natsserver.Child()
+	os.Exit(build(m))
+}
 
 func build(m *testing.M) int {
 	flag.Parse()
