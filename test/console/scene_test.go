@@ -115,7 +115,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
 	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
-	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
+	s.board.Failed(hostile, hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{
 		[]byte(hostile),
 		{0, 1, 2, 0xff, '<', 's', 'c'},

@@ -170,7 +170,7 @@ func (b *batch) message(i, attempt int) kafkaconn.Message {
 func (b *batch) hold(i int) bool {
 	q := &b.messages[i]
 	message := b.message(i, q.Claims)
-	if err := cmp.Or(q.Unreadable, message.Check()); err != nil {
+	if err := cmp.Or(q.Unreadable, message.Check(), outbox.ForCoordinator(&q.Message)); err != nil {
 		b.results[i] = b.refused(i, err)
 		return false
 	}

@@ -131,7 +131,7 @@ func (s *Sender) publish(q *sql.Queued) (*publishing, outbox.Result) {
 		ContentType: q.Message.ContentType, Headers: q.Message.Headers, Body: q.Message.Body, Time: time.Now(),
 		Attempt: q.Claims,
 	}
-	if err := cmp.Or(q.Unreadable, m.Check(), s.streams.Refusal(m.Stream)); err != nil {
+	if err := cmp.Or(q.Unreadable, m.Check(), outbox.ForCoordinator(&q.Message), s.streams.Refusal(m.Stream)); err != nil {
 		return nil, result(&m, outbox.Refused, err)
 	}
 	if q.Age < q.Message.Delay {

@@ -236,9 +236,8 @@ const longest = 255
 // unfit says why AMQP cannot carry a message, where the try would cost the connection, or why the message is not for
 // this broker.
 func unfit(m producer.Message) error {
-	if m.Broker != "" {
-		return fmt.Errorf("publish %s: it names the broker %q, which only a coordinator knows: "+
-			"relay it to the coordinator, or leave Broker empty", m.ID, m.Broker)
+	if err := outbox.ForCoordinator(&m); err != nil {
+		return fmt.Errorf("publish %s: %w", m.ID, err)
 	}
 	names := []string{m.ID, m.Exchange, m.RoutingKey, m.ContentType}
 	for name := range m.Headers {
