@@ -217,7 +217,7 @@ func busy() *scene {
 	s.board.Published("", "orders", halfmsg.Acked, 1_482_113)
 	s.board.Published("", "stock", halfmsg.Acked, 98_420)
 	s.board.Published("", "invoices", halfmsg.Refused, 936)
-	s.board.Failed("invoices", fmt.Errorf("%s", noExchange))
+	s.board.Failed("", "invoices", fmt.Errorf("%s", noExchange))
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}

@@ -78,8 +78,8 @@ func toKafka(p *plainProducer, from, n int, topic string) (ids []string) {
 	return ids
 }
 
-// TestOneCoordinatorServesRabbitMQAndKafka: the built coordinator publishes to both; Kafka is cut off, and RabbitMQ gets
-// its messages meanwhile; a topic that there is not makes its messages DEAD.
+// TestOneCoordinatorServesRabbitMQAndKafka: the built coordinator publishes to both; Kafka is cut off, and RabbitMQ
+// gets its messages meanwhile; a topic that there is not makes its messages DEAD.
 func TestOneCoordinatorServesRabbitMQAndKafka(t *testing.T) {
 	cluster := fakekafka.Start(t, nil)
 	cluster.Topic("orders", nil)
