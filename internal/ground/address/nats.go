@@ -21,7 +21,7 @@ type NATS struct {
 	InboxPrefix string
 }
 
-const natsForm = "nats://user:password@host:port,host:port or tls://..., a token with ?token=..."
+const natsForm = "nats://user:password@host:port,host:port or tls://..., a token with ?token=SECRET"
 
 // The options of NATS.
 const (
@@ -85,7 +85,7 @@ func (n *NATS) check() error {
 	case logins > 1:
 		return errors.New("has more than one login; give a user with a password, token, or credsfile")
 	case n.User != "" && n.Password == "":
-		return errors.New("has a user without a password; write user:password@, or a token as ?token=...")
+		return errors.New("has a user without a password; write user:password@, or a token as ?token=SECRET")
 	case (n.CertFile == "") != (n.KeyFile == ""):
 		return errors.New("has one of certfile and keyfile; give both, or leave both out")
 	case !n.TLS && (n.Unverified || n.CAFile != "" || n.CertFile != ""):
