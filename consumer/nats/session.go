@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
-	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
@@ -128,7 +127,7 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 
 // again has the server deliver a message once more after a delay.
 func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
-	delay := backoff.Steps(s.run.retry).Delay(m.Deliveries)
+	delay := s.run.retry.Delay(m.Deliveries)
 	s.log(slog.LevelWarn, "message not handled; it is delivered again", m, err, slog.Duration("in", delay))
 	_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
 	return consumer.Retried

@@ -73,10 +73,10 @@ func (l *link) note(err error) {
 
 // refusal says why the server forbids a subject, if it does, and gives a channel that is closed when the answer may
 // have changed.
-func (l *link) refusal(subject string) (why error, changed <-chan struct{}) {
+func (l *link) refusal(subject string) (changed <-chan struct{}, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.forbidden[subject], l.changed
+	return l.changed, l.forbidden[subject]
 }
 
 // errUnanswered: a stream has not answered in time.
@@ -86,7 +86,7 @@ var errUnanswered = errors.New("no answer of the stream in time")
 // subject.
 func (l *link) await(ctx context.Context, p *publishing) error {
 	for {
-		forbidden, changed := l.refusal(p.message.Subject)
+		changed, forbidden := l.refusal(p.message.Subject)
 		if forbidden != nil {
 			return forbidden
 		}
