@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -117,8 +118,23 @@ func (s *NATSServer) Kill() {
 	s.end(syscall.SIGKILL)
 }
 
-// Freeze stops the process without ending the process (SIGSTOP), and Thaw resumes the process.
-func (s *NATSServer) Freeze() { s.signal(syscall.SIGSTOP) }
+// Freeze stops the process without ending the process (SIGSTOP), and returns when the process stands still. Thaw resumes
+// the process.
+func (s *NATSServer) Freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(s.proc.number(), &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || !status.Stopped() {
+			s.t.Fatalf("nats-server does not stand still: %v, %v", status, err)
+		}
+		return
+	}
+}
 
 // Thaw resumes a frozen process.
 func (s *NATSServer) Thaw() { s.signal(syscall.SIGCONT) }

@@ -169,11 +169,15 @@ func TestStreamWithoutAcksIsRefused(t *testing.T) {
 	a := connect(t, server.URL)
 	a.make(jetstream.StreamConfig{Name: "MUTE", Subjects: []string{"mute"}, NoAck: true})
 	a.stream("ORDERS", "orders.>")
-	p := publisher(t, nats.Config{URL: server.URL, ConfirmTimeout: time.Second})
+	p := publisher(t, nats.Config{URL: server.URL, ConfirmTimeout: 3 * time.Second})
 	batch := append(messages(10, "ORDERS", "orders.x"), message(1, "MUTE", "mute"))
+	began := time.Now()
 	results := publish(t.Context(), p, batch)
 	expect(t, results[:10], halfmsg.Acked)
 	expect(t, results[10:], halfmsg.Unsure)
+	if took := time.Since(began); took > 5*time.Second { // the library's own timeout is 6 s
+		t.Errorf("it took %v", took)
+	}
 	servers.Eventually(t, 10*time.Second, "the next one is refused", func() bool {
 		r := outcome(t, p, message(2, "MUTE", "mute"))
 		return r.Outcome == halfmsg.Refused && strings.Contains(r.Cause.Error(), "no_ack")

@@ -171,7 +171,12 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 	done := make(chan []outbox.Result)
 	go func() { done <- s.Send(t.Context(), batch) }()
 	x.Disconnect()
-	for i, r := range <-done {
+	began := time.Now()
+	results := <-done
+	if took := time.Since(began); took > 8*time.Second { // without the loss it would wait for ten seconds
+		t.Errorf("it took %v", took)
+	}
+	for i, r := range results {
 		if r.Fate != outbox.Unreached {
 			t.Errorf("message %d: %+v", i, r)
 		}
