@@ -19,7 +19,7 @@ scripts/install-newer-servers.sh newest || leave_out "they cannot be installed h
 # packages whose suites run here whole. All of them: make test SERVERS=newest PACKAGES=./test/e2e
 e2e='^Test(CoordinatorsStayReadyWithoutTheBroker|DelayedMessageWaits|DoctorPassesOnAHealthySystem|DoctorReportsEachProblem'
 e2e+='|OrdersSurviveOutagesOfServers|OutboxNeedsNoCoordinator|PaidOrdersShipExactlyOnce|RedisRollbackIsReported'
-e2e+='|UnroutableMessageIsDeadUntilRetried)$'
+e2e+='|UnroutableMessageIsDeadUntilRetried|BrokersDoNotDisturbEachOther)$'
 
 export TEST_SERVERS=newest
 # tests TIMEOUT E2E PACKAGE... runs the packages; of test/e2e, where it is among them, the tests that E2E matches.

@@ -115,7 +115,7 @@ func TestHostileContentIsEscaped(t *testing.T) {
 	s.stats = []halfmsg.Stat{{State: halfmsg.Dead, Count: 5, OldestAt: time.Now()}}
 	s.findings = []*msghandlerv1.Finding{{Name: hostile, What: hostile, Why: hostile, Remedy: hostile}}
 	s.board.Confirmed(hostile, 1, nil, time.Second, fmt.Errorf("%s", hostile))
-	s.board.Failed(hostile, fmt.Errorf("%s", hostile))
+	s.board.Failed(hostile, hostile, fmt.Errorf("%s", hostile))
 	for i, body := range [][]byte{
 		[]byte(hostile),
 		{0, 1, 2, 0xff, '<', 's', 'c'},
@@ -217,7 +217,7 @@ func busy() *scene {
 	s.board.Published("", "orders", halfmsg.Acked, 1_482_113)
 	s.board.Published("", "stock", halfmsg.Acked, 98_420)
 	s.board.Published("", "invoices", halfmsg.Refused, 936)
-	s.board.Failed("invoices", fmt.Errorf("%s", noExchange))
+	s.board.Failed("", "invoices", fmt.Errorf("%s", noExchange))
 	for i := range 60 {
 		s.records = append(s.records, dead(i, now))
 	}

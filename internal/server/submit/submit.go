@@ -47,8 +47,8 @@ type Observer interface {
 }
 
 const (
-	// gatherMax and gatherParallel: a batch is what comes in during one round trip to the store. Two batches in flight
-	// keep the store busy while the next ones gather; more would only make them smaller.
+	// gatherMax and gatherParallel: a batch is what comes in during one round trip to the store. More batches in flight
+	// would only make them smaller.
 	gatherMax      = 500
 	gatherParallel = 1
 	// maxBatches is how many calls that bring a batch of their own may be in the store at once. Without the bound a few

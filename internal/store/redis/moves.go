@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// movesParallel is how many batches of moves may be in flight at once. The second keeps Redis busy while the replies
-	// of the first are read.
+	// movesParallel is how many batches of moves may be in flight at once. More would only make them smaller.
 	movesParallel = 1
 	// movesMax is how many calls a batch of moves may have.
 	movesMax = 64

@@ -92,7 +92,9 @@ func send(ctx context.Context, client redis.UniversalClient, requests []*request
 	return append(alone, more...)
 }
 
-func exec(ctx context.Context, client redis.UniversalClient, requests []*request) (forgotten []*request, alone []*call) {
+func exec(
+	ctx context.Context, client redis.UniversalClient, requests []*request,
+) (forgotten []*request, alone []*call) {
 	if err := notSent(ctx); err != nil {
 		for _, r := range requests {
 			fail(r.calls, err)
@@ -150,8 +152,8 @@ func (r *request) take(replies []any, err error) (alone []*call) {
 	return nil
 }
 
-// takeJoined keeps the reply about each call. The calls whose slot has moved or is moving must be made alone: the script
-// has done nothing for them, and the others must not wait for the slot.
+// takeJoined keeps the reply about each call. The calls whose slot has moved or is moving must be made alone: the
+// script has done nothing for them, and the others must not wait for the slot.
 func (r *request) takeJoined(replies []any, err error) (alone []*call) {
 	switch {
 	case err != nil && len(r.calls) > 1 && slotMoves(err):
