@@ -34,8 +34,8 @@ const (
 // movesReported are the names under which moves are reported: those of the scripts for messages in indexes.
 var movesReported = map[int]string{submitPart: "submit", settlePart: "move"}
 
-// moves makes the ordinary moves of paged messages: Submits, verdicts and ends. Calls of all three kinds that come while
-// others are in flight leave together, as one request: a request costs as much as several messages.
+// moves makes the ordinary moves of paged messages: Submits, verdicts and ends. Calls of all three kinds that come
+// while others are in flight leave together, as one request: a request costs as much as several messages.
 type moves struct {
 	*batch.Group[*call, struct{}]
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // request is what is sent to Redis at once: one call of a script, or several calls where the script joins them. Moves
-// that wait together are joined, and on a Cluster the calls for all shards of a master: a request costs Redis as much as
-// several messages do, and the batches of a Cluster hold few messages for each shard.
+// that wait together are joined, and on a Cluster the calls for all shards of a master: a request costs Redis as much
+// as several messages do, and the batches of a Cluster hold few messages for each shard.
 type request struct {
 	script *script
 	calls  []*call
