@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X github.com/msghandler/msghandler/internal/cli.version=$(VERSION)
 GO_FILES := git ls-files -z --cached --others --exclude-standard '*.go' ':!*.pb.go'
 # How long one package's tests may take, on two slow cores with the race detector.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 20m
 # The pattern work names the packages of all modules in go.work; ./... those of one module.
 PACKAGES ?= work
 # The release of Redis (or Valkey) and RabbitMQ that tests start: oldest (the system's own), trixie or newest.

@@ -38,4 +38,4 @@ tests() {
   return "$status"
 }
 export -f tests
-.cache/bin/withservers -- bash -c 'tests "$@"' newest "${TEST_TIMEOUT:-15m}" "$e2e" "$@"
+.cache/bin/withservers -- bash -c 'tests "$@"' newest "${TEST_TIMEOUT:-20m}" "$e2e" "$@"

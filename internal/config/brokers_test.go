@@ -61,7 +61,7 @@ func TestWrongBrokersAreNamed(t *testing.T) {
 			"brokers.events.url", "the schemes are",
 		}},
 		"no URL": {file: "brokers: {events: {dead_letter_exchange: a}}\n", want: []string{
-			"brokers.events.url", "is needed: say where the broker is",
+			"FILE:1: brokers.events.dead_letter_exchange", "set brokers.events.url",
 		}},
 		"unknown key": {file: "brokers: {events: {urls: \"amqp://a:1/\"}}\n", want: []string{
 			"FILE:1: brokers.events.urls is not a known key", "brokers.NAME.url",

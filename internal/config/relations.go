@@ -92,8 +92,8 @@ func (l *loading) pair(section string, files Certificates) {
 func (l *loading) checkBrokers() {
 	for _, name := range l.config.BrokerNames() {
 		if l.config.Brokers[name].URL == "" {
-			key := brokersPrefix + name + ".url"
-			l.problem(given{origin: "default", written: key}, "", "is needed: say where the broker is, or remove its other keys")
+			key := brokersPrefix + name
+			l.relation(key+".dead_letter_exchange", "is of a broker without a URL: set %s.url, or remove this key", key)
 		}
 	}
 	if layout := l.config.Redis.Layout; layout != 0 && layout < layoutOfBrokers && len(l.config.Brokers) > 0 {

@@ -199,7 +199,7 @@ func (r *Relay) Pass(ctx context.Context) (more bool, err error) {
 		} else {
 			waiting = append(waiting, j)
 		}
-		if result.Fate == Unreached {
+		if result.Fate == Unreached && result.Err != nil {
 			err = unreachedError{result.Err}
 		}
 	}

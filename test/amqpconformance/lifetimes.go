@@ -37,9 +37,11 @@ func unusedQueueExpires(f *fixture) {
 	f.queue("q", amqp.Table{"x-expires": int32(300)})
 	f.queue("used", amqp.Table{"x-expires": int32(300)})
 	f.consume(f.ch, "used")
+	binding := f.dial() // RabbitMQ may close the connection when the queue ends during a bind
 	servers.Eventually(f, patience, "the end of the queue", func() bool {
 		// A passive declaration would count as use.
-		ch := f.channel()
+		ch, err := binding.Channel()
+		f.must(err)
 		defer ch.Close()
 		return ch.QueueBind("q", "k", "amq.direct", false, nil) != nil
 	})

@@ -46,28 +46,28 @@ type amqpChannel struct {
 
 func newAMQPTap() *amqpTap { return &amqpTap{channels: map[uint16]*amqpChannel{}} }
 
-func (x *amqpTap) next(phase Phase, from *bufio.Reader) ([]byte, Event, error) {
+func (x *amqpTap) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) {
 	if phase == Request && !x.greeted {
 		x.greeted = true
 		raw := make([]byte, 8)
 		_, err := io.ReadFull(from, raw)
-		return raw, Event{}, err
+		return raw, nil, err
 	}
 	head, err := from.Peek(7)
 	if err != nil {
-		return nil, Event{}, err
+		return nil, nil, err
 	}
 	kind, channel, size := head[0], binary.BigEndian.Uint16(head[1:]), int(binary.BigEndian.Uint32(head[3:]))
 	raw := make([]byte, 7+size+1)
 	if _, err := io.ReadFull(from, raw); err != nil {
-		return nil, Event{}, err
+		return nil, nil, err
 	}
 	if end := raw[len(raw)-1]; end != 0xCE {
-		return nil, Event{}, &strangeError{fmt.Sprintf("a frame that ends with %#x", end)}
+		return nil, nil, &strangeError{fmt.Sprintf("a frame that ends with %#x", end)}
 	}
 	event := x.event(phase, kind, channel, raw[7:len(raw)-1])
 	event.Phase = phase
-	return raw, event, nil
+	return raw, []Event{event}, nil
 }
 
 func (x *amqpTap) event(phase Phase, kind byte, number uint16, payload []byte) Event {

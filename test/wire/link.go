@@ -12,20 +12,20 @@ import (
 
 // tap reads one direction of one connection, piece by piece. The two directions have a goroutine each.
 type tap interface {
-	// next returns the next piece unchanged, and its event; an event without a name is of no interest.
-	next(phase Phase, from *bufio.Reader) (raw []byte, event Event, err error)
+	// next returns the next piece unchanged, and its events; an event without a name is of no interest.
+	next(phase Phase, from *bufio.Reader) (raw []byte, events []Event, err error)
 }
 
 // blind is a tap that sees bytes.
 type blind struct{}
 
-func (blind) next(_ Phase, from *bufio.Reader) ([]byte, Event, error) {
+func (blind) next(_ Phase, from *bufio.Reader) ([]byte, []Event, error) {
 	if _, err := from.Peek(1); err != nil {
-		return nil, Event{}, err
+		return nil, nil, err
 	}
 	raw := make([]byte, from.Buffered())
 	_, err := io.ReadFull(from, raw)
-	return raw, Event{}, err
+	return raw, nil, err
 }
 
 // rewriter is a tap that replaces a text in the server's bytes.
@@ -34,12 +34,12 @@ type rewriter struct {
 	from, to []byte
 }
 
-func (r rewriter) next(phase Phase, from *bufio.Reader) ([]byte, Event, error) {
-	raw, event, err := r.blind.next(phase, from)
+func (r rewriter) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) {
+	raw, events, err := r.blind.next(phase, from)
 	if phase == Reply {
 		raw = bytes.ReplaceAll(raw, r.from, r.to)
 	}
-	return raw, event, err
+	return raw, events, err
 }
 
 // link is one connection through a proxy.
@@ -63,12 +63,12 @@ func (l *link) pump(phase Phase, from io.Reader, to io.Writer) {
 	defer l.close()
 	reader := bufio.NewReaderSize(from, 64<<10)
 	for {
-		raw, event, err := l.tap.next(phase, reader)
+		raw, events, err := l.tap.next(phase, reader)
 		if err != nil {
 			l.complain(err)
 			return
 		}
-		act := l.decide(event)
+		act := l.decide(events)
 		if act == Cut {
 			return
 		}
@@ -89,19 +89,24 @@ func (l *link) complain(err error) {
 	}
 }
 
-// decide asks the hook.
-func (l *link) decide(event Event) Act {
+// decide asks the hook about each event. The first act but Pass is that of the whole piece.
+func (l *link) decide(events []Event) Act {
 	l.proxy.mu.Lock()
 	hook := l.proxy.hook
 	l.proxy.mu.Unlock()
-	if hook == nil || event.Name == "" || l.muted.Load() {
-		return Pass
+	decided := Pass
+	for _, event := range events {
+		if hook == nil || event.Name == "" || l.muted.Load() {
+			continue
+		}
+		if act := hook(event); decided == Pass {
+			decided = act
+		}
 	}
-	act := hook(event)
-	if act == Silence {
+	if decided == Silence {
 		l.mute()
 	}
-	return act
+	return decided
 }
 
 // admit waits for as long as things are held back, and says whether to pass this on at all.

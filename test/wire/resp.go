@@ -14,49 +14,71 @@ import (
 type respTap struct {
 	scripts *scripts
 	mu      sync.Mutex
-	asked   []Event
+	asked   [][]Event
 }
 
-func (x *respTap) next(phase Phase, from *bufio.Reader) ([]byte, Event, error) {
+func (x *respTap) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) {
 	r := &respReader{from: from}
 	value, err := r.value()
 	if err != nil {
-		return nil, Event{}, err
+		return nil, nil, err
 	}
 	if phase == Request {
-		return r.raw.Bytes(), x.request(value), nil
+		events, err := x.request(value)
+		return r.raw.Bytes(), events, err
 	}
 	return r.raw.Bytes(), x.reply(value), nil
 }
 
-func (x *respTap) request(value any) Event {
+func (x *respTap) request(value any) ([]Event, error) {
 	parts, _ := value.([]any)
 	args := make([]string, len(parts))
 	for i, part := range parts {
 		args[i], _ = part.(string)
 	}
-	event := x.scripts.command(args)
+	events, err := x.scripts.command(args)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.asked = append(x.asked, event)
-	return event
+	x.asked = append(x.asked, events)
+	return events, err
 }
 
-// reply is the event of the request that has waited longest. Only the reply names the claimed messages.
-func (x *respTap) reply(value any) Event {
+// reply returns the events of the request that has waited longest. Only the reply names the claimed messages.
+func (x *respTap) reply(value any) []Event {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.asked) == 0 {
-		return Event{}
+		return nil
 	}
-	event := x.asked[0]
+	asked := x.asked[0]
 	x.asked = x.asked[1:]
+	events := make([]Event, len(asked))
+	for i, event := range asked {
+		events[i] = answered(event, replyOf(event, i, value))
+	}
+	return events
+}
+
+// replyOf is what a reply says of one part of its request.
+func replyOf(event Event, part int, value any) any {
+	if !event.joined {
+		return value
+	}
+	replies, _ := value.([]any)
+	if part >= len(replies) {
+		return nil // an error
+	}
+	return replies[part]
+}
+
+// answered is the event after its reply.
+func answered(event Event, reply any) Event {
 	event.Phase = Reply
 	switch event.script {
 	case "claim", "submit", "trust":
-		event.Messages = claimed(event.Messages, value)
+		event.Messages = claimed(event.Messages, reply)
 	case "create_paged", "submit_paged", "settle_paged":
-		event.Messages = done(event, value)
+		event.Messages = done(event, reply)
 	}
 	return event
 }

@@ -22,7 +22,13 @@ type scripts struct {
 	bodies map[string]string // by name, without the first line
 
 	mu    sync.Mutex
-	names map[string]string // by hash
+	known map[string]known // by hash
+}
+
+// known is a script that a client has loaded: one script, or several that run for the parts of a call.
+type known struct {
+	names  []string
+	joined bool
 }
 
 func readScripts() (*scripts, error) {
@@ -30,7 +36,7 @@ func readScripts() (*scripts, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scripts{bodies: map[string]string{}, names: map[string]string{}}
+	s := &scripts{bodies: map[string]string{}, known: map[string]known{}}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -56,47 +62,91 @@ func withoutComments(text string) string {
 	return code.String()
 }
 
-// learn names a script by the file at its end, and remembers its hash.
-func (s *scripts) learn(source string) string {
+// learn remembers a script by its hash. Its files are known by their last lines.
+func (s *scripts) learn(source string) known {
 	sum := sha1.Sum([]byte(source)) // Redis' own way of naming scripts
+	k := s.read(source)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.known[hex.EncodeToString(sum[:])] = k
+	return k
+}
+
+func (s *scripts) read(source string) known {
+	before, after, _ := strings.Cut(s.bodies["joined"], "SCRIPTS")
+	inner, joined := strings.CutSuffix(source, after)
+	if !joined {
+		return known{names: []string{s.nameOf(source)}}
+	}
+	_, inner, _ = strings.Cut(inner, before)
+	k := known{joined: true}
+	for function := range strings.SplitSeq(inner, "\nend,\n") {
+		if function != "" {
+			k.names = append(k.names, s.nameOf(function))
+		}
+	}
+	return k
+}
+
+// nameOf names a script by the file at its end.
+func (s *scripts) nameOf(source string) string {
 	for name, body := range s.bodies {
 		if strings.HasSuffix(source, body) {
-			s.names[hex.EncodeToString(sum[:])] = name
 			return name
 		}
 	}
 	return ""
 }
 
-func (s *scripts) named(sha string) string {
+func (s *scripts) hashed(sha string) known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.names[sha]
+	return s.known[sha]
 }
 
-// command is the event of a Redis command.
-func (s *scripts) command(args []string) Event {
+// command returns the events of a Redis command: one for each part of a joined call.
+func (s *scripts) command(args []string) ([]Event, error) {
 	if len(args) == 0 {
-		return Event{}
+		return nil, nil
 	}
-	event := Event{Name: strings.ToUpper(args[0])}
-	name := ""
+	name := strings.ToUpper(args[0])
+	var k known
 	switch {
-	case event.Name == "SCRIPT" && len(args) > 2:
+	case name == "SCRIPT" && len(args) > 2:
 		s.learn(args[2])
-	case event.Name == "EVAL" && len(args) > 2:
-		name = s.learn(args[1])
-	case event.Name == "EVALSHA" && len(args) > 2:
-		name = s.named(strings.ToLower(args[1]))
+	case name == "EVAL" && len(args) > 2:
+		k = s.learn(args[1])
+	case name == "EVALSHA" && len(args) > 2:
+		k = s.hashed(strings.ToLower(args[1]))
 	}
-	if name != "" {
-		const own = 4 // EVALSHA, hash, number of keys, key
-		event.script = name
-		event.Name, event.Messages = stepOf(name, args[own:]), messagesOf(name, args[own:])
+	const own = 4 // EVALSHA, hash, number of keys, key
+	switch {
+	case k.joined:
+		return k.parts(args[own:])
+	case len(k.names) == 1 && k.names[0] != "":
+		return []Event{eventOf(k.names[0], args[own:])}, nil
 	}
-	return event
+	return []Event{{Name: name}}, nil
+}
+
+// parts are the events of a joined call, as joined.lua describes its arguments.
+func (k known) parts(args []string) (events []Event, err error) {
+	for len(args) > 2 {
+		number, err := strconv.Atoi(args[1])
+		n, err2 := strconv.Atoi(args[2])
+		if err != nil || err2 != nil || number < 1 || number > len(k.names) || 3+n > len(args) {
+			return nil, &strangeError{fmt.Sprintf("a joined call that goes on with %.80q", args)}
+		}
+		event := eventOf(k.names[number-1], args[3:3+n])
+		event.joined = true
+		events = append(events, event)
+		args = args[3+n:]
+	}
+	return events, nil
+}
+
+func eventOf(script string, args []string) Event {
+	return Event{Name: stepOf(script, args), Messages: messagesOf(script, args), script: script}
 }
 
 // stepOf is the script that does the same for messages in the indexes.

@@ -19,19 +19,19 @@ type sqlTap struct {
 	committing atomic.Bool
 }
 
-func (s *sqlTap) next(phase Phase, from *bufio.Reader) ([]byte, Event, error) {
-	raw, event, err := s.blind.next(phase, from)
+func (s *sqlTap) next(phase Phase, from *bufio.Reader) ([]byte, []Event, error) {
+	raw, events, err := s.blind.next(phase, from)
 	if err != nil {
-		return raw, event, err
+		return raw, events, err
 	}
 	if phase == Request && commits(raw) {
 		s.committing.Store(true)
-		event = Event{Name: "commit", Phase: Request}
+		events = []Event{{Name: "commit", Phase: Request}}
 	}
 	if phase == Reply && s.committing.Swap(false) {
-		event = Event{Name: "commit", Phase: Reply}
+		events = []Event{{Name: "commit", Phase: Reply}}
 	}
-	return raw, event, nil
+	return raw, events, nil
 }
 
 // commits says whether a request ends with the statement COMMIT; to PostgreSQL a zero follows.

@@ -64,12 +64,12 @@ func at(name string, phase wire.Phase, act wire.Act) wire.Hook {
 }
 
 // behind is a store on a private server, through a proxy.
-func behind(t *testing.T) (*wire.Proxy, *redisstore.Store, *servers.RedisServer) {
+func behind(t *testing.T, shards int) (*wire.Proxy, *redisstore.Store, *servers.RedisServer) {
 	t.Helper()
 	server := servers.Redis(t)
 	p := wire.Redis(t, server.Addr)
 	store, err := redisstore.New(t.Context(), redisstore.Config{
-		URL: p.URL(server.URL()), Prefix: "msghandler", Retention: 10 * time.Minute, Shards: 1,
+		URL: p.URL(server.URL()), Prefix: "msghandler", Retention: 10 * time.Minute, Shards: shards,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func half(id string) halfmsg.Message {
 // The scripts, the messages and the events are reported as they pass; the messages of a claim come from its reply.
 func TestTapReportsScripts(t *testing.T) {
 	t.Parallel()
-	p, store, server := behind(t)
+	p, store, server := behind(t, 1)
 	var recorded notes
 	p.On(recorded.record)
 	two := []halfmsg.Message{half("1"), half("2")}
@@ -134,6 +134,39 @@ func TestTapReportsScripts(t *testing.T) {
 		"move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]")
 }
 
+// One request may carry calls for several shards: each part is an event of its own, and an act at one is the act of all.
+func TestTapReportsEachPartOfACall(t *testing.T) {
+	t.Parallel()
+	p, store, _ := behind(t, 4)
+	var names []halfmsg.Name
+	var messages []halfmsg.Message
+	for i := range 20 {
+		m := half(fmt.Sprint(i))
+		messages, names = append(messages, m), append(names, m.Name)
+	}
+	store.Create(t.Context(), messages)
+	var recorded notes
+	cut := at("submit", wire.Reply, wire.Cut)
+	p.On(func(e wire.Event) wire.Act {
+		recorded.record(e)
+		return cut(e)
+	})
+	for _, result := range store.Submit(t.Context(), names, time.Minute) {
+		if result.Err == nil {
+			t.Error("a reply came through")
+		}
+	}
+	asked := strings.Join(recorded.of("submit"), "\n")
+	if n := strings.Count(asked, "submit before"); n != 4 {
+		t.Errorf("%d parts, want one for each shard:\n%s", n, asked)
+	}
+	for _, name := range names {
+		if !strings.Contains(asked, "orders/"+name.ID+" ") {
+			t.Errorf("%s is not reported", name)
+		}
+	}
+}
+
 func settle(t *testing.T, store *redisstore.Store, claim *halfmsg.Claim, event halfmsg.Event, hold time.Duration) {
 	t.Helper()
 	result := store.Settle(t.Context(), []halfmsg.Settlement{
@@ -147,7 +180,7 @@ func settle(t *testing.T, store *redisstore.Store, claim *halfmsg.Claim, event h
 // A request that is cut has had no effect, and a request whose reply is cut has had its effect.
 func TestCutAtAScript(t *testing.T) {
 	t.Parallel()
-	p, store, server := behind(t)
+	p, store, server := behind(t, 1)
 	for phase, stored := range map[wire.Phase]string{wire.Request: "0", wire.Reply: "1"} {
 		m := half(phase.String())
 		p.On(at("create", phase, wire.Cut))
@@ -162,7 +195,7 @@ func TestCutAtAScript(t *testing.T) {
 
 func TestSilenceAtAScript(t *testing.T) {
 	t.Parallel()
-	p, store, _ := behind(t)
+	p, store, _ := behind(t, 1)
 	p.On(at("create", wire.Reply, wire.Silence))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

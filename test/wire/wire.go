@@ -32,8 +32,9 @@ type Event struct {
 	// basic.publish and of its ack or nack, and of calls. A reply of claim and submit names the claimed messages.
 	Messages []Message
 
-	// script is the script's name as it is.
+	// script is the script's name as it is; joined says that the event is a part of a call.
 	script string
+	joined bool
 }
 
 // Message is a message of an event.

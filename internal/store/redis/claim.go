@@ -285,6 +285,16 @@ const (
 	parkedFields = 4
 )
 
+// claimsIn counts the claims in a reply of claim.lua.
+func claimsIn(reply []any) (claims int) {
+	for _, answer := range reply {
+		if fields, is := answer.([]any); is && len(fields) == claimFields {
+			claims++
+		}
+	}
+	return claims
+}
+
 // claim reads a claim: producer, id, record, confirms, publishes, copies, sendable_at, deletes, due. A claim whose
 // record cannot be read holds at least the name and the token.
 func (s *Store) claim(fields []any, state halfmsg.State, token string) (halfmsg.Claim, error) {

@@ -23,19 +23,7 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 	store := open(t, redisstore.Config{URL: "redis://" + nodes[0].Addr + "?cluster=true", Prefix: "msghandler", Shards: 1})
 	create(t, store, half("1"))
 
-	shard := "msghandler:{" + redisstore.Tags(1)[0] + "}:"
-	slot := strings.TrimSpace(nodes[0].CLI("cluster", "keyslot", shard))
-	var from, to *servers.RedisServer
-	for _, node := range nodes {
-		if n := strings.TrimSpace(node.CLI("cluster", "countkeysinslot", slot)); n != "0" {
-			from = node
-		} else {
-			to = node
-		}
-	}
-	id := func(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI("cluster", "myid")) }
-	to.CLI("cluster", "setslot", slot, "importing", id(from))
-	from.CLI("cluster", "setslot", slot, "migrating", id(to))
+	slot, from, to := moveSlot(t, nodes, redisstore.Tags(1)[0])
 
 	other := half("1")
 	other.Body = []byte("something else")
@@ -63,7 +51,7 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 		t.Fatalf("%s of %q", out, keys)
 	}
 	for _, node := range []*servers.RedisServer{to, from} {
-		node.CLI("cluster", "setslot", slot, "node", id(to))
+		node.CLI("cluster", "setslot", slot, "node", idOf(to))
 	}
 	servers.Eventually(t, time.Minute, "reads find where the slot is", func() bool {
 		_, err := store.Get(t.Context(), name)
@@ -76,6 +64,25 @@ func TestASlotThatMovesIsLeftAlone(t *testing.T) {
 		t.Errorf("the same id with another body, when the slot has moved: %v", err)
 	}
 }
+
+// moveSlot begins to move the slot of a tag, which has keys, to another master.
+func moveSlot(t *testing.T, nodes []*servers.RedisServer, tag string) (slot string, from, to *servers.RedisServer) {
+	t.Helper()
+	slot = strings.TrimSpace(nodes[0].CLI("cluster", "keyslot", "{"+tag+"}"))
+	for _, node := range nodes {
+		if n := strings.TrimSpace(node.CLI("cluster", "countkeysinslot", slot)); n != "0" {
+			from = node
+		} else {
+			to = node
+		}
+	}
+	to.CLI("cluster", "setslot", slot, "importing", idOf(from))
+	from.CLI("cluster", "setslot", slot, "migrating", idOf(to))
+	return slot, from, to
+}
+
+// idOf is a node's name in its Cluster.
+func idOf(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI("cluster", "myid")) }
 
 // The driver could send a script again after a lost answer. The second answer says nothing about the first run.
 func TestAScriptIsSentToAClusterOnce(t *testing.T) {

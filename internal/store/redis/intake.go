@@ -120,13 +120,9 @@ func (s *Store) runReplicated(ctx context.Context, sc *script, calls []*call) {
 
 // byMaster groups calls by their target server. A call without a known master gets its error here.
 func (s *Store) byMaster(ctx context.Context, calls []*call) map[redis.UniversalClient][]*call {
-	cluster, is := s.intake.(*redis.ClusterClient)
-	if !is {
-		return map[redis.UniversalClient][]*call{s.intake: calls}
-	}
 	masters := map[redis.UniversalClient][]*call{}
 	for _, c := range calls {
-		master, err := cluster.MasterForKey(ctx, c.shard)
+		master, err := masterOf(ctx, s.intake, c)
 		if err != nil {
 			c.err = translate(err)
 			continue

@@ -70,18 +70,7 @@ func TestOtherShardsGoOnWhileASlotMoves(t *testing.T) {
 	create(t, store, messages...)
 
 	tag := redisstore.Tags(shards)[0]
-	slot := strings.TrimSpace(nodes[0].CLI("cluster", "keyslot", "{"+tag+"}"))
-	var from, to *servers.RedisServer
-	for _, node := range nodes {
-		if n := strings.TrimSpace(node.CLI("cluster", "countkeysinslot", slot)); n != "0" {
-			from = node
-		} else {
-			to = node
-		}
-	}
-	id := func(node *servers.RedisServer) string { return strings.TrimSpace(node.CLI("cluster", "myid")) }
-	to.CLI("cluster", "setslot", slot, "importing", id(from))
-	from.CLI("cluster", "setslot", slot, "migrating", id(to))
+	slot, from, to := moveSlot(t, nodes, tag)
 	moving := strings.Join(strings.Fields(from.CLI("cluster", "getkeysinslot", slot, "1000")), " ") + " "
 
 	in := 0

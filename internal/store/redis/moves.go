@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -24,8 +25,17 @@ const (
 	movesTimeout = 5 * time.Second
 )
 
-// moves makes the ordinary moves of paged messages: Submits, verdicts and ends. Calls that come while others are in
-// flight leave together, as one request, whatever moves they make: a request costs as much as several messages.
+// The numbers of the scripts for Submits, and for verdicts and ends, in together.
+const (
+	submitPart = 1
+	settlePart = 2
+)
+
+// movesReported are the names under which moves are reported: those of the scripts for messages in indexes.
+var movesReported = map[int]string{submitPart: "submit", settlePart: "move"}
+
+// moves makes the ordinary moves of paged messages: Submits, verdicts and ends. Calls of all three kinds that come
+// while others are in flight leave together, as one request: a request costs as much as several messages.
 type moves struct {
 	*batch.Group[*call, struct{}]
 }
@@ -46,8 +56,16 @@ func newMoves(client redis.UniversalClient, sc *script, logger *slog.Logger) mov
 // run makes calls and returns them with their replies or errors. The calls given belong to the batch. Where the context
 // ends first, the moves may still be made.
 func (m moves) run(ctx context.Context, calls []*call) []*call {
+	if err := notSent(ctx); err != nil {
+		fail(calls, err)
+		return calls
+	}
 	_, err := m.Do(ctx, calls...)
-	if err == nil {
+	switch {
+	case err == nil:
+		return calls
+	case errors.Is(err, batch.ErrBusy): // no call was taken
+		fail(calls, fmt.Errorf("%w: %w", halfmsg.ErrUnavailable, err))
 		return calls
 	}
 	unanswered := make([]*call, len(calls))

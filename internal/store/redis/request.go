@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// request is what is sent to Redis: one call of a script. On a Cluster a request holds the calls for several shards of
-// one master, because a request costs Redis as much as several messages do, and the batches of a Cluster hold few
-// messages for each shard.
+// request is what is sent to Redis at once: one call of a script, or several calls where the script joins them. Moves
+// that wait together are joined, and on a Cluster the calls for all shards of a master: a request costs Redis as much
+// as several messages do, and the batches of a Cluster hold few messages for each shard.
 type request struct {
 	script *script
 	calls  []*call
@@ -51,9 +51,9 @@ func single(sc *script, calls []*call) []*request {
 func join(ctx context.Context, client redis.UniversalClient, sc *script, calls []*call) (requests []*request) {
 	open := map[redis.UniversalClient]*request{}
 	for _, c := range calls {
-		master := masterOf(ctx, client, c)
+		master, err := masterOf(ctx, client, c)
 		r := open[master]
-		if master == nil || r == nil || r.messages+c.messages > maxCallItems || r.bytes+c.bytes > maxCallBytes {
+		if err != nil || r == nil || r.messages+c.messages > maxCallItems || r.bytes+c.bytes > maxCallBytes {
 			r = &request{script: sc}
 			open[master] = r
 			requests = append(requests, r)
@@ -65,17 +65,13 @@ func join(ctx context.Context, client redis.UniversalClient, sc *script, calls [
 	return requests
 }
 
-// masterOf is the master of a call's shard, or nil if the master is not known.
-func masterOf(ctx context.Context, client redis.UniversalClient, c *call) redis.UniversalClient {
+// masterOf is the master of a call's shard: the server itself where there is no Cluster. A Cluster may know no master.
+func masterOf(ctx context.Context, client redis.UniversalClient, c *call) (redis.UniversalClient, error) {
 	cluster, is := client.(*redis.ClusterClient)
 	if !is {
-		return client
+		return client, nil
 	}
-	master, err := cluster.MasterForKey(ctx, c.shard)
-	if err != nil {
-		return nil
-	}
-	return master
+	return cluster.MasterForKey(ctx, c.shard)
 }
 
 // send sends requests, again with the whole script where a server has forgotten it. It returns the calls that must be

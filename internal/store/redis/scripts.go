@@ -20,10 +20,30 @@ type script struct {
 	source, sha string
 	// ran gets the approximate number of messages and the duration of each run.
 	ran func(messages int, took time.Duration)
-	// answers says that the reply holds an answer for each message, grouped that it holds one for each producer.
-	answers, grouped bool
+	// answers says how the reply answers about messages.
+	answers answering
 	// joins says that one request may hold several calls; see joined.lua.
 	joins bool
+}
+
+// answering is how a script's reply answers about the messages of its call.
+type answering uint8
+
+const (
+	// notAtAll: the script is not about single messages.
+	notAtAll answering = iota
+	// byMessage: the reply begins with an answer for each message.
+	byMessage
+	// byProducer: the reply has an answer for each producer's messages together.
+	byProducer
+	// byClaim: the reply has an answer for each message that was found, of which only claims count.
+	byClaim
+)
+
+// answersOf are the scripts that answer about messages.
+var answersOf = map[string]answering{
+	"create": byMessage, "submit": byMessage, "trust": byMessage, "move": byMessage, "moves": byMessage,
+	"create_paged": byProducer, "claim": byClaim,
 }
 
 func newScript(source string) *script {
@@ -31,27 +51,9 @@ func newScript(source string) *script {
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// answering are the scripts that work on messages and answer about each.
-var answering = map[string]bool{
-	"create": true, "submit": true, "trust": true, "claim": true, "move": true,
-}
-
-// The ordinary moves of paged messages are one script of two parts, whose calls are gathered; see moves.go. A call has
-// the number of its part.
-const (
-	submitPart = 1
-	settlePart = 2
-)
-
-var (
-	movesParts = []string{"submit_paged", "settle_paged"}
-	// movesReported are the names under which the parts are reported: those of the scripts that do the same for all other
-	// messages.
-	movesReported = map[int]string{submitPart: "submit", settlePart: "move"}
-)
-
-// grouping is the script that answers about each producer's messages together.
-const grouping = "create_paged"
+// together are the scripts that are put into one, whose calls are gathered; see moves.go. A call has the number of its
+// script there.
+var together = map[string][]string{"moves": {"submit_paged", "settle_paged"}}
 
 // parts are the files before a script.
 var parts = map[string][]string{
@@ -125,12 +127,10 @@ type assembly struct {
 
 // script puts a script together. On a Cluster, calls for several shards of a master are joined.
 func (a assembly) script(name string) (*script, error) {
-	names := []string{name}
-	if name == "moves" {
-		names = movesParts
+	names, joins := together[name]
+	if !joins {
+		names, joins = []string{name}, a.cluster && answersOf[name] != notAtAll
 	}
-	answers := answering[name] || name == grouping
-	joins := name == "moves" || a.cluster && answers
 	flags, sources, err := a.sources(names)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (a assembly) script(name string) (*script, error) {
 		source = flags + "\n" + source
 	}
 	sc := newScript(source)
-	sc.answers, sc.grouped, sc.joins = answers || name == "moves", name == grouping, joins
+	sc.answers, sc.joins = answersOf[name], joins
 	return sc, nil
 }
 
@@ -207,7 +207,7 @@ type call struct {
 	items []int // which messages of the batch it is about, in the order of its replies
 	// messages is how many messages the script works on.
 	messages int
-	// part is the number of the call's script where a request holds several scripts.
+	// part is the number of the call's script where several scripts are one; see together.
 	part int
 	// bytes is the size of the arguments where it matters.
 	bytes int
@@ -225,10 +225,13 @@ func newCall(shard string, room int) *call {
 func (sc *script) answered(calls []*call) (messages int) {
 	for _, c := range calls {
 		switch {
-		case sc.answers && sc.grouped && c.err == nil:
-			messages += c.messages
-		case sc.answers:
+		case c.err != nil:
+		case sc.answers == byMessage:
 			messages += min(len(c.reply), c.messages)
+		case sc.answers == byProducer:
+			messages += c.messages
+		case sc.answers == byClaim:
+			messages += claimsIn(c.reply)
 		}
 	}
 	return messages

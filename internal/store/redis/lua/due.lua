@@ -3,9 +3,8 @@
 --   without claiming them.
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 how many due times a producer gets at most; 3 how much work to do for pages: an id that is
---   looked at counts 1, a message that is indexed 10; 4 how many brokers are claimed for; then
---   their names, empty for the default one; then pairs of a producer and its own most; without any pair all producers of the
---   shard are looked at
+--   looked at counts 1, a message that is indexed 10; 4 how many brokers are claimed for; then their names, empty for the
+--   default one; then pairs of a producer and its own most; without any pair all producers of the shard are looked at
 -- Returns: 1 when more pages are due, else 0; then for each producer with due messages {name, due times in milliseconds,
 --   oldest first}
 local room, pending_pages = tonumber(ARGV[3]), 0

@@ -1,12 +1,10 @@
 #!lua flags=no-writes
--- Purpose: names the messages of a state, oldest first, from a time on, but for those that surely do not match. KEYS:
--- 1 the shard's prefix ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 about how many to look at, beyond
--- those of the very first
---   millisecond, of which all are; 4 a producer; empty is all; 5 how old they are at least, in milliseconds; 6 the part of the
---   JSON that names the exchange that is looked for, which comes first or behind the broker; empty is any; 7 what last errors hold, in lower case; empty is
---   any
--- Returns: how many were looked at; then for each producer {name, id and created of the last that the index told of,
--- both
+-- Purpose: names the messages of a state, oldest first, from a time on, except those that surely do not match.
+-- KEYS: 1 the shard's prefix
+-- ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 about how many to look at, beyond all of the very first
+--   millisecond; 4 a producer, empty is all; 5 how old they are at least, in milliseconds; 6 the part of a record's JSON
+--   that names the exchange, empty is any; 7 what last errors hold, in lower case, empty is any
+-- Returns: how many were looked at; then for each producer {name, id and created of the last that the index told of, both
 --   empty when there are no more behind it, id, created, id, created, ...}
 local s, from = tonumber(ARGV[1]), ARGV[2]
 local to = ARGV[5] == '0' and '+inf' or now - tonumber(ARGV[5])
