@@ -287,7 +287,9 @@ type Message struct {
 	// Deliver no earlier than this long after the message becomes SENDABLE.
 	Delay *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	// Which broker to publish to: a name that the coordinators have in their configuration (brokers.NAME). Empty: the
-	// default broker (amqp.url). A name that the coordinator does not know is refused with INVALID_ARGUMENT.
+	// default broker (amqp.url). A name that the coordinator does not know is refused with INVALID_ARGUMENT. exchange and
+	// routing_key are what the kind of broker takes them for: on Kafka topic and record key, on NATS JetStream stream and
+	// subject.
 	//
 	// Coordinators of before 2026-11-25 do not know this field, and would publish to the default broker. Give the name in
 	// the header msghandler-broker too, as the SDK does: those coordinators refuse the message then, and others take the
