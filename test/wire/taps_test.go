@@ -134,7 +134,7 @@ func TestTapReportsScripts(t *testing.T) {
 		"move before [{orders/2 rollback}]", "move after [{orders/2 rollback}]")
 }
 
-// One request may carry calls for several shards: each part is an event of its own, and an act at one is the act of all.
+// One request may carry calls for several shards. Each part is an event of its own, and one act is the act of all.
 func TestTapReportsEachPartOfACall(t *testing.T) {
 	t.Parallel()
 	p, store, _ := behind(t, 4)
