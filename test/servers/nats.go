@@ -118,7 +118,7 @@ func (s *NATSServer) Kill() {
 	s.end(syscall.SIGKILL)
 }
 
-// Freeze stops the process without ending the process (SIGSTOP), and returns when the process stands still. Thaw resumes
+// Freeze stops the process without ending it (SIGSTOP), and returns when the process stands still. Thaw resumes
 // the process.
 func (s *NATSServer) Freeze() {
 	s.t.Helper()
