@@ -56,7 +56,7 @@ var defects = []defect{
 	{
 		name: "return_logged_and_done", row: "F22_returned", want: Lost,
 		edits: []edit{{
-			publisher + "confirmchannel.go", "return refused(u.returned)",
+			publisher + "confirmchannel.go", "return outcomes.Refused(u.returned)",
 			"println(u.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
 		}},
 	},
@@ -71,7 +71,7 @@ var defects = []defect{
 	},
 	{
 		name: "no_attempt_header", short: true, row: "F29_full", want: Dup,
-		edits: []edit{{publisher + "message.go", "headers[attemptHeader] = int64(m.Attempt)\n", ""}},
+		edits: []edit{{publisher + "message.go", "headers[publish.HeaderAttempt] = int64(m.Attempt)\n", ""}},
 	},
 	{
 		name: "headers_lost", row: "F00", want: Corrupted, drain: patience,

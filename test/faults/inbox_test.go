@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"database/sql"
-	"sync"
 	"testing"
 	"time"
 
@@ -85,36 +84,24 @@ func consume(w *world, queue string, declare *consumer.Declare) {
 
 func consumeOne(w *world, queue string, declare *consumer.Declare) {
 	w.t.Helper()
-	effect := consumer.Handler(consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil }))
-	if !w.options.bare {
-		effect = w.keepEffects().handler(func(context.Context) {})
-	}
-	ready := make(chan struct{})
-	var once sync.Once
-	c, err := consumer.New(consumer.Config{
-		URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(),
-		Consuming: func() { once.Do(func() { close(ready) }) },
+	handler := w.noting(w.effect())
+	w.runs(1, func(consuming func()) (func(context.Context) error, error) {
+		c, err := consumer.New(consumer.Config{
+			URL: w.broker.URL, Queue: queue, Declare: declare, Prefetch: 100, Logger: quiet(), Consuming: consuming,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return c.Run(ctx, handler) }, nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		_ = c.Run(ctx, consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
-			content := NewContent(m.Exchange, m.RoutingKey, m.Headers, m.Body)
-			w.got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
-			if isLast(m.Key()) {
-				return nil
-			}
-			return effect.Handle(ctx, m)
-		}))
-	})
-	w.t.Cleanup(func() { cancel(); running.Wait() })
-	select {
-	case <-ready:
-	case <-time.After(patience):
-		w.t.Fatal("the consumer does not consume")
-	}
 	w.consumed(queue, 1)
+}
+
+// effect is the consumers' business.
+func (w *world) effect() consumer.Handler {
+	w.t.Helper()
+	if w.options.bare {
+		return consumer.HandlerFunc(func(context.Context, *consumer.Message) error { return nil })
+	}
+	return w.keepEffects().handler(func(context.Context) {})
 }

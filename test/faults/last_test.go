@@ -54,6 +54,10 @@ func isLast(key string) bool { return strings.HasPrefix(key, lastProducer+"/") }
 // copy is left before the last messages once the last messages have arrived.
 func (w *world) emptied() {
 	w.t.Helper()
+	if w.stream != nil {
+		w.stream.empty(w)
+		return
+	}
 	w.arrivals.mu.Lock()
 	queues := w.arrivals.consumers
 	w.arrivals.mu.Unlock()
@@ -71,6 +75,12 @@ func (w *world) emptied() {
 			sent++
 		}
 	}
+	w.lastArrived(sent)
+}
+
+// lastArrived waits until so many last messages have arrived.
+func (w *world) lastArrived(sent int) {
+	w.t.Helper()
 	servers.Eventually(w.t, patience, "the last messages have arrived", func() bool {
 		w.arrivals.mu.Lock()
 		defer w.arrivals.mu.Unlock()

@@ -53,6 +53,8 @@ type witness struct {
 	open bool
 	// once says that the producer repeats no id.
 	once bool
+	// to is where its messages go.
+	to destination
 
 	mu   sync.Mutex
 	seen []string
@@ -116,8 +118,12 @@ func (w *witness) draw(id string, random *rand.Rand) deed {
 	if w.once {
 		ways = repeated
 	}
+	headers := headersOf(id)
+	if w.to.ascii {
+		headers = asciiHeadersOf(id)
+	}
 	return deed{
-		id: id, key: w.key(id), headers: headersOf(id), body: bodyOf(id, size),
+		id: id, key: w.key(id), headers: headers, body: bodyOf(id, size),
 		way: random.IntN(ways), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
 	}
 }
@@ -145,9 +151,19 @@ func headersOf(id string) map[string]string {
 	}
 }
 
+// asciiHeadersOf are headers of an id's message that NATS carries.
+func asciiHeadersOf(id string) map[string]string {
+	if id[len(id)-1]%4 == 0 {
+		return nil
+	}
+	return map[string]string{"order": id, "size": "naïve ✓, 大きさ", "empty": "", "long": strings.Repeat(id, 50)}
+}
+
 // message is the message of a deed.
 func (w *witness) message(d deed) producer.Message {
-	return producer.Message{ID: d.id, Exchange: exchange, RoutingKey: w.name, Headers: d.headers, Body: d.body}
+	return producer.Message{
+		ID: d.id, Broker: w.to.broker, Exchange: exchange, RoutingKey: w.name, Headers: d.headers, Body: d.body,
+	}
 }
 
 // sending notes that the deed's half message is about to be sent.
@@ -213,7 +229,7 @@ func newService(w *world, name string, markers marker.Store) *service {
 }
 
 func makeService(w *world, name string, markers marker.Store) *service {
-	return &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once}, markers: markers}
+	return &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once, to: w.destination()}, markers: markers}
 }
 
 // serve serves its callbacks until the test ends.
@@ -343,10 +359,14 @@ func newLoad(w *world) *load {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.options.consume == nil {
-		w.options.consume = func(w *world) { consume(w, queue, &consumer.Declare{Exchange: exchange}) }
+	switch {
+	case w.options.consume != nil:
+		w.options.consume(w)
+	case w.stream != nil:
+		w.stream.consume(w)
+	default:
+		consume(w, queue, &consumer.Declare{Exchange: exchange})
 	}
-	w.options.consume(w)
 	l := &load{users: []user{newService(w, "forgetful", memory.New()), newService(w, "kept", kept)}}
 	if !w.options.bare {
 		l.users = append(l.users, newShop(w, "sqlite", newSQLite(w.t)), newShop(w, "postgresql", newPostgreSQL(w.t)))

@@ -62,7 +62,7 @@ func newPlain(w *world, name string) *plain {
 // connectPlain opens a connection to each coordinator.
 func connectPlain(w *world, name string) *plain {
 	w.t.Helper()
-	p := &plain{witness: witness{name: name, ledger: w.ledger}}
+	p := &plain{witness: witness{name: name, ledger: w.ledger, to: w.destination()}}
 	for _, c := range w.coordinators {
 		conn, err := grpc.NewClient(c.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -150,7 +150,7 @@ func (p *plain) once(
 func (p *plain) sendHalf(ctx context.Context, at int, d deed) codes.Code {
 	p.sending(d)
 	return p.send(ctx, at, &pb.Message{
-		Id: d.id, Exchange: exchange, RoutingKey: p.name, Headers: d.headers, Body: d.body,
+		Id: d.id, Broker: p.to.broker, Exchange: exchange, RoutingKey: p.name, Headers: d.headers, Body: d.body,
 	})
 }
 

@@ -63,7 +63,7 @@ type row struct {
 // rows are the lines of docs/faults.md. Each group stands with its faults in a file of its own.
 var rows = slices.Concat(calmRows, coordinatorRows, redisRows, fullRows, forgetRows, frozenRows, brokerRows,
 	refusalRows, alarmRows,
-	halfOpenRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
+	halfOpenRows, natsRows, kafkaRows, consumerRows, producerRows, smallRows, scaleRows, crowdRows, mixRows, pointRows,
 	wireRows, trustedRows, replicaRows, upgradeRows)
 
 var calmRows = []row{

@@ -21,6 +21,7 @@ import (
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // patience bounds every wait.
@@ -34,6 +35,9 @@ var binary string
 var others = map[string]func(config string) error{mortalVariable: liveAs, consumerVariable: beConsumer}
 
 func TestMain(m *testing.M) {
+	if natsserver.Child() {
+		return
+	}
 	for variable, be := range others {
 		if config, is := os.LookupEnv(variable); is {
 			if err := be(config); err != nil {
@@ -90,6 +94,8 @@ type options struct {
 	consumers string
 	// wired gives each coordinator ways of its own to Redis, RabbitMQ and the producers, which a row may break.
 	wired bool
+	// stream gives the row a broker of another kind, for the load's messages. RabbitMQ stays the default broker.
+	stream func(w *world) stream
 	// relayed does the same for the producers' ways to each coordinator.
 	relayed bool
 }
@@ -106,6 +112,8 @@ type world struct {
 	// forgot describes the writes that a fault made Redis forget.
 	forgot forgotten
 	broker *servers.Vhost
+	// stream is the load's broker of another kind, where the row has one.
+	stream stream
 	// node is the row's own RabbitMQ, where the row has one.
 	node *servers.RabbitServer
 	// business is the database of consumers in processes, where the row has them.
@@ -141,6 +149,9 @@ func newWorld(t *testing.T, o options) *world {
 		w.broker = w.node.Vhost()
 	} else {
 		w.broker = servers.RabbitMQ(t)
+	}
+	if o.stream != nil {
+		w.stream = o.stream(w)
 	}
 	if o.before != nil {
 		o.before(w)
@@ -184,6 +195,9 @@ func (w *world) start(c *coordinator) {
 		// Longer than any fault lasts: a message that the broker refuses meanwhile must not end as DEAD.
 		"MSGHANDLER_SEND_BACKOFF=200ms,500ms" + strings.Repeat(",1s", 60),
 	}, w.options.settings...)
+	if w.stream != nil {
+		c.cmd.Env = append(c.cmd.Env, "MSGHANDLER_BROKERS_STREAM_URL="+w.stream.url())
+	}
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	if err := c.cmd.Start(); err != nil {
 		w.t.Fatal(err)

@@ -96,7 +96,8 @@ func (w *world) run(config nats.Config, h consumer.HandlerFunc) (stop func() err
 	return stop
 }
 
-// settled waits until the consumer has nothing left to deliver or to acknowledge.
+// settled waits until the consumer has acknowledged everything that the stream has. A consumer that has just been made
+// may report for a moment that nothing is pending.
 func (w *world) settled() {
 	w.t.Helper()
 	servers.Eventually(w.t, 30*time.Second, "every message is settled", func() bool {
@@ -104,8 +105,11 @@ func (w *world) settled() {
 		if err != nil {
 			return false
 		}
-		info := c.CachedInfo()
-		return info.NumPending == 0 && info.NumAckPending == 0 && info.NumRedelivered == 0
+		stream, err := w.js.Stream(w.t.Context(), "ORDERS")
+		if err != nil {
+			return false
+		}
+		return c.CachedInfo().AckFloor.Stream >= stream.CachedInfo().State.LastSeq
 	})
 }
 

@@ -1,0 +1,281 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/wire"
+)
+
+// natsInbox is the durable consumer of the load's stream, whose name is the load's exchange.
+const natsInbox = "inbox"
+
+// natsStream is a nats-server, or a cluster of them, with the load's stream.
+type natsStream struct {
+	servers []*servers.NATSServer
+	// way is the coordinators' way to the only server.
+	way *wire.Proxy
+	js  jetstream.JetStream
+}
+
+// onNATS sends the load's messages to so many servers of NATS.
+func onNATS(nodes int) options {
+	return options{stream: func(w *world) stream { return newNATSStream(w, nodes) }}
+}
+
+func newNATSStream(w *world, nodes int) *natsStream {
+	w.t.Helper()
+	s := &natsStream{}
+	if nodes == 1 {
+		s.servers = []*servers.NATSServer{servers.NATS(w.t)}
+		s.way = wire.TCP(w.t, wire.Host(w.t, s.servers[0].URL))
+	} else {
+		s.servers = servers.NATSCluster(w.t, nodes)
+	}
+	var all []nats.Option
+	all = append(all, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	conn, err := nats.Connect(s.hosts(), all...)
+	w.must(err)
+	w.t.Cleanup(conn.Close)
+	s.js, err = jetstream.New(conn)
+	w.must(err)
+	servers.Eventually(w.t, patience, "the stream is made", func() bool {
+		_, err := s.js.CreateOrUpdateStream(w.t.Context(), s.config())
+		return err == nil // a new cluster has no leader yet
+	})
+	return s
+}
+
+func (s *natsStream) config() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: exchange, Subjects: []string{"*"}, Replicas: len(s.servers), Discard: jetstream.DiscardNew,
+	}
+}
+
+// hosts are the servers themselves.
+func (s *natsStream) hosts() string {
+	text := s.servers[0].URL
+	for _, server := range s.servers[1:] {
+		text += "," + server.URL
+	}
+	return text
+}
+
+func (s *natsStream) url() string {
+	if s.way != nil {
+		return s.way.URL(s.servers[0].URL)
+	}
+	text := s.servers[0].URL
+	for _, server := range s.servers[1:] {
+		text += "," + server.URL[len("nats://"):]
+	}
+	return text
+}
+
+func (*natsStream) asciiHeaders() bool { return true }
+
+func (s *natsStream) consume(w *world) {
+	w.t.Helper()
+	handler := w.noting(w.effect())
+	w.runs(2, func(consuming func()) (func(context.Context) error, error) {
+		c, err := natsconsumer.New(natsconsumer.Config{
+			URL: s.servers[0].URL, Stream: exchange, Name: natsInbox, Prefetch: 100, AckWait: 5 * time.Second,
+			Consuming: consuming, Logger: quiet(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return c.Run(ctx, handler) }, nil
+	})
+}
+
+func (s *natsStream) empty(w *world) {
+	w.t.Helper()
+	servers.Eventually(w.t, patience, "the stream's consumers have had everything", func() bool {
+		inbox, err := s.js.Consumer(w.t.Context(), exchange, natsInbox)
+		if err != nil {
+			return false
+		}
+		has, err := s.info(w.t.Context())
+		return err == nil && inbox.CachedInfo().AckFloor.Stream >= has.State.LastSeq
+	})
+}
+
+// on is the stream of a row on NATS.
+func onStream[T stream](w *world) T {
+	w.t.Helper()
+	s, is := w.stream.(T)
+	if !is {
+		w.t.Fatalf("the row's broker is a %T", w.stream)
+	}
+	return s
+}
+
+// killNATS kills the server with publishes under way: the server stands still for a moment before it dies.
+func killNATS(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("nats-server stands still")
+	s.servers[0].Freeze()
+	wait(500 * time.Millisecond)
+	w.ledger.Fault("kill -9 of nats-server")
+	s.servers[0].Kill()
+	w.degraded(streamBroker)
+	s.servers[0].Start()
+	w.ledger.Fault("nats-server is back")
+	w.allReady()
+}
+
+// freezeNATS stops the server for longer than a publish waits for its answer.
+func freezeNATS(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("nats-server stands still")
+	s.servers[0].Freeze()
+	wait(8 * time.Second)
+	s.servers[0].Thaw()
+	w.ledger.Fault("nats-server goes on")
+	w.allReady()
+}
+
+// killLeaders kills the leader of the stream, three times, for another server each time.
+func killLeaders(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	for range 3 {
+		pause(ctx, time.Second)
+		leader := s.leader(w)
+		w.ledger.Fault(fmt.Sprintf("kill -9 of the stream's leader, server %d", leader))
+		s.servers[leader].Kill()
+		servers.Eventually(w.t, patience, "another server leads", func() bool {
+			now, err := s.findLeader(w.t.Context())
+			return err == nil && now != leader
+		})
+		w.messagesGoOn(50)
+		s.servers[leader].Start()
+		w.ledger.Fault("the server is back")
+		s.inSync(w)
+	}
+	w.allReady()
+}
+
+func (s *natsStream) leader(w *world) (at int) {
+	w.t.Helper()
+	servers.Eventually(w.t, patience, "the stream has a leader", func() (found bool) {
+		var err error
+		at, err = s.findLeader(w.t.Context())
+		return err == nil
+	})
+	return at
+}
+
+// findLeader finds the server that leads the stream; the servers are named n0, n1 and so on.
+func (s *natsStream) findLeader(ctx context.Context) (at int, err error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if info.Cluster == nil || info.Cluster.Leader == "" {
+		return 0, errors.New("no leader")
+	}
+	_, err = fmt.Sscanf(info.Cluster.Leader, "n%d", &at)
+	return at, err
+}
+
+// inSync waits until every replica has everything: a further kill must leave a majority with the stream.
+func (s *natsStream) inSync(w *world) {
+	w.t.Helper()
+	servers.Eventually(w.t, patience, "the replicas are in sync", func() bool {
+		info, err := s.info(w.t.Context())
+		if err != nil || info.Cluster == nil || len(info.Cluster.Replicas) != len(s.servers)-1 {
+			return false
+		}
+		for _, replica := range info.Cluster.Replicas {
+			if !replica.Current || replica.Offline {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (s *natsStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	found, err := s.js.Stream(ctx, exchange)
+	if err != nil {
+		return nil, err
+	}
+	return found.Info(ctx)
+}
+
+// update changes the load's stream.
+func (s *natsStream) update(w *world, change func(*jetstream.StreamConfig)) {
+	w.t.Helper()
+	config := s.config()
+	change(&config)
+	_, err := s.js.UpdateStream(w.t.Context(), config)
+	w.must(err)
+}
+
+// stopJetStream ends JetStream in the running server, and starts JetStream again.
+func stopJetStream(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("JetStream is stopped")
+	s.servers[0].DisableJetStream()
+	w.degraded(streamBroker)
+	wait(2 * time.Second)
+	s.servers[0].EnableJetStream()
+	w.ledger.Fault("JetStream is started again")
+	w.allReady()
+}
+
+// withdrawSubjects takes the load's subjects from the stream and gives them back.
+func withdrawSubjects(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("the stream has another subject")
+	s.update(w, func(c *jetstream.StreamConfig) { c.Subjects = []string{"another"} })
+	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
+	wait(2 * time.Second)
+	s.update(w, func(*jetstream.StreamConfig) {})
+	w.ledger.Fault("the stream has its subjects again")
+}
+
+// fillStream lets the stream be full for a while.
+func fillStream(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	info, err := s.info(ctx)
+	w.must(err)
+	w.ledger.Fault("the stream is full")
+	full := int64(info.State.Msgs) + 10 //nolint:gosec // few messages
+	s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = full })
+	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
+	wait(2 * time.Second)
+	s.update(w, func(*jetstream.StreamConfig) {})
+	w.ledger.Fault("the stream takes messages again")
+}
+
+// silenceNATS makes the coordinators' connections swallow everything and stay open, until all have found out.
+func silenceNATS(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*natsStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("the connections with NATS fall silent")
+	began := time.Now()
+	s.way.Silence()
+	w.degraded(streamBroker)
+	w.t.Logf("found out after %v", time.Since(began).Round(10*time.Millisecond))
+	s.way.Restore()
+	s.way.Disconnect() // connections made meanwhile have swallowed their greeting
+	w.ledger.Fault("new connections work")
+	w.allReady()
+}

@@ -1,0 +1,111 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// streamBroker is the name of the other broker in the coordinators' configuration.
+const streamBroker = "stream"
+
+// stream is a broker of another kind, to which the load's messages go instead of RabbitMQ.
+type stream interface {
+	// url is the broker's in the configuration of the coordinators.
+	url() string
+	// asciiHeaders says that the broker carries only names of visible ASCII, and values of one line.
+	asciiHeaders() bool
+	// consume starts consumers until the test ends. They note every copy, and let each message have its effect once.
+	consume(w *world)
+	// empty waits until the consumers have had everything that the broker holds.
+	empty(w *world)
+}
+
+// Faults of NATS JetStream, the load's broker.
+var natsRows = []row{
+	{name: "F00_nats", world: onNATS(1), fault: nothing},
+	{
+		name: "F21_nats_kill", short: true, copies: true, lasting: true, world: onNATS(1), fault: killNATS,
+		judge: felt("unsure"),
+	},
+	{
+		name: "F21_nats_silent", copies: true, lasting: true, world: onNATS(1), fault: freezeNATS, judge: felt("unsure"),
+	},
+	{name: "F21_nats_leader", copies: true, lasting: true, world: onNATS(3), fault: killLeaders},
+	{name: "F21_nats_app", copies: true, world: onNATS(1), fault: stopJetStream},
+	{name: "F22_nats_subject", copies: true, world: onNATS(1), fault: withdrawSubjects, judge: felt("refused")},
+	{name: "F29_nats", copies: true, world: onNATS(1), fault: fillStream, judge: felt("refused")},
+	{name: "F32_nats", copies: true, lasting: true, world: onNATS(1), fault: silenceNATS, judge: felt("unsure")},
+}
+
+// Faults of Kafka, the load's broker. kfake stands for Kafka: see package fakekafka.
+var kafkaRows = []row{
+	{name: "F00_kafka", world: onKafka(), fault: nothing},
+	{
+		name: "F21_kafka_kill", short: true, copies: true, lasting: true, world: onKafka(), fault: killKafka,
+		judge: felt("unsure"),
+	},
+	{
+		name: "F21_kafka_silent", copies: true, lasting: true, world: onKafka(), fault: hangKafka, judge: felt("unsure"),
+	},
+	{name: "F21_kafka_close", copies: true, lasting: true, world: onKafka(), fault: cutKafka},
+	{name: "F22_kafka_size", copies: true, world: onKafka(), fault: shrinkKafka, judge: felt("refused")},
+}
+
+// destination is where the load's messages go.
+type destination struct {
+	// broker is the broker's name in the configuration of the coordinators; empty: RabbitMQ.
+	broker string
+	// ascii says that the broker carries only simple headers.
+	ascii bool
+}
+
+func (w *world) destination() destination {
+	if w.stream == nil {
+		return destination{}
+	}
+	return destination{streamBroker, w.stream.asciiHeaders()}
+}
+
+// noting notes every copy before its effect, unless the copy is a last message.
+func (w *world) noting(effect consumer.Handler) consumer.Handler {
+	return consumer.HandlerFunc(func(ctx context.Context, m *consumer.Message) error {
+		content := NewContent(m.Exchange, m.RoutingKey, m.Headers, m.Body)
+		w.got(m.Key(), Copy{Content: content, Attempt: m.Attempt, Redelivered: m.Redelivered})
+		if isLast(m.Key()) {
+			return nil
+		}
+		return effect.Handle(ctx, m)
+	})
+}
+
+// runs runs consumers until the test ends, and returns when each has begun to consume.
+func (w *world) runs(consumers int, open func(consuming func()) (run func(context.Context) error, err error)) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	w.t.Cleanup(func() { cancel(); running.Wait() })
+	for range consumers {
+		ready := make(chan struct{})
+		var once sync.Once
+		run, err := open(func() { once.Do(func() { close(ready) }) })
+		w.must(err)
+		running.Go(func() { _ = run(ctx) })
+		select {
+		case <-ready:
+		case <-time.After(patience):
+			w.t.Fatal("the consumer does not consume")
+		}
+	}
+}
+
+// messagesGoOn waits until the coordinators have published so many more messages.
+func (w *world) messagesGoOn(n int) {
+	w.t.Helper()
+	before := w.published("acked")
+	servers.Eventually(w.t, patience, fmt.Sprintf("%d more messages are published", n), func() bool { return w.published("acked") >= before+n })
+}
