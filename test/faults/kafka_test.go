@@ -104,7 +104,7 @@ func killKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	wait(500 * time.Millisecond)
 	w.ledger.Fault("the brokers end")
 	s.cluster.Kill()
-	w.degraded(streamBroker)
+	w.degraded(isDegraded)
 	s.cluster.Restart()
 	w.ledger.Fault("the brokers are back")
 	w.allReady()

@@ -13,6 +13,9 @@ import (
 // streamBroker is the name of the other broker in the coordinators' configuration.
 const streamBroker = "stream"
 
+// isDegraded is what a coordinator's page says while the other broker cannot be used: the coordinator stays ready.
+const isDegraded = `"degraded": true`
+
 // stream is a broker of another kind, to which the load's messages go instead of RabbitMQ.
 type stream interface {
 	// url is the broker's in the configuration of the coordinators.

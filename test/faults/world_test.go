@@ -239,7 +239,7 @@ func (w *world) ready(c *coordinator) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, "the coordinator is ready, and no check fails", func() bool {
 		status, text := c.page("/readyz")
-		return status == http.StatusOK && !strings.Contains(text, `"degraded": true`)
+		return status == http.StatusOK && !strings.Contains(text, isDegraded)
 	})
 }
 
