@@ -34,12 +34,13 @@ build: ## Build the static binaries into bin/
 
 # A package that hangs fails at TEST_TIMEOUT with its stacks. Two packages at a time: each may run servers of its own.
 # Beside them, with what they leave of the processors, go the random sequences and the newest servers. Vetting is lint's.
+# Binaries without symbols link in two thirds of the time, and show the same stacks.
 test: $(BIN)/gotestsum ## Install the test servers and run all tests with the race detector (PACKAGES=./internal/server)
 	scripts/install-test-servers.sh
 	go build -o $(BIN)/withservers ./test/withservers
 	scripts/beside.sh .cache/beside.log '$(or $(RANDOM_ALONE),true)' '$(or $(NEWEST_TOO),true)' -- \
 		$(BIN)/withservers -- $(BIN)/gotestsum --format pkgname -- \
-		-race -count=1 -vet=off -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
+		-race -count=1 -vet=off -ldflags='-s -w' -p 2 -timeout $(TEST_TIMEOUT) $(SLOWEST) $(PACKAGES)
 
 newest: $(BIN)/gotestsum ## Run the packages that depend on the servers' versions on the newest servers (NEWEST=./test/consumer)
 	go build -o $(BIN)/withservers ./test/withservers

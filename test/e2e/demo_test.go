@@ -12,10 +12,14 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// onServers runs a test with a database on each of the servers, named as the demos name their databases.
+// onServers runs a test with a database on each of the servers, named as the demos name their databases, all at once.
 func onServers(t *testing.T, test func(t *testing.T, database string)) {
-	t.Run("postgresql", func(t *testing.T) { test(t, servers.PostgreSQL(t).DSN) })
+	t.Run("postgresql", func(t *testing.T) {
+		t.Parallel()
+		test(t, servers.PostgreSQL(t).DSN)
+	})
 	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
 		dsn, err := mysql.ParseDSN(servers.MariaDB(t).DSN)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +132,10 @@ func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 			}
 		}
 	}
-	t.Run("sqlite", func(t *testing.T) { tell(t) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		tell(t)
+	})
 	onServers(t, func(t *testing.T, database string) {
 		tell(t, "--database", database)
 		if output, status := runProgram(t, "msghandler-demo", nil, "--database", database); status != 1 ||
