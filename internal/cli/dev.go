@@ -19,6 +19,7 @@ import (
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/embedded"
 	"github.com/msghandler/msghandler/internal/embedded/amqpbroker"
+	"github.com/msghandler/msghandler/internal/embedded/natsserver"
 )
 
 // devCommand runs everything embedded, for people who write and test a service of their own.
@@ -27,6 +28,7 @@ type devCommand struct {
 	ConsolePort int               `default:"9091" placeholder:"PORT" help:"The console's port."`
 	AMQPPort    int               `name:"amqp-port" default:"5672" placeholder:"PORT" help:"The embedded AMQP broker's port, for consumers."`
 	RedisPort   int               `default:"6379" placeholder:"PORT" help:"The embedded Redis's port, for redis-cli."`
+	NATSPort    int               `name:"nats-port" placeholder:"PORT" help:"Run an embedded NATS server with JetStream at this port, as the broker nats. Default: none runs."`
 	Set         map[string]string `help:"Set any key, also of single producers: --set producers.orders.target=127.0.0.1:9000" mapsep:"none" placeholder:"KEY=VALUE"`
 
 	kong.Plugins
@@ -46,8 +48,9 @@ func newDevCommand() devCommand {
 func (c *devCommand) Help() string {
 	return `The coordinator, its console, a Redis and an AMQP broker run in this process and listen on 127.0.0.1. Nothing
 is durable: every message is gone when dev ends. dev sets grpc.addr, http.addr, redis.url and amqp.url itself; every
-other key counts as for serve, from flags, environment and file. Without callbacks.allow the coordinator calls
-producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
+other key counts as for serve, from flags, environment and file. With --nats-port there is a NATS server too, and dev
+sets brokers.nats.url: messages whose broker is nats go to the streams that you make there. Without callbacks.allow
+the coordinator calls producers back on this machine: 127.0.0.1, ::1 and localhost, at any port.`
 }
 
 // devHost is the only address that dev listens at: embedded servers ask for no password.
@@ -75,12 +78,19 @@ func (p devPart) addr() string { return net.JoinHostPort(devHost, strconv.Itoa(p
 func (p devPart) value() string { return fmt.Sprintf(p.format, p.addr()) }
 
 func (c *devCommand) parts() []devPart {
-	return []devPart{
+	parts := []devPart{
 		{"coordinator", "grpc.addr", "grpc-port", c.GRPCPort, "%s", "producers (producer.Config.Coordinator) and commands"},
 		{"console", "http.addr", "console-port", c.ConsolePort, "%s", "a browser; /metrics, /readyz"},
 		{"AMQP broker", "amqp.url", "amqp-port", c.AMQPPort, "amqp://guest:guest@%s/", "consumers (consumer.Config.URL)"},
 		{"Redis", "redis.url", "redis-port", c.RedisPort, "redis://%s/0", fmt.Sprintf("redis-cli -p %d", c.RedisPort)},
 	}
+	if c.NATSPort != 0 {
+		parts = append(parts, devPart{
+			"NATS server", "brokers.nats.url", "nats-port", c.NATSPort, "nats://%s",
+			"consumers (consumer/nats.Config.URL); the broker nats of messages",
+		})
+	}
+	return parts
 }
 
 // Run serves until a signal comes or a part fails.
@@ -161,16 +171,23 @@ func (c *devCommand) checkPortsFree(ctx context.Context) (err error) {
 // serve starts the embedded servers, and runs a coordinator on them until the context ends or a part fails.
 func (c *devCommand) serve(
 	ctx context.Context, out io.Writer, settings config.Config, logger *slog.Logger,
-) (err error) {
+) (failed error) {
 	redis, err := embedded.StartRedis(net.JoinHostPort(devHost, strconv.Itoa(c.RedisPort)))
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
 	broker := amqpbroker.New(amqpbroker.Config{Logger: logger})
-	defer func() { err = errors.Join(err, broker.Close()) }()
+	defer func() { failed = errors.Join(failed, broker.Close()) }()
 	if _, err := broker.Listen(net.JoinHostPort(devHost, strconv.Itoa(c.AMQPPort))); err != nil {
 		return err
+	}
+	if c.NATSPort != 0 {
+		nats, err := natsserver.Start(net.JoinHostPort(devHost, strconv.Itoa(c.NATSPort)), logger)
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, nats.Close()) }()
 	}
 	coordinator, err := newCoordinator(ctx, settings, logger)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // countsAll says whether the coordinators' counts must agree with the deliveries. No coordinator may have ended. The
-// row must not stop its broker, because a stopped broker may forget deliveries; JetStream drops copies itself. And no consumer may publish a message
-// again, as consumers in processes do with messages that they could not handle.
+// row must not stop its broker, because a stopped broker may forget deliveries, and JetStream drops copies itself. And
+// no consumer may publish a message again, as consumers in processes do with messages that they could not handle.
 func (w *world) countsAll() bool {
 	ended := slices.ContainsFunc(w.coordinators, func(c *coordinator) bool { return c.ended })
 	return !ended && w.node == nil && w.business == nil && w.stream == nil

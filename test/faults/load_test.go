@@ -229,7 +229,9 @@ func newService(w *world, name string, markers marker.Store) *service {
 }
 
 func makeService(w *world, name string, markers marker.Store) *service {
-	return &service{witness: witness{name: name, ledger: w.ledger, once: w.options.once, to: w.destination()}, markers: markers}
+	return &service{
+		witness: witness{name: name, ledger: w.ledger, once: w.options.once, to: w.destination()}, markers: markers,
+	}
 }
 
 // serve serves its callbacks until the test ends.

@@ -110,5 +110,7 @@ func (w *world) runs(consumers int, open func(consuming func()) (run func(contex
 func (w *world) messagesGoOn(n int) {
 	w.t.Helper()
 	before := w.published("acked")
-	servers.Eventually(w.t, patience, fmt.Sprintf("%d more messages are published", n), func() bool { return w.published("acked") >= before+n })
+	servers.Eventually(w.t, patience, fmt.Sprintf("%d more messages are published", n), func() bool {
+		return w.published("acked") >= before+n
+	})
 }

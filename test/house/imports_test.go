@@ -266,6 +266,7 @@ var libraries = []struct {
 		"github.com/nats-io",
 		[]string{
 			"internal/natsconn", "internal/publish/nats", "producer/outbox/nats", "consumer/nats",
+			"internal/embedded/natsserver",
 		},
 		"loops and server never see NATS",
 	},
@@ -361,7 +362,7 @@ var free = []struct {
 	{"internal/sendloop", "github.com/rabbitmq/amqp091-go", "the loops see the broker through halfmsg.Publisher"},
 	{"internal/sendloop", "github.com/twmb", "the loops see the broker through halfmsg.Publisher"},
 	{"internal/sendloop", "github.com/nats-io", "the loops see the broker through halfmsg.Publisher"},
-	{"cmd/msghandler", "github.com/nats-io/nats-server", "the coordinator is a client of NATS; the server is for tests"},
+	{"internal/app", "github.com/nats-io/nats-server", "the server of NATS is for dev and tests"},
 	{"cmd/msghandler", "github.com/jackc", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "github.com/go-sql-driver", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler", "modernc.org", "SQL drivers are linked into the demos only"},

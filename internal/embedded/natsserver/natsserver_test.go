@@ -1,0 +1,60 @@
+package natsserver_test
+
+import (
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/internal/embedded/natsserver"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+func TestOnlyLoopbackIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"0.0.0.0:4222", "192.0.2.1:4222", "4222", ""} {
+		if s, err := natsserver.Start(addr, slog.Default()); err == nil {
+			_ = s.Close()
+			t.Errorf("started at %q", addr)
+		}
+	}
+}
+
+// A stream takes messages, and leaves no file behind.
+func TestStreamsAreGoneAfterClose(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	addr := servers.Addresses(t, 1)[0]
+	s, err := natsserver.Start(addr, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.URL() != "nats://"+addr {
+		t.Errorf("the URL is %s", s.URL())
+	}
+	conn, err := nats.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "orders.paid", []byte("42")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
