@@ -181,15 +181,19 @@ func requiredFields(of reflect.Type) (names []string) {
 	if of.Kind() != reflect.Struct || reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return nil
 	}
-	for _, field := range reflect.VisibleFields(of) {
+	for i := range of.NumField() {
+		field := of.Field(i)
 		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if !field.IsExported() || field.Anonymous || tag == "-" && options == "" || strings.Contains(options, "omit") {
-			continue
+		switch {
+		case field.Anonymous && tag == "" && field.Type.Kind() == reflect.Struct: // its fields stand in this struct's place
+			names = append(names, requiredFields(field.Type)...)
+		case field.Anonymous && tag == "", !field.IsExported(), tag == "-" && options == "",
+			strings.Contains(options, "omit"):
+		case tag == "":
+			names = append(names, field.Name)
+		default:
+			names = append(names, tag)
 		}
-		if tag == "" {
-			tag = field.Name
-		}
-		names = append(names, tag)
 	}
 	return names
 }

@@ -3,6 +3,7 @@ package envelope_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,6 +118,46 @@ func TestEventThatNobodyCouldReadIsNotWritten(t *testing.T) {
 	body, err := named.Marshal(envelope.Head{ID: "1"}, struct{}{})
 	var written map[string]any
 	if err != nil || json.Unmarshal(body, &written) != nil || written["aggregateId"] != "S-1" {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
+type parcel struct {
+	Weight int `json:"weight"`
+}
+
+type sender struct {
+	Shop int `json:"shop"`
+}
+
+// The fields of an embedded struct are the payload's own, unless the struct has a name in JSON.
+func TestEmbeddedFieldsAreRequired(t *testing.T) {
+	t.Parallel()
+	type packed struct {
+		parcel
+		Sender sender `json:"from"`
+		Order  int64  `json:"order"`
+	}
+	type labelled struct {
+		sender `json:"from"`
+		Order  int64 `json:"order"`
+	}
+	r, _ := registry()
+	embedded := envelope.Register(r, envelope.Spec[packed]{
+		Type: "PACKED", AggregateType: "ORDER", AggregateID: func(p packed) string { return fmt.Sprint(p.Order) },
+	})
+	body, err := embedded.Marshal(envelope.Head{ID: "1"}, packed{Order: 7})
+	if err != nil || !strings.Contains(string(body), `"weight":0`) {
+		t.Fatalf("%s, %v", body, err)
+	}
+	light := strings.Replace(string(body), `"weight":0,`, "", 1)
+	if _, err := r.Decode("1", envelope.ContentType, []byte(light)); err == nil || !strings.Contains(err.Error(), "lacks weight") {
+		t.Errorf("without an embedded field: %v", err)
+	}
+	named := envelope.Register(r, envelope.Spec[labelled]{
+		Type: "LABELLED", AggregateType: "ORDER", AggregateID: func(p labelled) string { return fmt.Sprint(p.Order) },
+	})
+	if body, err := named.Marshal(envelope.Head{ID: "1"}, labelled{Order: 7}); err != nil {
 		t.Errorf("%s, %v", body, err)
 	}
 }
