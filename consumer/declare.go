@@ -129,6 +129,9 @@ func (d *Declare) checkHold(wrong func(format string, args ...any)) {
 		wrong("Hold.ReleaseKey %q matches none of BindingKeys %q; messages would never arrive", h.ReleaseKey, d.bindingKeys())
 	case d.matches(h.BindingKey, h.ReleaseKey):
 		wrong("Hold.ReleaseKey %q matches Hold.BindingKey %q; messages would wait for ever", h.ReleaseKey, h.BindingKey)
+	case d.DeadLetterExchange == d.Exchange && d.matches(h.BindingKey, d.DeadLetterKey):
+		wrong("DeadLetterKey %q matches Hold.BindingKey %q; dead letters would come back after the delay",
+			d.DeadLetterKey, h.BindingKey)
 	}
 }
 

@@ -185,6 +185,7 @@ func TestTopologyIsChecked(t *testing.T) {
 		"without the delay":        func(c *consumer.Topology) { c.Queues[1].BindingKeys = []string{"order.timeout.#"} },
 		"would never arrive":       func(c *consumer.Topology) { c.Queues[1].Hold.ReleaseKey = "order.paid" },
 		"would wait for ever":      func(c *consumer.Topology) { c.Queues[1].Hold.BindingKey = "order.#" },
+		"back after the delay":     func(c *consumer.Topology) { c.Queues[1].Hold.BindingKey = "*.dlq" },
 		"whole milliseconds":       func(c *consumer.Topology) { c.Queues[1].Hold.Delay = time.Microsecond },
 		"Hold needs":               func(c *consumer.Topology) { c.Queues[1].Hold.BindingKey = "" },
 		"the queue name \"\"":      func(c *consumer.Topology) { c.Queues[1].Hold.Queue = "" },
