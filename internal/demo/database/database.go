@@ -88,12 +88,20 @@ func mysqlDSN(name string) string {
 }
 
 // TxOptions are the options of the services' transactions. READ COMMITTED is enough, because the services lock every
-// row they read, and avoids needless conflicts.
+// row they read within a transaction, and avoids needless conflicts.
 func (d *DB) TxOptions() *sql.TxOptions {
 	if d.Dialect == sqlmarker.SQLite {
 		return nil // SQLite has one writer at a time and no weaker level
 	}
 	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+}
+
+// Locked ends a SELECT of rows that nothing may change before the transaction ends.
+func (d *DB) Locked() string {
+	if d.Dialect == sqlmarker.SQLite {
+		return "" // its transactions of the services write, and SQLite has one writer at a time
+	}
+	return " FOR UPDATE"
 }
 
 // SQL completes a statement for this database: parameters are ?, and {id} is the type of an id, a type that

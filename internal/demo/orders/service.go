@@ -127,7 +127,7 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	}
 	s.relay, err = outbox.New(outbox.Config{
 		Table: s.markers, Sender: to, Again: resendAfter, Interval: relayEvery, Backoff: s.config.Backoff,
-		MaxAttempts: len(s.config.Backoff) + 1, Logger: s.config.Logger,
+		Exact: true, MaxAttempts: len(s.config.Backoff) + 1, Logger: s.config.Logger,
 	})
 	return err
 }

@@ -165,20 +165,20 @@ func (s *Shop) product(ctx context.Context, from querier, id int64) (Product, er
 }
 
 // Look shows an order.
-func (s *Shop) Look(ctx context.Context, id int64) (Order, error) { return s.look(ctx, s.db, id) }
+func (s *Shop) Look(ctx context.Context, id int64) (Order, error) { return s.look(ctx, s.db, id, "") }
 
-// LookIn shows an order within a transaction.
+// LookIn shows an order within a transaction, and keeps the order as it is until the transaction ends.
 func (s *Shop) LookIn(ctx context.Context, tx *sql.Tx, id int64) (Order, error) {
-	return s.look(ctx, tx, id)
+	return s.look(ctx, tx, id, s.db.Locked())
 }
 
-func (s *Shop) look(ctx context.Context, from querier, id int64) (Order, error) {
+func (s *Shop) look(ctx context.Context, from querier, id int64, lock string) (Order, error) {
 	o := Order{ID: id}
 	var created int64
 	var paid sql.NullInt64
 	var reason sql.NullString
 	err := from.QueryRowContext(ctx, s.db.SQL(`SELECT order_no, buyer_id, product_id, quantity, price, status, create_time,
-		pay_time, cancel_reason FROM demo_orders WHERE id = ?`), id).
+		pay_time, cancel_reason FROM demo_orders WHERE id = ?`+lock), id).
 		Scan(&o.OrderNo, &o.BuyerID, &o.ProductID, &o.Quantity, &o.Price, &o.Status, &created, &paid, &reason)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNoOrder
@@ -273,23 +273,24 @@ func (s *Shop) one(ctx context.Context, tx *sql.Tx, otherwise error, statement s
 }
 
 // CloseOverdue times out orders that were created at the deadline or before, a batch at most, the oldest first. An
-// order that was paid or cancelled since it was read stays as it is.
+// order that was paid or cancelled since it was read stays as it is. An order that fails stops no other.
 func (s *Shop) CloseOverdue(ctx context.Context, deadline time.Time, batch int) (closed int, err error) {
 	ids, err := s.ids(ctx, `SELECT id FROM demo_orders WHERE status = ? AND create_time <= ? ORDER BY create_time LIMIT ?`,
 		string(Pending), deadline.UnixMilli(), batch)
 	if err != nil {
 		return 0, fmt.Errorf("look for overdue orders: %w", err)
 	}
+	var failures []error
 	for _, id := range ids {
 		err := s.db.InTx(ctx, func(tx *sql.Tx) error { return s.TimeOut(ctx, tx, id, deadline) })
 		switch {
 		case err == nil:
 			closed++
 		case !errors.Is(err, ErrStatus):
-			return closed, err
+			failures = append(failures, fmt.Errorf("close order %d: %w", id, err))
 		}
 	}
-	return closed, nil
+	return closed, errors.Join(failures...)
 }
 
 // WithStatus lists orders in a status, a batch at most.
