@@ -69,7 +69,13 @@ type Traits struct {
 	Slice string
 	// Statements around a migration, so that migrations run one at a time.
 	migrationBegin, migrationEnd, migrationAbort string
+	// migrationNext ends one step and begins the next; empty where all steps are one transaction, or each statement is.
+	migrationNext string
 }
+
+// migratePostgreSQL begins a step. All statements queue behind an ALTER that waits for a long transaction, so the ALTER
+// gives up, and the next start of a program tries again.
+const migratePostgreSQL = "BEGIN; SELECT pg_advisory_xact_lock(7263871209); SET LOCAL lock_timeout = '5s'"
 
 var traits = map[Dialect]*Traits{
 	PostgreSQL: {
@@ -83,7 +89,9 @@ var traits = map[Dialect]*Traits{
 		SkipLocked:  " FOR UPDATE SKIP LOCKED",
 		Slice:       "ctid IN (SELECT ctid FROM {table} WHERE {where} LIMIT {n})",
 		// The number is arbitrary, and must differ from the locks of other programs.
-		migrationBegin: "BEGIN; SELECT pg_advisory_xact_lock(7263871209)", migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
+		migrationBegin: migratePostgreSQL, migrationEnd: "COMMIT", migrationAbort: "ROLLBACK",
+		// Otherwise readers would wait until the last index is built.
+		migrationNext: "COMMIT; " + migratePostgreSQL,
 	},
 	MySQL: {
 		Name: "mysql", Level: sql.LevelReadCommitted, LookInTx: true,
@@ -102,7 +110,7 @@ var traits = map[Dialect]*Traits{
 		Restored:       true,
 		SkipLocked:     " FOR UPDATE SKIP LOCKED",
 		Slice:          "{where} LIMIT {n}",
-		migrationBegin: "DO GET_LOCK('{table}', 60)", migrationEnd: "DO RELEASE_LOCK('{table}')",
+		migrationBegin: "DO GET_LOCK('{table}', 86400)", migrationEnd: "DO RELEASE_LOCK('{table}')",
 		migrationAbort: "DO RELEASE_LOCK('{table}')",
 	},
 	SQLite: {

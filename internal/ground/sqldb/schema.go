@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +31,8 @@ func (s step) note(n int) int {
 }
 
 // DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
-// the statements for the table, and the record of its version.
+// the statements for the table, and the record of its version. Run them in one session: statements for MySQL pass values
+// on in variables.
 func (t *Table) DDL() ([]string, error) {
 	steps, err := t.steps()
 	if err != nil {
@@ -82,22 +84,31 @@ func (t *Table) upgrade(ctx context.Context, conn *sql.Conn, steps []step) error
 	if err := t.runAll(ctx, conn, versionTable); err != nil {
 		return err
 	}
-	var version, compatible int
-	err := conn.QueryRowContext(ctx, t.Query(`SELECT COALESCE(MAX(version), 0), COALESCE(-MIN(version), 0)
-		FROM {table}_version`)).Scan(&version, &compatible)
-	if err != nil {
-		return err
-	}
-	if version > len(steps) {
-		return fmt.Errorf("its version %d is newer than the %d that this SDK knows: use a newer SDK", version, len(steps))
-	}
-	for n := max(version, compatible); n < len(steps); n++ {
+	for {
+		n, err := t.taken(ctx, conn, len(steps))
+		if err != nil || n == len(steps) {
+			return err
+		}
 		note := fmt.Sprintf(`INSERT INTO {table}_version (version) VALUES (%d)`, steps[n].note(n+1))
-		if err := t.runAll(ctx, conn, append(steps[n].statements, note)...); err != nil {
+		statements := append(slices.Clone(steps[n].statements), note)
+		if t.migrationNext != "" {
+			statements = append(statements, t.migrationNext)
+		}
+		if err := t.runAll(ctx, conn, statements...); err != nil {
 			return fmt.Errorf("step %d: %w", n+1, err)
 		}
 	}
-	return nil
+}
+
+// taken is how many of the known steps were taken. Another process may take steps while this one is between two.
+func (t *Table) taken(ctx context.Context, conn *sql.Conn, known int) (int, error) {
+	var version, compatible int
+	err := conn.QueryRowContext(ctx, t.Query(`SELECT COALESCE(MAX(version), 0), COALESCE(-MIN(version), 0)
+		FROM {table}_version`)).Scan(&version, &compatible)
+	if err == nil && version > known {
+		err = fmt.Errorf("its version %d is newer than the %d that this SDK knows: use a newer SDK", version, known)
+	}
+	return min(max(version, compatible), known), err
 }
 
 func (t *Table) runAll(ctx context.Context, conn *sql.Conn, statements ...string) error {
