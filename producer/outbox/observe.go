@@ -107,6 +107,8 @@ func (r *Relay) count(ctx context.Context) {
 		return
 	}
 	r.countAt = time.Now().Add(r.config.CountInterval)
+	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/3) // claims wait meanwhile
+	defer cancel()
 	counts, err := r.config.Table.Counts(ctx)
 	if err != nil {
 		r.config.Logger.Warn("the outbox could not be counted", "error", err)

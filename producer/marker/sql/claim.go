@@ -44,8 +44,8 @@ const (
 	longestDueTurn  = 5
 )
 
-// Claim locks and returns up to limit due messages that no relay holds: messages that were never handed over first,
-// then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
+// Claim locks and returns up to limit due messages that no relay holds: of each shard, messages that were never handed
+// over first, then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
 // Claim is one short transaction that waits for no other: rows that another relay is just claiming are skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
@@ -147,7 +147,7 @@ func (s *Store) takeOf(ctx context.Context, tx sqldb.Execer, t taking, found []s
 	args = append(append([]any{
 		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), s.config.Producer,
 	}, args...), t.shard)
-	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+claimedBy+free), args...)
+	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table}{by_key} SET `+claimedBy+free), args...)
 	if err != nil {
 		return nil, err
 	}

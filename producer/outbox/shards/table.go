@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,11 +44,21 @@ type Table struct {
 	// held are the shards of this relay until a time of this process's clock.
 	held  []int
 	until time.Time
-	// paused are shards whose table failed, and until when a claim leaves them out.
-	paused map[int]time.Time
+	// paused are shards whose table failed at its last claim.
+	paused map[int]pause
 	turn   int
 	last   claimed
 }
+
+// pause is how often a table has failed, and until when a claim leaves the shard out.
+type pause struct {
+	failures int
+	until    time.Time
+}
+
+// longestPause is the longest pause of a shard, in locks. A shard waits for one lock after its first failure, and twice
+// as long after each further one.
+const longestPause = 8
 
 // claimed is the last claim of the relay.
 type claimed struct {
@@ -77,7 +88,7 @@ func New(config Config) (*Table, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	t := &Table{config: config, queued: make(chan struct{}, 1), paused: map[int]time.Time{}}
+	t := &Table{config: config, queued: make(chan struct{}, 1), paused: map[int]pause{}}
 	if config.Leases == nil {
 		for shard := range config.Tables {
 			t.held = append(t.held, shard)
@@ -129,7 +140,7 @@ func (t *Table) lease(ctx context.Context) {
 	l := t.config.Leases
 	for {
 		begun := time.Now() // the database's lease begins later
-		held, relays, err := l.round(ctx, len(t.config.Tables))
+		held, relays, err := l.round(ctx, len(t.config.Tables), t.keep)
 		switch {
 		case err == nil:
 			if t.hold(held, begun.Add(l.config.Lease)) {
@@ -163,6 +174,13 @@ func (t *Table) hold(shards []int, until time.Time) (changed bool) {
 	return changed
 }
 
+// keep drops all shards but these, before another relay may have the others.
+func (t *Table) keep(shards []int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = slices.Clone(shards)
+}
+
 // Held returns the shards that the relay has now.
 func (t *Table) Held() []int {
 	t.mu.Lock()
@@ -176,8 +194,8 @@ func (t *Table) Held() []int {
 // Queued implements outbox.Table.
 func (t *Table) Queued() <-chan struct{} { return t.queued }
 
-// nextShards are the shards of a claim. Each claim begins with another shard, and leaves out shards whose table failed
-// a short time ago: a database that hangs must not use up the time of the others.
+// nextShards are the shards of a claim. Each claim begins with another shard. Shards whose table failed come last, and
+// are left out for a while: a database that hangs must not use up the time of the others.
 func (t *Table) nextShards() []int {
 	held := t.Held()
 	t.mu.Lock()
@@ -188,20 +206,24 @@ func (t *Table) nextShards() []int {
 	t.turn++
 	first := t.turn % len(held)
 	held = append(held[first:], held[:first]...)
-	return slices.DeleteFunc(held, func(shard int) bool { return time.Now().Before(t.paused[shard]) })
+	held = slices.DeleteFunc(held, func(shard int) bool { return time.Now().Before(t.paused[shard].until) })
+	slices.SortStableFunc(held, func(a, b int) int { return cmp.Compare(t.paused[a].failures, t.paused[b].failures) })
+	return held
 }
 
-// Claim implements outbox.Table: a batch of the shards that the relay has. A table that fails is left out for the
-// time of a lock, and delays no other.
+// Claim implements outbox.Table: a batch of the shards that the relay has, for a third of the lock at most, because the
+// sender needs the rest. A table that fails is left out for a while, and keeps nothing back that others have.
 func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sqlmarker.Claim, error) {
 	claim := sqlmarker.Claim{Token: owner + "/" + rand.Text()[:10]}
 	from := map[place]origin{}
 	var failures []error
+	bounded, cancel := context.WithTimeout(ctx, lock/3)
+	defer cancel()
 	for _, shard := range t.nextShards() {
-		if len(claim.Messages) >= limit {
+		if len(claim.Messages) >= limit || bounded.Err() != nil {
 			break
 		}
-		part, err := t.claimOf(ctx, shard, owner, limit-len(claim.Messages), lock)
+		part, err := t.claimOf(bounded, shard, owner, limit-len(claim.Messages), lock)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("shard %d: %w", shard, err))
 			continue
@@ -225,18 +247,21 @@ func (t *Table) Claim(ctx context.Context, owner string, limit int, lock time.Du
 	return claim, err
 }
 
-// claimOf claims messages of one shard, for a third of the lock at most: the sender needs the rest.
+// claimOf claims messages of one shard, and notes whether its table fails.
 func (t *Table) claimOf(
 	ctx context.Context, shard int, owner string, limit int, lock time.Duration,
 ) (sqlmarker.Claim, error) {
-	bounded, cancel := context.WithTimeout(ctx, lock/3)
-	defer cancel()
-	claim, err := t.config.Tables[shard].Claim(bounded, owner, limit, lock)
+	claim, err := t.config.Tables[shard].Claim(ctx, owner, limit, lock)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.paused, shard)
-	if err != nil && ctx.Err() == nil {
-		t.paused[shard] = time.Now().Add(lock)
+	switch {
+	case err == nil:
+		delete(t.paused, shard)
+	case !errors.Is(ctx.Err(), context.Canceled): // otherwise the relay is stopping
+		p := t.paused[shard]
+		p.until = time.Now().Add(lock * time.Duration(min(1<<min(p.failures, 10), longestPause)))
+		p.failures++
+		t.paused[shard] = p
 	}
 	return claim, err
 }
@@ -260,18 +285,33 @@ func (t *Table) Release(ctx context.Context, token string, outcomes []sqlmarker.
 			held++
 		}
 	}
+	return t.release(ctx, last, parts, held)
+}
+
+// release has each table record its outcomes, all at once: a table that hangs uses up the time of no other. held counts
+// what was held before.
+func (t *Table) release(
+	ctx context.Context, last claimed, parts map[origin][]sqlmarker.Outcome, held int64,
+) (int64, error) {
+	var mu sync.Mutex
 	var failures []error
+	var releasing sync.WaitGroup
 	for from, part := range parts {
-		n, err := t.config.Tables[from.table].Release(ctx, from.token, part)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("shard %d: %w", from.table, err))
-			continue
-		}
-		held += n
-		for _, o := range part {
-			last.from[place{o.Shard, o.ID}] = origin{from.table, from.token, true, n > 0}
-		}
+		releasing.Go(func() {
+			n, err := t.config.Tables[from.table].Release(ctx, from.token, part)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failures = append(failures, fmt.Errorf("shard %d: %w", from.table, err))
+				return
+			}
+			held += n
+			for _, o := range part {
+				last.from[place{o.Shard, o.ID}] = origin{from.table, from.token, true, n > 0}
+			}
+		})
 	}
+	releasing.Wait()
 	return held, errors.Join(failures...)
 }
 

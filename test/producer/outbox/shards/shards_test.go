@@ -373,3 +373,79 @@ func TestHangingDatabaseDelaysNoOtherShard(t *testing.T) {
 		t.Errorf("%d claims waited for the database that hangs, want %d at most", hanging.claims, most)
 	}
 }
+
+// Several databases that hang are each waited for once, within the time of a claim. Then the others come first.
+func TestSeveralHangingDatabasesKeepNothingBack(t *testing.T) {
+	t.Parallel()
+	d := databases.SQLite(t)
+	db := d.Open(t)
+	s := store(t, d, db, nil)
+	ids := databases.Numbered("order", 100)
+	commit(t, db, s, ids...)
+	tables := shards.Of(s)
+	hanging := map[int]*failing{2: nil, 3: nil, 7: nil, 11: nil, 12: nil}
+	for shard := range hanging {
+		hanging[shard] = &failing{Table: tables[shard]}
+		tables[shard] = hanging[shard]
+	}
+	others := 0
+	for _, id := range ids {
+		if hanging[sqlmarker.ShardOf(id, allShards)] == nil {
+			others++
+		}
+	}
+	to := &databases.Recorder{}
+	r, err := outbox.New(outbox.Config{
+		Table: table(t, tables, nil), Sender: to, Batch: 50, Lock: 3 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := len(hanging) + others/50 + 1
+	for range most {
+		_, _ = r.Pass(t.Context()) // what hangs is an error
+	}
+	if to.Len() < others {
+		t.Errorf("%d of %d messages of the other shards were sent in %d passes", to.Len(), others, most)
+	}
+}
+
+// stuck is a table whose records hang.
+type stuck struct{ outbox.Table }
+
+func (stuck) Release(ctx context.Context, _ string, _ []sqlmarker.Outcome) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A database that hangs when outcomes are recorded keeps no other from recording its own.
+func TestHangingRecordKeepsNoOtherBack(t *testing.T) {
+	t.Parallel()
+	d := databases.SQLite(t)
+	db := d.Open(t)
+	s := store(t, d, db, nil)
+	ids := databases.Numbered("order", 40)
+	commit(t, db, s, ids...)
+	tables := shards.Of(s)
+	tables[5] = stuck{tables[5]}
+	others := int64(0)
+	for _, id := range ids {
+		if sqlmarker.ShardOf(id, allShards) != 5 {
+			others++
+		}
+	}
+	r, err := outbox.New(outbox.Config{
+		Table: table(t, tables, nil), Sender: &databases.Recorder{}, Batch: 50, Lock: 3 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Pass(t.Context()); err == nil {
+		t.Error("nothing hung")
+	}
+	counts, err := s.Counts(t.Context())
+	if err != nil || counts.Sent != others || others == int64(len(ids)) {
+		t.Errorf("%d of %d messages of the other shards are recorded, %v", counts.Sent, others, err)
+	}
+}
