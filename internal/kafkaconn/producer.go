@@ -54,7 +54,8 @@ type Producer struct {
 	// a request may never get its answer: errors of a request, and ends of a connection with produce requests.
 	begun, unanswered atomic.Int64
 	onLoss            func()
-	// late has goroutines whose caller may not wait any more. They end at the latest when the clients are closed.
+	// late has goroutines whose caller may not wait any more, and the answers to records. They end at the latest when the
+	// clients are closed.
 	late lifecycle.Group
 }
 
@@ -117,7 +118,9 @@ func (p *Producer) Write(ctx context.Context, record *kgo.Record, answered func(
 
 func (p *Producer) write(ctx context.Context, client *kgo.Client, record *kgo.Record, answered func(Answer)) {
 	before := p.mark()
+	p.late.Begin() // the client's Close does not wait for the last answers
 	client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+		defer p.late.End()
 		answered(p.judge(err, before))
 	})
 }

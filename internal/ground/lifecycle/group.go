@@ -19,16 +19,22 @@ type Group struct {
 
 // Go runs work in a goroutine of the group.
 func (g *Group) Go(work func()) {
-	g.mu.Lock()
-	g.running++
-	g.mu.Unlock()
+	g.Begin()
 	go func() {
-		defer g.end()
+		defer g.End()
 		work()
 	}()
 }
 
-func (g *Group) end() {
+// Begin counts work in a goroutine that another package has started, until the call of End.
+func (g *Group) Begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running++
+}
+
+// End ends work that began with Begin.
+func (g *Group) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running--
