@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
@@ -37,6 +38,9 @@ func newMessage(record *kgo.Record) *consumer.Message {
 	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); err == nil && n > 0 {
 		m.Retries = n
 		m.Exchange = read.Headers[consumer.HeaderExchange]
+		if first, err := time.Parse(time.RFC3339, read.Headers[publish.HeaderTimestamp]); err == nil {
+			m.Timestamp = first
+		}
 	}
 	for name := range m.Headers {
 		if strings.HasPrefix(name, "x-") || strings.HasPrefix(name, "msghandler-") {
@@ -128,7 +132,9 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 	}
 	noted[consumer.HeaderQueue], noted[consumer.HeaderExchange] = m.Exchange, m.Exchange
 	noted[consumer.HeaderRoutingKey] = m.RoutingKey
-	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value, Timestamp: record.Timestamp}
+	noted[publish.HeaderTimestamp] = m.Timestamp.UTC().Format(time.RFC3339Nano)
+	// The copy has a time of its own: by the first record's time, retention could delete a copy that was just written.
+	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value}
 	for _, header := range record.Headers {
 		if _, replaced := noted[header.Key]; !replaced && header.Key != HeaderRetryAt {
 			again.Headers = append(again.Headers, header)

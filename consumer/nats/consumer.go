@@ -143,22 +143,23 @@ func (r *run) session() (consumed bool, err error) {
 		return false, err
 	}
 	r.Consuming()
-	s := &session{run: r, js: js, tasks: make(chan *task, r.Prefetch), ended: lost}
+	s := &session{run: r, js: js, tasks: make(chan *task, r.Prefetch), ended: lost, over: make(chan struct{})}
 	var workers lifecycle.Group
 	for range r.Concurrency {
 		workers.Go(s.work)
 	}
 	defer context.AfterFunc(r.stopping, messages.Drain)() // what was received goes back
-	over := make(chan struct{})
-	workers.Go(func() { // the pull does not see that the connection has ended
+	// The pull does not see that the connection has ended.
+	workers.Go(func() {
 		select {
 		case <-lost:
 			messages.Stop()
-		case <-over:
+		case <-s.over:
 		}
 	})
 	err = s.receive(messages)
-	close(over)
+	s.deleted = errors.Is(err, jetstream.ErrConsumerDeleted)
+	close(s.over)
 	close(s.tasks)
 	// The connection stays until the handlers have acknowledged.
 	r.handlers.Go(func() {

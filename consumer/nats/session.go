@@ -20,8 +20,12 @@ type session struct {
 	run   *run
 	js    jetstream.JetStream
 	tasks chan *task
-	// ended is closed when the connection has ended.
+	// ended is closed when the connection has ended, over when the pull has ended.
 	ended <-chan struct{}
+	over  chan struct{}
+	// deleted, set before over is closed: the durable consumer was deleted. A successor with its name would take the
+	// sequence numbers of its messages for its own.
+	deleted bool
 }
 
 // task is a message that was received. Its time to be acknowledged is renewed until end is called.
@@ -68,16 +72,33 @@ func (s *session) keep(ctx context.Context, m jetstream.Msg) {
 	}
 }
 
-// work handles tasks in their order. After the stop it gives them back.
+// work handles tasks in their order. Tasks that are left when the run stops or the pull ends go back.
 func (s *session) work() {
 	for t := range s.tasks {
-		if s.run.stopping.Err() != nil {
-			t.stop()
-			_ = t.Nak() // a lost connection gives the message back, too
-			continue
+		select {
+		case <-s.ended:
+			t.stop() // the server delivers the message again
+		case <-s.over:
+			s.giveBack(t)
+		case <-s.run.stopping.Done():
+			s.giveBack(t)
+		default:
+			s.handle(t)
 		}
-		s.handle(t)
 	}
+}
+
+// giveBack has a message delivered again at once.
+func (s *session) giveBack(t *task) {
+	t.stop()
+	select {
+	case <-s.over:
+		if s.deleted {
+			return
+		}
+	default:
+	}
+	_ = t.Nak() // a lost connection gives the message back, too
 }
 
 // stop ends the renewals, so that none follows the acknowledgement.

@@ -54,6 +54,9 @@ var (
 		kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
 		kerr.IllegalSaslState, kerr.TransactionalIDAuthorizationFailed,
 	}
+	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No broker
+	// answers a produce request with them, so they say nothing about one that has no answer.
+	elsewhereErrors = []*kerr.Error{kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound}
 	// unsureErrors leave open whether the batch is stored.
 	unsureErrors = []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException, kerr.OutOfOrderSequenceNumber,
@@ -78,11 +81,19 @@ func (p *Producer) judge(err error, before mark) Answer {
 		return Answer{Fate: Stored}
 	case now.begun == before.begun:
 		return Answer{Fate: refusal(err, Unwritten), Err: err}
-	case errors.As(err, &answer) && now.unanswered == before.unanswered:
+	case errors.As(err, &answer) && now.unanswered == before.unanswered && !elsewhere(answer):
 		return Answer{Fate: refusal(err, Unwritten), Err: err}
-	default:
-		return Answer{Fate: refusal(err, Unknown), Err: err}
 	}
+	fate := refusal(err, Unknown)
+	if fate == AccessRefused {
+		fate = Unknown
+	}
+	return Answer{Fate: fate, Err: err}
+}
+
+// elsewhere reports whether an error answers another request than the one with the record.
+func elsewhere(answer *kerr.Error) bool {
+	return slices.Contains(elsewhereErrors, answer) || slices.Contains(accessErrors, answer)
 }
 
 // refusal is the fate of a record by the error alone; temporary is the fate where the error refuses nothing.

@@ -23,7 +23,7 @@ type Message struct {
 	ContentType string
 	// Trace is a trace context that becomes a header, unless Headers has one.
 	Trace string
-	// Headers are the caller's.
+	// Headers are the caller's. Those with the names of the id, the producer and the attempt are not sent.
 	Headers map[string]string
 	Body    []byte
 	// Time is when the message became due, in milliseconds.
@@ -71,13 +71,20 @@ func (m *Message) Record() *kgo.Record {
 	addOwn(publish.HeaderContentType, m.ContentType)
 	addOwn(publish.HeaderTrace, m.Trace)
 	for key, value := range m.Headers {
-		add(key, value)
+		if !reserved(key) {
+			add(key, value)
+		}
 	}
 	r := &kgo.Record{Topic: m.Topic, Headers: headers, Timestamp: m.Time, Value: bytes.Clone(m.Body)}
 	if m.Key != "" {
 		r.Key = []byte(m.Key)
 	}
 	return r
+}
+
+// reserved reports whether a header names the message, so that no header of the caller may take its place.
+func reserved(key string) bool {
+	return key == publish.HeaderID || key == publish.HeaderProducer || key == publish.HeaderAttempt
 }
 
 // Read is the message of a record, also of a record that another program has written. Then the ID may be empty, and

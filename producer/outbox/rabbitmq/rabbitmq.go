@@ -211,10 +211,11 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 	case q.Age < m.Delay:
 		return nil, outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
 	}
-	headers := amqp.Table{"msghandler-attempt": int64(q.Claims)}
+	headers := amqp.Table{}
 	for key, value := range m.Headers {
 		headers[key] = value
 	}
+	headers["msghandler-attempt"] = int64(q.Claims) // not the caller's: consumers rely on the count of copies
 	confirmation, err := s.channel.PublishWithDeferredConfirmWithContext(ctx, m.Exchange, m.RoutingKey, true, false,
 		amqp.Publishing{
 			MessageId: m.ID, AppId: s.config.Producer, Timestamp: time.Now(), DeliveryMode: amqp.Persistent,

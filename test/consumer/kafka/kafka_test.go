@@ -249,6 +249,7 @@ func TestStopTimeoutIsAnError(t *testing.T) {
 // letter is a record as kcat reads it.
 type letter struct {
 	Key, Payload string
+	Ts           int64
 	Headers      []string
 }
 
@@ -311,6 +312,42 @@ func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
 	for id, n := range b.handled {
 		if n != 1 && id != "0" {
 			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
+// Retention counts from the copy, also where the message is old. The handler still gets the time of the message.
+func TestCopiesOfOldMessagesAreNew(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	began, due := time.Now(), time.UnixMilli(1_700_000_000_123)
+	record := &kgo.Record{
+		Topic: "orders", Timestamp: due,
+		Headers: []kgo.RecordHeader{{Key: "msghandler-timestamp", Value: []byte("2001-01-01T00:00:00Z")}},
+	}
+	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	times := make(chan time.Time, 10)
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		times <- m.Timestamp
+		return errors.New("no database")
+	})
+	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	close(times)
+	for got := range times {
+		if !got.Equal(due) {
+			t.Errorf("the handler got the time %v", got)
+		}
+	}
+	for _, topic := range []string{"payments.retry.200ms", "payments.retry.400ms", "payments.dead"} {
+		for _, l := range letters(t, k, topic) {
+			if l.Ts < began.UnixMilli() || l.header("msghandler-timestamp") != due.UTC().Format(time.RFC3339Nano) {
+				t.Errorf("%s has %+v", topic, l)
+			}
 		}
 	}
 }

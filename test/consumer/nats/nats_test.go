@@ -331,6 +331,66 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	}
 }
 
+// queued runs a consumer without Dedup whose handler holds the first of five messages while the others wait for it. Then
+// the pull ends by end, and a new one begins. Only the message that was in the handler may be handled again.
+func (w *world) queued(end func()) {
+	w.t.Helper()
+	ids := numbered(5)
+	w.publish(ids...)
+	config := w.config()
+	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
+	config.Consuming = func() { consuming <- struct{}{} }
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		if m.ID == "0" {
+			begun <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	<-begun
+	w.allReceived(len(ids))
+	<-consuming
+	end()
+	<-consuming
+	<-begun
+	w.allReceived(len(ids))
+	close(release)
+	w.settled()
+	handled.want(w.t, ids[:1], 2)
+	handled.want(w.t, ids[1:], 1)
+}
+
+// allReceived waits until n messages are with the consumer.
+func (w *world) allReceived(n int) {
+	w.t.Helper()
+	servers.Eventually(w.t, 30*time.Second, "the messages are received", func() bool {
+		c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
+		return err == nil && c.CachedInfo().NumAckPending == n
+	})
+}
+
+// What waited for a handler when the connection ended is handled by the next connection alone.
+func TestLostConnectionDropsItsQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.queued(func() {
+		w.server.Kill()
+		w.server.Start()
+	})
+}
+
+func TestEndOfPullDropsItsQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.queued(func() {
+		if err := w.js.DeleteConsumer(w.t.Context(), "ORDERS", "payments"); err != nil {
+			w.t.Fatal(err)
+		}
+	})
+}
+
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*nats.Config){
