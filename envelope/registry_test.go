@@ -151,7 +151,8 @@ func TestEmbeddedFieldsAreRequired(t *testing.T) {
 		t.Fatalf("%s, %v", body, err)
 	}
 	light := strings.Replace(string(body), `"weight":0,`, "", 1)
-	if _, err := r.Decode("1", envelope.ContentType, []byte(light)); err == nil || !strings.Contains(err.Error(), "lacks weight") {
+	_, err = r.Decode("1", envelope.ContentType, []byte(light))
+	if err == nil || !strings.Contains(err.Error(), "lacks weight") {
 		t.Errorf("without an embedded field: %v", err)
 	}
 	named := envelope.Register(r, envelope.Spec[labelled]{

@@ -54,8 +54,8 @@ var (
 		kerr.ClusterAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
 		kerr.IllegalSaslState, kerr.TransactionalIDAuthorizationFailed,
 	}
-	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No broker
-	// answers a produce request with them, so they say nothing about one that has no answer.
+	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No
+	// broker answers a produce request with them, so they say nothing about one that has no answer.
 	elsewhereErrors = []*kerr.Error{kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound}
 	// unsureErrors leave open whether the batch is stored.
 	unsureErrors = []*kerr.Error{

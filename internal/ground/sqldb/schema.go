@@ -31,8 +31,8 @@ func (s step) note(n int) int {
 }
 
 // DDL returns the statements that Migrate runs on an empty database, for deployments that create tables themselves:
-// the statements for the table, and the record of its version. Run them in one session: statements for MySQL pass values
-// on in variables.
+// the statements for the table, and the record of its version. Run them in one session: statements for MySQL pass
+// values on in variables.
 func (t *Table) DDL() ([]string, error) {
 	steps, err := t.steps()
 	if err != nil {

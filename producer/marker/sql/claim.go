@@ -45,8 +45,9 @@ const (
 )
 
 // Claim locks and returns up to limit due messages that no relay holds: of each shard, messages that were never handed
-// over first, then by id. Of more than five times the limit, the order by id is that of the messages that have been due longest.
-// Claim is one short transaction that waits for no other: rows that another relay is just claiming are skipped.
+// over first, then by id. Of more than five times the limit, the order by id is that of the messages that have been due
+// longest. Claim is one short transaction that waits for no other: rows that another relay is just claiming are
+// skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
 	shards, batches, err := s.claimable(ctx)

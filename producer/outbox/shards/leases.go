@@ -105,8 +105,8 @@ type lease struct {
 }
 
 // round renews this relay's row and leases, gives back or takes shards up to this relay's share, and returns the shards
-// that the relay has and the number of relays. keep is called with the rest before shards are given back. Each statement
-// is a transaction, so that rounds never deadlock. A round ends within the time of a lease.
+// that the relay has and the number of relays. keep is called with the rest before shards are given back. Each
+// statement is a transaction, so that rounds never deadlock. A round ends within the time of a lease.
 func (l *Leases) round(ctx context.Context, shards int, keep func([]int)) (held []int, relays int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.Lease)
 	defer cancel()

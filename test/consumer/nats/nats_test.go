@@ -96,8 +96,8 @@ func (w *world) run(config nats.Config, h consumer.HandlerFunc) (stop func() err
 	return stop
 }
 
-// settled waits until the consumer has acknowledged everything that the stream has. A consumer that has just been made
-// may report for a moment that nothing is pending.
+// settled waits until the consumer has acknowledged everything that the stream has. A new consumer may
+// report for a moment that nothing is pending.
 func (w *world) settled() {
 	w.t.Helper()
 	servers.Eventually(w.t, 30*time.Second, "every message is settled", func() bool {
@@ -300,7 +300,7 @@ func TestKilledServerLosesNoMessage(t *testing.T) {
 	handled.want(t, ids, 1)
 }
 
-// What was not begun goes back at a stop, and what was begun is finished.
+// At a stop, messages that wait go back, and running handlers finish.
 func TestStopFinishesAndGivesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -331,8 +331,8 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	}
 }
 
-// queued runs a consumer without Dedup whose handler holds the first of five messages while the others wait for it. Then
-// the pull ends by end, and a new one begins. Only the message that was in the handler may be handled again.
+// queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait. Then the
+// pull ends by end, and a new pull begins. Only the message in the handler may be handled again.
 func (w *world) queued(end func()) {
 	w.t.Helper()
 	ids := numbered(5)
@@ -371,7 +371,7 @@ func (w *world) allReceived(n int) {
 	})
 }
 
-// What waited for a handler when the connection ended is handled by the next connection alone.
+// Messages that waited for a handler when the connection ended are handled by the next connection alone.
 func TestLostConnectionDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
