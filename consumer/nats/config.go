@@ -28,8 +28,9 @@ type Config struct {
 	// DeadLetterStream gets the copies of messages that cannot be handled, as the subject STREAM.SUBJECT: the stream DEAD
 	// has the subjects DEAD.>. Empty: failed messages are retried for ever, and rejected messages are dropped.
 	DeadLetterStream string
-	// MaxDeliveries is how often a message is delivered before the message becomes a dead letter. It needs
-	// DeadLetterStream. Default: 5 with DeadLetterStream.
+	// MaxDeliveries is how often a message is delivered before its next failure makes the message a dead letter.
+	// Deliveries without a failure count as well: before a stop, on a lost connection, and of a busy copy. MaxDeliveries
+	// needs DeadLetterStream. Default: 5 with DeadLetterStream.
 	MaxDeliveries int
 	// Prefetch is how many messages the server hands out before the first is acknowledged. Default: 20.
 	Prefetch int

@@ -12,8 +12,9 @@
 //
 // The messages come from a durable consumer with explicit acknowledgements. The answers of a handler mean what they
 // mean in package consumer: a handled message and a duplicate are acknowledged, and the acknowledgement is confirmed by
-// the server. A rejected message, and one that has failed MaxDeliveries times, becomes a dead letter. Any other failure
-// brings the message back after a delay, by the server's own count of deliveries.
+// the server. A rejected message becomes a dead letter, and so does a message that fails at its delivery number
+// MaxDeliveries or later. Any other failure brings the message back after a delay, by the server's own count of
+// deliveries.
 //
 // A message is acknowledged only when its effect is done, or when the dead-letter stream has its copy.
 package nats
