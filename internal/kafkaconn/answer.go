@@ -60,7 +60,7 @@ var (
 	// unsureErrors leave open whether the batch is stored.
 	unsureErrors = []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException, kerr.OutOfOrderSequenceNumber,
-		kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.DuplicateSequenceNumber,
+		kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.DuplicateSequenceNumber, kerr.UnknownServerError,
 	}
 )
 

@@ -73,7 +73,7 @@ func TestAnswersOfTheCluster(t *testing.T) {
 		{kerr.MessageTooLarge, halfmsg.Refused},
 		{kerr.InvalidRecord, halfmsg.Refused},
 		{kerr.PolicyViolation, halfmsg.Refused},
-		{kerr.UnknownServerError, halfmsg.Refused},
+		{kerr.UnknownServerError, halfmsg.Unsure},
 	} {
 		t.Run(test.answer.Message, func(t *testing.T) {
 			topic := "answer-" + test.answer.Message
