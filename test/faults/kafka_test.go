@@ -13,7 +13,6 @@ import (
 	kafkaconsumer "github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/test/fakekafka"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // kafkaStream is a cluster of kfake with the load's topic, whose name is the load's exchange.
@@ -112,14 +111,7 @@ func killKafka(ctx context.Context, w *world, _ *rand.Rand) {
 
 // hangKafka lets nothing pass for longer than a publish waits for its answer.
 func hangKafka(ctx context.Context, w *world, _ *rand.Rand) {
-	s := onStream[*kafkaStream](w)
-	pause(ctx, time.Second)
-	w.ledger.Fault("nothing reaches the cluster or comes back")
-	resume := s.cluster.Hang()
-	wait(8 * time.Second)
-	resume()
-	w.ledger.Fault("the network passes again")
-	w.allReady()
+	w.silent(ctx, onStream[*kafkaStream](w).cluster.Hang)
 }
 
 // cutKafka closes all connections at short intervals, for as long as the load lasts.
@@ -137,12 +129,8 @@ func cutKafka(ctx context.Context, w *world, random *rand.Rand) {
 
 // shrinkKafka lets the topic take only small messages for a while.
 func shrinkKafka(ctx context.Context, w *world, _ *rand.Rand) {
-	s := onStream[*kafkaStream](w)
-	pause(ctx, time.Second)
-	w.ledger.Fault("the topic takes only small messages")
-	s.cluster.Configure(exchange, "max.message.bytes", "500")
-	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
-	wait(2 * time.Second)
-	s.cluster.Configure(exchange, "max.message.bytes", "1048588")
-	w.ledger.Fault("the topic takes large messages again")
+	largest := func(bytes string) func() {
+		return func() { onStream[*kafkaStream](w).cluster.Configure(exchange, "max.message.bytes", bytes) }
+	}
+	w.refusing(ctx, largest("500"), largest("1048588"))
 }

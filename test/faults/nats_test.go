@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
@@ -40,13 +41,7 @@ func newNATSStream(w *world, nodes int) *natsStream {
 	} else {
 		s.servers = servers.NATSCluster(w.t, nodes)
 	}
-	var all []nats.Option
-	all = append(all, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
-	conn, err := nats.Connect(s.hosts(), all...)
-	w.must(err)
-	w.t.Cleanup(conn.Close)
-	s.js, err = jetstream.New(conn)
-	w.must(err)
+	s.js = natsserver.JetStream(w.t, s.all())
 	servers.Eventually(w.t, patience, "the stream is made", func() bool {
 		_, err := s.js.CreateOrUpdateStream(w.t.Context(), s.config())
 		return err == nil // a new cluster has no leader yet
@@ -60,11 +55,11 @@ func (s *natsStream) config() jetstream.StreamConfig {
 	}
 }
 
-// hosts are the servers themselves.
-func (s *natsStream) hosts() string {
+// all is the address of all servers.
+func (s *natsStream) all() string {
 	text := s.servers[0].URL
 	for _, server := range s.servers[1:] {
-		text += "," + server.URL
+		text += "," + strings.TrimPrefix(server.URL, "nats://")
 	}
 	return text
 }
@@ -73,11 +68,7 @@ func (s *natsStream) url() string {
 	if s.way != nil {
 		return s.way.URL(s.servers[0].URL)
 	}
-	text := s.servers[0].URL
-	for _, server := range s.servers[1:] {
-		text += "," + server.URL[len("nats://"):]
-	}
-	return text
+	return s.all()
 }
 
 func (*natsStream) asciiHeaders() bool { return true }
@@ -109,7 +100,7 @@ func (s *natsStream) empty(w *world) {
 	})
 }
 
-// on is the stream of a row on NATS.
+// onStream is the broker of the row, which is of that kind.
 func onStream[T stream](w *world) T {
 	w.t.Helper()
 	s, is := w.stream.(T)
@@ -137,13 +128,10 @@ func killNATS(ctx context.Context, w *world, _ *rand.Rand) {
 // freezeNATS stops the server for longer than a publish waits for its answer.
 func freezeNATS(ctx context.Context, w *world, _ *rand.Rand) {
 	s := onStream[*natsStream](w)
-	pause(ctx, time.Second)
-	w.ledger.Fault("nats-server stands still")
-	s.servers[0].Freeze()
-	wait(8 * time.Second)
-	s.servers[0].Thaw()
-	w.ledger.Fault("nats-server goes on")
-	w.allReady()
+	w.silent(ctx, func() (resume func()) {
+		s.servers[0].Freeze()
+		return s.servers[0].Thaw
+	})
 }
 
 // killLeaders kills the leader of the stream, three times, for another server each time.
@@ -241,28 +229,19 @@ func stopJetStream(ctx context.Context, w *world, _ *rand.Rand) {
 // withdrawSubjects takes the load's subjects from the stream and gives them back.
 func withdrawSubjects(ctx context.Context, w *world, _ *rand.Rand) {
 	s := onStream[*natsStream](w)
-	pause(ctx, time.Second)
-	w.ledger.Fault("the stream has another subject")
-	s.update(w, func(c *jetstream.StreamConfig) { c.Subjects = []string{"another"} })
-	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
-	wait(2 * time.Second)
-	s.update(w, func(*jetstream.StreamConfig) {})
-	w.ledger.Fault("the stream has its subjects again")
+	w.refusing(ctx, func() {
+		s.update(w, func(c *jetstream.StreamConfig) { c.Subjects = []string{"another"} })
+	}, func() { s.update(w, func(*jetstream.StreamConfig) {}) })
 }
 
 // fillStream lets the stream be full for a while.
 func fillStream(ctx context.Context, w *world, _ *rand.Rand) {
 	s := onStream[*natsStream](w)
-	pause(ctx, time.Second)
-	info, err := s.info(ctx)
-	w.must(err)
-	w.ledger.Fault("the stream is full")
-	full := int64(info.State.Msgs) + 10 //nolint:gosec // few messages
-	s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = full })
-	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
-	wait(2 * time.Second)
-	s.update(w, func(*jetstream.StreamConfig) {})
-	w.ledger.Fault("the stream takes messages again")
+	w.refusing(ctx, func() {
+		info, err := s.info(ctx)
+		w.must(err)
+		s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = int64(info.State.Msgs) + 10 }) //nolint:gosec // few
+	}, func() { s.update(w, func(*jetstream.StreamConfig) {}) })
 }
 
 // silenceNATS makes the coordinators' connections swallow everything and stay open, until all have found out.

@@ -106,6 +106,30 @@ func (w *world) runs(consumers int, open func(consuming func()) (run func(contex
 	}
 }
 
+// silent has the other broker answer nothing, for longer than a publish waits for its answer.
+func (w *world) silent(ctx context.Context, stop func() (resume func())) {
+	w.t.Helper()
+	pause(ctx, time.Second)
+	w.ledger.Fault("the broker answers nothing")
+	resume := stop()
+	wait(8 * time.Second)
+	resume()
+	w.ledger.Fault("the broker answers again")
+	w.allReady()
+}
+
+// refusing has the other broker refuse messages for a while.
+func (w *world) refusing(ctx context.Context, begin, end func()) {
+	w.t.Helper()
+	pause(ctx, time.Second)
+	w.ledger.Fault("the broker refuses messages")
+	begin()
+	servers.Eventually(w.t, patience, "a message is refused", func() bool { return w.published("refused") > 0 })
+	wait(2 * time.Second)
+	end()
+	w.ledger.Fault("the broker takes all messages again")
+}
+
 // messagesGoOn waits until the coordinators have published so many more messages.
 func (w *world) messagesGoOn(n int) {
 	w.t.Helper()
