@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/producer"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // A message whose broker is nats goes to a stream of the embedded server.
@@ -16,26 +16,14 @@ func TestDevServesNATS(t *testing.T) {
 	t.Parallel()
 	port := freePorts(t, 1)[0]
 	d := startDev(t, "--nats-port="+port)
-	conn, err := nats.Connect("nats://127.0.0.1:" + port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natsserver.Stream(t, "nats://127.0.0.1:"+port, "ORDERS", "orders.>")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	message := producer.Message{ID: "1", Broker: "nats", Exchange: "ORDERS", RoutingKey: "orders.paid", Body: []byte("42")}
 	if err := d.send(t, "127.0.0.1", message); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	reader, err := js.OrderedConsumer(ctx, "ORDERS", jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,29 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // makeStream makes a stream with the subjects orders.> and returns how many messages it has.
 func makeStream(t *testing.T, url string) (count func() int) {
 	t.Helper()
-	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	js := natsserver.Stream(t, url, "ORDERS", "orders.>")
 	return func() int {
 		stream, err := js.Stream(t.Context(), "ORDERS")
 		if err != nil {

@@ -5,11 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/msghandler/msghandler/internal/embedded/natsserver"
 	"github.com/msghandler/msghandler/test/servers"
+	client "github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 func TestOnlyLoopbackIsAllowed(t *testing.T) {
@@ -34,19 +32,7 @@ func TestStreamsAreGoneAfterClose(t *testing.T) {
 	if s.URL() != "nats://"+addr {
 		t.Errorf("the URL is %s", s.URL())
 	}
-	conn, err := nats.Connect(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	js := client.Stream(t, s.URL(), "ORDERS", "orders.>")
 	if _, err := js.Publish(t.Context(), "orders.paid", []byte("42")); err != nil {
 		t.Fatal(err)
 	}

@@ -38,14 +38,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, server: servers.NATS(t)}
-	conn, err := client.Connect(w.server.URL, client.MaxReconnects(-1), client.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if w.js, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
+	w.js = natsserver.JetStream(t, w.server.URL)
 	for name, subject := range map[string]string{"ORDERS": "orders.>", "DEAD": "DEAD.>"} {
 		config := jetstream.StreamConfig{Name: name, Subjects: []string{subject}}
 		if _, err := w.js.CreateStream(t.Context(), config); err != nil {
@@ -365,9 +358,16 @@ func (w *world) queued(end func()) {
 // allReceived waits until n messages are with the consumer.
 func (w *world) allReceived(n int) {
 	w.t.Helper()
+	seen := ""
+	defer func() { w.t.Log("the server says of the consumer:", seen) }()
 	servers.Eventually(w.t, 30*time.Second, "the messages are received", func() bool {
 		c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
-		return err == nil && c.CachedInfo().NumAckPending == n
+		if err != nil {
+			seen = err.Error()
+			return false
+		}
+		seen = fmt.Sprintf("%+v", c.CachedInfo())
+		return c.CachedInfo().NumAckPending == n
 	})
 }
 

@@ -7,8 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -58,4 +62,30 @@ func run(config string) error {
 		}
 	}
 	return nil
+}
+
+// JetStream is a test's own connection to servers, which comes back after each of their ends.
+func JetStream(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// Stream makes a stream, and returns the test's connection to its server.
+func Stream(t testing.TB, url, name, subject string) jetstream.JetStream {
+	t.Helper()
+	js := JetStream(t, url)
+	config := jetstream.StreamConfig{Name: name, Subjects: []string{subject}}
+	if _, err := js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
