@@ -344,29 +344,63 @@ func (f *failing) Claim(ctx context.Context, _ string, _ int, _ time.Duration) (
 	return sqlmarker.Claim{}, ctx.Err()
 }
 
+// hung are the tables of a store with messages, of which some are replaced by tables that hang.
+type hung struct {
+	store  *sqlmarker.Store
+	tables []outbox.Table
+	// others is the number of messages in other tables.
+	others int
+}
+
+func newHung(t *testing.T, messages int, replace func(outbox.Table) outbox.Table, hanging ...int) hung {
+	t.Helper()
+	d := databases.SQLite(t)
+	db := d.Open(t)
+	h := hung{store: store(t, d, db, nil)}
+	ids := databases.Numbered("order", messages)
+	commit(t, db, h.store, ids...)
+	h.tables = shards.Of(h.store)
+	for _, shard := range hanging {
+		h.tables[shard] = replace(h.tables[shard])
+	}
+	for _, id := range ids {
+		if !slices.Contains(hanging, sqlmarker.ShardOf(id, allShards)) {
+			h.others++
+		}
+	}
+	if h.others == messages {
+		t.Fatal("no message is in a table that hangs")
+	}
+	return h
+}
+
+// relay has a short lock.
+func (h hung) relay(t *testing.T, to outbox.Sender) *outbox.Relay {
+	t.Helper()
+	r, err := outbox.New(outbox.Config{
+		Table: table(t, h.tables, nil), Sender: to, Batch: 50, Lock: 3 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // A database that hangs delays the first claim for a part of the lock, and none of the next.
 func TestHangingDatabaseDelaysNoOtherShard(t *testing.T) {
 	t.Parallel()
-	d := databases.SQLite(t)
-	db := d.Open(t)
-	s := store(t, d, db, nil)
-	ids := databases.Numbered("order", 100)
-	commit(t, db, s, ids...)
-	tables := shards.Of(s)
-	hanging := &failing{Table: tables[5]}
-	tables[5] = hanging
-	others := 0
-	for _, id := range ids {
-		if sqlmarker.ShardOf(id, allShards) != 5 {
-			others++
-		}
-	}
+	var hanging *failing
+	h := newHung(t, 100, func(table outbox.Table) outbox.Table {
+		hanging = &failing{Table: table}
+		return hanging
+	}, 5)
 	to := &databases.Recorder{}
-	r := relay(t, table(t, tables, nil), to)
+	r := relay(t, table(t, h.tables, nil), to)
 	begun := time.Now()
-	for pass := 0; to.Len() < others || pass < 10; pass++ {
+	for pass := 0; to.Len() < h.others || pass < 10; pass++ {
 		if _, err := r.Pass(t.Context()); err != nil && pass > 2*allShards {
-			t.Fatalf("%d of %d messages of the other shards were sent after %d passes: %v", to.Len(), others, pass, err)
+			t.Fatalf("%d of %d messages of the other shards were sent after %d passes: %v", to.Len(), h.others, pass, err)
 		}
 	}
 	if most := 1 + int(time.Since(begun)/testLock); hanging.claims > most {
@@ -377,36 +411,16 @@ func TestHangingDatabaseDelaysNoOtherShard(t *testing.T) {
 // Several databases that hang are each waited for once, within the time of a claim. Then the others come first.
 func TestSeveralHangingDatabasesKeepNothingBack(t *testing.T) {
 	t.Parallel()
-	d := databases.SQLite(t)
-	db := d.Open(t)
-	s := store(t, d, db, nil)
-	ids := databases.Numbered("order", 100)
-	commit(t, db, s, ids...)
-	tables := shards.Of(s)
-	hanging := map[int]*failing{2: nil, 3: nil, 7: nil, 11: nil, 12: nil}
-	for shard := range hanging {
-		hanging[shard] = &failing{Table: tables[shard]}
-		tables[shard] = hanging[shard]
-	}
-	others := 0
-	for _, id := range ids {
-		if hanging[sqlmarker.ShardOf(id, allShards)] == nil {
-			others++
-		}
-	}
+	shardsThatHang := []int{2, 3, 7, 11, 12}
+	h := newHung(t, 100, func(table outbox.Table) outbox.Table { return &failing{Table: table} }, shardsThatHang...)
 	to := &databases.Recorder{}
-	r, err := outbox.New(outbox.Config{
-		Table: table(t, tables, nil), Sender: to, Batch: 50, Lock: 3 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	most := len(hanging) + others/50 + 1
+	r := h.relay(t, to)
+	most := len(shardsThatHang) + h.others/50 + 1
 	for range most {
-		_, _ = r.Pass(t.Context()) // what hangs is an error
+		_, _ = r.Pass(t.Context()) // a shard that hangs is an error
 	}
-	if to.Len() < others {
-		t.Errorf("%d of %d messages of the other shards were sent in %d passes", to.Len(), others, most)
+	if to.Len() < h.others {
+		t.Errorf("%d of %d messages of the other shards were sent in %d passes", to.Len(), h.others, most)
 	}
 }
 
@@ -421,31 +435,11 @@ func (stuck) Release(ctx context.Context, _ string, _ []sqlmarker.Outcome) (int6
 // A database that hangs when outcomes are recorded keeps no other from recording its own.
 func TestHangingRecordKeepsNoOtherBack(t *testing.T) {
 	t.Parallel()
-	d := databases.SQLite(t)
-	db := d.Open(t)
-	s := store(t, d, db, nil)
-	ids := databases.Numbered("order", 40)
-	commit(t, db, s, ids...)
-	tables := shards.Of(s)
-	tables[5] = stuck{tables[5]}
-	others := int64(0)
-	for _, id := range ids {
-		if sqlmarker.ShardOf(id, allShards) != 5 {
-			others++
-		}
-	}
-	r, err := outbox.New(outbox.Config{
-		Table: table(t, tables, nil), Sender: &databases.Recorder{}, Batch: 50, Lock: 3 * time.Second,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Pass(t.Context()); err == nil {
+	h := newHung(t, 40, func(table outbox.Table) outbox.Table { return stuck{table} }, 5)
+	if _, err := h.relay(t, &databases.Recorder{}).Pass(t.Context()); err == nil {
 		t.Error("nothing hung")
 	}
-	counts, err := s.Counts(t.Context())
-	if err != nil || counts.Sent != others || others == int64(len(ids)) {
-		t.Errorf("%d of %d messages of the other shards are recorded, %v", counts.Sent, others, err)
+	if counts, err := h.store.Counts(t.Context()); err != nil || counts.Sent != int64(h.others) {
+		t.Errorf("%d of %d messages of the other shards are recorded, %v", counts.Sent, h.others, err)
 	}
 }
