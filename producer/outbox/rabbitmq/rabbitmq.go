@@ -215,7 +215,7 @@ func (s *Sender) publish(ctx context.Context, q sql.Queued) (*amqp.DeferredConfi
 	for key, value := range m.Headers {
 		headers[key] = value
 	}
-	headers["msghandler-attempt"] = int64(q.Claims) // not the caller's: consumers rely on the count of copies
+	headers[publish.HeaderAttempt] = int64(q.Claims) // also in place of a caller's: consumers rely on the number
 	confirmation, err := s.channel.PublishWithDeferredConfirmWithContext(ctx, m.Exchange, m.RoutingKey, true, false,
 		amqp.Publishing{
 			MessageId: m.ID, AppId: s.config.Producer, Timestamp: time.Now(), DeliveryMode: amqp.Persistent,
