@@ -214,3 +214,34 @@ func TestMariaDBClockIgnoresLocalTime(t *testing.T) {
 		t.Fatalf("two hours later it is %s: the server has no summer time", local)
 	}
 }
+
+// On PostgreSQL every statement waits behind an ALTER that waits, so the ALTER gives up. A step before a failed one
+// stays: its locks end with the step.
+func TestPostgreSQLStepsEndOneByOne(t *testing.T) {
+	t.Parallel()
+	d := servers.PostgreSQL(t)
+	r := room{sqldb.PostgreSQL, open(t, d.Driver, d.DSN), ""}
+	if err := r.table(first).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := r.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.ExecContext(t.Context(), "SELECT id FROM rows_of_ours"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.table(first, second).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "lock timeout") {
+		t.Errorf("with a transaction that stays open: %v", err)
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	const broken = "ALTER TABLE {table} ADD COLUMN id INT;\n"
+	if err := r.table(first, second, broken).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "step 3") {
+		t.Errorf("the third step is broken: %v", err)
+	}
+	if _, err := r.db.ExecContext(t.Context(), "SELECT tomorrow FROM rows_of_ours"); err != nil {
+		t.Errorf("the second step has not ended: %v", err)
+	}
+}

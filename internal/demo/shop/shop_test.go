@@ -164,6 +164,26 @@ func TestOnlyOverdueOrdersTimeOut(t *testing.T) {
 	})
 }
 
+// An overdue order that cannot be closed stops no later one.
+func TestFailedOrderStopsNoOther(t *testing.T) {
+	onEach(t, func(b bench) {
+		long := time.Now().Add(-time.Hour)
+		if err := errors.Join(b.place(1, 1, long.Add(-time.Hour)), b.place(2, 2, long)); err != nil {
+			b.Fatal(err)
+		}
+		// Then the product of the older order cannot be given back.
+		if _, err := b.db.ExecContext(b.Context(), `UPDATE demo_products SET status = 'on_sale' WHERE id = 1`); err != nil {
+			b.Fatal(err)
+		}
+		if n, err := b.CloseOverdue(b.Context(), time.Now(), 10); n != 1 || err == nil {
+			b.Errorf("closed %d, %v", n, err)
+		}
+		if o, err := b.Look(b.Context(), 2); err != nil || o.Status != shop.Cancelled {
+			b.Errorf("%+v, %v", o, err)
+		}
+	})
+}
+
 func TestCancelledOrderIsNotReserved(t *testing.T) {
 	onEach(t, func(b bench) {
 		if err := b.place(1, 1, time.Now()); err != nil {

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,4 +136,36 @@ func TestPublishedMessagesAreLogged(t *testing.T) {
 	if strings.Contains(text.String(), "order-2") {
 		t.Errorf("a refused message has a line: %s", &text)
 	}
+}
+
+// uncounted is a table whose counts hang.
+type uncounted struct{ outbox.Table }
+
+func (uncounted) Counts(ctx context.Context) (sqlmarker.Counts, error) {
+	<-ctx.Done()
+	return sqlmarker.Counts{}, ctx.Err()
+}
+
+// A database that hangs while the messages are counted stops no relay for long.
+func TestHangingCountStopsNoRelay(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, "sqlite", second(sqlite(t)))
+	s := table(t, db, sqlmarker.SQLite)
+	to := &sent{}
+	to.fate = func(sqlmarker.Queued) outbox.Result { return outbox.Result{Fate: outbox.Sent} }
+	r := relay(t, uncounted{s}, to, func(c *outbox.Config) {
+		c.Observer, c.Lock, c.Interval = &noted{}, 3*time.Second, 100*time.Millisecond
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	commit(t, db, s, "1")
+	left := func() bool {
+		counts, err := s.Counts(t.Context())
+		return err == nil && counts.Waiting == 0
+	}
+	servers.Eventually(t, time.Minute, "the first message is sent, and a count hangs", left)
+	commit(t, db, s, "2")
+	servers.Eventually(t, time.Minute, "the second message is sent", left)
 }
