@@ -9,8 +9,16 @@ import (
 	"time"
 )
 
-// ErrUnknownType is wrapped, beside ErrInvalid, by the error for an event whose type is not registered.
-var ErrUnknownType = errors.New("unknown event type")
+// ErrUnknownType is wrapped, beside ErrInvalid, by the error for an event whose type is not registered. A consumer that
+// rejects the event logs the fixed text for unsupported event types.
+var ErrUnknownType error = unknownTypeError{}
+
+type unknownTypeError struct{}
+
+func (unknownTypeError) Error() string { return "unknown event type" }
+
+// UnsupportedType marks the error for package consumer, which this package does not import.
+func (unknownTypeError) UnsupportedType() {}
 
 // Registry holds the event types that a service knows. Producers and consumers share one registry, so that both agree
 // on each type's payload and aggregate. Register all types before the first Decode.

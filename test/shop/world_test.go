@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -246,8 +247,14 @@ func (l *log) Write(p []byte) (int, error) {
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (l *log) String() string {
+// about returns the lines about a message.
+func (l *log) about(id string) (found string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.text.String()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, " id="+id+" ") {
+			found += line
+		}
+	}
+	return found
 }
