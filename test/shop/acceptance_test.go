@@ -144,6 +144,17 @@ func TestSweepCancelsWhatTheBrokerLost(t *testing.T) {
 	})
 }
 
+// The sweep runs in the background. No consumer runs, so that nothing else cancels the order.
+func TestSweepRunsByItself(t *testing.T) {
+	onEach(t, time.Second, func(w *world) {
+		w.place(1, 1)
+		w.eventually("the order is cancelled", func() bool { return w.look(1).Status == shop.Cancelled })
+		if w.look(1).CancelReason != "timeout" || w.product(1) != "on_sale" {
+			w.Errorf("%+v, product %s", w.look(1), w.product(1))
+		}
+	}, func(c *orders.Config) { c.SweepEvery = 100 * time.Millisecond })
+}
+
 // A business transaction that fails leaves no row and sends nothing.
 func TestFailedTransactionSendsNothing(t *testing.T) {
 	onEach(t, time.Hour, func(w *world) {
@@ -193,6 +204,36 @@ func TestRefusedDispatchEndsFailed(t *testing.T) {
 			w.Errorf("%d messages wait for the time-out, though another message failed", n)
 		}
 	})
+}
+
+// The pauses of the shop are exactly 5 s, 30 s and 2 min. The test moves the message's time instead of waiting.
+func TestRefusedDispatchWaitsExactly(t *testing.T) {
+	onEach(t, time.Hour, func(w *world) {
+		w.must(w.ch.QueueUnbind(shop.InventoryQueue, shop.KeyCreated, shop.Exchange, nil))
+		w.place(1, 1)
+		const row = ` WHERE producer = 'orders' AND routing_key = 'order.created' AND lock_until IS NULL`
+		for n, pause := range []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute} {
+			var attempts, waits int64
+			w.eventually("the message is refused", func() bool {
+				err := w.db.QueryRowContext(w.Context(), `SELECT attempts, due_at - updated_at FROM msghandler_markers`+row).
+					Scan(&attempts, &waits)
+				if !errors.Is(err, sql.ErrNoRows) { // a relay holds the message
+					w.must(err)
+				}
+				return attempts == int64(n+1)
+			})
+			if waits != pause.Milliseconds() {
+				w.Fatalf("after %d refusals the message waits for %d ms, want %v", attempts, waits, pause)
+			}
+			_, err := w.db.ExecContext(w.Context(), `UPDATE msghandler_markers SET due_at = updated_at`+row)
+			w.must(err)
+		}
+		w.eventually("the message has failed", func() bool {
+			c, err := w.outbox.Counts(w.Context())
+			w.must(err)
+			return c.Failed == 1
+		})
+	}, func(c *orders.Config) { c.Backoff = nil })
 }
 
 // An event that is delivered twice has one effect.

@@ -46,8 +46,8 @@ type world struct {
 	ch        *amqp.Channel
 }
 
-// onEach runs a test with a new shop on each database.
-func onEach(t *testing.T, payWithin time.Duration, test func(w *world)) {
+// onEach runs a test with a new shop on each database. The configuration of the shop may be changed.
+func onEach(t *testing.T, payWithin time.Duration, test func(w *world), changes ...func(*orders.Config)) {
 	t.Parallel()
 	names := map[string]func(t *testing.T) string{
 		"sqlite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "shop.db") },
@@ -70,7 +70,7 @@ func onEach(t *testing.T, payWithin time.Duration, test func(w *world)) {
 			t.Cleanup(func() { _ = db.Close() })
 			w := &world{T: t, db: db, amqp: servers.RabbitMQ(t).URL, payWithin: payWithin, log: &log{}}
 			w.connect()
-			w.openShop()
+			w.openShop(changes...)
 			test(w)
 		})
 	}
@@ -96,13 +96,17 @@ func (w *world) connect() {
 func retries() []time.Duration { return []time.Duration{50 * time.Millisecond, 100 * time.Millisecond} }
 
 // openShop starts the producer's side, which declares the topology.
-func (w *world) openShop() {
+func (w *world) openShop(changes ...func(*orders.Config)) {
 	w.Helper()
-	var err error
-	w.orders, err = orders.Open(w.Context(), orders.Config{
+	config := orders.Config{
 		Name: "orders", Database: w.db, Products: products, AMQP: w.amqp, PayWithin: w.payWithin, Retries: retries(),
 		SweepEvery: time.Hour, Backoff: append(retries(), 200*time.Millisecond), Logger: w.log.logger(),
-	})
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	var err error
+	w.orders, err = orders.Open(w.Context(), config)
 	w.must(err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -20,7 +20,7 @@ type command struct {
 	AMQP      string        `name:"amqp" default:"amqp://guest:guest@127.0.0.1:5672/" env:"AMQP" help:"The broker."`
 	Database  string        `default:"sqlite:shop.db" env:"DATABASE" placeholder:"URL" help:"The database of producer-demo: ${databases}. Default: ${default}."`
 	Producer  string        `default:"orders" env:"PRODUCER" help:"The name of producer-demo, whose outbox takes what consumers announce."`
-	PayWithin time.Duration `default:"15m" env:"PAY_WITHIN" help:"How long an order may stay unpaid. The same as at producer-demo."`
+	PayWithin time.Duration `default:"${pay_within}" env:"PAY_WITHIN" help:"How long an order may stay unpaid. The same as at producer-demo."`
 	Prefetch  int           `default:"20" env:"PREFETCH" help:"How many events of each queue may be in flight."`
 }
 
@@ -34,7 +34,7 @@ are dropped, and events that can never be handled go to order.dlq.queue.`
 func Command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c command
 	parser, err := kong.New(&c, kong.Name("consumer-demo"), kong.Description(description),
-		kong.Vars{"databases": database.Help}, kong.Writers(stdout, stderr))
+		kong.Vars{"databases": database.Help, "pay_within": shop.PayWithin.String()}, kong.Writers(stdout, stderr))
 	if err == nil {
 		_, err = parser.Parse(args)
 	}

@@ -32,7 +32,7 @@ type command struct {
 	Orders               string        `env:"ORDERS" placeholder:"FILE" help:"Take orders from this file of JSON lines; - is standard input."`
 	Database             string        `default:"sqlite:shop.db" env:"DATABASE" placeholder:"URL" help:"Where the shop is kept: ${databases}. Default: ${default}."`
 	Products             int           `default:"1000" env:"PRODUCTS" help:"How many products are on sale: 1, 2, 3 and so on."`
-	PayWithin            time.Duration `default:"15m" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled. The same as at the consumers."`
+	PayWithin            time.Duration `default:"${pay_within}" env:"PAY_WITHIN" help:"An order that is not paid within this time is cancelled. The same as at the consumers."`
 	SweepEvery           time.Duration `default:"30s" env:"SWEEP_EVERY" help:"How often to cancel overdue orders whose time-out was lost."`
 	Parallel             int           `default:"64" env:"PARALLEL" help:"How many buyers there are at once."`
 	Stay                 bool          `env:"STAY" help:"Go on answering the coordinator after the last order of --orders."`
@@ -51,7 +51,7 @@ same file: no order is placed twice. consumer-demo handles the announcements, in
 func Command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c command
 	parser, err := kong.New(&c, kong.Name("producer-demo"), kong.Description(description),
-		kong.Vars{"databases": database.Help}, kong.Writers(stdout, stderr))
+		kong.Vars{"databases": database.Help, "pay_within": shop.PayWithin.String()}, kong.Writers(stdout, stderr))
 	if err == nil {
 		_, err = parser.Parse(args)
 	}

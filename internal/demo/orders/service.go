@@ -50,8 +50,8 @@ type Config struct {
 	Retries   []time.Duration
 	// SweepEvery is how often the sweep cancels overdue orders whose ORDER_TIMEOUT was lost. Default: 30 s.
 	SweepEvery time.Duration
-	// Backoff are the delays after the broker has refused a message of the outbox; after the last the message has failed.
-	// Default: 5 s, 30 s, 2 min.
+	// Backoff are the three delays after the broker has refused a message of the outbox; after the last the message has
+	// failed. Default: exactly 5 s, 30 s, 2 min.
 	Backoff []time.Duration
 	// Logger gets the background events of the SDKs.
 	Logger *slog.Logger
@@ -84,9 +84,6 @@ type Service struct {
 func Open(ctx context.Context, config Config) (*Service, error) {
 	if config.SweepEvery == 0 {
 		config.SweepEvery = 30 * time.Second
-	}
-	if len(config.Backoff) == 0 {
-		config.Backoff = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 	}
 	s := &Service{config: config, broken: make(chan error, 2)}
 	var err error
@@ -126,8 +123,8 @@ func (s *Service) connect(ctx context.Context) (err error) {
 		return err
 	}
 	s.relay, err = outbox.New(outbox.Config{
-		Table: s.markers, Sender: to, Again: resendAfter, Interval: relayEvery, Backoff: s.config.Backoff,
-		Exact: true, MaxAttempts: len(s.config.Backoff) + 1, Logger: s.config.Logger,
+		Table: s.markers, Sender: to, Again: resendAfter, Interval: relayEvery, Retries: outbox.RetriesThree,
+		Backoff: s.config.Backoff, Logger: s.config.Logger,
 	})
 	return err
 }

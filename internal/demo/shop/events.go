@@ -100,6 +100,9 @@ const (
 	DeadLetterQueue   = "order.dlq.queue"
 )
 
+// PayWithin is how long an order may stay unpaid, unless a program is told otherwise.
+const PayWithin = 15 * time.Minute
+
 // Retries are the delays after a failure of a consumer.
 var Retries = []time.Duration{time.Second, 10 * time.Second, time.Minute}
 
