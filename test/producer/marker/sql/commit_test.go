@@ -29,6 +29,8 @@ type lossy struct {
 	onBegin atomic.Pointer[func()]
 	// onQuery is called with each query.
 	onQuery atomic.Pointer[func(query string)]
+	// onExec is called before each statement, with the connection that runs the statement.
+	onExec atomic.Pointer[func(conn driver.ExecerContext, statement string)]
 }
 
 const before, after = "before", "after"
@@ -70,7 +72,11 @@ type lossyConn struct {
 }
 
 func (c *lossyConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
+	conn := c.Conn.(driver.ExecerContext)
+	if call := c.lossy.onExec.Load(); call != nil {
+		(*call)(conn, q)
+	}
+	return conn.ExecContext(ctx, q, args)
 }
 
 func (c *lossyConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {

@@ -2,6 +2,8 @@ package sql_test
 
 import (
 	"bytes"
+	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -329,6 +331,98 @@ func TestShortClaimIsLogged(t *testing.T) {
 	if !strings.Contains(said, "level=WARN") || !strings.Contains(said, "chosen=3 claimed=2") {
 		t.Errorf("a claim of 2 of 3 chosen messages says %q", said)
 	}
+}
+
+// The UPDATE of a claim repeats the conditions of its SELECT: rows that change in between are not claimed. On SQLite the
+// claim is one statement.
+func TestClaimRepeatsItsConditions(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		if d.dialect == sqlmarker.SQLite {
+			return
+		}
+		db, l := d.openLossy(t)
+		s := d.store(t, db, func(c *sqlmarker.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+		enqueue(t, db, s, "free", "locked", "moved", "sent")
+		change := func(conn driver.ExecerContext, statement string) {
+			if !strings.Contains(statement, "SET owner = ") {
+				return
+			}
+			l.onExec.Store(nil)
+			for _, set := range []string{
+				"lock_until = due_at + 3600000 WHERE id = 'locked'", "shard_id = 1 WHERE id = 'moved'",
+				"state = 3 WHERE id = 'sent'",
+			} {
+				if _, err := conn.ExecContext(t.Context(), "UPDATE msghandler_markers SET "+set, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		l.onExec.Store(&change)
+		if got := idsOf(claim(t, s, 10, time.Minute).Messages); !slices.Equal(got, []string{"free"}) {
+			t.Errorf("claimed %q", got)
+		}
+		if l.onExec.Load() != nil {
+			t.Error("nothing changed between the SELECT and the UPDATE")
+		}
+		if owned := d.owned(t, db); owned != 1 {
+			t.Errorf("the claim owns %d rows", owned)
+		}
+	})
+}
+
+// owned counts the rows that a claim holds.
+func (database) owned(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM msghandler_markers WHERE owner IS NOT NULL").Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The calls of a shard's store read and change the messages of that shard alone.
+func TestCallsOfAShardKeepToTheShard(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		s := d.store(t, db, func(c *sqlmarker.Config) { c.Shards = 2 })
+		of := [2][]string{}
+		for i := range 12 {
+			id := fmt.Sprint("order-", i)
+			of[sqlmarker.ShardOf(id, 2)] = append(of[sqlmarker.ShardOf(id, 2)], id)
+		}
+		enqueue(t, db, s, slices.Concat(of[0], of[1])...)
+		mine, others := s.Shard(1), of[0]
+		pending, err := mine.Pending(t.Context(), 20)
+		if err != nil || !slices.Equal(slices.Sorted(slices.Values(idsOf(pending))), slices.Sorted(slices.Values(of[1]))) {
+			t.Errorf("pending are %v, %v", idsOf(pending), err)
+		}
+		if n, err := mine.IncrementAttempts(t.Context(), others[0], 0, "refused"); n != 0 || err != nil {
+			t.Errorf("incremented the attempts of another shard: %d, %v", n, err)
+		}
+		if n, err := mine.MarkSent(t.Context(), others[0], of[1][0]); n != 1 || err != nil {
+			t.Errorf("marked %d as sent, %v", n, err)
+		}
+		if n, err := mine.MarkFailed(t.Context(), "refused", others[0], of[1][1]); n != 1 || err != nil {
+			t.Errorf("marked %d as failed, %v", n, err)
+		}
+		want := map[sqlmarker.Status]int64{
+			sqlmarker.StatusNew: int64(len(of[1])) - 2, sqlmarker.StatusSent: 1, sqlmarker.StatusFailed: 1,
+		}
+		if got := statuses(t, mine); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		if got := statuses(t, s.Shard(0)); got[sqlmarker.StatusNew] != int64(len(others)) || len(got) != 1 {
+			t.Errorf("of the other shard %v", got)
+		}
+		if failures, err := s.Shard(0).Failures(t.Context(), 10); len(failures) != 0 || err != nil {
+			t.Errorf("failures of the other shard: %+v, %v", failures, err)
+		}
+		if n, err := s.Shard(0).Retry(t.Context(), of[1][1]); n != 0 || err != nil {
+			t.Errorf("retried %d messages of another shard, %v", n, err)
+		}
+	})
 }
 
 func TestEnqueuedIsLoggedAfterTheCommit(t *testing.T) {
