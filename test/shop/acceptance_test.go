@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,6 +78,50 @@ func TestStatusChangesAreSynced(t *testing.T) {
 		w.eventually("the buyer sees the end", func() bool { return view() == shop.Completed })
 		if e := w.effects(); e.Shipments != 1 || e.Views != 1 || e.Copies != 0 {
 			w.Errorf("%+v", e)
+		}
+	})
+}
+
+// All events of a buyer's call have the call's trace, and so has the event that the fulfilment announces.
+func TestEventsCarryTheTraceOfTheirCall(t *testing.T) {
+	onEach(t, time.Hour, func(w *world) {
+		probe, err := w.ch.QueueDeclare("", false, true, true, false, nil)
+		w.must(err)
+		w.must(w.ch.QueueBind(probe.Name, "order.#", shop.Exchange, false, nil))
+		w.consume(nil)
+		const placing, paying = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+		call := func(path, body, trace string) {
+			r := httptest.NewRequestWithContext(w.Context(), http.MethodPost, path, strings.NewReader(body))
+			r.Header.Set("traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+			answer := httptest.NewRecorder()
+			if w.orders.Handler().ServeHTTP(answer, r); answer.Code != http.StatusCreated {
+				w.Fatalf("%s: %d %s", path, answer.Code, answer.Body)
+			}
+		}
+		call("/orders", `{"id":1,"buyer":7,"product":3}`, placing)
+		call("/orders/1/payment", "", paying)
+		w.eventually("the order is shipped", func() bool { return w.look(1).Status == shop.Shipped })
+		w.must(w.orders.Complete(w.Context(), 1)) // a call without a trace begins one
+		traces := map[string]string{}
+		for range 5 {
+			d := w.get(probe.Name)
+			parent, _ := d.Headers["traceparent"].(string)
+			var e struct{ TraceID string }
+			w.must(json.Unmarshal(d.Body, &e))
+			if len(e.TraceID) != 32 || !strings.HasPrefix(parent, "00-"+e.TraceID+"-") {
+				w.Errorf("%s has the trace %q, and the header %q", d.MessageId, e.TraceID, parent)
+			}
+			traces[d.MessageId] = e.TraceID
+		}
+		for id, want := range map[string]string{
+			"1-created": placing, "1-timeout": placing, "1-paid": paying, "1-shipped": paying,
+		} {
+			if traces[id] != want {
+				w.Errorf("%s has the trace %q, want %q", id, traces[id], want)
+			}
+		}
+		if last := traces["1-completed"]; last == placing || last == paying {
+			w.Errorf("a call without a trace has the trace %s", last)
 		}
 	})
 }

@@ -37,16 +37,16 @@ func (s *Service) ship(ctx context.Context, tx *sql.Tx, payload any) error {
 		return consumer.Reject(fmt.Errorf("order %d is %s, and its event says that it is paid", o.ID, o.Status))
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	body, err := shop.Changed.Marshal(envelope.Head{ID: fmt.Sprintf("%d-shipped", o.ID), OccurredAt: now},
-		shop.OrderStatusChanged{
-			OrderID: o.ID, OrderNo: o.OrderNo, OldStatus: shop.Paid, NewStatus: shop.Shipped, ChangedAt: now,
-		})
+	head := envelope.Head{ID: fmt.Sprintf("%d-shipped", o.ID), OccurredAt: now, TraceID: shop.TraceID(ctx)}
+	body, err := shop.Changed.Marshal(head, shop.OrderStatusChanged{
+		OrderID: o.ID, OrderNo: o.OrderNo, OldStatus: shop.Paid, NewStatus: shop.Shipped, ChangedAt: now,
+	})
 	if err != nil {
 		return err
 	}
 	if err := s.outbox.Enqueue(ctx, tx, producer.Message{
-		ID: fmt.Sprintf("%d-shipped", o.ID), Exchange: shop.Exchange, RoutingKey: shop.KeyChanged,
-		ContentType: envelope.ContentType, Body: body,
+		ID: head.ID, Exchange: shop.Exchange, RoutingKey: shop.KeyChanged, ContentType: envelope.ContentType, Body: body,
+		Headers: map[string]string{shop.Header: shop.Traceparent(ctx)},
 	}); err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func handle(ctx context.Context, tx *sql.Tx, m *consumer.Message, act effect) er
 	if err != nil {
 		return consumer.Reject(err)
 	}
-	return act(ctx, tx, event.Payload)
+	return act(shop.WithTrace(ctx, m.Headers[shop.Header]), tx, event.Payload)
 }
 
 // misplaced rejects an event of a known type in the queue of another.

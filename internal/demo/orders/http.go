@@ -40,12 +40,17 @@ func (s *Service) Handler() http.Handler {
 			if err != nil {
 				err = errors.Join(errMalformed, err)
 			} else {
-				err = change(r.Context(), id, r)
+				err = change(traced(r), id, r)
 			}
 			s.answer(w, r, id, err)
 		})
 	}
 	return mux
+}
+
+// traced is the request's context with the caller's trace, which the events carry on.
+func traced(r *http.Request) context.Context {
+	return shop.WithTrace(r.Context(), r.Header.Get(shop.Header))
 }
 
 // errMalformed is for requests that no order can answer.
@@ -60,7 +65,7 @@ func (s *Service) placeOverHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		err = errors.Join(errMalformed, err)
 	} else {
-		err = s.Place(r.Context(), order)
+		err = s.Place(traced(r), order)
 	}
 	s.answer(w, r, order.ID, err)
 }

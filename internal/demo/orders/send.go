@@ -26,7 +26,7 @@ func send[P any](
 		if attempt > 1 {
 			suffix = fmt.Sprintf("-%d", attempt)
 		}
-		m, failed := a.message(suffix)
+		m, failed := a.message(ctx, suffix)
 		if failed != nil {
 			return failed
 		}

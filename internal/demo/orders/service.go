@@ -165,6 +165,7 @@ func (s *Service) Broken() <-chan error { return s.broken }
 // Place stores an order, takes its product from sale, and announces ORDER_CREATED, all or nothing. ORDER_TIMEOUT waits
 // at the broker until the time to pay is over. Place of an order that exists changes nothing.
 func (s *Service) Place(ctx context.Context, o Order) error {
+	ctx = shop.WithTrace(ctx, "")
 	if _, err := s.shop.Look(ctx, o.ID); !errors.Is(err, shop.ErrNoOrder) {
 		return err
 	}
@@ -186,7 +187,7 @@ func (s *Service) Place(ctx context.Context, o Order) error {
 	timeout, err := announcement[shop.OrderTimeout]{
 		shop.TimedOut, shop.KeyTimeoutDelay, fmt.Sprintf("%d-timeout", o.ID), now,
 		shop.OrderTimeout{OrderID: o.ID, OrderNo: order.OrderNo, CreateTime: now},
-	}.message("")
+	}.message(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,7 @@ func (s *Service) Place(ctx context.Context, o Order) error {
 // Pay marks an order as paid and announces ORDER_PAID, both or neither. fail is the failure to demonstrate. Pay of an
 // order that was paid changes nothing.
 func (s *Service) Pay(ctx context.Context, id int64, fail Failure) error {
+	ctx = shop.WithTrace(ctx, "")
 	o, err := s.shop.Look(ctx, id)
 	if err != nil || o.PayTime != nil {
 		return err
@@ -220,6 +222,7 @@ func (s *Service) Pay(ctx context.Context, id int64, fail Failure) error {
 
 // Complete moves a shipped order to completed, when its buyer has the product, and announces ORDER_STATUS_CHANGED.
 func (s *Service) Complete(ctx context.Context, id int64) error {
+	ctx = shop.WithTrace(ctx, "")
 	o, err := s.shop.Look(ctx, id)
 	if err != nil || o.Status == shop.Completed {
 		return err
@@ -316,11 +319,12 @@ type announcement[P any] struct {
 	payload P
 }
 
-// message is the message of the announcement. The suffix tells a second attempt from the first.
-func (a announcement[P]) message(suffix string) (producer.Message, error) {
+// message is the message of the announcement, in the context's trace. The suffix tells a second attempt from the first.
+func (a announcement[P]) message(ctx context.Context, suffix string) (producer.Message, error) {
 	id := a.id + suffix
-	body, err := a.kind.Marshal(envelope.Head{ID: id, OccurredAt: a.at}, a.payload)
+	body, err := a.kind.Marshal(envelope.Head{ID: id, OccurredAt: a.at, TraceID: shop.TraceID(ctx)}, a.payload)
 	return producer.Message{
 		ID: id, Exchange: shop.Exchange, RoutingKey: a.key, ContentType: envelope.ContentType, Body: body,
+		Headers: map[string]string{shop.Header: shop.Traceparent(ctx)},
 	}, err
 }
