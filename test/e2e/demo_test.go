@@ -125,15 +125,11 @@ func TestOrdersOverHTTP(t *testing.T) {
 func TestDemoSurvivesKillsAndBalances(t *testing.T) {
 	tell := func(t *testing.T, args ...string) {
 		t.Helper()
-		begun := time.Now()
 		story, status := runProgram(t, "msghandler-demo", nil, append([]string{"--orders", "100"}, args...)...)
 		for _, part := range []string{"kill -9", "started again", "dlq replay", "unknown event type", "The books balance"} {
 			if status != 0 || !strings.Contains(story, part) {
 				t.Fatalf("exit status %d, and no %q in:\n%s", status, part, story)
 			}
-		}
-		if took := time.Since(begun); took > time.Minute {
-			t.Errorf("the story takes %v, want a minute at most", took)
 		}
 	}
 	t.Run("sqlite", func(t *testing.T) {
