@@ -100,7 +100,7 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 	topic, delay := r.retryTopic(m.Retries)
 	failed := r.post(topic, record, m, err, map[string]string{
 		consumer.HeaderRetries: strconv.Itoa(m.Retries + 1),
-		HeaderRetryAt:          strconv.FormatInt(time.Now().Add(delay).UnixMilli(), 10),
+		HeaderRetryAt:          retryAt(time.Now().Add(delay)),
 	})
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
@@ -108,6 +108,11 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered",
 		withStack(append(name(m), slog.Duration("again_in", delay), slog.Any("error", err)), err)...)
 	return consumer.Retried, true
+}
+
+// retryAt returns the text of HeaderRetryAt, rounded up to a millisecond so that no delay becomes shorter.
+func retryAt(due time.Time) string {
+	return strconv.FormatInt(due.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 10)
 }
 
 // deadLetter puts a message into the dead-letter topic.
