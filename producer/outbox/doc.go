@@ -12,7 +12,7 @@
 //
 // An unreachable coordinator or broker uses up no attempt: the message waits. A refused message is retried after
 // growing delays; Config.Retries names some. After MaxAttempts the message has failed: an ERROR line for its batch, a
-// number in the table's Counts, a call of the Observer, and a Retry once the cause is fixed.
+// number in the table's Backlog, a call of the Observer, and a Retry once the cause is fixed.
 //
 // Package outbox/shards divides the shards of a table among several relays.
 //

@@ -19,14 +19,14 @@ type Observer interface {
 	// Failed: these messages were refused up to the limit, and are not sent any more until Retry.
 	Failed(ids []string)
 	// Counted: the current numbers of the table.
-	Counted(counts sql.Counts)
+	Counted(backlog sql.Backlog)
 }
 
 type unobserved struct{}
 
-func (unobserved) Relayed(Fate, int)  {}
-func (unobserved) Failed([]string)    {}
-func (unobserved) Counted(sql.Counts) {}
+func (unobserved) Relayed(Fate, int)   {}
+func (unobserved) Failed([]string)     {}
+func (unobserved) Counted(sql.Backlog) {}
 
 // String gives the fate's name.
 func (f Fate) String() string {
@@ -109,10 +109,10 @@ func (r *Relay) count(ctx context.Context) {
 	r.countAt = time.Now().Add(r.config.CountInterval)
 	ctx, cancel := context.WithTimeout(ctx, r.config.Lock/3) // claims wait meanwhile
 	defer cancel()
-	counts, err := r.config.Table.Counts(ctx)
+	backlog, err := r.config.Table.Backlog(ctx)
 	if err != nil {
 		r.config.Logger.Warn("the outbox could not be counted", "error", err)
 		return
 	}
-	r.config.Observer.Counted(counts)
+	r.config.Observer.Counted(backlog)
 }

@@ -22,7 +22,7 @@ type Table interface {
 	Claim(ctx context.Context, owner string, limit int, lock time.Duration) (sql.Claim, error)
 	Release(ctx context.Context, token string, outcomes []sql.Outcome) (held int64, err error)
 	Purge(ctx context.Context) (removed int64, err error)
-	Counts(ctx context.Context) (sql.Counts, error)
+	Backlog(ctx context.Context) (sql.Backlog, error)
 	Queued() <-chan struct{}
 }
 
@@ -93,8 +93,8 @@ type Config struct {
 	PurgeInterval time.Duration
 	// Observer receives the fates of messages and the numbers of the table. Nil: none.
 	Observer Observer
-	// CountInterval is how often the table is counted for Observer. A count reads one index entry per message, also of
-	// sent messages that are not yet purged. Default: 1 min.
+	// CountInterval is how often the table is counted for Observer. A count reads each unsent message.
+	// Default: 1 min.
 	CountInterval time.Duration
 	// Logger gets warnings and errors, and at level Debug a line for each message that was published or handed over.
 	// Default: slog.Default().

@@ -130,7 +130,7 @@ func ofTheSDKs(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	table.Relayed(outbox.Sent, 1)
-	table.Counted(sql.Counts{})
+	table.Counted(sql.Backlog{})
 	queue, err := consumermetrics.New(registry)
 	if err != nil {
 		t.Fatal(err)

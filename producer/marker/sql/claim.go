@@ -38,10 +38,19 @@ type Queued struct {
 
 // Claims go by id within a window of the messages that have been due longest: to order a whole backlog would make each
 // claim as slow as the backlog is long. Ids that sort behind all new ones would starve in a backlog that lasts, so
-// every fifth claim takes the messages that have been due longest.
+// every fifth claim takes the messages of the window that have been due longest. The window is larger than a batch, so
+// relays that claim at the same time find different messages.
 const (
 	windowOfBatches = 5
 	longestDueTurn  = 5
+)
+
+// order is the order in which a claim takes the messages of its window.
+type order string
+
+const (
+	byID         order = "id"
+	byLongestDue order = "due_at"
 )
 
 // Claim locks and returns up to limit due messages that no relay holds: of each shard, messages that were never handed
@@ -50,7 +59,7 @@ const (
 // skipped.
 func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
 	claim := Claim{Token: owner + "/" + rand.Text()[:10]}
-	shards, batches, err := s.claimable(ctx)
+	shards, turn, err := s.claimable(ctx)
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim messages: %w", err)
 	}
@@ -59,7 +68,9 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 		for _, shard := range shards {
 			for _, state := range []string{"{waiting}", "{handed}"} {
 				rest := limit - len(claim.Messages)
-				t := taking{shard: shard, state: state, window: batches * rest, token: claim.Token, lock: lock}
+				t := taking{
+					shard: shard, state: state, order: turn, window: windowOfBatches * rest, token: claim.Token, lock: lock,
+				}
 				ids, err := s.take(ctx, tx, t, rest)
 				if err != nil {
 					return err
@@ -83,7 +94,8 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, lock time.Du
 type taking struct {
 	shard int
 	state string
-	// window is how many of the messages that have been due longest the claim orders by id.
+	order order
+	// window is how many of the messages that have been due longest the claim chooses from.
 	window int
 	token  string
 	lock   time.Duration
@@ -99,14 +111,14 @@ const claimedBy = `owner = ?, claims = claims + 1, lock_time = {now}, lock_until
 // unlocked are the changes that end a claim.
 const unlocked = `owner = NULL, lock_time = NULL, lock_until = NULL`
 
-// dueIn finds the messages of a shard and a state that have been due longest, in the order of their ids. The claim's
-// index covers the whole query. The parameters are the shard, the producer and the number of messages.
-func dueIn(state string) string {
-	return `SELECT id FROM (SELECT id FROM {table} WHERE shard_id = ? AND producer = ? AND state = ` + state + `
-		AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY id`
+// dueIn finds the messages of a shard and a state that have been due longest. The claim's index covers the whole query.
+// The parameters are the shard, the producer and the number of messages.
+func dueIn(state string, by order) string {
+	return `SELECT id FROM (SELECT id, due_at FROM {table} WHERE shard_id = ? AND producer = ? AND state = ` + state + `
+		AND ` + due + ` ORDER BY due_at LIMIT ?) longest ORDER BY ` + string(by)
 }
 
-// take locks messages, in the order of their ids.
+// take locks messages.
 func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) (taken []string, err error) {
 	if limit <= 0 {
 		return nil, nil
@@ -114,7 +126,7 @@ func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) 
 	if s.table.OneWriter {
 		return s.takeAtOnce(ctx, tx, t, limit)
 	}
-	found, err := s.ids(ctx, tx, dueIn(t.state), t.shard, s.config.Producer, t.window)
+	found, err := s.ids(ctx, tx, dueIn(t.state, t.order), t.shard, s.config.Producer, t.window)
 	for err == nil && len(found) > 0 && len(taken) < limit {
 		n := min(len(found), limit-len(taken), maxInList)
 		var ids []string
@@ -128,7 +140,7 @@ func (s *Store) take(ctx context.Context, tx sqldb.Execer, t taking, limit int) 
 // would fail when another wrote in between. The plus signs keep SQLite from reading all that is due.
 func (s *Store) takeAtOnce(ctx context.Context, tx sqldb.Execer, t taking, limit int) ([]string, error) {
 	return s.ids(ctx, tx, `UPDATE {table} SET `+claimedBy+` WHERE +shard_id = ? AND producer = ? AND +state = `+t.state+`
-		AND `+due+` AND id IN (`+dueIn(t.state)+` LIMIT ?) RETURNING id`,
+		AND `+due+` AND id IN (`+dueIn(t.state, t.order)+` LIMIT ?) RETURNING id`,
 		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), t.shard, s.config.Producer,
 		t.shard, s.config.Producer, t.window, limit)
 }

@@ -2,6 +2,8 @@ package sql
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -72,41 +74,46 @@ func (s *Store) shardOf(m producer.Message, e Event) int {
 	return ShardOf(either(e.AggregateID, m.ID), s.config.Shards)
 }
 
-// claimable returns the shards of a claim, and how many batches of messages the claim orders by id. Each claim begins
-// with another shard, so that a shard with a long backlog does not keep the others waiting.
-func (s *Store) claimable(ctx context.Context) (shards []int, batches int, err error) {
+// claimable returns the shards of a claim, and the order of their messages. Each claim begins with another shard, so that
+// a shard with a long backlog does not keep the others waiting.
+func (s *Store) claimable(ctx context.Context) (shards []int, by order, err error) {
 	shards = slices.Clone(s.scope.shards)
 	if s.scope.strays > 0 {
 		strays, err := s.strayShards(ctx)
 		if err != nil {
-			return nil, 0, err
+			return nil, "", err
 		}
 		shards = append(shards, strays...)
 	}
 	turn := int(s.turn.Add(1))
 	first := turn % len(shards)
-	batches = windowOfBatches
+	by = byID
 	if turn/len(shards)%longestDueTurn == 0 {
-		batches = 1
+		by = byLongestDue
 	}
-	return append(shards[first:], shards[:first]...), batches, nil
+	return append(shards[first:], shards[:first]...), by, nil
 }
 
-// strayShards finds shards beyond the configuration that have unsent messages.
+// maxStrays is how many shards beyond the configuration one claim reads. The next claims read the others, when these
+// have no unsent messages any more.
+const maxStrays = 16
+
+// strayShards finds shards beyond the configuration that have unsent messages, the lowest first. Each step reads one
+// entry of the claim's index, however many messages the shard has.
 func (s *Store) strayShards(ctx context.Context) (shards []int, err error) {
-	rows, err := s.db.QueryContext(ctx, s.table.Query(`SELECT DISTINCT shard_id FROM {table}
-		WHERE shard_id >= ? AND producer = ? AND state IN ({waiting}, {handed}) AND due_at IS NOT NULL`),
-		s.scope.strays, s.config.Producer)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	next := s.scope.strays
+	for len(shards) < maxStrays {
 		var shard int
-		if err := rows.Scan(&shard); err != nil {
+		err := s.db.QueryRowContext(ctx, s.table.Query(`SELECT shard_id FROM {table}
+			WHERE shard_id >= ? AND producer = ? AND state IN ({waiting}, {handed}) AND due_at IS NOT NULL
+			ORDER BY shard_id LIMIT 1`), next, s.config.Producer).Scan(&shard)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return shards, nil
+		case err != nil:
 			return nil, err
 		}
-		shards = append(shards, shard)
+		shards, next = append(shards, shard), shard+1
 	}
-	return shards, rows.Err()
+	return shards, nil
 }

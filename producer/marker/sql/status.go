@@ -68,7 +68,7 @@ func (s *Store) CountsByStatus(ctx context.Context) (map[Status]int64, error) {
 // Pending returns up to limit messages that are due and that no relay holds, in the order of Claim. Pending locks
 // nothing: two programs that call Pending get the same messages.
 func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err error) {
-	shards, batches, err := s.claimable(ctx)
+	shards, turn, err := s.claimable(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read pending messages: %w", err)
 	}
@@ -76,8 +76,8 @@ func (s *Store) Pending(ctx context.Context, limit int) (pending []Queued, err e
 		if len(pending) >= limit {
 			break
 		}
-		ids, err := s.ids(ctx, s.db, dueIn("{waiting}")+" LIMIT ?",
-			shard, s.config.Producer, batches*limit, limit-len(pending))
+		ids, err := s.ids(ctx, s.db, dueIn("{waiting}", turn)+" LIMIT ?",
+			shard, s.config.Producer, windowOfBatches*limit, limit-len(pending))
 		if err != nil {
 			return nil, fmt.Errorf("read pending messages: %w", err)
 		}

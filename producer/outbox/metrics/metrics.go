@@ -38,7 +38,7 @@ func New(to prometheus.Registerer, producer string) (*Observer, error) {
 		}),
 		messages: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "msghandler_outbox_messages", ConstLabels: of,
-			Help: "Messages in the table by state: waiting, handed, sent or failed.",
+			Help: "Unsent messages in the table by state: waiting, handed or failed.",
 		}, []string{"state"}),
 		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "msghandler_outbox_oldest_seconds", ConstLabels: of,
@@ -62,9 +62,9 @@ func (o *Observer) Relayed(fate outbox.Fate, messages int) {
 func (o *Observer) Failed(ids []string) { o.failed.Add(float64(len(ids))) }
 
 // Counted implements outbox.Observer.
-func (o *Observer) Counted(c sql.Counts) {
-	for state, n := range map[string]int64{"waiting": c.Waiting, "handed": c.Handed, "sent": c.Sent, "failed": c.Failed} {
+func (o *Observer) Counted(b sql.Backlog) {
+	for state, n := range map[string]int64{"waiting": b.Waiting, "handed": b.Handed, "failed": b.Failed} {
 		o.messages.WithLabelValues(state).Set(float64(n))
 	}
-	o.oldest.Set(c.Oldest.Seconds())
+	o.oldest.Set(b.Oldest.Seconds())
 }

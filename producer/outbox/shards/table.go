@@ -328,18 +328,17 @@ func (t *Table) Purge(ctx context.Context) (removed int64, err error) {
 	return removed, errors.Join(failures...)
 }
 
-// Counts implements outbox.Table, for the shards that the relay has: the counts of all relays add up.
-func (t *Table) Counts(ctx context.Context) (all sqlmarker.Counts, err error) {
+// Backlog implements outbox.Table, for the shards that the relay has: the numbers of all relays add up.
+func (t *Table) Backlog(ctx context.Context) (all sqlmarker.Backlog, err error) {
 	for _, shard := range t.Held() {
-		c, err := t.config.Tables[shard].Counts(ctx)
+		b, err := t.config.Tables[shard].Backlog(ctx)
 		if err != nil {
-			return sqlmarker.Counts{}, fmt.Errorf("shard %d: %w", shard, err)
+			return sqlmarker.Backlog{}, fmt.Errorf("shard %d: %w", shard, err)
 		}
-		all.Waiting += c.Waiting
-		all.Handed += c.Handed
-		all.Sent += c.Sent
-		all.Failed += c.Failed
-		all.Oldest = max(all.Oldest, c.Oldest)
+		all.Waiting += b.Waiting
+		all.Handed += b.Handed
+		all.Failed += b.Failed
+		all.Oldest = max(all.Oldest, b.Oldest)
 	}
 	return all, nil
 }

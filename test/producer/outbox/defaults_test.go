@@ -28,9 +28,9 @@ func (a *asked) Release(_ context.Context, _ string, outcomes []sqlmarker.Outcom
 	return int64(len(outcomes)), nil
 }
 
-func (*asked) Purge(context.Context) (int64, error)             { return 0, nil }
-func (*asked) Counts(context.Context) (sqlmarker.Counts, error) { return sqlmarker.Counts{}, nil }
-func (*asked) Queued() <-chan struct{}                          { return nil }
+func (*asked) Purge(context.Context) (int64, error)               { return 0, nil }
+func (*asked) Backlog(context.Context) (sqlmarker.Backlog, error) { return sqlmarker.Backlog{}, nil }
+func (*asked) Queued() <-chan struct{}                            { return nil }
 
 // The defaults are part of the guide.
 func TestRelayDefaults(t *testing.T) {

@@ -141,9 +141,9 @@ func TestPublishedMessagesAreLogged(t *testing.T) {
 // uncounted is a table whose counts hang.
 type uncounted struct{ outbox.Table }
 
-func (uncounted) Counts(ctx context.Context) (sqlmarker.Counts, error) {
+func (uncounted) Backlog(ctx context.Context) (sqlmarker.Backlog, error) {
 	<-ctx.Done()
-	return sqlmarker.Counts{}, ctx.Err()
+	return sqlmarker.Backlog{}, ctx.Err()
 }
 
 // A database that hangs while the messages are counted stops no relay for long.

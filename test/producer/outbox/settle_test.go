@@ -69,8 +69,8 @@ func (n *noted) Relayed(fate outbox.Fate, messages int) {
 	}
 	n.fates[fate] += messages
 }
-func (*noted) Failed([]string)          {}
-func (*noted) Counted(sqlmarker.Counts) {}
+func (*noted) Failed([]string)           {}
+func (*noted) Counted(sqlmarker.Backlog) {}
 
 // A foreign transaction holds a row, for longer than a statement waits.
 func TestLockedRowStopsNoOtherRecord(t *testing.T) {

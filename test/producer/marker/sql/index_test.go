@@ -16,7 +16,10 @@ import (
 
 // claimQuery is the query by which a claim finds the messages that are due.
 var claimQuery = regexp.MustCompile(
-	`(?s)SELECT id FROM \(SELECT id FROM msghandler_markers WHERE .* LIMIT \S+\) longest`)
+	`(?s)SELECT id FROM \(SELECT id, due_at FROM msghandler_markers WHERE .* LIMIT \S+\) longest`)
+
+// countQuery is the query by which a relay counts its unsent messages.
+var countQuery = regexp.MustCompile(`(?s)SELECT state, COUNT.*UNION.*`)
 
 // A claim reads the due messages only: neither messages that wait for their next try, nor a week of sent messages.
 func TestTheIndexCoversTheClaim(t *testing.T) {
@@ -53,19 +56,61 @@ func TestTheIndexCoversTheClaim(t *testing.T) {
 // queryOfClaim is the first query of a claim, with its parameters.
 func queryOfClaim(t *testing.T, s *sqlmarker.Store, l *lossy) string {
 	t.Helper()
+	query := firstQuery(t, l, claimQuery, func() error {
+		_, err := s.Claim(t.Context(), "relay", 200, time.Minute)
+		return err
+	})
+	return withParameters(query, "0", "'orders'", "1000")
+}
+
+// firstQuery is the first query of a call that matches.
+func firstQuery(t *testing.T, l *lossy, matches *regexp.Regexp, call func() error) string {
+	t.Helper()
 	var found []string
-	record := func(query string) { found = append(found, claimQuery.FindAllString(query, 1)...) }
+	record := func(query string) { found = append(found, matches.FindAllString(query, 1)...) }
 	l.onQuery.Store(&record)
-	_, err := s.Claim(t.Context(), "relay", 200, time.Minute)
+	err := call()
 	l.onQuery.Store(nil)
 	if err != nil || len(found) == 0 {
-		t.Fatalf("a claim without the query: %v", err)
+		t.Fatalf("a call without the query: %v", err)
 	}
-	query := found[0]
-	for i, value := range []string{"0", "'orders'", "1000"} {
+	return found[0]
+}
+
+func withParameters(query string, values ...string) string {
+	for i, value := range values {
 		query = strings.Replace(strings.Replace(query, fmt.Sprint("$", i+1), value, 1), "?", value, 1)
 	}
 	return query
+}
+
+// Counting the unsent messages of a shard reads those messages in the claim's index, and no sent message.
+func TestBacklogReadsNoSentMessage(t *testing.T) {
+	t.Parallel()
+	plans := map[sqlmarker.Dialect]struct{ analyze, explain, column, reads string }{
+		sqlmarker.PostgreSQL: {"VACUUM ANALYZE msghandler_markers", "EXPLAIN ", "QUERY PLAN", "Seq Scan"},
+		sqlmarker.MySQL:      {"ANALYZE TABLE msghandler_markers", "EXPLAIN ", "key", "NULL"},
+		sqlmarker.SQLite:     {"ANALYZE", "EXPLAIN QUERY PLAN ", "detail", "SCAN msghandler_markers"},
+	}
+	onEach(t, func(t *testing.T, d database) {
+		db, l := d.openLossy(t)
+		s := d.store(t, db, func(c *sqlmarker.Config) { c.Shards = 2 })
+		crowd(t, s)
+		plan := plans[d.dialect]
+		for _, statement := range []string{"UPDATE msghandler_markers SET state = 3 WHERE state = 0", plan.analyze} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		query := firstQuery(t, l, countQuery, func() error {
+			_, err := s.Shard(1).Backlog(t.Context())
+			return err
+		})
+		got := planOf(t, db, plan.explain+withParameters(query, "'orders'", "'orders'"), plan.column)
+		if !strings.Contains(got, "msghandler_markers_claim") || strings.Contains(got, plan.reads) {
+			t.Errorf("the plan of the count:\n%s", got)
+		}
+	})
 }
 
 // crowd fills a store with many markers that hold no message, and some due messages.

@@ -160,7 +160,7 @@ func TestClaimIsExclusiveUntilItsLockEnds(t *testing.T) {
 				t.Error("the new owner does not release")
 			}
 		}
-		if got := counts(t, s); got != (sqlmarker.Counts{Waiting: 1, Sent: 2}) {
+		if got := counts(t, s); got != (sqlmarker.Counts{Backlog: sqlmarker.Backlog{Waiting: 1}, Sent: 2}) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -175,6 +176,42 @@ func TestLongBacklogStarvesNoMessage(t *testing.T) {
 			if n > 10 {
 				t.Fatalf("the message that has been due longest was not claimed %d times", n)
 			}
+		}
+	})
+}
+
+// A claim finds messages in a long backlog while other relays are claiming those that have been due longest.
+func TestClaimIsNeverEmptyInABacklog(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		if d.dialect == sqlmarker.SQLite {
+			return // one transaction writes at a time: no claim meets another
+		}
+		db := d.open(t)
+		s := d.store(t, db, nil)
+		var all []string
+		for i := range 60 {
+			all = append(all, fmt.Sprintf("order-%02d", i))
+		}
+		enqueue(t, db, s, all...)
+		other := begin(t, db)
+		rows, err := other.QueryContext(t.Context(),
+			"SELECT id FROM msghandler_markers WHERE producer = 'orders' AND id IN ('order-00', 'order-01') FOR UPDATE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() { //nolint:revive // the rows are locked as they are read
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 2 * 5 {
+			if got := claim(t, s, 2, time.Minute).Messages; len(got) != 2 {
+				t.Errorf("claim %d has %d messages", n+1, len(got))
+			}
+		}
+		if err := other.Rollback(); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -271,7 +271,7 @@ func TestFewerShardsForgetNoMessage(t *testing.T) {
 	databases.OnEach(t, func(t *testing.T, d databases.Database) {
 		db := d.Open(t)
 		ids := databases.Numbered("order", 200)
-		commit(t, db, store(t, d, db, nil), ids...)
+		commit(t, db, store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 40 }), ids...)
 		few := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 2 })
 		to := &databases.Recorder{}
 		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(1)}, nil), to))

@@ -205,6 +205,6 @@ func (o *old) deleteBusiness(ctx context.Context, id string) error {
 	return err
 }
 
-func (*old) Purge(context.Context) (int64, error)                   { return 0, nil }
-func (*old) Counts(context.Context) (c sqlmarker.Counts, err error) { return c, nil }
-func (o *old) Queued() <-chan struct{}                              { return o.queued }
+func (*old) Purge(context.Context) (int64, error)                     { return 0, nil }
+func (*old) Backlog(context.Context) (b sqlmarker.Backlog, err error) { return b, nil }
+func (o *old) Queued() <-chan struct{}                                { return o.queued }
