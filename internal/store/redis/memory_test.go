@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	redisstore "github.com/msghandler/msghandler/internal/store/redis"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // sent is how many bytes Redis has sent to all clients.
@@ -54,16 +55,21 @@ func TestOwnMessagesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// After a discard, a new message of the same name replaces the remembered message.
+// After a discard, a new message of the same name replaces the remembered message. The store tells the two apart by the
+// millisecond of their creation.
 func TestWhatWasReplacedIsReadAgain(t *testing.T) {
 	t.Parallel()
-	store, _, server := fresh(t, redisstore.Config{})
+	store, client, server := fresh(t, redisstore.Config{})
 	other := open(t, redisstore.Config{URL: server.URL(), Prefix: "msghandler"})
 	m := half("1")
 	create(t, store, m)
 	if r := other.Discard(t.Context(), []halfmsg.Name{m.Name}, halfmsg.None)[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
+	discarded := client.Time(t.Context()).Val().UnixMilli()
+	servers.Eventually(t, time.Minute, "another millisecond", func() bool {
+		return client.Time(t.Context()).Val().UnixMilli() > discarded
+	})
 	m.Body = []byte("another")
 	create(t, other, m)
 	if claim := submit(t, store, m.Name)[0]; string(claim.Body) != "another" {

@@ -32,34 +32,52 @@ func recordOf(t *testing.T, client *redis.Client, id string) string {
 	return client.Get(t.Context(), key(t, client, "m:"+id)).Val()
 }
 
-// TestAPendingMessageIsSmall has orders of 1 KiB take at most 1.5 KiB of Redis' memory, all keys together.
+// A pending message with a body of 1 KiB takes little more memory of Redis than its body, all keys together.
 func TestAPendingMessageIsSmall(t *testing.T) {
 	t.Parallel()
 	const n, size = 5000, 1024
-	store, client, _ := fresh(t, redisstore.Config{})
-	bodies := order.New(size)
-	used := func() int {
-		_, rest, _ := strings.Cut(client.Info(t.Context(), "memory").Val(), "used_memory_dataset:")
-		bytes, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes
+	orders := order.New(size)
+	for name, test := range map[string]struct {
+		body func(i int) []byte
+		most int // bytes
+	}{
+		"order": {func(i int) []byte { return orders.Of(uint64(i)) }, size * 115 / 100},
+		"random": {func(int) []byte {
+			body := make([]byte, size)
+			_, _ = rand.Read(body)
+			return body
+		}, size * 145 / 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, client, _ := fresh(t, redisstore.Config{})
+			create(t, store, half("first"))
+			before := datasetOf(t, client)
+			messages := make([]halfmsg.Message, n)
+			for i := range messages {
+				m := half(fmt.Sprintf("order-%08d", i))
+				m.Body, m.CallbackTarget, m.ConfirmAfter = test.body(i), "orders.internal:9000", time.Hour
+				messages[i] = m
+			}
+			create(t, store, messages...)
+			each := (datasetOf(t, client) - before) / n
+			t.Logf("%d bytes", each)
+			if each > test.most {
+				t.Errorf("a pending message of %d bytes takes %d, want at most %d", size, each, test.most)
+			}
+		})
 	}
-	create(t, store, half("first"))
-	before := used()
-	messages := make([]halfmsg.Message, n)
-	for i := range messages {
-		m := half(fmt.Sprintf("order-%08d", i))
-		m.Body, m.CallbackTarget, m.ConfirmAfter = bodies.Of(uint64(i)), "orders.internal:9000", 6*time.Second
-		messages[i] = m
+}
+
+// datasetOf returns how many bytes the data take in Redis.
+func datasetOf(t *testing.T, client *redis.Client) int {
+	t.Helper()
+	_, rest, _ := strings.Cut(client.Info(t.Context(), "memory").Val(), "used_memory_dataset:")
+	bytes, err := strconv.Atoi(rest[:strings.IndexByte(rest, '\r')])
+	if err != nil {
+		t.Fatal(err)
 	}
-	create(t, store, messages...)
-	each := (used() - before) / n
-	t.Logf("%d bytes", each)
-	if each > size*3/2 {
-		t.Errorf("a pending message of %d bytes takes %d", size, each)
-	}
+	return bytes
 }
 
 // A packed body reads as sent, by every way of reading.

@@ -69,6 +69,25 @@ func TestTheLayoutFollowsTheCoordinators(t *testing.T) {
 	}
 }
 
+// A hash of few cells is a hash table too. The cells of the version before, with a longer mark of no owner, have no owner.
+func TestCellsAreKeptInATable(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, later("first"), later("1"))
+	create(t, store, later("2"))
+	cells := base + "pending:cells"
+	if got := client.ObjectEncoding(t.Context(), cells).Val(); got != "hashtable" {
+		t.Errorf("three cells are kept as %s", got)
+	}
+	short, long := client.HGet(t.Context(), cells, "1").Val(), client.HGet(t.Context(), cells, "first").Val()
+	if !strings.HasSuffix(short, " -") || !strings.HasSuffix(long, " -----------------------") {
+		t.Errorf("the cells are %q and %q", long, short)
+	}
+	if claims := submit(t, store, half("first").Name, half("1").Name); len(claims) != 2 {
+		t.Errorf("claimed %d of two messages without an owner", len(claims))
+	}
+}
+
 // pulseNames are the coordinators that count, the first to count first.
 func pulseNames(t *testing.T, client *redis.Client) []string {
 	t.Helper()

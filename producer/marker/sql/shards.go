@@ -74,8 +74,8 @@ func (s *Store) shardOf(m producer.Message, e Event) int {
 	return ShardOf(either(e.AggregateID, m.ID), s.config.Shards)
 }
 
-// claimable returns the shards of a claim, and the order of their messages. Each claim begins with another shard, so that
-// a shard with a long backlog does not keep the others waiting.
+// claimable returns the shards of a claim, and the order of their messages. Each claim begins with another shard, so
+// that a shard with a long backlog does not keep the others waiting.
 func (s *Store) claimable(ctx context.Context) (shards []int, by order, err error) {
 	shards = slices.Clone(s.scope.shards)
 	if s.scope.strays > 0 {

@@ -2,9 +2,12 @@
 --   or its lease ends, when its verdict was stored, and the token of its owner. The times are milliseconds in 13 digits.
 --   The key of the cell says the state.
 local NEVER = '0000000000000'
--- UNOWNED stands in place of a token. It makes cells long enough that Redis keeps them in a hash table: small hashes of
--- short values are lists, and finding a field there costs several times as much.
-local UNOWNED = '-----------------------'
+-- UNOWNED stands in place of a token.
+local UNOWNED = '-'
+-- LONG_UNOWNED is the same, for the first cell of a hash: Redis keeps a hash in a hash table from the first long value
+-- on. Small hashes of short values are lists, and finding a field there costs several times as much. Cells that earlier
+-- versions wrote all have it.
+local LONG_UNOWNED = '-----------------------'
 
 local function digits(ms)
   return string.format('%013d', ms)
@@ -29,7 +32,7 @@ end
 -- token_of gives the token of the owner, or false.
 local function token_of(text)
   local token = string.sub(text, 43)
-  return token ~= UNOWNED and token
+  return token ~= UNOWNED and token ~= LONG_UNOWNED and token
 end
 
 -- forget_pages removes the pages of a producer without cells, and says whether the producer has no cells.

@@ -81,6 +81,9 @@ local function create(producer, at)
     call('SADD', KEYS[1] .. PRODUCERS, producer) -- where the producer has pages already it is on the list
   end
   call('ZADD', g.base .. PAGES, 'LT', digits(first), number)
+  if call('EXISTS', g.cells[FIRST]) == 0 then
+    cells[2] = cell(now_text, due_of(cells[2]), NEVER, LONG_UNOWNED)
+  end
   call('HSET', g.cells[FIRST], unpack(cells))
   return 1
 end
