@@ -69,7 +69,7 @@ func TestTheLayoutFollowsTheCoordinators(t *testing.T) {
 	}
 }
 
-// A hash of few cells is a hash table too. The cells of the version before, with a longer mark of no owner, have no owner.
+// A hash of few cells is a hash table too. Cells of the version before, with a longer mark of no owner, have no owner.
 func TestCellsAreKeptInATable(t *testing.T) {
 	t.Parallel()
 	store, client, _ := fresh(t, redisstore.Config{})
