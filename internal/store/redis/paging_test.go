@@ -3,6 +3,7 @@ package redis_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,35 @@ func TestCellsAreKeptInATable(t *testing.T) {
 	}
 	if claims := submit(t, store, half("first").Name, half("1").Name); len(claims) != 2 {
 		t.Errorf("claimed %d of two messages without an owner", len(claims))
+	}
+}
+
+// Of a producer without messages no page is left, however many there were.
+func TestPagesOfFinishedMessagesAreForgotten(t *testing.T) {
+	t.Parallel()
+	store, client, _ := fresh(t, redisstore.Config{})
+	create(t, store, later("1"))
+	pipe := client.Pipeline()
+	for page := range 2500 {
+		pipe.ZAdd(t.Context(), base+"pages", redis.Z{Score: float64(time.Now().UnixMilli()), Member: page})
+		pipe.RPush(t.Context(), base+"page:"+strconv.Itoa(page), "2")
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := store.Rollback(t.Context(), []halfmsg.Name{half("1").Name})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	for range 3 {
+		if repairs := sweep(t, store); repairs.Mended > 1 { // the producer's place on the list, at most
+			t.Errorf("the sweeper found %d mistakes", repairs.Mended)
+		}
+	}
+	if left := client.Keys(t.Context(), base+"page*").Val(); len(left) != 0 {
+		t.Errorf("%d keys of pages are left", len(left))
+	}
+	if client.Exists(t.Context(), "msghandler:{00}:producers").Val() != 0 {
+		t.Error("a producer without messages is on the list")
 	}
 }
 

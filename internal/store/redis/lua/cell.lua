@@ -35,15 +35,20 @@ local function token_of(text)
   return token ~= UNOWNED and token ~= LONG_UNOWNED and token
 end
 
--- forget_pages removes the pages of a producer without cells, and says whether the producer has no cells.
+-- forget_pages removes the pages of a producer without cells, and says whether the producer has neither. Of FORGOTTEN
+-- pages or more, which only a shard has that nobody looked after for minutes, the next call removes the others.
+local FORGOTTEN = 1000
 local function forget_pages(base)
   if redis.call('EXISTS', base .. KEPT[FIRST] .. CELLS, base .. KEPT[COMMITTED] .. CELLS) > 0 then
     return false
   end
-  local keys = {base .. PAGES}
-  for i, page in ipairs(redis.call('ZRANGE', keys[1], 0, 999)) do
-    keys[i + 1] = base .. PAGE .. page
+  local keys = redis.call('ZRANGE', base .. PAGES, 0, FORGOTTEN - 1)
+  if #keys > 0 then
+    for i, page in ipairs(keys) do
+      keys[i] = base .. PAGE .. page
+    end
+    redis.call('DEL', unpack(keys))
+    redis.call('ZREMRANGEBYRANK', base .. PAGES, 0, FORGOTTEN - 1)
   end
-  redis.call('DEL', unpack(keys))
-  return true
+  return #keys < FORGOTTEN
 end
