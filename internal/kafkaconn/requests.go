@@ -129,11 +129,12 @@ func (c *watchedConn) begin(b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.producing = true
-	c.open[int32(binary.BigEndian.Uint32(b[8:]))] = openRequest{version: produce.Version, parts: parts} //nolint:gosec // bits
+	c.open[int32At(b[8:])] = openRequest{version: produce.Version, parts: parts}
 	return nil
 }
 
 func int16At(b []byte) int16 { return int16(binary.BigEndian.Uint16(b)) } //nolint:gosec // the same bits
+func int32At(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) } //nolint:gosec // the same bits
 
 // Read implements net.Conn.
 func (c *watchedConn) Read(b []byte) (int, error) {
@@ -160,7 +161,7 @@ func (c *watchedConn) answered(b []byte) {
 	if len(b) < answerHead {
 		return
 	}
-	id := int32(binary.BigEndian.Uint32(b)) //nolint:gosec // the same bits
+	id := int32At(b)
 	request, produced := c.open[id]
 	if !produced {
 		return

@@ -220,8 +220,9 @@ func (b *batch) send(ctx context.Context) {
 	}
 }
 
-// repeated is the answer to a message that was written twice. Only an acknowledgement or a refusal of the message itself
-// says something about the first copy, too: a broker may have it, as the client fails more batches than the refused one.
+// repeated is the answer to a message that was written twice. Only an acknowledgement or a refusal of the message
+// itself says something about the first copy, too: a broker may have the first one, as the client fails more batches
+// than the refused one.
 func repeated(answer kafkaconn.Answer) kafkaconn.Answer {
 	if answer.Fate != kafkaconn.Stored && answer.Fate != kafkaconn.BatchRefused {
 		answer.Fate = kafkaconn.Unknown

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,6 +139,12 @@ func (c *calls) add(id string) {
 	c.of[id]++
 }
 
+func (c *calls) count(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[id]
+}
+
 func (c *calls) want(t *testing.T, ids []string, n int) {
 	t.Helper()
 	c.mu.Lock()
@@ -216,6 +223,128 @@ func TestFailedMessagesBecomeDeadLetters(t *testing.T) {
 	if len(reasons) != 2 || reasons["bad"] != "no such account" || reasons["rejected"] != "rejected: unreadable" {
 		t.Errorf("the dead letters are %v", reasons)
 	}
+}
+
+// wantDead fails the test unless the dead letters are those with the ids.
+func (w *world) wantDead(ids ...string) {
+	w.t.Helper()
+	var found []string
+	for _, m := range w.dead() {
+		found = append(found, m.Header.Get("msghandler-id"))
+	}
+	if !slices.Equal(found, ids) {
+		w.t.Errorf("the dead letters are %v, want %v", found, ids)
+	}
+}
+
+// A message is busy for longer than MaxDeliveries. Then the message may still fail as often as any other.
+func TestBusyDeliveriesAreNoFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("fails twice", "fails always")
+	var handled calls
+	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		switch {
+		case m.Deliveries < 4:
+			return consumer.ErrBusy
+		case m.ID == "fails always" || m.Deliveries < 6:
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	w.settled()
+	handled.want(t, []string{"fails twice", "fails always"}, 7)
+	w.wantDead("fails always")
+}
+
+// A message waits for a handler while two connections are lost. Then the message may still fail as often as any other.
+func TestLostConnectionsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("held", "waiting")
+	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
+	config := w.config()
+	config.Consuming = func() { consuming <- struct{}{} }
+	config.Retry = []time.Duration{time.Second} // the handlers of the lost connections return meanwhile
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		switch {
+		case m.ID == "held":
+			begun <- struct{}{}
+			<-release
+		case handled.count(m.ID) < 3:
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	received := func() {
+		<-consuming
+		<-begun
+		w.allReceived(2)
+	}
+	received()
+	for range 2 {
+		w.server.Kill()
+		w.server.Start()
+		received()
+	}
+	close(release)
+	w.settled()
+	handled.want(t, []string{"waiting"}, 3)
+	w.wantDead()
+}
+
+// interrupted delivers one message, ends the run while the handler has the message, and returns with the run.
+func (w *world) interrupted(result func(error) error) {
+	w.t.Helper()
+	config := w.config()
+	config.StopTimeout = time.Nanosecond
+	begun := make(chan struct{})
+	stop := w.run(config, func(ctx context.Context, _ *consumer.Message) error {
+		close(begun)
+		<-ctx.Done()
+		return result(ctx.Err())
+	})
+	<-begun
+	if err := stop(); err == nil {
+		w.t.Error("the handler did not outlast the stop")
+	}
+}
+
+// A message is delivered MaxDeliveries times to processes that stop. The next process sees the message fail for the
+// first time, and this failure is not the last one.
+func TestFirstFailureAfterRestartsIsNotFinal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("1")
+	for range w.config().MaxDeliveries {
+		w.interrupted(func(err error) error { return err })
+	}
+	w.publish("2")
+	var handled calls
+	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		if m.ID == "2" || handled.count(m.ID) == 1 {
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	w.settled()
+	handled.want(t, []string{"1"}, 2)
+	handled.want(t, []string{"2"}, 3)
+	w.wantDead("2")
+}
+
+// A rejection is the handler's decision, also when the handler's time has ended.
+func TestRejectionWhileStoppingIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("1")
+	w.interrupted(consumer.Reject)
+	w.settled()
+	w.wantDead("1")
 }
 
 // Without its copy among the dead letters a message is not acknowledged.
