@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -242,8 +245,10 @@ func TestBusyDeliveriesAreNoFailures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("fails twice", "fails always")
+	config := w.config()
+	config.AckWait = time.Minute
 	var handled calls
-	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
 		handled.add(m.ID)
 		switch {
 		case m.Deliveries < 4:
@@ -266,6 +271,7 @@ func TestLostConnectionsAreNoFailures(t *testing.T) {
 	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
 	config := w.config()
 	config.Consuming = func() { consuming <- struct{}{} }
+	config.AckWait = 5 * time.Second            // the server delivers again what was on a lost connection
 	config.Retry = []time.Duration{time.Second} // the handlers of the lost connections return meanwhile
 	var handled calls
 	w.run(config, func(_ context.Context, m *consumer.Message) error {
@@ -300,7 +306,7 @@ func TestLostConnectionsAreNoFailures(t *testing.T) {
 func (w *world) interrupted(result func(error) error) {
 	w.t.Helper()
 	config := w.config()
-	config.StopTimeout = time.Nanosecond
+	config.StopTimeout, config.AckWait = time.Nanosecond, time.Minute
 	begun := make(chan struct{})
 	stop := w.run(config, func(ctx context.Context, _ *consumer.Message) error {
 		close(begun)
@@ -323,8 +329,10 @@ func TestFirstFailureAfterRestartsIsNotFinal(t *testing.T) {
 		w.interrupted(func(err error) error { return err })
 	}
 	w.publish("2")
+	config := w.config()
+	config.AckWait = time.Minute
 	var handled calls
-	w.run(w.config(), func(_ context.Context, m *consumer.Message) error {
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
 		handled.add(m.ID)
 		if m.ID == "2" || handled.count(m.ID) == 1 {
 			return errors.New("no such account")
@@ -453,35 +461,34 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	}
 }
 
-// queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait. Then the
-// pull ends by end, and a new pull begins. Only the message in the handler may be handled again.
-func (w *world) queued(end func()) {
+// queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait, until
+// release is closed. No message is redelivered because its time to be acknowledged has ended.
+type queued struct {
+	handled                   calls
+	consuming, begun, release chan struct{}
+	stop                      func() error
+}
+
+func (w *world) queued(config nats.Config) *queued {
 	w.t.Helper()
-	ids := numbered(5)
-	w.publish(ids...)
-	config := w.config()
-	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
-	config.Consuming = func() { consuming <- struct{}{} }
-	var handled calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+	w.publish(numbered(5)...)
+	q := &queued{
+		consuming: make(chan struct{}, 10), begun: make(chan struct{}, 10), release: make(chan struct{}),
+	}
+	config.AckWait = time.Hour
+	config.Consuming = func() { q.consuming <- struct{}{} }
+	q.stop = w.run(config, func(_ context.Context, m *consumer.Message) error {
+		q.handled.add(m.ID)
 		if m.ID == "0" {
-			begun <- struct{}{}
-			<-release
+			q.begun <- struct{}{}
+			<-q.release
 		}
 		return nil
 	})
-	<-begun
-	w.allReceived(len(ids))
-	<-consuming
-	end()
-	<-consuming
-	<-begun
-	w.allReceived(len(ids))
-	close(release)
-	w.settled()
-	handled.want(w.t, ids[:1], 2)
-	handled.want(w.t, ids[1:], 1)
+	<-q.consuming
+	<-q.begun
+	w.allReceived(5)
+	return q
 }
 
 // allReceived waits until n messages are with the consumer.
@@ -500,24 +507,64 @@ func (w *world) allReceived(n int) {
 	})
 }
 
-// Messages that waited for a handler when the connection ended are handled by the next connection alone.
+// Messages that waited for a handler when the connection ended are left to the server, which delivers them again. The
+// next connection handles what comes later.
 func TestLostConnectionDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.queued(func() {
-		w.server.Kill()
-		w.server.Start()
+	x := wire.TCP(t, wire.Host(t, w.server.URL))
+	var log logbook
+	config := w.config()
+	config.URL, config.Logger = x.URL(w.server.URL), slog.New(slog.NewTextHandler(&log, nil))
+	q := w.queued(config)
+	x.Disconnect()
+	<-q.consuming
+	close(q.release)
+	servers.Eventually(t, time.Minute, "the first connection ends with its message", func() bool {
+		return strings.Contains(log.String(), "acknowledgement not confirmed")
 	})
+	w.publish("later")
+	servers.Eventually(t, time.Minute, "a later message is handled", func() bool { return q.handled.count("later") == 1 })
+	if err := q.stop(); err != nil {
+		t.Error(err)
+	}
+	q.handled.want(t, []string{"0"}, 1)
+	q.handled.want(t, numbered(5)[1:], 0)
 }
 
+// Messages that waited for a handler when their consumer was deleted are handled by its successor alone.
 func TestEndOfPullDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.queued(func() {
-		if err := w.js.DeleteConsumer(w.t.Context(), "ORDERS", "payments"); err != nil {
-			w.t.Fatal(err)
-		}
-	})
+	q := w.queued(w.config())
+	if err := w.js.DeleteConsumer(t.Context(), "ORDERS", "payments"); err != nil {
+		t.Fatal(err)
+	}
+	<-q.consuming
+	<-q.begun
+	w.allReceived(5)
+	close(q.release)
+	w.settled()
+	q.handled.want(t, []string{"0"}, 2)
+	q.handled.want(t, numbered(5)[1:], 1)
+}
+
+// logbook keeps log lines.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func TestConfigIsChecked(t *testing.T) {
