@@ -28,9 +28,12 @@ type Config struct {
 	// DeadLetterStream gets the copies of messages that cannot be handled, as the subject STREAM.SUBJECT: the stream DEAD
 	// has the subjects DEAD.>. Empty: failed messages are retried for ever, and rejected messages are dropped.
 	DeadLetterStream string
-	// MaxDeliveries is how often a message is delivered before its next failure makes the message a dead letter.
-	// Deliveries without a failure count as well: before a stop, on a lost connection, and of a busy copy. MaxDeliveries
-	// needs DeadLetterStream. Default: 5 with DeadLetterStream.
+	// MaxDeliveries is how many deliveries make a message a dead letter when the last of them fails. JetStream counts
+	// deliveries and no failures. A delivery that this process saw end without a failure does not count: before a stop,
+	// on a lost connection, of a busy copy. Deliveries to other processes and before a restart count in any case, so the
+	// first failure that a process sees is not the last one, unless MaxDeliveries is 1. A message that succeeds is
+	// acknowledged, however often it was delivered. MaxDeliveries needs DeadLetterStream. Default: 5 with
+	// DeadLetterStream.
 	MaxDeliveries int
 	// Prefetch is how many messages the server hands out before the first is acknowledged. Default: 20.
 	Prefetch int

@@ -12,8 +12,8 @@
 //
 // The messages come from a durable consumer with explicit acknowledgements. The answers of a handler mean what they
 // mean in package consumer: a handled message and a duplicate are acknowledged, and the acknowledgement is confirmed by
-// the server. A rejected message becomes a dead letter, and so does a message that fails at its delivery number
-// MaxDeliveries or later. Any other failure brings the message back after a delay, by the server's own count of
+// the server. A rejected message becomes a dead letter, and so does a message that fails for the MaxDeliveries-th time;
+// see Config.MaxDeliveries. Any other failure brings the message back after a delay, by the server's own count of
 // deliveries.
 //
 // A message is acknowledged only when its effect is done, or when the dead-letter stream has its copy.
@@ -102,6 +102,7 @@ type run struct {
 	stopping, work context.Context
 	// handlers has the workers of all sessions: handlers of a lost connection go on.
 	handlers lifecycle.Group
+	failures failures
 }
 
 // finish waits until no handler runs. After StopTimeout the handlers' context ends.
@@ -159,7 +160,9 @@ func (r *run) session() (consumed bool, err error) {
 		}
 	})
 	err = s.receive(messages)
-	s.deleted = errors.Is(err, jetstream.ErrConsumerDeleted)
+	if s.deleted = errors.Is(err, jetstream.ErrConsumerDeleted); s.deleted {
+		r.failures.reset() // the server counts deliveries anew
+	}
 	close(s.over)
 	close(s.tasks)
 	// The connection stays until the handlers have acknowledged.

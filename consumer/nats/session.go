@@ -77,6 +77,7 @@ func (s *session) work() {
 	for t := range s.tasks {
 		select {
 		case <-s.ended:
+			s.run.failures.spare(t.meta.Sequence.Stream)
 			t.stop() // the server delivers the message again
 		case <-s.over:
 			s.giveBack(t)
@@ -98,6 +99,7 @@ func (s *session) giveBack(t *task) {
 		}
 	default:
 	}
+	s.run.failures.spare(t.meta.Sequence.Stream)
 	_ = t.Nak() // a lost connection gives the message back, too
 }
 
@@ -128,17 +130,28 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 	case errors.Is(err, consumer.ErrDuplicate):
 		s.acknowledge(t, m)
 		return consumer.Duplicate
+	case errors.As(err, &reject): // also while the run stops: the handler has decided
+		return s.bury(t, m, err)
 	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
+		s.run.failures.spare(t.meta.Sequence.Stream)
 		return s.again(t, m, err)
-	case errors.As(err, &reject), s.run.MaxDeliveries > 0 && m.Deliveries+1 >= s.run.MaxDeliveries:
+	case s.lastFailure(t):
 		return s.bury(t, m, err)
 	default:
 		return s.again(t, m, err)
 	}
 }
 
+// lastFailure notes the failure of a message, and reports whether the message becomes a dead letter.
+func (s *session) lastFailure(t *task) bool {
+	limit := s.run.MaxDeliveries
+	count := s.run.failures.fail(t.meta.Sequence.Stream, int(t.meta.NumDelivered)) //nolint:gosec // deliveries are few
+	return limit > 0 && count >= limit
+}
+
 // acknowledge waits for the server's word: without it the message is redelivered, and found by its id.
 func (s *session) acknowledge(t *task, m *consumer.Message) {
+	s.run.failures.forget(t.meta.Sequence.Stream)
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
 	if err := t.DoubleAck(ctx); err != nil {

@@ -25,10 +25,16 @@ import (
 	"github.com/msghandler/msghandler/internal/embedded"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if natsserver.Child() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestAMessageIsDeliveredEndToEnd(t *testing.T) {
 	r := start(t, settings())

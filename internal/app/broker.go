@@ -38,6 +38,9 @@ func (a *App) openBrokers(urls []string) (opened []openBroker, err error) {
 		}
 		a.closeWith(closer{name: queueOf("publisher", b.name), close: b.Close})
 		a.metrics.Broker(b.name, b.Ready)
+		if d, deduplicates := b.Publisher.(brokers.Deduplicator); deduplicates {
+			a.metrics.Duplicates(b.name, d.Duplicates)
+		}
 		a.metrics.Queue(queueOf("publish", b.name), b.InFlight)
 		a.checks.set(checkOfBroker(b.name), func(context.Context) error { return b.Ready() })
 		opened = append(opened, b)

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/msghandler/msghandler/internal/config"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // holds waits until the metrics have a line with each of these beginnings.
@@ -109,6 +111,33 @@ func TestMetricsFollowWhatHappens(t *testing.T) {
 			`msghandler_queue_items{queue="calls"} 0`, `msghandler_queue_items{queue="markers"} 0`,
 			`msghandler_queue_items{queue="publish"} 0`, `msghandler_build_info{`)
 	})
+}
+
+// JetStream has a message already, as after a lost acknowledgement. The publish is done, and counted.
+func TestMetricsCountDuplicatesOfABroker(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	js := natsserver.Stream(t, server.URL, "ORDERS", "orders.>")
+	if _, err := js.Publish(t.Context(), "orders.paid", nil, jetstream.WithMsgID("orders/1")); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, settings(func(c *config.Config) {
+		c.Brokers = map[string]config.Broker{"events": {URL: server.URL}}
+	}))
+	r.awaitReady(t)
+	r.holds(t, `msghandler_publish_duplicates_total{broker="events"} 0`)
+	client := msghandlerv1.NewMessageHandlerServiceClient(dial(t, r.GRPCAddr()))
+	batch := halves(startOrders(t), "orders", 1, 2) // the ids are 1 and 2
+	for _, m := range batch.GetMessages() {
+		m.Broker, m.Exchange, m.RoutingKey = "events", "ORDERS", "orders.paid"
+	}
+	deliver(t, client, batch)
+	r.holds(t,
+		`msghandler_publish_duplicates_total{broker="events"} 1`,
+		`msghandler_publishes_total{broker="events",exchange="ORDERS",outcome="acked"} 2`)
+	if strings.Contains(r.get(t, "/metrics"), `msghandler_publish_duplicates_total{broker="(default)"}`) {
+		t.Error("RabbitMQ drops no repeats, and has a count of them")
+	}
 }
 
 // A message with a long confirm_after may be old. A message whose verdict is overdue is trouble, however often its

@@ -259,6 +259,17 @@ func (m *Metrics) Broker(name string, ready func() error) {
 	}))
 }
 
+// Duplicates exports how many messages a broker had already when they were published; an empty name is the default
+// broker.
+func (m *Metrics) Duplicates(broker string, had func() int64) {
+	m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "msghandler_publish_duplicates_total",
+		Help: "Publishes of messages that NATS JetStream had already: repeats after a lost acknowledgement. " +
+			"They are done, and stored once.",
+		ConstLabels: prometheus.Labels{"broker": cmp.Or(broker, unnamed)},
+	}, func() float64 { return float64(had()) }))
+}
+
 // Watched exports the number of messages in the watched queues of the broker.
 func (m *Metrics) Watched(depths func() map[string]int) {
 	m.registry.MustRegister(queueCollector{watchedDesc, depths})

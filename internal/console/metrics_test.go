@@ -57,6 +57,7 @@ func table(t *testing.T) string {
 	m.Loop("confirm", func() float64 { return 0 }, func() float64 { return 0 })
 	m.Queue("confirm", func() int { return 0 })
 	m.Broker("", func() error { return nil })
+	m.Duplicates("", func() int64 { return 0 })
 	m.Certificate("grpc.tls_cert", func() time.Time { return time.Time{} })
 	m.Watched(func() map[string]int { return nil })
 	m.DeadLetters(func() map[string]int { return nil })

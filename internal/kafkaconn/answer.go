@@ -1,15 +1,10 @@
 package kafkaconn
 
 import (
-	"encoding/binary"
 	"errors"
-	"net"
 	"slices"
-	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Fate is what became of a record.
@@ -22,7 +17,8 @@ const (
 	// TopicRefused: the cluster takes no record for the topic: no such topic, no valid name, no permission.
 	TopicRefused
 	// BatchRefused: the broker takes the batch of the record for no reason that goes away: too large, or invalid. Another
-	// record of the batch may be the reason. No record of the batch is stored.
+	// record of the batch may be the reason. No record of the batch is stored. The client fails the records that wait
+	// behind the batch with it, and a broker may have one of those. So only the answer to a batch of one record counts.
 	BatchRefused
 	// Unwritten: no broker has the record. The cluster cannot take records now, or the record was never written.
 	Unwritten
@@ -64,28 +60,20 @@ var (
 	}
 )
 
-// mark is the state of the counters when a record is handed to the client.
-type mark struct{ begun, unanswered int64 }
-
-func (p *Producer) mark() mark {
-	return mark{begun: p.begun.Load(), unanswered: p.unanswered.Load()}
-}
-
-// judge says what became of a record that the client reports as stored or failed. An answer of the cluster counts for
-// the last try only. An earlier try may have ended without an answer, and then a broker may have the record.
-func (p *Producer) judge(err error, before mark) Answer {
-	now := p.mark()
+// judge says what became of a record that the client reports as stored or failed. before is the traffic to the topic
+// when the client got the record, and now is the traffic when the client reports; the open requests are those to the
+// partition. An error counts for the last request with the record only, and fails all records that wait behind the
+// record: an error settles nothing while another request may have stored the record.
+func judge(err error, before, now traffic) Answer {
+	fate := refusal(err)
 	var answer *kerr.Error
 	switch {
 	case err == nil:
 		return Answer{Fate: Stored}
-	case now.begun == before.begun:
-		return Answer{Fate: refusal(err, Unwritten), Err: err}
-	case errors.As(err, &answer) && now.unanswered == before.unanswered && !elsewhere(answer):
-		return Answer{Fate: refusal(err, Unwritten), Err: err}
-	}
-	fate := refusal(err, Unknown)
-	if fate == AccessRefused {
+	case now.begun == before.begun: // no request has the record
+	case !errors.As(err, &answer) || elsewhere(answer) || now.doubtful != before.doubtful:
+		fate = Unknown
+	case now.open > 0 && fate != BatchRefused:
 		fate = Unknown
 	}
 	return Answer{Fate: fate, Err: err}
@@ -96,58 +84,27 @@ func elsewhere(answer *kerr.Error) bool {
 	return slices.Contains(elsewhereErrors, answer) || slices.Contains(accessErrors, answer)
 }
 
-// refusal is the fate of a record by the error alone; temporary is the fate where the error refuses nothing.
-func refusal(err error, temporary Fate) Fate {
+// refusal is the fate of a record by the error of its only request.
+func refusal(err error) Fate {
 	var answer *kerr.Error
 	switch {
 	case !errors.As(err, &answer):
-		return temporary
+		return Unwritten
 	case slices.Contains(topicErrors, answer):
 		return TopicRefused
 	case slices.Contains(accessErrors, answer):
 		return AccessRefused
-	case slices.Contains(unsureErrors, answer):
+	case isUnsure(answer):
 		return Unknown
 	case answer.Retriable && answer != kerr.CorruptMessage:
-		return temporary
+		return Unwritten
 	default:
 		return BatchRefused
 	}
 }
 
-// counted wraps a connection so that a produce request counts before its first byte is written.
-func (p *Producer) counted(conn net.Conn) net.Conn {
-	return &countingConn{Conn: conn, producer: p}
+// isUnsure reports whether an error leaves open whether the records are stored.
+func isUnsure(err error) bool {
+	var answer *kerr.Error
+	return errors.As(err, &answer) && slices.Contains(unsureErrors, answer)
 }
-
-type countingConn struct {
-	net.Conn
-	producer *Producer
-	// produced: a produce request was written here. The client has a connection of its own for produce requests.
-	produced atomic.Bool
-}
-
-// requestHead is the size of a request and its key. The client writes each request with one call.
-const requestHead = 6
-
-// Write implements net.Conn.
-func (c *countingConn) Write(b []byte) (int, error) {
-	if len(b) >= requestHead && int16(binary.BigEndian.Uint16(b[4:requestHead])) == int16(kmsg.Produce) {
-		c.produced.Store(true)
-		c.producer.begun.Add(1)
-	}
-	return c.Conn.Write(b)
-}
-
-// Close implements net.Conn. The last produce requests of the connection may have no answer.
-func (c *countingConn) Close() error {
-	if c.produced.Load() {
-		c.producer.unanswered.Add(1)
-	}
-	return c.Conn.Close()
-}
-
-var (
-	_ kgo.HookBrokerE2E        = (*Producer)(nil)
-	_ kgo.HookBrokerDisconnect = (*Producer)(nil)
-)

@@ -1,34 +1,50 @@
 package kafkaconn
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// A produce request has begun. An error that no broker gives for a produce request does not say what became of it.
-func TestErrorsOfOtherRequestsSettleNothing(t *testing.T) {
+// An error settles a record only while no request but the answered one may have stored the record.
+func TestErrorsSettleOnlyTheirOwnRequest(t *testing.T) {
 	t.Parallel()
+	before := traffic{begun: 3, doubtful: 1}
+	unwritten, answered := before, traffic{begun: 4, doubtful: 1}
+	open, doubtful := traffic{begun: 5, doubtful: 1, open: 1}, traffic{begun: 5, doubtful: 2}
+	cancelled := errors.New("the context has ended")
 	for _, test := range []struct {
-		err           *kerr.Error
-		before, after Fate
+		err                                 error
+		unwritten, answered, open, doubtful Fate
 	}{
-		{kerr.NotEnoughReplicas, Unwritten, Unwritten},
-		{kerr.NotLeaderForPartition, Unwritten, Unwritten},
-		{kerr.LeaderNotAvailable, Unwritten, Unknown},
-		{kerr.ReplicaNotAvailable, Unwritten, Unknown},
-		{kerr.ListenerNotFound, Unwritten, Unknown},
-		{kerr.ClusterAuthorizationFailed, AccessRefused, Unknown},
-		{kerr.SaslAuthenticationFailed, AccessRefused, Unknown},
+		{nil, Stored, Stored, Stored, Stored},
+		{cancelled, Unwritten, Unknown, Unknown, Unknown},
+		{kerr.NotEnoughReplicas, Unwritten, Unwritten, Unknown, Unknown},
+		{kerr.NotLeaderForPartition, Unwritten, Unwritten, Unknown, Unknown},
+		{kerr.UnknownTopicOrPartition, TopicRefused, TopicRefused, Unknown, Unknown},
+		{kerr.TopicAuthorizationFailed, TopicRefused, TopicRefused, Unknown, Unknown},
+		{kerr.MessageTooLarge, BatchRefused, BatchRefused, BatchRefused, Unknown},
+		{kerr.RequestTimedOut, Unknown, Unknown, Unknown, Unknown},
+		{kerr.LeaderNotAvailable, Unwritten, Unknown, Unknown, Unknown},
+		{kerr.ReplicaNotAvailable, Unwritten, Unknown, Unknown, Unknown},
+		{kerr.ListenerNotFound, Unwritten, Unknown, Unknown, Unknown},
+		{kerr.ClusterAuthorizationFailed, AccessRefused, Unknown, Unknown, Unknown},
+		{kerr.SaslAuthenticationFailed, AccessRefused, Unknown, Unknown, Unknown},
 	} {
-		p := &Producer{}
-		mark := p.mark()
-		if got := p.judge(test.err, mark).Fate; got != test.before {
-			t.Errorf("%v before the first request means %v, want %v", test.err.Message, got, test.before)
-		}
-		p.begun.Add(1)
-		if got := p.judge(test.err, mark).Fate; got != test.after {
-			t.Errorf("%v after a request means %v, want %v", test.err.Message, got, test.after)
+		for _, now := range []struct {
+			what    string
+			traffic traffic
+			want    Fate
+		}{
+			{"without a request", unwritten, test.unwritten},
+			{"after one answered request", answered, test.answered},
+			{"while another request is open", open, test.open},
+			{"after a request without an answer", doubtful, test.doubtful},
+		} {
+			if got := judge(test.err, before, now.traffic).Fate; got != now.want {
+				t.Errorf("%v %s means %v, want %v", test.err, now.what, got, now.want)
+			}
 		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
@@ -48,29 +48,49 @@ type ProducerConfig struct {
 // Producer is used again. It is safe for concurrent use.
 type Producer struct {
 	// shared writes most records; alone writes one record at a time, in a batch of its own.
-	shared, alone *kgo.Client
+	shared, alone writer
 	lonely        chan struct{}
-	// begun counts produce requests of which a byte may have been written. unanswered counts the events after which such
-	// a request may never get its answer: errors of a request, and ends of a connection with produce requests.
-	begun, unanswered atomic.Int64
-	onLoss            func()
+	onLoss        func()
 	// late has goroutines whose caller may not wait any more, and the answers to records. They end at the latest when the
 	// clients are closed.
 	late lifecycle.Group
 }
 
+// writer is a client, with its produce requests.
+type writer struct {
+	client   *kgo.Client
+	requests *requests
+}
+
 // NewProducer returns a producer that connects with the first record or call of Reach.
 func NewProducer(config ProducerConfig) (*Producer, error) {
 	p := &Producer{lonely: make(chan struct{}, 1), onLoss: config.OnLoss}
-	options, err := config.options(p.counted)
-	if err != nil {
+	var err error
+	if p.shared, err = p.newWriter(config); err != nil {
 		return nil, err
+	}
+	if p.alone, err = p.newWriter(config); err != nil {
+		p.shared.client.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// newWriter makes a client that writes.
+func (p *Producer) newWriter(config ProducerConfig) (writer, error) {
+	w := writer{requests: new(requests)}
+	options, err := config.options(w.requests.watched)
+	if err != nil {
+		return writer{}, err
 	}
 	largest := maxMessage
 	if config.Address.MaxMessage > 0 {
 		largest = config.Address.MaxMessage
 	}
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.Produce), maxProduceVersion)
 	options = append(options,
+		kgo.MaxVersions(versions),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// Otherwise a record whose request has no answer blocks its partition for ever.
 		kgo.AllowIdempotentProduceCancellation(),
@@ -90,20 +110,16 @@ func NewProducer(config ProducerConfig) (*Producer, error) {
 	if config.OnDataLoss != nil {
 		options = append(options, kgo.ProducerOnDataLossDetected(config.OnDataLoss))
 	}
-	if p.shared, err = kgo.NewClient(options...); err != nil {
-		return nil, fmt.Errorf("make a client of Kafka: %w", err)
+	if w.client, err = kgo.NewClient(options...); err != nil {
+		return writer{}, fmt.Errorf("make a client of Kafka: %w", err)
 	}
-	if p.alone, err = kgo.NewClient(options...); err != nil {
-		p.shared.Close()
-		return nil, fmt.Errorf("make a client of Kafka: %w", err)
-	}
-	return p, nil
+	return w, nil
 }
 
 // Close ends all connections. Records without an answer get one before Close returns.
 func (p *Producer) Close() {
-	p.shared.Close()
-	p.alone.Close()
+	p.shared.client.Close()
+	p.alone.client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = p.late.Wait(ctx)
@@ -116,12 +132,15 @@ func (p *Producer) Write(ctx context.Context, record *kgo.Record, answered func(
 	p.write(ctx, p.shared, record, answered)
 }
 
-func (p *Producer) write(ctx context.Context, client *kgo.Client, record *kgo.Record, answered func(Answer)) {
-	before := p.mark()
+func (p *Producer) write(ctx context.Context, w writer, record *kgo.Record, answered func(Answer)) {
+	topic := whole(record.Topic)
+	before := w.requests.of(topic)
 	p.late.Begin() // the client's Close does not wait for the last answers
-	client.Produce(ctx, record, func(_ *kgo.Record, err error) {
+	w.client.Produce(ctx, record, func(r *kgo.Record, err error) {
 		defer p.late.End()
-		answered(p.judge(err, before))
+		now := w.requests.of(topic)
+		now.open = w.requests.of(part{topic: r.Topic, partition: r.Partition}).open
+		answered(judge(err, before, now))
 	})
 }
 
@@ -153,7 +172,7 @@ func (p *Producer) WriteAlone(ctx context.Context, record *kgo.Record) Answer {
 func (p *Producer) Reach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	brokers := append(p.shared.DiscoveredBrokers(), p.shared.SeedBrokers()...)
+	brokers := append(p.shared.client.DiscoveredBrokers(), p.shared.client.SeedBrokers()...)
 	answers := make(chan error, len(brokers))
 	for _, broker := range brokers {
 		p.late.Go(func() {
@@ -184,14 +203,7 @@ func (p *Producer) Reach(ctx context.Context) error {
 }
 
 // Client is the client that writes most records, for other requests.
-func (p *Producer) Client() *kgo.Client { return p.shared }
-
-// OnBrokerE2E implements a hook of the client.
-func (p *Producer) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
-	if key == int16(kmsg.Produce) && e.Err() != nil {
-		p.unanswered.Add(1)
-	}
-}
+func (p *Producer) Client() *kgo.Client { return p.shared.client }
 
 // OnBrokerDisconnect implements a hook of the client.
 func (p *Producer) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
@@ -199,3 +211,5 @@ func (p *Producer) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
 		p.onLoss()
 	}
 }
+
+var _ kgo.HookBrokerDisconnect = (*Producer)(nil)

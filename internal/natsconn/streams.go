@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 const (
@@ -28,7 +30,12 @@ type Streams struct {
 	lookups map[string]*lookup
 	// silent are streams that acknowledge nothing, and until when that is known.
 	silent map[string]time.Time
+	// asking has the questions. They end with their connection, or after lookupTimeout.
+	asking lifecycle.Group
 }
+
+// Wait returns when no question is under way.
+func (s *Streams) Wait(ctx context.Context) error { return s.asking.Wait(ctx) }
 
 // lookup is one question about a stream. The fields are set when done is closed.
 type lookup struct {
@@ -38,11 +45,12 @@ type lookup struct {
 	err   error
 }
 
-// find asks for a stream. Concurrent callers share the question, and later callers the answer for a while.
+// find asks for a stream. Concurrent callers share the question, and later callers the answer for a while. Each waits
+// for the answer until the caller's own context ends.
 func (s *Streams) find(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	l, mine := s.join(name)
 	if mine {
-		l.ask(context.WithoutCancel(ctx), js, name) // other callers share the answer
+		s.asking.Go(func() { l.ask(context.WithoutCancel(ctx), js, name) })
 	}
 	select {
 	case <-l.done:

@@ -52,7 +52,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/natsconn"},
-		[]string{"internal/ground/address", "internal/ground/publish"},
+		[]string{"internal/ground/address", "internal/ground/lifecycle", "internal/ground/publish"},
 		"SDKs link it into the programs of other people",
 	},
 	{

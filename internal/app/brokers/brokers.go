@@ -26,6 +26,12 @@ type Publisher interface {
 	Close(ctx context.Context) error
 }
 
+// Deduplicator is a Publisher whose broker knows repeats by their ids, and drops them.
+type Deduplicator interface {
+	// Duplicates is how many messages the broker had already when they were published.
+	Duplicates() int64
+}
+
 // Config is what every kind of publisher needs. Every field is required.
 type Config struct {
 	// URL is the address of the broker. Several addresses stand in it as its kind takes them.
@@ -70,6 +76,8 @@ func schemeOf(url string) string {
 	scheme, _, _ := strings.Cut(url, "://")
 	return scheme
 }
+
+var _ Deduplicator = (*nats.Publisher)(nil)
 
 func openRabbitMQ(c Config) (Publisher, error) {
 	return rabbitmq.New(rabbitmq.Config{

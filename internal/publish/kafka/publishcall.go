@@ -85,8 +85,8 @@ func message(m *halfmsg.Publishing, attempt int) kafkaconn.Message {
 	}
 }
 
-// publishAlone sends a message whose batch of records was refused in a batch of its own. The copy is flagged: the
-// first one is not stored, and nobody needs to rely on that.
+// publishAlone sends a message whose batch of records was refused in a batch of its own. The copy is flagged: a broker
+// may have the first one, as the client fails more batches than the refused one.
 func (c *publishCall) publishAlone(i int) {
 	m := &c.batch[i]
 	producer, err := c.publisher.current()
@@ -94,14 +94,25 @@ func (c *publishCall) publishAlone(i int) {
 		err = c.late()
 	}
 	if err != nil {
-		c.outcomes.Add(i, outcomes.Unsent(err))
+		c.outcomes.Add(i, outcomes.Unsure(err))
 		return
 	}
 	again := message(m, m.Attempt+1)
 	answer := producer.WriteAlone(c.answers, again.Record())
 	route := routed(m)
 	c.publisher.learn(&route, answer)
-	c.outcomes.Add(i, result(answer))
+	c.outcomes.Add(i, repeated(answer))
+}
+
+// repeated is the outcome of a message that was written twice. Only an acknowledgement or a refusal of the message
+// itself says something about the first copy, too: a message that is refused alone was in no batch that is stored.
+func repeated(answer kafkaconn.Answer) halfmsg.PublishResult {
+	switch answer.Fate {
+	case kafkaconn.Stored, kafkaconn.BatchRefused:
+		return result(answer)
+	default:
+		return outcomes.Unsure(answer.Err)
+	}
 }
 
 // late says why nothing more is sent.
@@ -109,7 +120,7 @@ func (c *publishCall) late() error {
 	return fmt.Errorf("not sent in time: %w", context.Cause(c.sending))
 }
 
-// result is the outcome of a message that was written in a batch of its own, or that no other message affects.
+// result is the outcome of a message that was written once.
 func result(answer kafkaconn.Answer) halfmsg.PublishResult {
 	switch answer.Fate {
 	case kafkaconn.Stored:

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/natsconn"
 	"github.com/msghandler/msghandler/internal/publish/nats"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/wire"
@@ -256,4 +258,24 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+// The question about a stream has no answer, as the user may not ask. A caller waits no longer than its own context.
+func TestLookupEndsWithItsCall(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t, `authorization { users: [ { user: u, password: p
+		permissions: { publish: { deny: "$JS.API.STREAM.INFO.>" } } } ] }`)
+	js := connect(t, strings.Replace(server.URL, "//", "//u:p@", 1)).js
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var streams natsconn.Streams
+	for i := range 3 {
+		refused, why := streams.Untaken(ended, js, fmt.Sprint("S", i), "s")
+		if refused || !errors.Is(why, context.Canceled) {
+			t.Errorf("stream %d: %t, %v", i, refused, why)
+		}
+	}
+	if err := streams.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -174,8 +174,8 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.cancel()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	for _, group := range []*lifecycle.Group{&p.calls, &p.background} {
-		if stuck := group.Wait(ending); stuck != nil {
+	for _, wait := range []func(context.Context) error{p.calls.Wait, p.background.Wait, p.streams.Wait} {
+		if stuck := wait(ending); stuck != nil {
 			err = errors.Join(err, fmt.Errorf("wait for the end of the connection: %w", stuck))
 		}
 	}

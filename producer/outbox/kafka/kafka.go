@@ -216,8 +216,18 @@ func (b *batch) send(ctx context.Context) {
 	}
 	for _, i := range slices.Sorted(slices.Values(suspects)) {
 		message := b.message(i, b.messages[i].Claims+1)
-		b.settle(i, b.sender.producer.WriteAlone(ctx, message.Record()))
+		b.settle(i, repeated(b.sender.producer.WriteAlone(ctx, message.Record())))
 	}
+}
+
+// repeated is the answer to a message that was written twice. Only an acknowledgement or a refusal of the message
+// itself says something about the first copy, too: a broker may have the first one, as the client fails more batches
+// than the refused one.
+func repeated(answer kafkaconn.Answer) kafkaconn.Answer {
+	if answer.Fate != kafkaconn.Stored && answer.Fate != kafkaconn.BatchRefused {
+		answer.Fate = kafkaconn.Unknown
+	}
+	return answer
 }
 
 // settle sets the result of a message that was sent.

@@ -88,7 +88,7 @@ func (l *link) await(ctx context.Context, p *publishing) error {
 	for {
 		changed, forbidden := l.refusal(p.message.Subject)
 		if forbidden != nil {
-			return forbidden
+			return p.answer(forbidden)
 		}
 		select {
 		case <-p.future.Ok():
@@ -97,21 +97,21 @@ func (l *link) await(ctx context.Context, p *publishing) error {
 			return err
 		case <-changed:
 		case <-l.lost:
-			return l.lastAnswer(p)
+			return p.answer(nats.ErrConnectionClosed)
 		case <-ctx.Done():
-			return errUnanswered
+			return p.answer(errUnanswered)
 		}
 	}
 }
 
-// lastAnswer is the answer to a message that came before the end of the connection.
-func (l *link) lastAnswer(p *publishing) error {
+// answer is the answer that the message has already, or else the error.
+func (p *publishing) answer(otherwise error) error {
 	select {
 	case <-p.future.Ok():
 		return nil
 	case err := <-p.future.Err():
 		return err
 	default:
-		return nats.ErrConnectionClosed
+		return otherwise
 	}
 }

@@ -71,6 +71,7 @@ func (s *Sender) Close() {
 	}
 	s.link.close()
 	s.link = nil
+	_ = s.streams.Wait(context.Background()) // lookups end with their connection
 }
 
 // Send implements outbox.Sender.
@@ -84,18 +85,17 @@ func (s *Sender) Send(ctx context.Context, messages []sql.Queued) []outbox.Resul
 	}
 	s.link.begin()
 	defer context.AfterFunc(ctx, s.link.conn.Close)() // a hanging write ends with the time of the batch
-	answers, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	publishings := make([]*publishing, len(messages))
 	for i := range messages {
 		publishings[i], results[i] = s.publish(&messages[i])
 	}
-	// Lookups of streams must not delay each other, so each answer is judged on its own.
+	answers, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	// Neither a slow answer nor the lookup of a stream delays another message.
 	var judging sync.WaitGroup
 	for i, p := range publishings {
 		if p != nil {
-			err := s.link.await(answers, p)
-			judging.Go(func() { results[i] = s.judge(ctx, p, err) })
+			judging.Go(func() { results[i] = s.judge(ctx, p, s.link.await(answers, p)) })
 		}
 	}
 	judging.Wait()

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
+	"github.com/msghandler/msghandler/test/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -138,6 +142,12 @@ func (c *calls) add(id string) {
 	c.of[id]++
 }
 
+func (c *calls) count(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[id]
+}
+
 func (c *calls) want(t *testing.T, ids []string, n int) {
 	t.Helper()
 	c.mu.Lock()
@@ -216,6 +226,133 @@ func TestFailedMessagesBecomeDeadLetters(t *testing.T) {
 	if len(reasons) != 2 || reasons["bad"] != "no such account" || reasons["rejected"] != "rejected: unreadable" {
 		t.Errorf("the dead letters are %v", reasons)
 	}
+}
+
+// wantDead fails the test unless the dead letters are those with the ids.
+func (w *world) wantDead(ids ...string) {
+	w.t.Helper()
+	var found []string
+	for _, m := range w.dead() {
+		found = append(found, m.Header.Get("msghandler-id"))
+	}
+	if !slices.Equal(found, ids) {
+		w.t.Errorf("the dead letters are %v, want %v", found, ids)
+	}
+}
+
+// A message is busy for longer than MaxDeliveries. Then the message may still fail as often as any other.
+func TestBusyDeliveriesAreNoFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("fails twice", "fails always")
+	config := w.config()
+	config.AckWait = time.Minute
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		switch {
+		case m.Deliveries < 4:
+			return consumer.ErrBusy
+		case m.ID == "fails always" || m.Deliveries < 6:
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	w.settled()
+	handled.want(t, []string{"fails twice", "fails always"}, 7)
+	w.wantDead("fails always")
+}
+
+// A message waits for a handler while two connections are lost. Then the message may still fail as often as any other.
+func TestLostConnectionsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("held", "waiting")
+	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
+	config := w.config()
+	config.Consuming = func() { consuming <- struct{}{} }
+	config.AckWait = 5 * time.Second            // the server delivers again what was on a lost connection
+	config.Retry = []time.Duration{time.Second} // the handlers of the lost connections return meanwhile
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		switch {
+		case m.ID == "held":
+			begun <- struct{}{}
+			<-release
+		case handled.count(m.ID) < 3:
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	received := func() {
+		<-consuming
+		<-begun
+		w.allReceived(2)
+	}
+	received()
+	for range 2 {
+		w.server.Kill()
+		w.server.Start()
+		received()
+	}
+	close(release)
+	w.settled()
+	handled.want(t, []string{"waiting"}, 3)
+	w.wantDead()
+}
+
+// interrupted delivers one message, ends the run while the handler has the message, and returns with the run.
+func (w *world) interrupted(result func(error) error) {
+	w.t.Helper()
+	config := w.config()
+	config.StopTimeout, config.AckWait = time.Nanosecond, time.Minute
+	begun := make(chan struct{})
+	stop := w.run(config, func(ctx context.Context, _ *consumer.Message) error {
+		close(begun)
+		<-ctx.Done()
+		return result(ctx.Err())
+	})
+	<-begun
+	if err := stop(); err == nil {
+		w.t.Error("the handler did not outlast the stop")
+	}
+}
+
+// A message is delivered MaxDeliveries times to processes that stop. The next process sees the message fail for the
+// first time, and this failure is not the last one.
+func TestFirstFailureAfterRestartsIsNotFinal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("1")
+	for range w.config().MaxDeliveries {
+		w.interrupted(func(err error) error { return err })
+	}
+	w.publish("2")
+	config := w.config()
+	config.AckWait = time.Minute
+	var handled calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error {
+		handled.add(m.ID)
+		if m.ID == "2" || handled.count(m.ID) == 1 {
+			return errors.New("no such account")
+		}
+		return nil
+	})
+	w.settled()
+	handled.want(t, []string{"1"}, 2)
+	handled.want(t, []string{"2"}, 3)
+	w.wantDead("2")
+}
+
+// A rejection is the handler's decision, also when the handler's time has ended.
+func TestRejectionWhileStoppingIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("1")
+	w.interrupted(consumer.Reject)
+	w.settled()
+	w.wantDead("1")
 }
 
 // Without its copy among the dead letters a message is not acknowledged.
@@ -324,35 +461,34 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 	}
 }
 
-// queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait. Then the
-// pull ends by end, and a new pull begins. Only the message in the handler may be handled again.
-func (w *world) queued(end func()) {
+// queued runs a consumer without Dedup. The handler holds the first of five messages while the others wait, until
+// release is closed. No message is redelivered because its time to be acknowledged has ended.
+type queued struct {
+	handled                   calls
+	consuming, begun, release chan struct{}
+	stop                      func() error
+}
+
+func (w *world) queued(config nats.Config) *queued {
 	w.t.Helper()
-	ids := numbered(5)
-	w.publish(ids...)
-	config := w.config()
-	consuming, begun, release := make(chan struct{}, 10), make(chan struct{}, 10), make(chan struct{})
-	config.Consuming = func() { consuming <- struct{}{} }
-	var handled calls
-	w.run(config, func(_ context.Context, m *consumer.Message) error {
-		handled.add(m.ID)
+	w.publish(numbered(5)...)
+	q := &queued{
+		consuming: make(chan struct{}, 10), begun: make(chan struct{}, 10), release: make(chan struct{}),
+	}
+	config.AckWait = time.Hour
+	config.Consuming = func() { q.consuming <- struct{}{} }
+	q.stop = w.run(config, func(_ context.Context, m *consumer.Message) error {
+		q.handled.add(m.ID)
 		if m.ID == "0" {
-			begun <- struct{}{}
-			<-release
+			q.begun <- struct{}{}
+			<-q.release
 		}
 		return nil
 	})
-	<-begun
-	w.allReceived(len(ids))
-	<-consuming
-	end()
-	<-consuming
-	<-begun
-	w.allReceived(len(ids))
-	close(release)
-	w.settled()
-	handled.want(w.t, ids[:1], 2)
-	handled.want(w.t, ids[1:], 1)
+	<-q.consuming
+	<-q.begun
+	w.allReceived(5)
+	return q
 }
 
 // allReceived waits until n messages are with the consumer.
@@ -371,24 +507,64 @@ func (w *world) allReceived(n int) {
 	})
 }
 
-// Messages that waited for a handler when the connection ended are handled by the next connection alone.
+// Messages that waited for a handler when the connection ended are left to the server, which delivers them again. The
+// next connection handles what comes later.
 func TestLostConnectionDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.queued(func() {
-		w.server.Kill()
-		w.server.Start()
+	x := wire.TCP(t, wire.Host(t, w.server.URL))
+	var log logbook
+	config := w.config()
+	config.URL, config.Logger = x.URL(w.server.URL), slog.New(slog.NewTextHandler(&log, nil))
+	q := w.queued(config)
+	x.Disconnect()
+	<-q.consuming
+	close(q.release)
+	servers.Eventually(t, time.Minute, "the first connection ends with its message", func() bool {
+		return strings.Contains(log.String(), "acknowledgement not confirmed")
 	})
+	w.publish("later")
+	servers.Eventually(t, time.Minute, "a later message is handled", func() bool { return q.handled.count("later") == 1 })
+	if err := q.stop(); err != nil {
+		t.Error(err)
+	}
+	q.handled.want(t, []string{"0"}, 1)
+	q.handled.want(t, numbered(5)[1:], 0)
 }
 
+// Messages that waited for a handler when their consumer was deleted are handled by its successor alone.
 func TestEndOfPullDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.queued(func() {
-		if err := w.js.DeleteConsumer(w.t.Context(), "ORDERS", "payments"); err != nil {
-			w.t.Fatal(err)
-		}
-	})
+	q := w.queued(w.config())
+	if err := w.js.DeleteConsumer(t.Context(), "ORDERS", "payments"); err != nil {
+		t.Fatal(err)
+	}
+	<-q.consuming
+	<-q.begun
+	w.allReceived(5)
+	close(q.release)
+	w.settled()
+	q.handled.want(t, []string{"0"}, 2)
+	q.handled.want(t, numbered(5)[1:], 1)
+}
+
+// logbook keeps log lines.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func TestConfigIsChecked(t *testing.T) {

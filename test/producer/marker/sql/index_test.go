@@ -14,6 +14,51 @@ import (
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
 )
 
+// indexQueries read the indexes of the table from the catalogue of a database: names, and columns in their order.
+var indexQueries = map[sqlmarker.Dialect]string{
+	sqlmarker.PostgreSQL: `SELECT i.indexname, string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_indexes i
+		JOIN pg_attribute a ON a.attrelid = (quote_ident(i.schemaname) || '.' || quote_ident(i.indexname))::regclass
+		WHERE i.tablename = 'msghandler_markers' GROUP BY i.indexname`,
+	sqlmarker.MySQL: `SELECT index_name, GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', ')
+		FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'msghandler_markers'
+		GROUP BY index_name`,
+	sqlmarker.SQLite: `SELECT i.name, group_concat(c.name, ', ' ORDER BY c.seqno) FROM sqlite_master i
+		JOIN pragma_index_info(i.name) c WHERE i.type = 'index' AND i.tbl_name = 'msghandler_markers' GROUP BY i.name`,
+}
+
+func TestTableHasTheIndexes(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		d.store(t, db, nil)
+		rows, err := db.QueryContext(t.Context(), indexQueries[d.dialect])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		found := map[string]string{}
+		for rows.Next() {
+			var name, columns string
+			if err := rows.Scan(&name, &columns); err != nil {
+				t.Fatal(err)
+			}
+			found[name] = columns
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{
+			"msghandler_markers_claim":     "shard_id, producer, state, due_at, lock_until, id",
+			"msghandler_markers_created":   "created_at",
+			"msghandler_markers_aggregate": "aggregate_type, aggregate_id",
+		} {
+			if found[name] != want {
+				t.Errorf("the columns of the index %s are %q, want %q", name, found[name], want)
+			}
+		}
+	})
+}
+
 // claimQuery is the query by which a claim finds the messages that are due.
 var claimQuery = regexp.MustCompile(
 	`(?s)SELECT id FROM \(SELECT id, due_at FROM msghandler_markers WHERE .* LIMIT \S+\) longest`)

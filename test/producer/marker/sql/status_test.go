@@ -325,25 +325,6 @@ func TestRelaySendsToTheColumns(t *testing.T) {
 	})
 }
 
-func TestTableHasTheIndexes(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, d database) {
-		s := d.store(t, d.open(t), nil)
-		statements, err := s.DDL()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := strings.Join(statements, "\n")
-		for _, columns := range []string{
-			"(shard_id, producer, state, due_at, lock_until, id)", "(created_at)", "(aggregate_type, aggregate_id)",
-		} {
-			if !strings.Contains(all, columns) {
-				t.Errorf("no index has %s", columns)
-			}
-		}
-	})
-}
-
 // A trigger keeps a row as it is, so the UPDATE of a claim counts fewer rows than its SELECT chose.
 func TestShortClaimIsLogged(t *testing.T) {
 	t.Parallel()

@@ -227,6 +227,24 @@ func TestOutageUsesNoAttempt(t *testing.T) {
 	sent("restarted")
 }
 
+// A refused batch of records fails others that a broker may have stored. So a message that is written a second time,
+// and does not arrive, is not unsent.
+func TestSecondWriteForgetsNoFirstCopy(t *testing.T) {
+	t.Parallel()
+	k := cluster(t, "paid")
+	s := sender(t, k)
+	if got := fates(s.Send(t.Context(), batch(1, "paid"))); got[0] != outbox.Sent {
+		t.Fatal(got)
+	}
+	defer k.Fake.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.MessageTooLarge, Count: 1},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1},
+	).Remove()
+	if r := s.Send(t.Context(), batch(1, "paid"))[0]; r.Fate != outbox.Unreached || r.Unsent {
+		t.Errorf("the message is %+v", r)
+	}
+}
+
 // A message without an answer may be stored, so its claim counts.
 func TestSilentClusterLeavesMessagesUnreached(t *testing.T) {
 	t.Parallel()

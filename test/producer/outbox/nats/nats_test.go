@@ -211,6 +211,28 @@ func TestSendReturnsWithItsContext(t *testing.T) {
 	server.Thaw()
 }
 
+// The first message of a batch goes to a stream that acknowledges nothing. The others are sent, although the time of
+// the batch ends before the first has an answer.
+func TestSilentStreamKeepsNoAnswerBack(t *testing.T) {
+	t.Parallel()
+	server := servers.NATS(t)
+	js := jetStream(t, server.URL)
+	stream(t, js, paid)
+	stream(t, js, jetstream.StreamConfig{Name: "MUTE", Subjects: []string{"mute"}, NoAck: true})
+	mute := queued("mute")
+	mute.Message.Exchange, mute.Message.RoutingKey = "MUTE", "mute"
+	batch := []sqlmarker.Queued{mute}
+	for i := range 100 {
+		batch = append(batch, queued(fmt.Sprint(i)))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	got := fates(sender(t, server.URL).Send(ctx, batch))
+	if got[0] != outbox.Unreached || slices.Contains(got[1:], outbox.Unreached) {
+		t.Errorf("the results are %v", got)
+	}
+}
+
 func TestUnreachableServerLeavesMessagesUnsent(t *testing.T) {
 	t.Parallel()
 	s := sender(t, "nats://"+servers.Addresses(t, 1)[0])

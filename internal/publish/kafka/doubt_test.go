@@ -1,0 +1,77 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/test/servers"
+)
+
+// The cluster stores a message and does not say so. The client writes the message again, and the cluster refuses the
+// repeat. The topic has a copy, so the message is neither unsent nor refused.
+func TestRefusedRepeatForgetsNoCopy(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	for _, refusal := range []*kerr.Error{
+		kerr.NotEnoughReplicas, kerr.TopicAuthorizationFailed, kerr.MessageTooLarge, kerr.PolicyViolation,
+	} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			topic := "doubt-" + refusal.Message
+			k.Topic(topic, nil)
+			p := publisher(t, k.URL("", ""), 4*time.Second)
+			defer k.Fake.Fault(
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.RequestTimedOut, Count: 1},
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: refusal, Count: -1},
+			).Remove()
+			expect(t, publish(t.Context(), p, messages(1, topic, "k")), halfmsg.Unsure)
+			read(t, k, topic, 1)
+		})
+	}
+}
+
+// A lookup of the topic fails while a broker has the message and has not answered. The message is not refused.
+func TestFailedLookupForgetsNoOpenRequest(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	k.Topic("t", nil)
+	p := publisher(t, k.URL("", ""), 10*time.Second)
+	expect(t, publish(t.Context(), p, messages(1, "t", "k")), halfmsg.Acked)
+	received := make(chan struct{})
+	k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(received)
+		return nil, nil, true // no answer
+	})
+	results := make(chan []halfmsg.PublishResult)
+	go func() { results <- publish(t.Context(), p, messages(1, "t", "k")) }()
+	<-received
+	defer k.Fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1,
+	}).Remove()
+	expect(t, publish(t.Context(), p, messages(1, "unknown", "k")), halfmsg.Refused) // looks up all topics
+	expect(t, <-results, halfmsg.Unsure)
+}
+
+// A refused batch of records fails others that a broker may have stored. So a message that is written a second time,
+// and does not arrive, is not unsent.
+func TestSecondWriteForgetsNoFirstCopy(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	k.Topic("t", nil)
+	p := publisher(t, k.URL("", ""), 4*time.Second)
+	for _, second := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.TopicAuthorizationFailed, kerr.RequestTimedOut} {
+		servers.Eventually(t, time.Minute, "the topic takes messages", func() bool {
+			return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
+		})
+		faults := k.Fake.Fault(
+			kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.MessageTooLarge, Count: 1},
+			kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: second, Count: -1},
+		)
+		expect(t, publish(t.Context(), p, messages(1, "t", "k")), halfmsg.Unsure)
+		faults.Remove()
+	}
+}
