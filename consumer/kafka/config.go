@@ -47,7 +47,7 @@ import (
 // Config says which topics are consumed, and how. URL, Group and Topics must be given.
 type Config struct {
 	// URL is kafka://USER:PASSWORD@HOST:PORT,HOST:PORT with options: tls, ca, cert, key, skip_verify, sasl (plain,
-	// scram-sha-256, scram-sha-512), client_id and max_message_bytes.
+	// scram-sha-256, scram-sha-512) and client_id. The option max_message_bytes of publishers has no effect.
 	URL string
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config

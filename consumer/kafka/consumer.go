@@ -23,6 +23,9 @@ const (
 	commitTimeout = 5 * time.Second
 	// cancelGrace is how long handlers get to return after their context has ended.
 	cancelGrace = 2 * time.Second
+	// largestCopy is the largest batch of copies that the client sends, in bytes. It is larger than the limits of
+	// topics, so that only a topic's max.message.bytes decides which copies are too large.
+	largestCopy = 64 << 20
 )
 
 // createPauses are the waits before another try to create topics.
@@ -97,7 +100,9 @@ type run struct {
 
 // open makes the clients: one for each group, and one for retries and dead letters.
 func (r *run) open() (err error) {
-	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: r.connection(), Window: r.Concurrency + 1})
+	connection := r.connection()
+	connection.Address.MaxMessage = largestCopy
+	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection, Window: r.Concurrency + 1})
 	if err != nil {
 		return err
 	}

@@ -320,6 +320,7 @@ func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
 func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
+	k.Topic("payments.dead", nil)
 	began, due := time.Now(), time.UnixMilli(1_700_000_000_123)
 	record := &kgo.Record{
 		Topic: "orders", Timestamp: due,
