@@ -131,8 +131,8 @@ func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kep
 	return consumer.Dead, true
 }
 
-// post writes a copy of a record to a topic, and returns nil when all in-sync replicas have the copy. The copy has more
-// headers than the record, so the topic may refuse its size: then post shortens the texts of the failures.
+// post writes a copy of a record to a topic, and returns nil when all in-sync replicas have the copy. The copy has
+// more headers than the record, so the topic may refuse its size: then post shortens the texts of the failures.
 func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err error, noted map[string]string) error {
 	noted[consumer.HeaderFirstCause] = m.FirstCause
 	if m.FirstCause == "" {

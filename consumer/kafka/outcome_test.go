@@ -10,7 +10,8 @@ import (
 func TestRetryAtIsNeverEarlier(t *testing.T) {
 	t.Parallel()
 	second := time.Unix(1_700_000_000, 0)
-	for _, due := range []time.Time{second, second.Add(1), second.Add(time.Millisecond - 1), second.Add(time.Millisecond)} {
+	for _, after := range []time.Duration{0, 1, time.Millisecond - 1, time.Millisecond} {
+		due := second.Add(after)
 		ms, err := strconv.ParseInt(retryAt(due), 10, 64)
 		if err != nil {
 			t.Fatal(err)
