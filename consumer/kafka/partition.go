@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,12 +21,12 @@ type partition struct {
 	stop   context.CancelFunc
 	// working has the one goroutine of the partition.
 	working lifecycle.Group
-	// lostIt: another consumer has the partition, so nothing may be committed.
-	lostIt atomic.Bool
 
 	mu     sync.Mutex
 	queue  []*kgo.Record
 	paused bool
+	// lost: another consumer has the partition, so nothing may be committed.
+	lost bool
 	// next is the offset after the last handled message, and high the offset after the partition's last message.
 	next, high int64
 	// filled has an element when the queue is not empty.
@@ -40,8 +39,12 @@ func newPartition(in *intake, of source) *partition {
 	return p
 }
 
-// lose forbids commits.
-func (p *partition) lose() { p.lostIt.Store(true) }
+// lose forbids commits: after lose, no offset is marked any more.
+func (p *partition) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = true
+}
 
 // add takes fetched messages. With more than Prefetch messages the partition is not fetched until half of them are
 // left.
@@ -109,9 +112,9 @@ func (p *partition) work() {
 // done lets the offset of a handled message be committed.
 func (p *partition) done(record *kgo.Record) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.next = record.Offset + 1
-	p.mu.Unlock()
-	if !p.lostIt.Load() {
+	if !p.lost {
 		p.in.client.MarkCommitRecords(record)
 	}
 }
