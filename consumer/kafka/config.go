@@ -42,6 +42,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Config says which topics are consumed, and how. URL, Group and Topics must be given.
@@ -93,6 +94,8 @@ type Config struct {
 	DepthInterval time.Duration
 	// Logger gets the events of the group and failed messages. Default: slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed log texts: "en", the default, or "zh", Chinese.
+	Language string
 
 	cluster address.Kafka
 }
@@ -165,8 +168,13 @@ func (c Config) check() error {
 	if c.StopTimeout < 0 || c.DepthInterval < 0 {
 		wrong("StopTimeout is %v and DepthInterval is %v; neither may be negative", c.StopTimeout, c.DepthInterval)
 	}
+	if err := c.language().Check(); err != nil {
+		wrong("Language: %w", err)
+	}
 	return errors.Join(errs...)
 }
+
+func (c Config) language() logtext.Language { return logtext.Language(c.Language) }
 
 // retryTopic is where a message waits that was retried so often.
 func (c Config) retryTopic(retries int) (topic string, delay time.Duration) {

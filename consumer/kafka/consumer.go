@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
@@ -61,7 +62,7 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	if c.config.Dedup != nil {
 		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
 	}
-	work, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancelWork := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancelWork()
 	waiting, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()

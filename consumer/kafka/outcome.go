@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
@@ -74,7 +75,7 @@ func (r *run) settle(
 	case err == nil:
 		return consumer.Effect, true
 	case errors.Is(err, consumer.ErrDuplicate):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, logtext.AlreadyHandled.In(r.language()), name(m)...)
 		return consumer.Duplicate, true
 	case errors.As(err, &reject):
 		return r.deadLetter(record, m, err, kept)
@@ -88,12 +89,7 @@ func (r *run) settle(
 
 // keep has a message handled again after a pause.
 func (r *run) keep(m *consumer.Message, err error, kept int) (consumer.Result, bool) {
-	level, text := slog.LevelWarn, "message not handled, and will be redelivered"
-	if errors.Is(err, consumer.ErrBusy) {
-		level, text = slog.LevelDebug, "another copy of a message is being handled; this copy waits"
-	}
-	r.Logger.LogAttrs(r.work, level, text, withStack(append(name(m),
-		slog.Duration("again_in", r.retry.Step(kept)), slog.Any("error", err)), err)...)
+	r.logFailure(m, err, r.retry.Step(kept))
 	return consumer.Retried, false
 }
 
@@ -107,8 +103,7 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered",
-		withStack(append(name(m), slog.Duration("again_in", delay), slog.Any("error", err)), err)...)
+	r.logFailure(m, err, delay)
 	return consumer.Retried, true
 }
 
@@ -126,7 +121,7 @@ func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kep
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected",
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
 		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err)), err)...)
 	return consumer.Dead, true
 }
@@ -208,6 +203,16 @@ func shortened(text string, most int) string {
 		return "an error without a text"
 	}
 	return text
+}
+
+func (r *run) logFailure(m *consumer.Message, err error, delay time.Duration) {
+	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
+	if errors.Is(err, consumer.ErrBusy) {
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
+		return
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message will be redelivered"),
+		withStack(line, err)...)
 }
 
 func withStack(line []slog.Attr, err error) []slog.Attr {

@@ -669,6 +669,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		"at once":             func(c *kafka.Config) { c.Retry = []time.Duration{0} },
 		"must be positive":    func(c *kafka.Config) { c.Concurrency = -1 },
 		"may be negative":     func(c *kafka.Config) { c.StopTimeout = -1 },
+		`Language: "de"`:      func(c *kafka.Config) { c.Language = "de" },
 		"read the authoritie": func(c *kafka.Config) { c.URL = "kafka://h?tls=true&ca=/no/such/file" },
 	} {
 		config := good
