@@ -213,5 +213,6 @@ func (in *intake) leave() {
 	}
 	in.cancel() // otherwise Close waits for the group without a bound
 	in.client.Close()
+	in.client.AllowRebalance() // Close polls once more, which may hold up a goroutine of the client for ever
 	_ = in.commits.Wait(context.Background())
 }

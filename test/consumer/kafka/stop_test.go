@@ -193,3 +193,26 @@ func TestSilentClusterHoldsUpNoStop(t *testing.T) {
 		t.Error(r.err)
 	}
 }
+
+// A stop ends all goroutines, also of a client that has fetched messages which nobody has polled.
+func TestStopsLeaveNoGoroutine(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 1000)
+	config := quick(t, k)
+	config.Prefetch, config.Delays, config.RetryLimit = 1, nil, 0
+	for range 30 {
+		begun, release := make(chan struct{}, 4), make(chan struct{})
+		r := start(t, config, func(context.Context, *consumer.Message) error {
+			begun <- struct{}{}
+			<-release
+			return nil
+		})
+		<-begun
+		r.stop()
+		close(release)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
