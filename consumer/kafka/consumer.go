@@ -75,9 +75,6 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	if c.config.Create {
-		r.createTopics()
-	}
 	r.background.Go(r.watchDepth)
 	for _, in := range r.intakes {
 		r.background.Go(in.poll)
@@ -104,13 +101,17 @@ type run struct {
 	background lifecycle.Group
 }
 
-// open makes the clients: one for each group, and one for retries and dead letters.
+// open makes the clients: one for retries and dead letters, and one for each group. The topics of copies come first: a
+// member of a group takes partitions, and must be able to consume them.
 func (r *run) open() (err error) {
 	connection := r.connection()
 	connection.Address.MaxMessage = largestCopy
 	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection, Window: r.Concurrency + 1})
 	if err != nil {
 		return err
+	}
+	if r.Create {
+		r.createTopics()
 	}
 	if err := r.consume(r.Group, r.Topics); err != nil {
 		return err
