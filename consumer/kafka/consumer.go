@@ -187,6 +187,9 @@ func (r *run) await(partitions []*partition, within time.Duration) bool {
 func (r *run) watchDepth() {
 	for backoff.Sleep(r.stopping, r.DepthInterval) == nil {
 		depths := map[string]int{}
+		for _, topic := range append(r.retryTopics(), r.Topics...) {
+			depths[topic] = 0 // also where all partitions have moved to other consumers
+		}
 		for _, in := range r.intakes {
 			for _, p := range in.all() {
 				depths[p.source.topic] += p.depth()

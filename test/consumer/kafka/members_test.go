@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,5 +49,47 @@ func TestConsumerWithoutItsTopicsJoinsNoGroup(t *testing.T) {
 		if err := r.end(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A consumer that has lost its partitions reports that none of their messages wait for it.
+func TestDepthForgetsLostPartitions(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 100)
+	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
+	depth := func(want int) {
+		t.Helper()
+		servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			n, known := o.depth["orders"]
+			return known && n == want
+		})
+	}
+	config := quick(t, k)
+	config.Observer, config.DepthInterval, config.StopTimeout = o, 20*time.Millisecond, 300*time.Millisecond
+	release := make(chan struct{})
+	r := start(t, config, func(context.Context, *consumer.Message) error {
+		<-release
+		return nil
+	})
+	depth(100)
+	k.Fake.ControlKey(int16(kmsg.JoinGroup), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.Fake.KeepControl()
+		response := r.ResponseKind().(*kmsg.JoinGroupResponse)
+		response.ErrorCode = kerr.GroupAuthorizationFailed.Code
+		return response, nil, true
+	})
+	k.Fake.ControlKey(int16(kmsg.Heartbeat), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.Fake.KeepControl()
+		response := r.ResponseKind().(*kmsg.HeartbeatResponse)
+		response.ErrorCode = kerr.UnknownMemberID.Code
+		return response, nil, true
+	})
+	depth(0)
+	close(release)
+	if err := r.end(); err != nil {
+		t.Error(err)
 	}
 }
