@@ -37,12 +37,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 // Config says which topics are consumed, and how. URL, Group and Topics must be given.
@@ -128,7 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.cluster, err = address.ParseKafka(c.URL); err != nil {
 		err = fmt.Errorf("kafka.Config: URL %w", err)
 	}
-	return c, errors.Join(err, c.check())
+	return c, errors.Join(err, c.check(), c.checkTopics())
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -170,6 +172,25 @@ func (c Config) check() error {
 	}
 	if err := c.language().Check(); err != nil {
 		wrong("Language: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// checkTopics checks the names of all topics. A topic that gets copies must have no other role: a dead letter in a
+// consumed topic would be handled without end.
+func (c Config) checkTopics() error {
+	var errs []error
+	copies := append(c.retryTopics(), c.DeadTopic)
+	for _, topic := range slices.Concat(c.Topics, copies) {
+		if err := (&kafkaconn.Message{Topic: topic}).Check(); err != nil {
+			errs = append(errs, fmt.Errorf("kafka.Config: Group, Topics or DeadTopic gives a bad name: %w", err))
+		}
+	}
+	for i, topic := range copies {
+		if slices.Contains(c.Topics, topic) || slices.Contains(copies[:i], topic) {
+			errs = append(errs, fmt.Errorf("kafka.Config: the topic %q has two roles among Topics, the retry topics and "+
+				"DeadTopic; give each role a topic of its own", topic))
+		}
 	}
 	return errors.Join(errs...)
 }
