@@ -28,6 +28,8 @@
 // died before the commit, or when its partition moved to another consumer meanwhile. Config.Dedup or package inbox/sql
 // drops the copies, as for RabbitMQ.
 //
+// Messages of a transaction of Kafka are handled after its commit, and never after its abort.
+//
 // The messages of a partition are handled one after another, in their order. A message that waits in a retry topic is
 // overtaken by later ones.
 package kafka

@@ -54,6 +54,7 @@ func newIntake(r *run, group string, topics []string) (*intake, error) {
 	in.client, err = kgo.NewClient(append(options,
 		kgo.WithContext(in.requests),
 		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.FetchMaxPartitionBytes(fetchBytes),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), // an aborted transaction of another writer has no effect here
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(in.assigned), kgo.OnPartitionsRevoked(in.revoked), kgo.OnPartitionsLost(in.lost),
 		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -91,5 +92,43 @@ func TestDepthForgetsLostPartitions(t *testing.T) {
 	close(release)
 	if err := r.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAbortedTransactionsAreNotHandled(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	writer, err := kgo.NewClient(kgo.SeedBrokers(k.Hosts...), kgo.TransactionalID("foreign"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	for id, end := range map[string]kgo.TransactionEndTry{"aborted": kgo.TryAbort, "committed": kgo.TryCommit} {
+		if err := writer.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		record := &kgo.Record{
+			Topic: "orders", Key: []byte("k"), Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: []byte(id)}},
+		}
+		if err := writer.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, k, 0, keys) // behind the transactions in their partition
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	b.await(t, 1+keys)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if b.times("committed") != 1 || b.times("aborted") != 0 {
+		t.Errorf("the committed message was handled %d times, the aborted message %d times",
+			b.times("committed"), b.times("aborted"))
 	}
 }
