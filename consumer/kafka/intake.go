@@ -2,12 +2,15 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
@@ -42,6 +45,8 @@ type intake struct {
 
 	mu         sync.Mutex
 	partitions map[source]*partition
+	// commitError is why the last of the regular commits failed; empty after a success.
+	commitError string
 }
 
 func newIntake(r *run, group string, topics []string) (*intake, error) {
@@ -55,7 +60,8 @@ func newIntake(r *run, group string, topics []string) (*intake, error) {
 		kgo.WithContext(in.requests),
 		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.FetchMaxPartitionBytes(fetchBytes),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), // an aborted transaction of another writer has no effect here
-		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.BlockRebalanceOnPoll(),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.AutoCommitCallback(in.committed),
+		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(in.assigned), kgo.OnPartitionsRevoked(in.revoked), kgo.OnPartitionsLost(in.lost),
 		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),
 	)...)
@@ -201,6 +207,42 @@ func (in *intake) commit() {
 		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
 			slog.Any("error", err))
 	}
+}
+
+// committed logs the failure of a regular commit, once for each cause.
+func (in *intake) committed(
+	_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error,
+) {
+	if response != nil && err == nil {
+		err = refusedCommit(response)
+	}
+	if errors.Is(err, context.Canceled) {
+		return // the client leaves the group, after the last commit
+	}
+	cause := ""
+	if err != nil {
+		cause = err.Error()
+	}
+	in.mu.Lock()
+	known := cause == in.commitError
+	in.commitError = cause
+	in.mu.Unlock()
+	if err != nil && !known {
+		in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "offsets not committed, trying again; handled messages will be "+
+			"redelivered when the consumer ends before a commit", slog.Any("error", err))
+	}
+}
+
+// refusedCommit returns the first error of a partition.
+func refusedCommit(response *kmsg.OffsetCommitResponse) error {
+	for i := range response.Topics {
+		for _, p := range response.Topics[i].Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return fmt.Errorf("topic %s, partition %d: %w", response.Topics[i].Topic, p.Partition, err)
+			}
+		}
+	}
+	return nil
 }
 
 // leave leaves the group and closes the client.

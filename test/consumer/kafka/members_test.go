@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,5 +131,39 @@ func TestAbortedTransactionsAreNotHandled(t *testing.T) {
 	if b.times("committed") != 1 || b.times("aborted") != 0 {
 		t.Errorf("the committed message was handled %d times, the aborted message %d times",
 			b.times("committed"), b.times("aborted"))
+	}
+}
+
+// A cluster that takes no offset shows in the log while the consumer runs, and not at its end only.
+func TestRefusedCommitsAreLogged(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	k.Fake.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.Fake.KeepControl()
+		response := r.ResponseKind().(*kmsg.OffsetCommitResponse)
+		for _, asked := range r.(*kmsg.OffsetCommitRequest).Topics {
+			topic := kmsg.NewOffsetCommitResponseTopic()
+			topic.Topic, topic.TopicID = asked.Topic, asked.TopicID
+			for _, p := range asked.Partitions {
+				partition := kmsg.NewOffsetCommitResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, topic)
+		}
+		return response, nil, true
+	})
+	config, log := quick(t, k), &lines{}
+	config.Logger = log.logger()
+	r := start(t, config, func(context.Context, *consumer.Message) error { return nil })
+	write(t, k, 0, 1)
+	servers.Eventually(t, time.Minute, "a line about the commit", func() bool {
+		return strings.Contains(log.String(), "offsets not committed, trying again")
+	})
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "TOPIC_AUTHORIZATION_FAILED") {
+		t.Errorf("no line has the cause: %s", log)
 	}
 }
