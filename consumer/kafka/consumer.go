@@ -113,17 +113,17 @@ func (r *run) open() (err error) {
 	if r.Create {
 		r.createTopics()
 	}
-	if err := r.consume(r.Group, r.Topics); err != nil {
+	if err := r.consume(&intake{run: r}, r.Group, r.Topics); err != nil {
 		return err
 	}
 	if len(r.Delays) == 0 {
 		return nil
 	}
-	return r.consume(r.Group+".retry", r.retryTopics())
+	return r.consume(&intake{run: r, copies: true}, r.Group+".retry", r.retryTopics())
 }
 
-func (r *run) consume(group string, topics []string) error {
-	in, err := newIntake(r, group, topics)
+func (r *run) consume(in *intake, group string, topics []string) error {
+	err := in.open(group, topics)
 	if err == nil {
 		r.intakes = append(r.intakes, in)
 	}

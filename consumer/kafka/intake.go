@@ -35,7 +35,10 @@ func (s source) set() map[string][]int32 { return map[string][]int32{s.topic: {s
 
 // intake is a consumer of one group, with the partitions that it has now.
 type intake struct {
-	run    *run
+	run *run
+	// copies: the topics are retry topics. Only there the headers of copies mean something: in another topic anybody may
+	// have written them, as a program that writes a dead letter once more.
+	copies bool
 	client *kgo.Client
 	// requests is the context of all requests of the client; cancel ends them.
 	requests context.Context
@@ -49,12 +52,14 @@ type intake struct {
 	commitError string
 }
 
-func newIntake(r *run, group string, topics []string) (*intake, error) {
+// open makes the client, which joins the group.
+func (in *intake) open(group string, topics []string) error {
+	r := in.run
 	options, err := r.connection().Options()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	in := &intake{run: r, partitions: map[source]*partition{}}
+	in.partitions = map[source]*partition{}
 	in.requests, in.cancel = context.WithCancel(context.WithoutCancel(r.stopping))
 	in.client, err = kgo.NewClient(append(options,
 		kgo.WithContext(in.requests),
@@ -67,9 +72,9 @@ func newIntake(r *run, group string, topics []string) (*intake, error) {
 	)...)
 	if err != nil {
 		in.cancel()
-		return nil, fmt.Errorf("make a client of Kafka: %w", err)
+		return fmt.Errorf("make a client of Kafka: %w", err)
 	}
-	return in, nil
+	return nil
 }
 
 // poll hands fetched messages to their partitions until the run stops.

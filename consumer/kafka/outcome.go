@@ -30,16 +30,16 @@ const (
 	maxCause, shortCause = 1000, 100
 )
 
-// newMessage is a record as a message. In a retry topic the topic and the key are those of the first topic.
-func newMessage(record *kgo.Record) *consumer.Message {
+// newMessage is a record as a message. The topic and the time of a copy in a retry topic are those of the first record.
+func newMessage(record *kgo.Record, isCopy bool) *consumer.Message {
 	read := kafkaconn.Read(record)
 	m := &consumer.Message{
 		ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Queue: record.Topic,
 		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body, Timestamp: read.Time,
-		Headers: read.Headers, FirstCause: read.Headers[consumer.HeaderFirstCause],
+		Headers: read.Headers,
 	}
-	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); err == nil && n > 0 {
-		m.Retries = n
+	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); isCopy && err == nil && n > 0 {
+		m.Retries, m.FirstCause = n, read.Headers[consumer.HeaderFirstCause]
 		m.Exchange = read.Headers[consumer.HeaderExchange]
 		if first, err := time.Parse(time.RFC3339, read.Headers[publish.HeaderTimestamp]); err == nil {
 			m.Timestamp = first

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,10 +130,14 @@ func (p *partition) depth() int {
 // handle hands a message to the handler until the message is settled; false when the partition ends before.
 func (p *partition) handle(record *kgo.Record) bool {
 	r := p.run
-	m := newMessage(record)
+	m := newMessage(record, p.in.copies)
 	m.Consumer = r.Name
-	if backoff.Sleep(p.ending, time.Until(dueAt(record))) != nil {
-		return false
+	if p.in.copies {
+		// The clock of the process that wrote the copy may be ahead by hours.
+		wait := min(time.Until(dueAt(record)), slices.Max(r.Delays))
+		if backoff.Sleep(p.ending, wait) != nil {
+			return false
+		}
 	}
 	for kept := 0; ; kept++ {
 		if kept > 0 && backoff.Sleep(p.ending, r.retry.Delay(kept-1)) != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -105,5 +107,64 @@ func TestTooLargeCopyIsShortened(t *testing.T) {
 	}
 	if len(dead[0].header("msghandler-id")) == 0 {
 		t.Errorf("the dead letter has no id: %v", dead[0].Headers)
+	}
+}
+
+// Headers of copies mean something in retry topics only. A dead letter that somebody writes to its topic once more is a
+// new message, with all of its retries, and no header makes a message wait.
+func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		if b.note(m) == 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	record := &kgo.Record{Topic: "orders", Headers: []kgo.RecordHeader{
+		{Key: "msghandler-id", Value: []byte("again")},
+		{Key: consumer.HeaderRetries, Value: []byte("3")},
+		{Key: consumer.HeaderFirstCause, Value: []byte("an old cause")},
+		{Key: consumer.HeaderExchange, Value: []byte("elsewhere")},
+		{Key: kafka.HeaderRetryAt, Value: []byte("9999999999999")},
+	}}
+	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.times("again") == 2 })
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if m := b.all[0]; m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" {
+		t.Errorf("the message is %+v", m)
+	}
+	if m := b.all[1]; m.Retries != 1 || m.FirstCause != "not yet" || m.Exchange != "orders" {
+		t.Errorf("its retry is %+v", m)
+	}
+}
+
+// A process whose clock is ahead writes a copy that is due in a year. The copy waits for the longest delay only.
+func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	write(t, k, 0, 1)
+	b.await(t, 1) // the retry topics exist
+	record := &kgo.Record{Topic: "payments.retry.200ms", Headers: []kgo.RecordHeader{
+		{Key: "msghandler-id", Value: []byte("copy")},
+		{Key: consumer.HeaderRetries, Value: []byte("1")},
+		{Key: kafka.HeaderRetryAt, Value: strconv.AppendInt(nil, time.Now().AddDate(1, 0, 0).UnixMilli(), 10)},
+	}}
+	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 2)
+	if err := r.end(); err != nil {
+		t.Error(err)
 	}
 }
