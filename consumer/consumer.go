@@ -13,6 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // The delays before a reconnect: short at first, as most breaks are short, and capped, so that a recovered broker is
@@ -46,7 +47,7 @@ func (c *Consumer) Run(ctx context.Context, h Handler) error {
 	if c.config.Dedup != nil {
 		around = []Middleware{Recover(), Deduplicate(c.config.Dedup, c.config.Logger), Recover()}
 	}
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancel()
 	r := &run{
 		Config: c.config, handler: Chain(h, around...), retry: backoff.Steps(c.config.Retry),

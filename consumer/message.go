@@ -7,8 +7,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Message is one delivery. A handler may keep the message, but must not change its fields while other middleware uses
@@ -43,8 +41,6 @@ type Message struct {
 	Body []byte
 	// Timestamp is when the coordinator had the message as committed and due, in whole seconds.
 	Timestamp time.Time
-	// language is the language of log lines about the message.
-	language logtext.Language
 }
 
 // Headers of a quorum queue: the number of returns to the queue, and since RabbitMQ 4.3 the number of deliveries.

@@ -28,15 +28,6 @@ type unsupportedTypeError struct{}
 func (unsupportedTypeError) Error() string    { return logtext.UnsupportedType.In(logtext.English) }
 func (unsupportedTypeError) UnsupportedType() {}
 
-// failureText is the fixed log text for a handler's error.
-func failureText(err error) logtext.Text {
-	var unsupported interface{ UnsupportedType() }
-	if errors.As(err, &unsupported) {
-		return logtext.UnsupportedType
-	}
-	return logtext.ConsumingFailed
-}
-
 // markTimeout bounds the call that marks a message as handled, even after the end of the handler's context.
 const markTimeout = 5 * time.Second
 
@@ -89,19 +80,19 @@ func handleOnce(ctx context.Context, next Handler, m *Message, store dedup.Store
 
 // Logging writes one line for each handled message, with its duration: at level Info, or Warn after a failure. A
 // duplicate was not handled: its line is at level Debug. A line never holds a body or a header. The fixed texts are in
-// the language of the consumer that delivered the message.
+// the language of the consumer that delivered the message: the handler's context carries it.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return HandlerFunc(func(ctx context.Context, m *Message) error {
-			begun := time.Now()
+			begun, language := time.Now(), logtext.From(ctx)
 			err := next.Handle(ctx, m)
 			line := append(name(m), slog.String("queue", m.Queue), slog.String("consumer", m.Consumer),
 				slog.Duration("took", time.Since(begun)))
 			switch {
 			case errors.Is(err, ErrDuplicate):
-				logger.LogAttrs(ctx, slog.LevelDebug, logtext.AlreadyHandled.In(m.language), line...)
+				logger.LogAttrs(ctx, slog.LevelDebug, logtext.AlreadyHandled.In(language), line...)
 			case err != nil:
-				logger.LogAttrs(ctx, slog.LevelWarn, failureText(err).Line(m.language, "message not handled"),
+				logger.LogAttrs(ctx, slog.LevelWarn, logtext.OfFailure(err).Line(language, "message not handled"),
 					append(line, slog.Any("error", err))...)
 			default:
 				logger.LogAttrs(ctx, slog.LevelInfo, "message handled", line...)

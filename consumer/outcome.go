@@ -195,7 +195,7 @@ func (r *run) logFailure(m *Message, err error, delay time.Duration) {
 		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
 		return
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), "message will be redelivered"),
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message will be redelivered"),
 		withStack(line, err)...)
 }
 
@@ -205,12 +205,13 @@ func (r *run) logLimit(m *Message, err error, limit int64) {
 	line := append(name(m), slog.Int64("returns_allowed", limit), slog.Any("error", err))
 	const consequence = "the message's delivery limit is reached: RabbitMQ moves it to the queue's dead-letter " +
 		"exchange, or drops it where there is none"
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), consequence), withStack(line, err)...)
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), consequence),
+		withStack(line, err)...)
 }
 
 func (r *run) logDead(m *Message, err error) {
 	line := append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err))
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, failureText(err).Line(r.language(), "message rejected"),
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
 		withStack(line, err)...)
 }
 

@@ -168,7 +168,6 @@ func (r *run) receive(in *intake) (stopped bool) {
 // handle calls the handler, and gives the broker the result.
 func (r *run) handle(in *intake, t *task) {
 	m := newMessage(&t.Delivery)
-	m.language = r.language()
 	m.Queue, m.Consumer = r.Queue, r.Name
 	begun, kept := time.Now(), t.kept
 	r.Observer.Begun(r.Queue)

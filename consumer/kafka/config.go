@@ -28,6 +28,8 @@
 // died before the commit, or when its partition moved to another consumer meanwhile. Config.Dedup or package inbox/sql
 // drops the copies, as for RabbitMQ.
 //
+// Messages of a transaction of Kafka are handled after its commit, and never after its abort.
+//
 // The messages of a partition are handled one after another, in their order. A message that waits in a retry topic is
 // overtaken by later ones.
 package kafka
@@ -37,17 +39,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 // Config says which topics are consumed, and how. URL, Group and Topics must be given.
 type Config struct {
 	// URL is kafka://USER:PASSWORD@HOST:PORT,HOST:PORT with options: tls, ca, cert, key, skip_verify, sasl (plain,
-	// scram-sha-256, scram-sha-512), client_id and max_message_bytes.
+	// scram-sha-256, scram-sha-512) and client_id. The option max_message_bytes of publishers has no effect.
 	URL string
 	// TLS is used where the URL asks for TLS and names no files; nil is Go's default.
 	TLS *tls.Config
@@ -93,6 +98,8 @@ type Config struct {
 	DepthInterval time.Duration
 	// Logger gets the events of the group and failed messages. Default: slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed log texts: "en", the default, or "zh", Chinese.
+	Language string
 
 	cluster address.Kafka
 }
@@ -125,7 +132,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.cluster, err = address.ParseKafka(c.URL); err != nil {
 		err = fmt.Errorf("kafka.Config: URL %w", err)
 	}
-	return c, errors.Join(err, c.check())
+	return c, errors.Join(err, c.check(), c.checkTopics())
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -165,8 +172,32 @@ func (c Config) check() error {
 	if c.StopTimeout < 0 || c.DepthInterval < 0 {
 		wrong("StopTimeout is %v and DepthInterval is %v; neither may be negative", c.StopTimeout, c.DepthInterval)
 	}
+	if err := c.language().Check(); err != nil {
+		wrong("Language: %w", err)
+	}
 	return errors.Join(errs...)
 }
+
+// checkTopics checks the names of all topics. A topic that gets copies must have no other role: a dead letter in a
+// consumed topic would be handled without end.
+func (c Config) checkTopics() error {
+	var errs []error
+	copies := append(c.retryTopics(), c.DeadTopic)
+	for _, topic := range slices.Concat(c.Topics, copies) {
+		if err := (&kafkaconn.Message{Topic: topic}).Check(); err != nil {
+			errs = append(errs, fmt.Errorf("kafka.Config: Group, Topics or DeadTopic gives a bad name: %w", err))
+		}
+	}
+	for i, topic := range copies {
+		if slices.Contains(c.Topics, topic) || slices.Contains(copies[:i], topic) {
+			errs = append(errs, fmt.Errorf("kafka.Config: the topic %q has two roles among Topics, the retry topics and "+
+				"DeadTopic; give each role a topic of its own", topic))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) language() logtext.Language { return logtext.Language(c.Language) }
 
 // retryTopic is where a message waits that was retried so often.
 func (c Config) retryTopic(retries int) (topic string, delay time.Duration) {

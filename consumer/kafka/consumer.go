@@ -13,16 +13,20 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
 const (
 	// answerTimeout is how long a broker may take for an answer.
 	answerTimeout = 5 * time.Second
-	// commitTimeout bounds the last commit of partitions that move, and of a stop.
-	commitTimeout = 5 * time.Second
+	// commitTimeout bounds the last commit of partitions that move, and of a stop; leaveTimeout bounds leaving the group.
+	commitTimeout, leaveTimeout = 5 * time.Second, 5 * time.Second
 	// cancelGrace is how long handlers get to return after their context has ended.
 	cancelGrace = 2 * time.Second
+	// largestCopy is the largest batch of copies that the client sends, in bytes. It is larger than the limits of
+	// topics, so that only a topic's max.message.bytes decides which copies are too large.
+	largestCopy = 64 << 20
 )
 
 // createPauses are the waits before another try to create topics.
@@ -51,32 +55,32 @@ func (c Config) connection() kafkaconn.Config {
 
 // Run hands the messages of the group to h until ctx ends. After the end of ctx, Run takes no further message, lets the
 // handlers finish, commits, leaves the group, and returns nil. Run returns an error when handlers outlast
-// Config.StopTimeout; their messages are redelivered. Run may be called several times, also at once: each call is a
-// consumer of the group.
+// Config.StopTimeout; their messages are redelivered. A cluster that does not answer delays the return by 10 s: 5 s for
+// the commit and 5 s for leaving. Run may be called several times, also at once: each call is a consumer of the group.
 func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	around := []consumer.Middleware{consumer.Recover()}
 	if c.config.Dedup != nil {
 		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
 	}
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	work, cancelWork := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
+	defer cancelWork()
+	waiting, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
 	r := &run{
 		Config: c.config, handler: consumer.Chain(h, around...), retry: backoff.Steps(c.config.Retry),
-		stopping: ctx, work: work, slots: make(chan struct{}, c.config.Concurrency),
+		stopping: ctx, work: work, cancelWork: cancelWork, waiting: waiting, abandon: abandon,
+		slots: make(chan struct{}, c.config.Concurrency),
 	}
 	defer r.close()
 	if err := r.open(); err != nil {
 		return err
-	}
-	if c.config.Create {
-		r.createTopics()
 	}
 	r.background.Go(r.watchDepth)
 	for _, in := range r.intakes {
 		r.background.Go(in.poll)
 	}
 	<-ctx.Done()
-	return r.finish(cancel)
+	return r.finish()
 }
 
 // run is the state of a call of Run.
@@ -88,64 +92,79 @@ type run struct {
 	// intakes are the topics, and the retry topics as a group of their own: in one group a new consumer might get
 	// nothing but partitions of retry topics.
 	intakes []*intake
-	// stopping ends when no further message is to be begun; work, the handlers' context, ends some time after.
-	stopping, work context.Context
+	// stopping ends when no further message is to be begun. work, the handlers' context, ends some time after, and
+	// waiting ends when nothing waits for handlers any more.
+	stopping, work, waiting context.Context
+	cancelWork, abandon     context.CancelFunc
 	// slots bounds the handlers of all partitions.
 	slots      chan struct{}
 	background lifecycle.Group
 }
 
-// open makes the clients: one for each group, and one for retries and dead letters.
+// open makes the clients: one for retries and dead letters, and one for each group. The topics of copies come first: a
+// member of a group takes partitions, and must be able to consume them.
 func (r *run) open() (err error) {
-	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: r.connection(), Window: r.Concurrency + 1})
+	connection := r.connection()
+	connection.Address.MaxMessage = largestCopy
+	r.producer, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection, Window: r.Concurrency + 1})
 	if err != nil {
 		return err
 	}
-	if err := r.consume(r.Group, r.Topics); err != nil {
+	if r.Create {
+		r.createTopics()
+	}
+	if err := r.consume(&intake{run: r}, r.Group, r.Topics); err != nil {
 		return err
 	}
 	if len(r.Delays) == 0 {
 		return nil
 	}
-	return r.consume(r.Group+".retry", r.retryTopics())
+	return r.consume(&intake{run: r, copies: true}, r.Group+".retry", r.retryTopics())
 }
 
-func (r *run) consume(group string, topics []string) error {
-	in, err := newIntake(r, group, topics)
+func (r *run) consume(in *intake, group string, topics []string) error {
+	err := in.open(group, topics)
 	if err == nil {
 		r.intakes = append(r.intakes, in)
 	}
 	return err
 }
 
-// close ends the connections of whatever was opened.
+// close leaves the groups and ends the connections of whatever was opened.
 func (r *run) close() {
-	for _, in := range r.intakes {
-		in.client.CloseAllowingRebalance()
-	}
+	r.each((*intake).leave)
 	if r.producer != nil {
 		r.producer.Close()
 	}
 }
 
-// finish waits for the handlers. After StopTimeout their context ends.
-func (r *run) finish(cancelWork context.CancelFunc) (err error) {
+// each calls do for all intakes at once, and waits.
+func (r *run) each(do func(*intake)) {
+	var calls lifecycle.Group
+	for _, in := range r.intakes {
+		calls.Go(func() { do(in) })
+	}
+	_ = calls.Wait(context.Background())
+}
+
+// finish waits for the handlers. After StopTimeout their context ends. The intakes keep their partitions meanwhile, so
+// that a rebalance waits for the handlers too.
+func (r *run) finish() (err error) {
 	var all []*partition
 	for _, in := range r.intakes {
-		all = append(all, in.takeAll()...)
+		all = append(all, in.all()...)
 	}
 	if !r.await(all, r.StopTimeout) {
 		err = fmt.Errorf("handlers took longer than the %v of StopTimeout; their messages will be redelivered", r.StopTimeout)
 	}
-	cancelWork()
+	r.cancelWork()
 	if !r.await(all, cancelGrace) {
 		for _, p := range all {
 			p.lose() // another consumer gets the messages
 		}
 	}
-	for _, in := range r.intakes {
-		in.commit()
-	}
+	r.abandon()
+	r.each((*intake).commit)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), commitTimeout)
 	defer cancel()
 	_ = r.background.Wait(ctx) // ends with the run's context
@@ -168,6 +187,9 @@ func (r *run) await(partitions []*partition, within time.Duration) bool {
 func (r *run) watchDepth() {
 	for backoff.Sleep(r.stopping, r.DepthInterval) == nil {
 		depths := map[string]int{}
+		for _, topic := range append(r.retryTopics(), r.Topics...) {
+			depths[topic] = 0 // also where all partitions have moved to other consumers
+		}
 		for _, in := range r.intakes {
 			for _, p := range in.all() {
 				depths[p.source.topic] += p.depth()

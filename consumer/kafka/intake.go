@@ -2,14 +2,18 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 )
 
 const (
@@ -31,29 +35,46 @@ func (s source) set() map[string][]int32 { return map[string][]int32{s.topic: {s
 
 // intake is a consumer of one group, with the partitions that it has now.
 type intake struct {
-	run    *run
+	run *run
+	// copies: the topics are retry topics. Only there the headers of copies mean something: in another topic anybody may
+	// have written them, as a program that writes a dead letter once more.
+	copies bool
 	client *kgo.Client
+	// requests is the context of all requests of the client; cancel ends them.
+	requests context.Context
+	cancel   context.CancelFunc
+	// commits has commits that outlast commitTimeout.
+	commits lifecycle.Group
 
 	mu         sync.Mutex
 	partitions map[source]*partition
+	// commitError is why the last of the regular commits failed; empty after a success.
+	commitError string
 }
 
-func newIntake(r *run, group string, topics []string) (*intake, error) {
-	in := &intake{run: r, partitions: map[source]*partition{}}
+// open makes the client, which joins the group.
+func (in *intake) open(group string, topics []string) error {
+	r := in.run
 	options, err := r.connection().Options()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	in.partitions = map[source]*partition{}
+	in.requests, in.cancel = context.WithCancel(context.WithoutCancel(r.stopping))
 	in.client, err = kgo.NewClient(append(options,
+		kgo.WithContext(in.requests),
 		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topics...), kgo.FetchMaxPartitionBytes(fetchBytes),
-		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.BlockRebalanceOnPoll(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), // an aborted transaction of another writer has no effect here
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitInterval), kgo.AutoCommitCallback(in.committed),
+		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(in.assigned), kgo.OnPartitionsRevoked(in.revoked), kgo.OnPartitionsLost(in.lost),
 		kgo.RebalanceTimeout(r.StopTimeout+2*commitTimeout),
 	)...)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of Kafka: %w", err)
+		in.cancel()
+		return fmt.Errorf("make a client of Kafka: %w", err)
 	}
-	return in, nil
+	return nil
 }
 
 // poll hands fetched messages to their partitions until the run stops.
@@ -109,15 +130,20 @@ func (in *intake) assigned(_ context.Context, _ *kgo.Client, topics map[string][
 	}
 }
 
-// revoked ends the handling of partitions that move to another consumer, and commits what was handled.
+// revoked ends the handling of partitions that move to another consumer, and commits what was handled. While the run
+// stops, revoked waits for all handlers: the group is not left before, and the cluster takes no commit in between.
 func (in *intake) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	in.end(in.take(topics))
+	moving := in.find(topics)
+	if in.run.stopping.Err() != nil {
+		moving = in.all()
+	}
+	in.end(moving)
 	in.commit()
 }
 
 // lost ends the handling of partitions that another consumer has by now.
 func (in *intake) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
-	lost := in.take(topics)
+	lost := in.find(topics)
 	for _, p := range lost {
 		p.lose()
 	}
@@ -135,37 +161,27 @@ func (in *intake) all() []*partition {
 	return all
 }
 
-// takeAll removes all partitions.
-func (in *intake) takeAll() []*partition {
-	all := in.all()
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	clear(in.partitions)
-	return all
-}
-
-// take removes partitions.
-func (in *intake) take(topics map[string][]int32) (taken []*partition) {
+// find returns those of the partitions that this consumer has.
+func (in *intake) find(topics map[string][]int32) (found []*partition) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for topic, partitions := range topics {
 		for _, number := range partitions {
-			of := source{topic, number}
-			if p := in.partitions[of]; p != nil {
-				delete(in.partitions, of)
-				taken = append(taken, p)
+			if p := in.partitions[source{topic, number}]; p != nil {
+				found = append(found, p)
 			}
 		}
 	}
-	return taken
+	return found
 }
 
-// end stops partitions and waits for their handlers, for StopTimeout at most. Then their messages are redelivered.
+// end stops partitions, waits for their handlers, and removes the partitions. After StopTimeout, or when a stop has
+// waited as long, the messages of running handlers are redelivered.
 func (in *intake) end(partitions []*partition) {
 	for _, p := range partitions {
 		p.stop()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.run.work), in.run.StopTimeout)
+	ctx, cancel := context.WithTimeout(in.run.waiting, in.run.StopTimeout)
 	defer cancel()
 	for _, p := range partitions {
 		if p.working.Wait(ctx) != nil {
@@ -173,14 +189,78 @@ func (in *intake) end(partitions []*partition) {
 		}
 		in.client.ResumeFetchPartitions(p.source.set())
 	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, p := range partitions {
+		delete(in.partitions, p.source)
+	}
 }
 
-// commit commits the offsets of handled messages.
+// commit commits the offsets of handled messages. The client's own call waits for an earlier commit without a bound.
 func (in *intake) commit() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.run.work), commitTimeout)
+	ctx, cancel := context.WithTimeout(in.requests, commitTimeout)
 	defer cancel()
-	if err := in.client.CommitMarkedOffsets(ctx); err != nil {
+	committed := make(chan error, 1)
+	in.commits.Go(func() { committed <- in.client.CommitMarkedOffsets(ctx) })
+	var err error
+	select {
+	case err = <-committed:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "offsets not committed; handled messages will be redelivered",
 			slog.Any("error", err))
 	}
+}
+
+// committed logs the failure of a regular commit, once for each cause.
+func (in *intake) committed(
+	_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error,
+) {
+	if response != nil && err == nil {
+		err = refusedCommit(response)
+	}
+	if errors.Is(err, context.Canceled) {
+		return // the client leaves the group, after the last commit
+	}
+	cause := ""
+	if err != nil {
+		cause = err.Error()
+	}
+	in.mu.Lock()
+	known := cause == in.commitError
+	in.commitError = cause
+	in.mu.Unlock()
+	if err != nil && !known {
+		in.run.Logger.LogAttrs(in.run.work, slog.LevelWarn, "offsets not committed, trying again; handled messages will be "+
+			"redelivered when the consumer ends before a commit", slog.Any("error", err))
+	}
+}
+
+// refusedCommit returns the first error of a partition.
+func refusedCommit(response *kmsg.OffsetCommitResponse) error {
+	for i := range response.Topics {
+		for _, p := range response.Topics[i].Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return fmt.Errorf("topic %s, partition %d: %w", response.Topics[i].Topic, p.Partition, err)
+			}
+		}
+	}
+	return nil
+}
+
+// leave leaves the group and closes the client.
+func (in *intake) leave() {
+	ctx, cancel := context.WithTimeout(in.requests, leaveTimeout)
+	defer cancel()
+	in.client.AllowRebalance()
+	if err := in.client.LeaveGroupContext(ctx); err != nil {
+		in.run.Logger.LogAttrs(ctx, slog.LevelWarn, "consumer group not left; other consumers get the partitions after the "+
+			"session timeout of 45 s; check the cluster", slog.Any("error", err))
+	}
+	in.cancel() // otherwise Close waits for the group without a bound
+	in.client.Close()
+	in.client.AllowRebalance() // Close polls once more, which may hold up a goroutine of the client for ever
+	_ = in.commits.Wait(context.Background())
 }

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
@@ -23,20 +25,21 @@ const HeaderRetryAt = "msghandler-retry-at"
 const (
 	// postTimeout bounds writing one copy.
 	postTimeout = 10 * time.Second
-	// maxCause is how many characters of an error are kept in a header.
-	maxCause = 1000
+	// maxCause is how many characters of an error are kept in a header, and shortCause how many in a copy that is too
+	// large otherwise.
+	maxCause, shortCause = 1000, 100
 )
 
-// newMessage is a record as a message. In a retry topic the topic and the key are those of the first topic.
-func newMessage(record *kgo.Record) *consumer.Message {
+// newMessage is a record as a message. The topic and the time of a copy in a retry topic are those of the first record.
+func newMessage(record *kgo.Record, isCopy bool) *consumer.Message {
 	read := kafkaconn.Read(record)
 	m := &consumer.Message{
 		ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Queue: record.Topic,
 		Exchange: read.Topic, RoutingKey: read.Key, ContentType: read.ContentType, Body: read.Body, Timestamp: read.Time,
-		Headers: read.Headers, FirstCause: read.Headers[consumer.HeaderFirstCause],
+		Headers: read.Headers,
 	}
-	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); err == nil && n > 0 {
-		m.Retries = n
+	if n, err := strconv.Atoi(read.Headers[consumer.HeaderRetries]); isCopy && err == nil && n > 0 {
+		m.Retries, m.FirstCause = n, read.Headers[consumer.HeaderFirstCause]
 		m.Exchange = read.Headers[consumer.HeaderExchange]
 		if first, err := time.Parse(time.RFC3339, read.Headers[publish.HeaderTimestamp]); err == nil {
 			m.Timestamp = first
@@ -72,7 +75,7 @@ func (r *run) settle(
 	case err == nil:
 		return consumer.Effect, true
 	case errors.Is(err, consumer.ErrDuplicate):
-		r.Logger.LogAttrs(r.work, slog.LevelDebug, "dropped a copy of a message that was handled", name(m)...)
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, logtext.AlreadyHandled.In(r.language()), name(m)...)
 		return consumer.Duplicate, true
 	case errors.As(err, &reject):
 		return r.deadLetter(record, m, err, kept)
@@ -86,12 +89,7 @@ func (r *run) settle(
 
 // keep has a message handled again after a pause.
 func (r *run) keep(m *consumer.Message, err error, kept int) (consumer.Result, bool) {
-	level, text := slog.LevelWarn, "message not handled, and will be redelivered"
-	if errors.Is(err, consumer.ErrBusy) {
-		level, text = slog.LevelDebug, "another copy of a message is being handled; this copy waits"
-	}
-	r.Logger.LogAttrs(r.work, level, text, withStack(append(name(m),
-		slog.Duration("again_in", r.retry.Step(kept)), slog.Any("error", err)), err)...)
+	r.logFailure(m, err, r.retry.Step(kept))
 	return consumer.Retried, false
 }
 
@@ -105,8 +103,7 @@ func (r *run) park(record *kgo.Record, m *consumer.Message, err error, kept int)
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message not handled, and will be redelivered",
-		withStack(append(name(m), slog.Duration("again_in", delay), slog.Any("error", err)), err)...)
+	r.logFailure(m, err, delay)
 	return consumer.Retried, true
 }
 
@@ -119,26 +116,71 @@ func retryAt(due time.Time) string {
 func (r *run) deadLetter(record *kgo.Record, m *consumer.Message, err error, kept int) (consumer.Result, bool) {
 	failed := r.post(r.DeadTopic, record, m, err, map[string]string{
 		consumer.HeaderRetries:    strconv.Itoa(m.Retries),
-		consumer.HeaderDeadReason: shortened(err.Error()),
+		consumer.HeaderDeadReason: shortened(err.Error(), maxCause),
 	})
 	if failed != nil {
 		return r.keep(m, errors.Join(err, failed), kept)
 	}
-	r.Logger.LogAttrs(r.work, slog.LevelWarn, "message rejected",
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message rejected"),
 		withStack(append(name(m), slog.Int("retries", m.Retries), slog.Any("error", err)), err)...)
 	return consumer.Dead, true
 }
 
-// post writes a copy of a record to a topic, and returns nil when all in-sync replicas have the copy.
+// post writes a copy of a record to a topic, and returns nil when all in-sync replicas have the copy. The copy has
+// more headers than the record, so the topic may refuse its size: then post shortens the texts of the failures.
 func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err error, noted map[string]string) error {
+	noted[consumer.HeaderFirstCause] = m.FirstCause
 	if m.FirstCause == "" {
-		noted[consumer.HeaderFirstCause] = shortened(err.Error())
+		noted[consumer.HeaderFirstCause] = shortened(err.Error(), maxCause)
 		noted[consumer.HeaderFirstFailedAt] = time.Now().UTC().Format(time.RFC3339)
 	}
 	noted[consumer.HeaderQueue], noted[consumer.HeaderExchange] = m.Exchange, m.Exchange
 	noted[consumer.HeaderRoutingKey] = m.RoutingKey
 	noted[publish.HeaderTimestamp] = m.Timestamp.UTC().Format(time.RFC3339Nano)
-	// The copy has a time of its own: by the first record's time, retention could delete a copy that was just written.
+	ctx, cancel := context.WithTimeout(r.work, postTimeout)
+	defer cancel()
+	answer := r.write(ctx, copyOf(topic, record, noted))
+	if tooLarge(answer) { // perhaps together with the other copies of its batch
+		answer = r.producer.WriteAlone(ctx, copyOf(topic, record, noted))
+	}
+	if tooLarge(answer) {
+		for _, cause := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
+			if text, is := noted[cause]; is {
+				noted[cause] = shortened(text, shortCause)
+			}
+		}
+		answer = r.producer.WriteAlone(ctx, copyOf(topic, record, noted))
+	}
+	if tooLarge(answer) {
+		r.Logger.LogAttrs(r.work, slog.LevelError, "the topic refuses the size of a copy; the message stays, is handled "+
+			"again, and its partition waits; raise max.message.bytes of the topic",
+			append(name(m), slog.String("copy_to", topic), slog.Int("body_bytes", len(record.Value)))...)
+	}
+	if answer.Fate != kafkaconn.Stored {
+		return fmt.Errorf("write to topic %s: %w", topic, answer.Err)
+	}
+	return nil
+}
+
+// write writes a record, and waits for the answer.
+func (r *run) write(ctx context.Context, record *kgo.Record) kafkaconn.Answer {
+	answers := make(chan kafkaconn.Answer, 1)
+	r.producer.Write(ctx, record, func(a kafkaconn.Answer) { answers <- a })
+	select {
+	case answer := <-answers:
+		return answer
+	case <-ctx.Done():
+		return kafkaconn.Answer{Fate: kafkaconn.Unknown, Err: fmt.Errorf("no answer of Kafka: %w", ctx.Err())}
+	}
+}
+
+func tooLarge(answer kafkaconn.Answer) bool {
+	return errors.Is(answer.Err, kerr.MessageTooLarge) || errors.Is(answer.Err, kerr.RecordListTooLarge)
+}
+
+// copyOf returns a copy of a record for a topic, with the noted headers. The copy has a time of its own: by the first
+// record's time, retention could delete a copy that was just written.
+func copyOf(topic string, record *kgo.Record, noted map[string]string) *kgo.Record {
 	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value}
 	for _, header := range record.Headers {
 		if _, replaced := noted[header.Key]; !replaced && header.Key != HeaderRetryAt {
@@ -148,31 +190,29 @@ func (r *run) post(topic string, record *kgo.Record, m *consumer.Message, err er
 	for key, value := range noted {
 		again.Headers = append(again.Headers, kgo.RecordHeader{Key: key, Value: []byte(value)})
 	}
-	ctx, cancel := context.WithTimeout(r.work, postTimeout)
-	defer cancel()
-	answers := make(chan kafkaconn.Answer, 1)
-	r.producer.Write(ctx, again, func(a kafkaconn.Answer) { answers <- a })
-	select {
-	case answer := <-answers:
-		if answer.Fate != kafkaconn.Stored {
-			return fmt.Errorf("write to topic %s: %w", topic, answer.Err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("write to topic %s: no answer of Kafka: %w", topic, ctx.Err())
-	}
+	return again
 }
 
-// shortened cuts an error to maxCause characters.
-func shortened(text string) string {
+// shortened cuts the text of an error to a number of characters.
+func shortened(text string, most int) string {
 	text = strings.ToValidUTF8(text, "?")
-	if runes := []rune(text); len(runes) > maxCause {
-		text = string(runes[:maxCause])
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most])
 	}
 	if text == "" {
 		return "an error without a text"
 	}
 	return text
+}
+
+func (r *run) logFailure(m *consumer.Message, err error, delay time.Duration) {
+	line := append(name(m), slog.Duration("again_in", delay), slog.Any("error", err))
+	if errors.Is(err, consumer.ErrBusy) {
+		r.Logger.LogAttrs(r.work, slog.LevelDebug, "another copy of a message is being handled; this copy waits", line...)
+		return
+	}
+	r.Logger.LogAttrs(r.work, slog.LevelWarn, logtext.OfFailure(err).Line(r.language(), "message will be redelivered"),
+		withStack(line, err)...)
 }
 
 func withStack(line []slog.Attr, err error) []slog.Attr {

@@ -2,8 +2,8 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,12 +22,12 @@ type partition struct {
 	stop   context.CancelFunc
 	// working has the one goroutine of the partition.
 	working lifecycle.Group
-	// lostIt: another consumer has the partition, so nothing may be committed.
-	lostIt atomic.Bool
 
 	mu     sync.Mutex
 	queue  []*kgo.Record
 	paused bool
+	// lost: another consumer has the partition, so nothing may be committed.
+	lost bool
 	// next is the offset after the last handled message, and high the offset after the partition's last message.
 	next, high int64
 	// filled has an element when the queue is not empty.
@@ -40,8 +40,12 @@ func newPartition(in *intake, of source) *partition {
 	return p
 }
 
-// lose forbids commits.
-func (p *partition) lose() { p.lostIt.Store(true) }
+// lose forbids commits: after lose, no offset is marked any more.
+func (p *partition) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = true
+}
 
 // add takes fetched messages. With more than Prefetch messages the partition is not fetched until half of them are
 // left.
@@ -109,9 +113,9 @@ func (p *partition) work() {
 // done lets the offset of a handled message be committed.
 func (p *partition) done(record *kgo.Record) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.next = record.Offset + 1
-	p.mu.Unlock()
-	if !p.lostIt.Load() {
+	if !p.lost {
 		p.in.client.MarkCommitRecords(record)
 	}
 }
@@ -126,10 +130,14 @@ func (p *partition) depth() int {
 // handle hands a message to the handler until the message is settled; false when the partition ends before.
 func (p *partition) handle(record *kgo.Record) bool {
 	r := p.run
-	m := newMessage(record)
+	m := newMessage(record, p.in.copies)
 	m.Consumer = r.Name
-	if backoff.Sleep(p.ending, time.Until(dueAt(record))) != nil {
-		return false
+	if p.in.copies {
+		// The clock of the process that wrote the copy may be ahead by hours.
+		wait := min(time.Until(dueAt(record)), slices.Max(r.Delays))
+		if backoff.Sleep(p.ending, wait) != nil {
+			return false
+		}
 	}
 	for kept := 0; ; kept++ {
 		if kept > 0 && backoff.Sleep(p.ending, r.retry.Delay(kept-1)) != nil {

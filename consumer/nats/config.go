@@ -11,6 +11,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Config says which stream is consumed, and how. URL, Stream and Name must be given.
@@ -56,6 +57,8 @@ type Config struct {
 	Observer consumer.Observer
 	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger
+	// Language is the language of the fixed log texts: "en", the default, or "zh", Chinese.
+	Language string
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -114,8 +117,13 @@ func (c Config) check() error {
 			wrong("Retry holds %v; a failed message must not be handled again at once", d)
 		}
 	}
+	if err := c.language().Check(); err != nil {
+		wrong("Language: %w", err)
+	}
 	return errors.Join(errs...)
 }
+
+func (c Config) language() logtext.Language { return logtext.Language(c.Language) }
 
 type unobserved struct{}
 

@@ -32,6 +32,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/address"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 	"github.com/msghandler/msghandler/internal/natsconn"
 )
 
@@ -70,7 +71,7 @@ func (c *Consumer) Run(ctx context.Context, h consumer.Handler) error {
 	if c.config.Dedup != nil {
 		around = append(around, consumer.Deduplicate(c.config.Dedup, c.config.Logger), consumer.Recover())
 	}
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancel(logtext.With(context.WithoutCancel(ctx), c.config.language()))
 	defer cancel()
 	r := &run{
 		Config: c.config, address: c.address, handler: consumer.Chain(h, around...), retry: c.config.Retry,

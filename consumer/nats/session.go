@@ -13,6 +13,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // session hands the messages of one connection to workers.
@@ -128,6 +129,7 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 		s.acknowledge(t, m)
 		return consumer.Effect
 	case errors.Is(err, consumer.ErrDuplicate):
+		s.run.Logger.LogAttrs(s.run.work, slog.LevelDebug, logtext.AlreadyHandled.In(s.run.language()), name(m)...)
 		s.acknowledge(t, m)
 		return consumer.Duplicate
 	case errors.As(err, &reject): // also while the run stops: the handler has decided
@@ -162,7 +164,11 @@ func (s *session) acknowledge(t *task, m *consumer.Message) {
 // again has the server deliver a message once more after a delay.
 func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result {
 	delay := s.run.retry.Delay(m.Deliveries)
-	s.log(slog.LevelWarn, "message not handled; it is delivered again", m, err, slog.Duration("in", delay))
+	if again := slog.Duration("again_in", delay); errors.Is(err, consumer.ErrBusy) {
+		s.log(slog.LevelDebug, "another copy of a message is being handled; this copy waits", m, err, again)
+	} else {
+		s.log(slog.LevelWarn, s.failure(err, "message will be redelivered"), m, err, again)
+	}
 	_ = t.NakWithDelay(delay) // on a failure the message is redelivered after AckWait
 	return consumer.Retried
 }
@@ -170,7 +176,8 @@ func (s *session) again(t *task, m *consumer.Message, err error) consumer.Result
 // bury makes a message a dead letter. The message is acknowledged only when the stream has the copy.
 func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Result {
 	if s.run.DeadLetterStream == "" {
-		s.log(slog.LevelError, "message rejected and dropped; name a DeadLetterStream to keep such messages", m, cause)
+		const consequence = "message rejected and dropped; name a DeadLetterStream to keep such messages"
+		s.log(slog.LevelError, s.failure(cause, consequence), m, cause)
 		s.acknowledge(t, m)
 		return consumer.Dead
 	}
@@ -181,7 +188,7 @@ func (s *session) bury(t *task, m *consumer.Message, cause error) consumer.Resul
 	if err != nil {
 		return s.again(t, m, errors.Join(cause, fmt.Errorf("dead letter to %s: %w", letter.Subject, err)))
 	}
-	s.log(slog.LevelError, "message is a dead letter; correct the cause and publish the message again", m, cause)
+	s.log(slog.LevelWarn, s.failure(cause, "message rejected"), m, cause)
 	s.acknowledge(t, m)
 	return consumer.Dead
 }
@@ -207,9 +214,28 @@ func (s *session) letter(t *task, cause error) *nats.Msg {
 	return letter
 }
 
+// failure returns the log text for a handler's error.
+func (s *session) failure(err error, consequence string) string {
+	return logtext.OfFailure(err).Line(s.run.language(), consequence)
+}
+
 func (s *session) log(level slog.Level, text string, m *consumer.Message, err error, more ...slog.Attr) {
-	s.run.Logger.LogAttrs(s.run.work, level, text, append([]slog.Attr{
-		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("deliveries", m.Deliveries+1),
-		slog.Any("error", err),
-	}, more...)...)
+	line := append(name(m), slog.Any("error", err))
+	var panicked *consumer.PanicError
+	if errors.As(err, &panicked) {
+		line = append(line, slog.String("stack", string(panicked.Stack)))
+	}
+	s.run.Logger.LogAttrs(s.run.work, level, text, append(line, more...)...)
+}
+
+// name returns the log attributes of a message.
+func name(m *consumer.Message) []slog.Attr {
+	line := []slog.Attr{
+		slog.String("producer", m.Producer), slog.String("id", m.ID), slog.Int("attempt", m.Attempt),
+		slog.Int("deliveries", m.Deliveries+1),
+	}
+	if trace := m.TraceID(); trace != "" {
+		line = append(line, slog.String("trace_id", trace))
+	}
+	return line
 }

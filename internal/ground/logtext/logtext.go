@@ -2,7 +2,11 @@
 // coordinator.
 package logtext
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // Language is the language of the texts. The empty Language is English.
 type Language string
@@ -21,6 +25,19 @@ func (l Language) Check() error {
 	return nil
 }
 
+type languageKey struct{}
+
+// With returns a context whose log lines are in a language.
+func With(ctx context.Context, l Language) context.Context {
+	return context.WithValue(ctx, languageKey{}, l)
+}
+
+// From returns the language that With has given to the context. Without With the language is English.
+func From(ctx context.Context) Language {
+	l, _ := ctx.Value(languageKey{}).(Language)
+	return l
+}
+
 // Text is a text in all languages.
 type Text struct{ english, chinese string }
 
@@ -31,6 +48,15 @@ var (
 	SendingFailed   = Text{"sending failed", "消息发送失败"}
 	ConsumingFailed = Text{"consuming failed", "消息消费失败"}
 )
+
+// OfFailure returns the text for a handler's error. An error with a method UnsupportedType() has a text of its own.
+func OfFailure(err error) Text {
+	var unsupported interface{ UnsupportedType() }
+	if errors.As(err, &unsupported) {
+		return UnsupportedType
+	}
+	return ConsumingFailed
+}
 
 // In returns the text in a language.
 func (t Text) In(l Language) string {

@@ -1,6 +1,9 @@
 package logtext
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestTextsAreFixedInEachLanguage(t *testing.T) {
 	t.Parallel()
@@ -34,5 +37,30 @@ func TestUnknownLanguagesAreRefused(t *testing.T) {
 		if err := language.Check(); (err == nil) != known {
 			t.Errorf("%q: %v", language, err)
 		}
+	}
+}
+
+func TestContextCarriesTheLanguage(t *testing.T) {
+	t.Parallel()
+	if got := From(t.Context()); got.Check() != nil || AlreadyHandled.In(got) != AlreadyHandled.english {
+		t.Errorf("without With the language is %q", got)
+	}
+	if got := From(With(t.Context(), Chinese)); got != Chinese {
+		t.Errorf("the language is %q, want %q", got, Chinese)
+	}
+}
+
+type unsupported struct{ error }
+
+func (unsupported) UnsupportedType() {}
+
+func TestUnsupportedTypeHasItsOwnText(t *testing.T) {
+	t.Parallel()
+	err := errors.New("no database")
+	if got := OfFailure(err); got != ConsumingFailed {
+		t.Errorf("the text of %v is %v", err, got)
+	}
+	if got := OfFailure(errors.Join(err, unsupported{err})); got != UnsupportedType {
+		t.Errorf("the text of an unsupported type is %v", got)
 	}
 }

@@ -320,6 +320,7 @@ func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
 func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
+	k.Topic("payments.dead", nil)
 	began, due := time.Now(), time.UnixMilli(1_700_000_000_123)
 	record := &kgo.Record{
 		Topic: "orders", Timestamp: due,
@@ -660,14 +661,20 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for want, spoil := range map[string]func(*kafka.Config){
-		"URL is not a URL":    func(c *kafka.Config) { c.URL = "amqp://u:hunter2@h" },
-		"Group is missing":    func(c *kafka.Config) { c.Group = "" },
-		"Topics is empty":     func(c *kafka.Config) { c.Topics = nil },
-		"whole milliseconds":  func(c *kafka.Config) { c.Delays = []time.Duration{time.Microsecond} },
-		"counts the retries":  func(c *kafka.Config) { c.RetryLimit = 3 },
-		"at once":             func(c *kafka.Config) { c.Retry = []time.Duration{0} },
-		"must be positive":    func(c *kafka.Config) { c.Concurrency = -1 },
-		"may be negative":     func(c *kafka.Config) { c.StopTimeout = -1 },
+		"URL is not a URL":      func(c *kafka.Config) { c.URL = "amqp://u:hunter2@h" },
+		"Group is missing":      func(c *kafka.Config) { c.Group = "" },
+		"Topics is empty":       func(c *kafka.Config) { c.Topics = nil },
+		"whole milliseconds":    func(c *kafka.Config) { c.Delays = []time.Duration{time.Microsecond} },
+		"counts the retries":    func(c *kafka.Config) { c.RetryLimit = 3 },
+		"at once":               func(c *kafka.Config) { c.Retry = []time.Duration{0} },
+		"must be positive":      func(c *kafka.Config) { c.Concurrency = -1 },
+		"may be negative":       func(c *kafka.Config) { c.StopTimeout = -1 },
+		`"a/b.dead" is no name`: func(c *kafka.Config) { c.Group = "a/b" },
+		`"t" has two roles`:     func(c *kafka.Config) { c.DeadTopic = "t" },
+		`"g.retry.1s" has two roles`: func(c *kafka.Config) {
+			c.Delays, c.Topics = []time.Duration{time.Second}, []string{"t", "g.retry.1s"}
+		},
+		`Language: "de"`:      func(c *kafka.Config) { c.Language = "de" },
 		"read the authoritie": func(c *kafka.Config) { c.URL = "kafka://h?tls=true&ca=/no/such/file" },
 	} {
 		config := good
