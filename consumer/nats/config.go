@@ -93,7 +93,7 @@ func (c Config) check() error {
 		wrong("URL %w", err)
 	}
 	for field, name := range map[string]string{"Stream": c.Stream, "Name": c.Name} {
-		if name == "" || strings.ContainsAny(name, ".*> \t\r\n/\\") {
+		if !isName(name) {
 			wrong("%s is missing or holds a dot, a wildcard, a slash or white space", field)
 		}
 	}
@@ -113,6 +113,9 @@ func (c Config) check() error {
 	}
 	return errors.Join(errs...)
 }
+
+// isName reports whether a stream or a consumer can have a name.
+func isName(name string) bool { return name != "" && !strings.ContainsAny(name, ".*> \t\r\n/\\") }
 
 type unobserved struct{}
 

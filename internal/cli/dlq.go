@@ -159,7 +159,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 
 func describeLetter(l consumer.Letter) [][]string {
 	return [][]string{
-		{"message", l.Producer + "/" + l.ID},
+		{"message", l.Name()},
 		{"queue", l.Queue},
 		{"exchange", l.Exchange},
 		{"routing key", l.RoutingKey},
