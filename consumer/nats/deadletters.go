@@ -129,7 +129,7 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 		}
 		replayed++
 		if err := w.remove(ctx, l); err != nil {
-			return true, fmt.Errorf("%s is replayed, and stays among the dead letters; do not replay it again: %w",
+			return true, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
 				l.Name(), err)
 		}
 		return limit == 0, nil

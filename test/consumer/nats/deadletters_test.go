@@ -246,7 +246,8 @@ func TestInterruptedReplayIsStoredOnce(t *testing.T) {
 	w := &world{t: t, server: servers.NATS(t, deny(`"$JS.API.STREAM.MSG.DELETE.>"`))}
 	login := func(user string) string { return strings.Replace(w.server.URL, "nats://", "nats://"+user+"@", 1) }
 	w.js = natsserver.Stream(t, login("admin:a"), "ORDERS", "orders.>")
-	if _, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"DEAD.>"}}); err != nil {
+	config := jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"DEAD.>"}}
+	if _, err := w.js.CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	w.bury("1")
@@ -279,7 +280,8 @@ func TestDeadLettersNameTheMissingStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dead.List(t.Context(), 1); !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "NONE") {
+	_, err = dead.List(t.Context(), 1)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "NONE") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
