@@ -24,7 +24,7 @@ type dlqCommand struct {
 // dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
 	dlqBrokerFlags
-	Queue   string        `required:"" help:"Where the dead letters are: a queue, such as payments.dead, or a stream of NATS, such as DEAD." placeholder:"NAME"`
+	Queue   string        `required:"" help:"Where the dead letters are: a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
 	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
@@ -37,7 +37,7 @@ func (f *dlqFlags) letters(
 		return err
 	}
 	if f.Queue == "" {
-		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue or stream of the dead letters, " +
+		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream of the dead letters, " +
 			"such as payments.dead")}
 	}
 	dead, err := f.open(s, f.Queue)

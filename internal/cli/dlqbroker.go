@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
@@ -27,12 +28,17 @@ type deadLetters interface {
 var letterBrokers = map[string]func(url, queue string) (deadLetters, error){
 	"amqp":  rabbitMQLetters,
 	"amqps": rabbitMQLetters,
+	"kafka": kafkaLetters,
 	"nats":  natsLetters,
 	"tls":   natsLetters,
 }
 
 func rabbitMQLetters(url, queue string) (deadLetters, error) {
 	return consumer.NewDeadLetters(url, nil, queue)
+}
+
+func kafkaLetters(url, topic string) (deadLetters, error) {
+	return kafka.NewDeadLetters(url, nil, topic)
 }
 
 func natsLetters(url, stream string) (deadLetters, error) {
@@ -42,7 +48,7 @@ func natsLetters(url, stream string) (deadLetters, error) {
 // dlqBrokerFlags name the broker of dead letters.
 type dlqBrokerFlags struct {
 	Broker  string `xor:"broker" help:"The broker of this name in the configuration, brokers.NAME.url (default: amqp.url)." placeholder:"NAME"`
-	URL     string `name:"url" xor:"broker" help:"The broker: amqp://, amqps://, nats:// or tls://, with commas between the nodes of a cluster." placeholder:"URL"`
+	URL     string `name:"url" xor:"broker" help:"The broker: amqp://, amqps://, kafka://, nats:// or tls://, with commas between the nodes of a cluster." placeholder:"URL"`
 	AMQPURL string `name:"amqp.url" xor:"broker" help:"The same as --url, for RabbitMQ." placeholder:"URL"`
 }
 

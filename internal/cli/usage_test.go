@@ -18,7 +18,7 @@ func TestImpossibleValuesAreWrongUsage(t *testing.T) {
 		"dlq replay 1001 --queue=q":                                    `"1001" does not name a dead letter`,
 		"dlq discard orders/1 1001 --queue=q":                          `"1001" does not name a dead letter`,
 		"dlq list --queue=q --broker=events":                           "the configuration has no brokers.events.url",
-		"dlq list --queue=q --url=redis://geheim@h":                    "--url is not a URL of a broker; the schemes are amqp",
+		"dlq list --queue=q --url=redis://geheim@h":                    "the schemes are amqp, amqps, kafka, nats, tls; name",
 		"dlq list --queue=q --url=nats://u:geheim@h:port":              "--url: nats.NewDeadLetters: URL cannot be read",
 		"dlq list --queue=q.> --url=nats://h":                          "cannot be the name of a stream",
 		"dlq list --queue=q --url=nats://h --broker=a":                 "can't be used together",

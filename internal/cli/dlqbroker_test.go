@@ -1,11 +1,17 @@
 package cli_test
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
@@ -34,6 +40,32 @@ func TestDeadLettersOnNATS(t *testing.T) {
 	stream, err := js.Stream(t.Context(), "ORDERS")
 	if err != nil || stream.CachedInfo().State.Msgs != 3 {
 		t.Errorf("%+v came back, %v", stream, err)
+	}
+}
+
+func TestDeadLettersOnKafka(t *testing.T) {
+	t.Parallel()
+	k := fakekafka.Start(t, nil)
+	k.Topic("orders", nil)
+	k.Topic("payments.dead", nil)
+	for i := range 4 {
+		record := &kgo.Record{
+			Topic: "payments.dead", Value: fmt.Append(nil, "order ", i), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i)),
+		}
+		for name, value := range map[string]string{
+			"msghandler-id": strconv.Itoa(i), "msghandler-producer": "orders", consumer.HeaderQueue: "payments",
+			consumer.HeaderExchange: "orders", consumer.HeaderRetries: "4", consumer.HeaderDeadReason: "not JSON",
+		} {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+		if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lettersChange(t, nil, "--url="+k.URL("", ""), "--queue=payments.dead")
+	run(nil, "dlq", "list", "--queue=none", "--url="+k.URL("", "")).want(t, 1, "", "name the dead-letter topic")
+	if back := strings.Fields(k.Kcat("", "-C", "-t", "orders", "-e", "-q", "-f", "%k%o\n")); len(back) != 3 {
+		t.Errorf("%v came back", back)
 	}
 }
 
