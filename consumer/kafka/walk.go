@@ -51,12 +51,17 @@ func (d *DeadLetters) walk(ctx context.Context, keys []string) (*walk, error) {
 	return w, nil
 }
 
+// largestReplay is the largest replay that the client sends, in bytes: only the limit of a topic refuses a letter.
+const largestReplay = 64 << 20
+
 func (w *walk) connect(ctx context.Context) (err error) {
-	w.copies, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: w.connection})
+	connection := w.connection
+	connection.Address.MaxMessage = largestReplay
+	w.copies, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection})
 	if err != nil {
 		return err
 	}
-	w.settlements, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: w.connection, Partitioned: true})
+	w.settlements, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection, Partitioned: true})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/address"
@@ -161,3 +162,6 @@ func belowZero(verb string, limit int) error {
 	}
 	return nil
 }
+
+// isName reports whether a stream or a consumer can have a name.
+func isName(name string) bool { return name != "" && !strings.ContainsAny(name, ".*> \t\r\n/\\") }
