@@ -37,8 +37,8 @@ func (f *dlqFlags) letters(
 		return err
 	}
 	if f.Queue == "" {
-		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream of the dead letters, " +
-			"such as payments.dead")}
+		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
+			"of the dead letters, such as payments.dead")}
 	}
 	dead, err := f.open(s, f.Queue)
 	if err != nil {

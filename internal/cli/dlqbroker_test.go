@@ -16,6 +16,25 @@ import (
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
+// The error says which flag or key is wrong, and prints no password.
+func TestUnclearBrokersAreWrongUsage(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"--queue=q --broker=events":           "the configuration has no brokers.events.url; set the key, or name one",
+		"--queue=q --url=redis://geheim@h":    "is not a URL of a broker; the schemes are amqp, amqps, kafka, nats, tls",
+		"--queue=q --url=nats://u:geheim@h:p": "--url: nats.NewDeadLetters: URL cannot be read",
+		"--queue=q.> --url=nats://h":          "cannot be the name of a stream",
+		"--queue=a/b --url=kafka://h":         "is no name of a topic",
+		"--queue=q --url=nats://h --broker=a": "can't be used together",
+	} {
+		got := run(nil, append([]string{"dlq", "list"}, strings.Fields(typed)...)...)
+		got.want(t, 2, "", want)
+		if strings.Contains(got.err, "geheim") {
+			t.Errorf("a password came back: %s", got.err)
+		}
+	}
+}
+
 func TestDeadLettersOnNATS(t *testing.T) {
 	t.Parallel()
 	url := servers.NATS(t).URL

@@ -40,9 +40,15 @@ func graveyard(t *testing.T) *fakekafka.Cluster {
 func dead(id string, more ...kgo.RecordHeader) *kgo.Record {
 	record := &kgo.Record{Topic: "payments.dead", Key: []byte("key of " + id), Value: []byte("body of " + id)}
 	for _, pair := range [][2]string{
-		{"msghandler-id", id}, {"msghandler-producer", "shop"}, {"msghandler-attempt", "1"}, {"tenant", "eu"},
-		{consumer.HeaderRetries, "3"}, {consumer.HeaderFirstCause, "no database"}, {consumer.HeaderDeadReason, "no JSON"},
-		{consumer.HeaderQueue, "orders"}, {consumer.HeaderRoutingKey, "key of " + id},
+		{"msghandler-id", id},
+		{"msghandler-producer", "shop"},
+		{"msghandler-attempt", "1"},
+		{"tenant", "eu"},
+		{consumer.HeaderRetries, "3"},
+		{consumer.HeaderFirstCause, "no database"},
+		{consumer.HeaderDeadReason, "no JSON"},
+		{consumer.HeaderQueue, "orders"},
+		{consumer.HeaderRoutingKey, "key of " + id},
 	} {
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: pair[0], Value: []byte(pair[1])})
 	}
