@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -73,6 +75,14 @@ func TestObserverGetsDepths(t *testing.T) {
 	}
 	o.await(t, 0, 1)
 	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNegativeDepthIntervalIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := nats.New(nats.Config{URL: "nats://h", Stream: "S", Name: "n", DepthInterval: -1})
+	if err == nil || !strings.Contains(err.Error(), "DepthInterval is negative") {
 		t.Error(err)
 	}
 }

@@ -400,7 +400,6 @@ func TestConfigIsChecked(t *testing.T) {
 		"limit":       func(c *nats.Config) { c.DeadLetterStream = "" },
 		"concurrency": func(c *nats.Config) { c.Concurrency = 21 },
 		"retry":       func(c *nats.Config) { c.Retry = []time.Duration{0} },
-		"depth":       func(c *nats.Config) { c.DepthInterval = -1 },
 	} {
 		config := nats.Config{URL: "nats://h", Stream: "S", Name: "n", DeadLetterStream: "D", MaxDeliveries: 2}
 		if _, err := nats.New(config); err != nil {
