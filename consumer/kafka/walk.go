@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -118,18 +119,46 @@ func (w *walk) read(ctx context.Context) error {
 // fetch takes records until each partition has been read to its end.
 func (w *walk) fetch(ctx context.Context, client *kgo.Client) error {
 	for !w.complete() {
-		fetched := client.PollFetches(ctx)
-		if err := errors.Join(ctx.Err(), fetched.Err()); err != nil {
-			return err
-		}
-		fetched.EachRecord(func(record *kgo.Record) {
-			if p := w.partitions[record.Partition]; p != nil && record.Offset < p.end {
-				p.next = record.Offset + 1
-				w.take(p, record)
+		poll, cancel := context.WithTimeout(ctx, longestPoll)
+		fetched := client.PollFetches(poll)
+		silent := errors.Is(fetched.Err0(), context.DeadlineExceeded)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case silent:
+			if err := w.skipDeleted(ctx); err != nil {
+				return err
 			}
-		})
+		case fetched.Err() != nil:
+			return fetched.Err()
+		}
+		fetched.EachRecord(w.next)
 	}
 	return nil
+}
+
+// longestPoll is how long no record arrives before a walk asks whether the records are still there.
+const longestPoll = 2 * time.Second
+
+// skipDeleted goes on behind records that were deleted since the walk began, as by retention or another walk.
+func (w *walk) skipDeleted(ctx context.Context) error {
+	present, err := topicOffsets(ctx, w.copies.Client(), w.topic)
+	if err != nil {
+		return err
+	}
+	for number, p := range w.partitions {
+		p.next = max(p.next, present[number].start)
+	}
+	return nil
+}
+
+// next takes the next record of its partition.
+func (w *walk) next(record *kgo.Record) {
+	if p := w.partitions[record.Partition]; p != nil && record.Offset < p.end {
+		p.next = record.Offset + 1
+		w.take(p, record)
+	}
 }
 
 func (w *walk) complete() bool {

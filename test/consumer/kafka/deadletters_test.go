@@ -271,6 +271,35 @@ func TestSettlementOfAnotherLetterIsIgnored(t *testing.T) {
 	wantNames(t, d)
 }
 
+// Retention deletes all letters after a look has asked for the bounds of the topic. The look ends.
+func TestDeletedLettersEndTheLook(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	for i := range keys { // in every partition
+		bury(t, k, dead(fmt.Sprint(i)))
+	}
+	d := deadLetters(t, k)
+	if n, err := d.Replay(t.Context()); n != keys || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	k.Fake.ControlKey(int16(kmsg.ListOffsets), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		asked := request.(*kmsg.ListOffsetsRequest)
+		response := request.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, topic := range asked.Topics {
+			of := kmsg.NewListOffsetsResponseTopic()
+			of.Topic = topic.Topic
+			for _, partition := range topic.Partitions {
+				p := kmsg.NewListOffsetsResponseTopicPartition()
+				p.Partition, p.Offset = partition.Partition, 0
+				of.Partitions = append(of.Partitions, p)
+			}
+			response.Topics = append(response.Topics, of)
+		}
+		return response, nil, true // once: a broker answers the starts of before
+	})
+	wantNames(t, d)
+}
+
 // A letter that cannot be replayed stays, and the others are replayed.
 func TestLetterWithoutAPlaceStays(t *testing.T) {
 	t.Parallel()

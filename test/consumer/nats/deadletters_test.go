@@ -210,6 +210,35 @@ func TestLetterWithoutAPlaceStays(t *testing.T) {
 	}
 }
 
+func TestStreamsOfEachKindAreRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, config := range map[string]jetstream.StreamConfig{
+		"DIRECT": {AllowDirect: true}, "WORK": {Retention: jetstream.WorkQueuePolicy},
+		"MEMORY": {Storage: jetstream.MemoryStorage},
+	} {
+		config.Name, config.Subjects = name, []string{name + ".>"}
+		if _, err := w.js.CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := w.js.Publish(t.Context(), name+".orders.paid", []byte("paid")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dead, err := nats.NewDeadLetters(w.server.URL, nil, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := dead.DiscardOldest(t.Context(), 1, "/"); n != 1 || err != nil {
+			t.Errorf("%s: discarded %d, %v", name, n, err)
+		}
+		if found, err := dead.List(t.Context(), 10); len(found) != 2 || err != nil || string(found[1].Body) != "paid" {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+}
+
 func TestStreamThatKeepsLettersIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
