@@ -15,7 +15,7 @@ func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err
 		return d.depth(ctx)
 	}
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if slices.Contains(keys, l.name()) {
+		if slices.Contains(keys, l.Name()) {
 			count++
 		}
 		return walked{}, nil

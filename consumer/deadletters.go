@@ -28,9 +28,9 @@ type Letter struct {
 	FirstFailedAt string
 }
 
-// name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of
+// Name is the key of a letter: its Message.Key, or PRODUCER/ for a message without an id, like all such letters of
 // this producer.
-func (l *Letter) name() string { return l.Producer + "/" + l.ID }
+func (l *Letter) Name() string { return l.Producer + "/" + l.ID }
 
 // DeadLetters manages a dead-letter queue: letters of a consumer, and letters of the broker. Its methods connect,
 // take the letters in turn and return the letters that are not removed; while a method runs, others see fewer
@@ -72,7 +72,7 @@ func (d *DeadLetters) List(ctx context.Context, limit int) ([]Letter, error) {
 func (d *DeadLetters) Show(ctx context.Context, key string) (Letter, error) {
 	var found *Letter
 	err := d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if l.name() == key {
+		if l.Name() == key {
 			found = &l
 		}
 		return walked{last: found != nil}, nil
@@ -100,12 +100,12 @@ func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (rep
 	defer to.close()
 	var failed []error
 	err = d.walk(ctx, func(l Letter, delivery *amqp.Delivery) (walked, error) {
-		if len(keys) > 0 && !slices.Contains(keys, l.name()) {
+		if len(keys) > 0 && !slices.Contains(keys, l.Name()) {
 			return walked{}, nil
 		}
 		limit--
 		if err := to.post(ctx, l.Exchange, l.RoutingKey, replay(l, delivery)); err != nil {
-			failed = append(failed, fmt.Errorf("replay %s: %w", l.name(), err))
+			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
 			return walked{last: limit == 0}, ctx.Err()
 		}
 		replayed++
@@ -122,7 +122,7 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 // discard is Discard for at most limit letters.
 func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
 	err = d.walk(ctx, func(l Letter, _ *amqp.Delivery) (walked, error) {
-		if !slices.Contains(keys, l.name()) {
+		if !slices.Contains(keys, l.Name()) {
 			return walked{}, nil
 		}
 		discarded++

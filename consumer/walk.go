@@ -138,7 +138,7 @@ func (w *walk) wornOut(returns int) bool {
 func (w *walk) renew(ctx context.Context, letter Letter, delivery *amqp.Delivery) error {
 	if err := w.copies.post(ctx, "", w.config.Queue, renewed(letter, delivery)); err != nil {
 		return fmt.Errorf("queue %q may have a delivery limit, %s has come back %d times, and cannot be replaced by a copy; "+
-			"RabbitMQ drops it at the limit; do not look again before this is done: %s: %w", w.config.Queue, letter.name(),
+			"RabbitMQ drops it at the limit; do not look again before this is done: %s: %w", w.config.Queue, letter.Name(),
 			letter.returns, amqpconn.UnlimitedPolicy(w.conn.Config.Vhost, w.config.Queue), err)
 	}
 	return w.remove(delivery)

@@ -91,8 +91,9 @@ type Config struct {
 	StopTimeout time.Duration
 	// Consuming is called each time that the consumer gets partitions. Consuming must not block. Nil: no call.
 	Consuming func()
-	// Observer receives the result of every delivery, and how many messages wait in the consumer's own partitions of
-	// each topic. The dead letters are not counted. Nil: none.
+	// Observer receives the result of every delivery, how many messages wait in the consumer's own partitions of each
+	// topic, and how many records DeadTopic has. Settled letters count as long as an earlier letter of their partition is
+	// open (DeadLetters). Nil: none.
 	Observer consumer.Observer
 	// DepthInterval is how often the waiting messages are reported to Observer. Default: 15 s.
 	DepthInterval time.Duration

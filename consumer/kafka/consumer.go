@@ -198,6 +198,7 @@ func (r *run) watchDepth() {
 		for topic, depth := range depths {
 			r.Observer.Depth(topic, depth)
 		}
+		r.reportDeadLetters()
 	}
 }
 

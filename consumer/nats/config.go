@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -52,9 +51,12 @@ type Config struct {
 	StopTimeout time.Duration
 	// Consuming is called each time that consuming begins. Nil: no call.
 	Consuming func()
-	// Observer receives the result of every delivery, for metrics; the queue is the stream. Nil: none. The depths are not
-	// reported.
+	// Observer receives the result of every delivery, for metrics; the queue is the stream. Observer also receives how
+	// many messages of the durable consumer are not acknowledged, as the depth of the stream, and how many messages
+	// DeadLetterStream has, by the name of that stream. Nil: none.
 	Observer consumer.Observer
+	// DepthInterval is how often the depths are reported to Observer. Default: 15 s.
+	DepthInterval time.Duration
 	// Logger gets the events of the connection and failed messages. Default: slog.Default().
 	Logger *slog.Logger
 	// Language is the language of the fixed log texts: "en", the default, or "zh", Chinese.
@@ -66,6 +68,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Concurrency, 1)
 	setDefault(&c.AckWait, 30*time.Second)
 	setDefault(&c.StopTimeout, 20*time.Second)
+	setDefault(&c.DepthInterval, 15*time.Second)
 	setDefault(&c.Observer, consumer.Observer(unobserved{}))
 	if c.DeadLetterStream != "" {
 		setDefault(&c.MaxDeliveries, 5)
@@ -99,7 +102,7 @@ func (c Config) check() error {
 		wrong("URL %w", err)
 	}
 	for field, name := range map[string]string{"Stream": c.Stream, "Name": c.Name} {
-		if name == "" || strings.ContainsAny(name, ".*> \t\r\n/\\") {
+		if !isName(name) {
 			wrong("%s is missing or holds a dot, a wildcard, a slash or white space", field)
 		}
 	}
@@ -109,8 +112,8 @@ func (c Config) check() error {
 	if c.MaxDeliveries < 0 || c.MaxDeliveries > 0 && c.DeadLetterStream == "" {
 		wrong("MaxDeliveries is %d without DeadLetterStream; name the stream that gets the messages", c.MaxDeliveries)
 	}
-	if c.AckWait < time.Second || c.StopTimeout < 0 {
-		wrong("AckWait is below a second, or StopTimeout is negative")
+	if c.AckWait < time.Second || c.StopTimeout < 0 || c.DepthInterval < 0 {
+		wrong("AckWait is below a second, or StopTimeout or DepthInterval is negative")
 	}
 	for _, d := range c.Retry {
 		if d <= 0 {

@@ -151,6 +151,9 @@ func (r *run) session() (consumed bool, err error) {
 	for range r.Concurrency {
 		workers.Go(s.work)
 	}
+	watching, unwatch := context.WithCancel(r.stopping)
+	defer unwatch()
+	workers.Go(func() { s.watchDepth(watching) })
 	defer context.AfterFunc(r.stopping, messages.Drain)() // what was received goes back
 	// The pull does not see that the connection has ended.
 	workers.Go(func() {

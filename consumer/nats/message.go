@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -13,18 +14,24 @@ import (
 
 // newMessage is a delivery in the form of package consumer. Retries counts every delivery before this one.
 func newMessage(m jetstream.Msg, meta *jetstream.MsgMetadata, name string) *consumer.Message {
-	headers := m.Headers()
+	before := int(meta.NumDelivered) - 1 //nolint:gosec // deliveries are few
+	c := readMessage(m.Headers(), m.Data(), meta.Timestamp)
+	c.Redelivered, c.Deliveries, c.Retries = before > 0, before, before
+	c.Queue, c.Consumer, c.Exchange, c.RoutingKey = meta.Stream, name, meta.Stream, m.Subject()
+	return c
+}
+
+// readMessage reads the message of a record of JetStream that was stored at a time.
+func readMessage(headers nats.Header, body []byte, stored time.Time) *consumer.Message {
 	attempt, _ := strconv.Atoi(headers.Get(publish.HeaderAttempt))
 	timestamp, err := time.Parse(time.RFC3339, headers.Get(publish.HeaderTimestamp))
 	if err != nil {
-		timestamp = meta.Timestamp
+		timestamp = stored
 	}
-	before := int(meta.NumDelivered) - 1 //nolint:gosec // deliveries are few
 	c := &consumer.Message{
 		ID: headers.Get(publish.HeaderID), Producer: headers.Get(publish.HeaderProducer), Attempt: max(attempt, 1),
-		Redelivered: before > 0, Deliveries: before, Retries: before, Queue: meta.Stream, Consumer: name,
-		Exchange: meta.Stream, RoutingKey: m.Subject(), ContentType: headers.Get(publish.HeaderContentType),
-		Headers: make(map[string]string, len(headers)), Body: m.Data(), Timestamp: timestamp,
+		ContentType: headers.Get(publish.HeaderContentType), Headers: make(map[string]string, len(headers)), Body: body,
+		Timestamp: timestamp,
 	}
 	for key := range headers {
 		if !brokers(key) && !strings.HasPrefix(key, "msghandler-") && key != publish.HeaderContentType {

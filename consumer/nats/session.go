@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -207,6 +208,7 @@ func (s *session) letter(t *task, cause error) *nats.Msg {
 	}
 	reason := []rune(strings.Join(strings.Fields(cause.Error()), " ")) // a header is one line
 	letter.Header.Set(consumer.HeaderDeadReason, string(reason[:min(len(reason), maxCause)]))
+	letter.Header.Set(consumer.HeaderRetries, strconv.FormatUint(t.meta.NumDelivered-1, 10))
 	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
 	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
 	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())

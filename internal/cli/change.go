@@ -64,7 +64,7 @@ func (c *discardCommand) Run(ctx context.Context, s *commandline.Session) error 
 			response, err := call(ctx, a, a.client.DiscardMessages, &msghandlerv1.DiscardMessagesRequest{
 				Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 				Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-				PageToken: r.GetPageToken(),
+				PageToken: r.GetPageToken(), Broker: r.GetBroker(),
 			})
 			return answer{response.GetDiscarded(), response.GetNextPageToken(), response.GetOutcomes()}, err
 		},
@@ -210,7 +210,7 @@ func (c change) matching(
 	}
 	request := &msghandlerv1.RetryMessagesRequest{
 		State: msghandlerv1.State(state), Producer: c.Producer, Exchange: c.Exchange, ErrorContains: c.Error,
-		Reason: c.Reason, DryRun: c.DryRun,
+		Reason: c.Reason, DryRun: c.DryRun, Broker: c.Broker,
 	}
 	far := s.Progress()
 	defer far.End()

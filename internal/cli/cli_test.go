@@ -172,6 +172,7 @@ type change interface {
 	GetExchange() string
 	GetMinAge() *durationpb.Duration
 	GetErrorContains() string
+	GetBroker() string
 	GetDryRun() bool
 	GetPageToken() string
 }
@@ -181,10 +182,14 @@ func filters(r interface {
 	GetExchange() string
 	GetMinAge() *durationpb.Duration
 	GetErrorContains() string
+	GetBroker() string
 },
 ) (text string) {
 	if r.GetExchange() != "" {
 		text += " to " + r.GetExchange()
+	}
+	if r.GetBroker() != "" {
+		text += " at " + r.GetBroker()
 	}
 	if r.GetMinAge() != nil {
 		text += " older " + r.GetMinAge().AsDuration().String()

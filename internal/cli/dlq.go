@@ -13,7 +13,7 @@ import (
 	"github.com/msghandler/msghandler/internal/cli/commandline"
 )
 
-// dlqCommand manages the dead letters of consumers, on RabbitMQ and without a coordinator.
+// dlqCommand manages the dead letters of consumers, on any broker and without a coordinator.
 type dlqCommand struct {
 	List    dlqListCommand    `cmd:"" help:"List dead letters, oldest first."`
 	Show    dlqShowCommand    `cmd:"" help:"Show one dead letter."`
@@ -23,33 +23,26 @@ type dlqCommand struct {
 
 // dlqFlags are the flags of every command about dead letters.
 type dlqFlags struct {
-	AMQPURL string        `name:"amqp.url" help:"The broker, with commas between the nodes of a cluster (default: amqp.url)." placeholder:"URL"`
-	Queue   string        `required:"" help:"The dead-letter queue, such as payments.dead." placeholder:"NAME"`
+	dlqBrokerFlags
+	Queue   string        `required:"" help:"Where the dead letters are: a queue or a topic, such as payments.dead, or a stream, such as DEAD." placeholder:"NAME"`
 	Timeout time.Duration `default:"1m" help:"How long the whole may take."`
 	Output  string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 }
 
-// letters runs work on the queue, and turns the error into an error for people.
+// letters runs work on the dead letters, and turns the error into an error for people.
 func (f *dlqFlags) letters(
-	ctx context.Context, s *commandline.Session, work func(context.Context, *consumer.DeadLetters) error,
+	ctx context.Context, s *commandline.Session, work func(context.Context, deadLetters) error,
 ) error {
 	if err := commandline.Positive("timeout", f.Timeout); err != nil {
 		return err
 	}
 	if f.Queue == "" {
-		return commandline.UsageError{Err: errors.New("--queue is empty; name the dead-letter queue, such as payments.dead")}
+		return commandline.UsageError{Err: errors.New("--queue is empty; name the queue, topic or stream " +
+			"of the dead letters, such as payments.dead")}
 	}
-	url := f.AMQPURL
-	if url == "" {
-		settings, err := s.Load(nil)
-		if err != nil {
-			return commandline.UsageError{Err: err}
-		}
-		url = strings.Join(settings.AMQP.URLs, ",")
-	}
-	dead, err := consumer.NewDeadLetters(url, nil, f.Queue)
+	dead, err := f.open(s, f.Queue)
 	if err != nil {
-		return commandline.UsageError{Err: fmt.Errorf("%w; name the broker with --amqp.url, or in the configuration", err)}
+		return commandline.UsageError{Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
@@ -106,7 +99,7 @@ func (c *dlqListCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if c.Limit < 1 {
 		return commandline.UsageError{Err: fmt.Errorf("--limit=%d: a list has at least one line", c.Limit)}
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
 		found, err := dead.List(ctx, min(c.Limit, math.MaxInt-1)+1) // to know whether more than the limit exist
 		if err != nil {
 			return err
@@ -145,7 +138,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 	if err := checkLetters(c.Name); err != nil {
 		return err
 	}
-	return c.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+	return c.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
 		l, err := dead.Show(ctx, c.Name)
 		if err != nil {
 			return err
@@ -159,7 +152,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, s *commandline.Session) error 
 
 func describeLetter(l consumer.Letter) [][]string {
 	return [][]string{
-		{"message", l.Producer + "/" + l.ID},
+		{"message", l.Name()},
 		{"queue", l.Queue},
 		{"exchange", l.Exchange},
 		{"routing key", l.RoutingKey},

@@ -45,7 +45,7 @@ func (c *dlqReplayCommand) Run(ctx context.Context, s *commandline.Session) erro
 	}
 	return c.run(ctx, s, dlqChange{
 		verb: "Replay", done: "replayed", names: c.Names,
-		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
+		do: func(ctx context.Context, dead deadLetters, agreed int) (int, error) {
 			if agreed > 0 {
 				return dead.ReplayOldest(ctx, agreed, c.Names...)
 			}
@@ -68,7 +68,7 @@ func (c *dlqDiscardCommand) Help() string {
 func (c *dlqDiscardCommand) Run(ctx context.Context, s *commandline.Session) error {
 	return c.run(ctx, s, dlqChange{
 		verb: "Discard", done: "discarded", names: c.Names,
-		do: func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error) {
+		do: func(ctx context.Context, dead deadLetters, agreed int) (int, error) {
 			if agreed > 0 {
 				return dead.DiscardOldest(ctx, agreed, c.Names...)
 			}
@@ -83,7 +83,7 @@ type dlqChange struct {
 	// names are empty where all letters are meant.
 	names []string
 	// do makes the change. agreed is how many letters the operator agreed to change, 0 without a question.
-	do func(ctx context.Context, dead *consumer.DeadLetters, agreed int) (int, error)
+	do func(ctx context.Context, dead deadLetters, agreed int) (int, error)
 }
 
 // asks says whether the change may be of more letters than the operator has typed.
@@ -111,7 +111,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 			return errors.Join(f.absent(c, 0), f.printResult(s, c.done, 0))
 		}
 	}
-	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+	return f.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
 		n, err := c.do(ctx, dead, agreed)
 		f.record(s, c, n)
 		if err == nil {
@@ -123,7 +123,7 @@ func (f *dlqChangeFlags) run(ctx context.Context, s *commandline.Session, c dlqC
 
 // count says how many letters would be changed.
 func (f *dlqChangeFlags) count(ctx context.Context, s *commandline.Session, c dlqChange) error {
-	return f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) error {
+	return f.letters(ctx, s, func(ctx context.Context, dead deadLetters) error {
 		n, err := dead.Count(ctx, c.names...)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (f *dlqChangeFlags) ask(ctx context.Context, s *commandline.Session, c dlqC
 	if err := canAsk(s); err != nil {
 		return 0, err
 	}
-	err = f.letters(ctx, s, func(ctx context.Context, dead *consumer.DeadLetters) (err error) {
+	err = f.letters(ctx, s, func(ctx context.Context, dead deadLetters) (err error) {
 		agreed, err = dead.Count(ctx, c.names...)
 		return err
 	})

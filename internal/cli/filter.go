@@ -23,6 +23,7 @@ type filterFlags struct {
 	State     string        `help:"Messages in this state: pending, sendable, abandoned, dead or acknowledged." placeholder:"STATE"`
 	Producer  string        `help:"Only those of this producer." placeholder:"NAME"`
 	Exchange  string        `help:"Only those that go to this exchange." placeholder:"NAME"`
+	Broker    string        `help:"Only those for this broker, of brokers.NAME.url; (default): for the broker of amqp.url." placeholder:"NAME"`
 	OlderThan time.Duration `help:"Only those that were stored at least so long ago, such as 10m." placeholder:"DURATION"`
 	Error     string        `help:"Only those whose last error contains this text, ignoring case." placeholder:"TEXT"`
 }
@@ -30,7 +31,9 @@ type filterFlags struct {
 // String describes the filter, to follow the word messages.
 func (f *filterFlags) String() string {
 	var words strings.Builder
-	for _, part := range []struct{ word, value string }{{"of", f.Producer}, {"to exchange", f.Exchange}} {
+	for _, part := range []struct{ word, value string }{
+		{"of", f.Producer}, {"to exchange", f.Exchange}, {"for broker", f.Broker},
+	} {
 		if part.value != "" {
 			fmt.Fprintf(&words, " %s %s", part.word, part.value)
 		}
@@ -54,7 +57,7 @@ func (f *filterFlags) check() error {
 
 // narrow says whether the filter needs fields that the first coordinators did not know.
 func (f *filterFlags) narrow() bool {
-	return f.Exchange != "" || f.OlderThan != 0 || f.Error != ""
+	return f.Exchange != "" || f.Broker != "" || f.OlderThan != 0 || f.Error != ""
 }
 
 // minAge is nil where no age is asked for.
@@ -110,7 +113,7 @@ func (a *admin) list(
 	seen := map[string]bool{}
 	request := &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(state), Producer: f.Producer, Exchange: f.Exchange, MinAge: f.minAge(),
-		ErrorContains: f.Error,
+		ErrorContains: f.Error, Broker: f.Broker,
 	}
 	for len(records) < limit {
 		request.PageSize = int32(min(limit-len(records), maxPage)) //nolint:gosec // at most maxPage

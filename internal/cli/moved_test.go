@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
 )
 
 // buildDir holds the program that buildOnce builds.
@@ -19,6 +20,9 @@ func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 
 // runAll runs all tests, and removes the built program after them.
 func runAll(m *testing.M) int {
+	if natsserver.Child() {
+		return 0
+	}
 	dir, err := os.MkdirTemp("", "msghandler-cli-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

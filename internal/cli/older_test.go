@@ -15,6 +15,7 @@ func TestOlderCoordinatorGetsNoFilters(t *testing.T) {
 	for _, typed := range []string{
 		"discard --state=dead --dry-run",
 		"discard --state=dead --exchange=shop --yes",
+		"discard --state=dead --broker=events --yes",
 		"discard orders/1001 -n",
 		"retry --state=dead --error=NO_ROUTE --yes",
 		"retry --state=dead --older-than=1h --yes",

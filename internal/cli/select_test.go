@@ -16,13 +16,15 @@ func TestFiltersReachTheCoordinator(t *testing.T) {
 	t.Parallel()
 	c := startCoordinator(t)
 	env := []string{"MSGHANDLER_SERVER=" + c.addr}
-	filter := []string{"--state=dead", "--producer=orders", "--exchange=shop", "--older-than=10m", "--error=no exchange"}
+	filter := []string{
+		"--state=dead", "--producer=orders", "--exchange=shop", "--older-than=10m", "--error=no exchange", "--broker=events",
+	}
 	run(env, append([]string{"list", "--limit=5"}, filter...)...).want(t, 0, "orders/1001", "")
 	run(env, append([]string{"retry", "--yes"}, filter...)...).want(t, 0, "retried 3\n", "")
 	run(env, append([]string{"discard", "-n"}, filter...)...).want(t, 0, "3 would be discarded\n", "")
-	want := `list STATE_DEAD orders 5 from "" to shop older 10m0s error no exchange; ` +
-		`retry STATE_DEAD orders 1000  to shop older 10m0s error no exchange; ` +
-		`would discard STATE_DEAD orders 1000  to shop older 10m0s error no exchange`
+	want := `list STATE_DEAD orders 5 from "" to shop at events older 10m0s error no exchange; ` +
+		`retry STATE_DEAD orders 1000  to shop at events older 10m0s error no exchange; ` +
+		`would discard STATE_DEAD orders 1000  to shop at events older 10m0s error no exchange`
 	if asked := c.asked(); asked != want {
 		t.Errorf("asked %s\nwant  %s", asked, want)
 	}

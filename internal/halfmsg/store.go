@@ -1,6 +1,7 @@
 package halfmsg
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -128,6 +129,9 @@ type Query struct {
 	// Exchange limits the page to messages for one exchange; empty is all. The exchange of ACKNOWLEDGED messages is not
 	// known any more.
 	Exchange string
+	// Broker limits the page to messages for one broker, which is DefaultBroker for messages that name none; empty is
+	// all. The broker of ACKNOWLEDGED messages is not known any more.
+	Broker string
 	// MinAge limits the page to messages of at least this age.
 	MinAge time.Duration
 	// Error limits the page to messages whose last error contains this text, in upper or lower case; empty is all.
@@ -143,11 +147,15 @@ type Query struct {
 }
 
 // Filters says whether the record of a message decides whether the message is on the page.
-func (q *Query) Filters() bool { return q.Exchange != "" || q.Error != "" }
+func (q *Query) Filters() bool { return q.Exchange != "" || q.Broker != "" || q.Error != "" }
+
+// DefaultBroker is the default broker in a Query, where an empty name is any broker.
+const DefaultBroker = "(default)"
 
 // Matches says whether a record of the query's state, producer and age is on the page.
 func (q *Query) Matches(r *Record) bool {
 	return (q.Exchange == "" || r.Exchange == q.Exchange) &&
+		(q.Broker == "" || r.State != Acknowledged && cmp.Or(r.Broker, DefaultBroker) == q.Broker) &&
 		(q.Error == "" || strings.Contains(strings.ToLower(r.LastError), strings.ToLower(q.Error)))
 }
 

@@ -38,6 +38,8 @@ type ProducerConfig struct {
 	Config
 	// Window is how many records may be on their way at once.
 	Window int
+	// Partitioned writes each record into its own Partition, and not into the partition of its key.
+	Partitioned bool
 	// OnLoss is called when a connection has ended, and may be nil. It must not block.
 	OnLoss func()
 	// OnDataLoss is called when the cluster has lost records that it had acknowledged, and may be nil.
@@ -107,6 +109,9 @@ func (p *Producer) newWriter(config ProducerConfig) (writer, error) {
 		kgo.ProducerLinger(0),
 		kgo.WithHooks(p),
 	)
+	if config.Partitioned {
+		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	}
 	if config.OnDataLoss != nil {
 		options = append(options, kgo.ProducerOnDataLossDetected(config.OnDataLoss))
 	}

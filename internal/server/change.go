@@ -122,7 +122,7 @@ func (c *change) named(r changeRequest) (selection, error) {
 	query := k.query(r)
 	c.expected, query.State = query.State, halfmsg.None
 	if query != (halfmsg.Query{}) || r.GetPageToken() != "" {
-		k.fail("names", "must be empty where producer, exchange, min_age, error_contains or page_token is set: "+
+		k.fail("names", "must be empty where producer, exchange, broker, min_age, error_contains or page_token is set: "+
 			"the request is ambiguous")
 	}
 	switch {

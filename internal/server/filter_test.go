@@ -185,3 +185,61 @@ func TestOldNamesAreFoundAndDiscarded(t *testing.T) {
 		t.Errorf("discarded %v, %v", discarded, err)
 	}
 }
+
+// Messages to an exchange of two brokers are told apart in each call. The broker of an ACKNOWLEDGED message is unknown.
+func TestBrokerNarrowsEveryCall(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	h.fill(20, 1)
+	h.store.mu.Lock()
+	for name, record := range h.store.records {
+		switch {
+		case name.ID < "00005":
+			record.Broker = "events"
+		case name.ID < "00008":
+			record.State = halfmsg.Acknowledged
+		}
+		h.store.records[name] = record
+	}
+	h.store.mu.Unlock()
+	list := func(state msghandlerv1.State, broker string, want int) (next string) {
+		t.Helper()
+		page, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+			State: state, Broker: broker, Exchange: "shop", PageSize: 12,
+		})
+		if err != nil || len(page.GetRecords()) != want {
+			t.Errorf("broker %q: listed %d, %v, want %d", broker, len(page.GetRecords()), err, want)
+		}
+		return page.GetNextPageToken()
+	}
+	dead := msghandlerv1.State_STATE_DEAD
+	list(dead, "events", 5)
+	list(dead, halfmsg.DefaultBroker, 12)
+	list(dead, "other", 0)
+	list(msghandlerv1.State_STATE_ACKNOWLEDGED, halfmsg.DefaultBroker, 0)
+	next := list(dead, "", 12)
+	_, err := h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		State: dead, Exchange: "shop", Broker: "events", PageToken: next,
+	})
+	wantCode(t, err, codes.InvalidArgument) // a token of another listing
+	_, err = h.operators.ListMessages(t.Context(), &msghandlerv1.ListMessagesRequest{
+		State: dead, Broker: strings.Repeat("é", 128),
+	})
+	wantCode(t, err, codes.InvalidArgument)
+	_, err = h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+		Names: []*msghandlerv1.MessageName{{Producer: "orders", Id: "00001"}}, Broker: "events",
+	})
+	wantCode(t, err, codes.InvalidArgument) // names and a filter
+	discarded, err := h.operators.DiscardMessages(t.Context(), &msghandlerv1.DiscardMessagesRequest{
+		State: dead, Broker: "events",
+	})
+	if err != nil || discarded.GetDiscarded() != 5 {
+		t.Errorf("discarded %v, %v", discarded, err)
+	}
+	retried, err := h.operators.RetryMessages(t.Context(), &msghandlerv1.RetryMessagesRequest{
+		State: dead, Broker: halfmsg.DefaultBroker, DryRun: true,
+	})
+	if err != nil || retried.GetRetried() != 12 {
+		t.Errorf("retried %v, %v", retried, err)
+	}
+}

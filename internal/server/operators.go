@@ -124,6 +124,7 @@ type filter interface {
 	GetExchange() string
 	GetMinAge() *durationpb.Duration
 	GetErrorContains() string
+	GetBroker() string
 	GetPageToken() string
 }
 
@@ -140,12 +141,14 @@ func understood(r proto.Message) error {
 func (c *check) query(f filter) halfmsg.Query {
 	query := halfmsg.Query{
 		State: stateOf(f.GetState()), Producer: f.GetProducer(), Exchange: f.GetExchange(), Error: f.GetErrorContains(),
+		Broker: f.GetBroker(),
 		MinAge: c.duration("min_age", f.GetMinAge(), maxAge),
 	}
 	if query.Producer != "" {
 		c.producer("producer", query.Producer)
 	}
 	c.shortText("exchange", query.Exchange)
+	c.shortText("broker", query.Broker)
 	if n := utf8.RuneCountInString(query.Error); n > maxErrorText {
 		c.fail("error_contains", "has %d characters, more than %d", n, maxErrorText)
 	}

@@ -44,6 +44,9 @@ func tokenSum(cursor string, query halfmsg.Query) []byte {
 	if query.Filters() {
 		listing = append(listing, query.Exchange, query.Error)
 	}
+	if query.Broker != "" {
+		listing = append(listing, query.Broker)
+	}
 	sum := crc32.ChecksumIEEE([]byte(strings.Join(listing, "\x00")))
 	return binary.BigEndian.AppendUint32(nil, sum)
 }

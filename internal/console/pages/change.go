@@ -123,7 +123,7 @@ func (s selection) send(
 	done, err := admin.RetryMessages(ctx, &msghandlerv1.RetryMessagesRequest{
 		Names: r.GetNames(), State: r.GetState(), Producer: r.GetProducer(), Limit: r.GetLimit(), Reason: r.GetReason(),
 		Exchange: r.GetExchange(), MinAge: r.GetMinAge(), ErrorContains: r.GetErrorContains(), DryRun: r.GetDryRun(),
-		PageToken: r.GetPageToken(),
+		PageToken: r.GetPageToken(), Broker: r.GetBroker(),
 	})
 	return &msghandlerv1.DiscardMessagesResponse{
 		Discarded: done.GetRetried(), More: done.GetMore(), NextPageToken: done.GetNextPageToken(),

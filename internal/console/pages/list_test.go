@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,5 +58,65 @@ func TestListShowsDueTimeAndAttemptsByState(t *testing.T) {
 		if waits := !strings.Contains(due, "-"); waits != want.waits || attempts != want.attempts {
 			t.Errorf("%s: next %q, attempts %q", state, due, attempts)
 		}
+	}
+}
+
+// brokers is an API that remembers the brokers that it was asked for.
+type brokers struct {
+	Admin
+	listed, retried []string
+}
+
+func (a *brokers) ListMessages(
+	_ context.Context, r *msghandlerv1.ListMessagesRequest,
+) (*msghandlerv1.ListMessagesResponse, error) {
+	a.listed = append(a.listed, r.GetBroker())
+	return &msghandlerv1.ListMessagesResponse{NextPageToken: "behind"}, nil
+}
+
+func (a *brokers) RetryMessages(
+	_ context.Context, r *msghandlerv1.RetryMessagesRequest,
+) (*msghandlerv1.RetryMessagesResponse, error) {
+	a.retried = append(a.retried, r.GetBroker())
+	return &msghandlerv1.RetryMessagesResponse{}, nil
+}
+
+// The filter for a broker reaches lists and changes, and the links to both. It is offered where brokers have names.
+func TestMessagesAreFilteredByBroker(t *testing.T) {
+	t.Parallel()
+	api, peers := &brokers{}, peerstats.New()
+	p := New(Config{
+		Admin: func(string) Admin { return api }, Peers: peers,
+		Stats: func(context.Context) ([]halfmsg.Stat, error) { return nil, nil },
+	})
+	mux := http.NewServeMux()
+	p.Register(mux)
+	get := func(address string) string {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+address, nil))
+		return w.Body.String()
+	}
+	peers.Published("", "shop", halfmsg.Acked, 1)
+	const field = `<input name="broker"`
+	if strings.Contains(get("/messages?state=dead"), field) {
+		t.Error("a broker can be chosen where there is only one")
+	}
+	peers.Published("events", "shop", halfmsg.Acked, 1)
+	page := get("/messages?state=dead&broker=events")
+	for _, want := range []string{
+		field + ` value="events"`, `<option value="(default)">`, `<option value="events">`,
+		`/messages?broker=events&amp;state=dead&amp;after=behind`,
+		`/change?action=retry&amp;all=1&amp;broker=events&amp;state=dead`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s:\n%s", want, page)
+		}
+	}
+	count := get("/change?action=retry&all=1&broker=events&state=dead")
+	if !strings.Contains(count, "for broker <b>events</b>") {
+		t.Errorf("the count does not name the broker:\n%s", count)
+	}
+	if !slices.Equal(api.listed, []string{"", "events"}) || !slices.Equal(api.retried, []string{"events"}) {
+		t.Errorf("listed %q, retried %q", api.listed, api.retried)
 	}
 }

@@ -1,14 +1,17 @@
 package pages
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/msghandler/msghandler/internal/console/peerstats"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -18,9 +21,9 @@ const pageSize = 100
 
 // filter selects messages by the query of the page.
 type filter struct {
-	State                          halfmsg.State
-	Producer, Exchange, Error, Age string
-	age                            time.Duration
+	State                                  halfmsg.State
+	Producer, Exchange, Broker, Error, Age string
+	age                                    time.Duration
 }
 
 // errAge says how an age is written.
@@ -30,7 +33,7 @@ var errAge = errors.New("an age is a number and a unit, such as 90s, 15m or 2h")
 func readFilter(r *http.Request) (f filter, err error) {
 	f = filter{
 		Producer: strings.TrimSpace(r.FormValue("producer")), Exchange: r.FormValue("exchange"), Error: r.FormValue("error"),
-		Age: strings.TrimSpace(r.FormValue("age")),
+		Broker: r.FormValue("broker"), Age: strings.TrimSpace(r.FormValue("age")),
 	}
 	var known bool
 	if f.State, known = parseState(r.FormValue("state")); !known {
@@ -52,7 +55,7 @@ func readFilter(r *http.Request) (f filter, err error) {
 func (f filter) Query() string {
 	values := url.Values{"state": {f.State.String()}}
 	for key, value := range map[string]string{
-		"producer": f.Producer, "exchange": f.Exchange, "error": f.Error, "age": f.Age,
+		"producer": f.Producer, "exchange": f.Exchange, "broker": f.Broker, "error": f.Error, "age": f.Age,
 	} {
 		if value != "" {
 			values.Set(key, value)
@@ -63,7 +66,7 @@ func (f filter) Query() string {
 
 // Narrow says whether the filter has more than a state.
 func (f filter) Narrow() bool {
-	return f.Producer != "" || f.Exchange != "" || f.Error != "" || f.Age != ""
+	return f.Producer != "" || f.Exchange != "" || f.Broker != "" || f.Error != "" || f.Age != ""
 }
 
 // minAge is the age for the API; 0 means any.
@@ -79,6 +82,8 @@ type messagesData struct {
 	Filter               filter
 	States               []stateTab
 	Producers, Exchanges []string
+	// Brokers are the brokers that messages can be filtered by; none where there is only the default broker.
+	Brokers              []string
 	Records              []*msghandlerv1.MessageRecord
 	Next, First          string
 	Problem              string
@@ -110,9 +115,7 @@ func (p *Pages) messages(r *http.Request) answer {
 	for _, line := range p.config.Peers.Producers() {
 		data.Producers = append(data.Producers, line.Name)
 	}
-	for _, line := range p.config.Peers.Exchanges() {
-		data.Exchanges = append(data.Exchanges, line.Name)
-	}
+	data.setExchanges(p.config.Peers.Exchanges())
 	if data.CanRetry {
 		data.RetryAll = "/change?" + selection{Action: actRetry, Filter: f}.Query()
 	}
@@ -132,6 +135,21 @@ func (p *Pages) messages(r *http.Request) answer {
 	return a
 }
 
+// setExchanges offers the exchanges, and the brokers where there are several, each once.
+func (d *messagesData) setExchanges(exchanges []peerstats.Exchange) {
+	for _, line := range exchanges {
+		if !slices.Contains(d.Exchanges, line.Name) {
+			d.Exchanges = append(d.Exchanges, line.Name)
+		}
+		if broker := cmp.Or(line.Broker, halfmsg.DefaultBroker); !slices.Contains(d.Brokers, broker) {
+			d.Brokers = append(d.Brokers, broker)
+		}
+	}
+	if slices.Equal(d.Brokers, []string{halfmsg.DefaultBroker}) {
+		d.Brokers = nil
+	}
+}
+
 // fill reads the page's messages.
 func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	admin := p.config.Admin(r.RemoteAddr)
@@ -141,7 +159,7 @@ func (p *Pages) fill(r *http.Request, data *messagesData) error {
 	f := data.Filter
 	page, err := admin.ListMessages(r.Context(), &msghandlerv1.ListMessagesRequest{
 		State: msghandlerv1.State(f.State), Producer: f.Producer, Exchange: f.Exchange, ErrorContains: f.Error,
-		MinAge:   minAge(f.age),
+		Broker: f.Broker, MinAge: minAge(f.age),
 		PageSize: pageSize, PageToken: r.FormValue("after"),
 	})
 	if err != nil {

@@ -181,7 +181,7 @@ func TestSelectionsRoundTrip(t *testing.T) {
 	counted := time.Unix(2e9, 1e6)
 	for _, want := range []selection{
 		{Action: actRetry, Filter: filter{
-			State: halfmsg.Dead, Producer: "a&b=c", Error: "<x> ?", Age: "1m0s",
+			State: halfmsg.Dead, Producer: "a&b=c", Broker: "events", Error: "<x> ?", Age: "1m0s",
 			age: time.Minute,
 		}, After: "t", Counted: counted, Count: 7},
 		{
@@ -190,7 +190,8 @@ func TestSelectionsRoundTrip(t *testing.T) {
 		},
 	} {
 		got, err := parseSelection(want.text())
-		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count {
+		if err != nil || !got.Counted.Equal(counted) || got.Query() != want.Query() || got.Count != want.Count ||
+			got.Filter.Broker != want.Filter.Broker {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}

@@ -127,12 +127,12 @@ type listing struct {
 // look asks each shard for the messages after a place.
 func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, most int) (listing, error) {
 	calls := make([]*call, len(s.keys.shards))
-	exchange, fault := sought(query)
+	target, fault := sought(query)
 	for i, shard := range s.keys.shards {
 		calls[i] = newCall(shard, 7)
 		calls[i].messages = most
 		calls[i].args = append(calls[i].args, codeOf[query.State], after.ms, most,
-			query.Producer, query.MinAge.Milliseconds(), exchange, fault)
+			query.Producer, query.MinAge.Milliseconds(), target, fault)
 	}
 	s.pacer.lowPriority(lookSlice, lowPriorityRests)(ctx, s.intake, s.scripts.list, calls)
 	// More messages may follow behind the last one of an index, so later messages of other indexes cannot be listed yet.
@@ -152,13 +152,18 @@ func (s *Store) look(ctx context.Context, query halfmsg.Query, after listed, mos
 }
 
 // sought is the text that list.lua looks for in records and last errors; empty matches all.
-func sought(query halfmsg.Query) (exchange, fault string) {
-	if query.Exchange != "" {
-		line, _ := json.Marshal(header{Exchange: query.Exchange}) // strings and numbers can always be written
-		start, _, _ := bytes.Cut(line, []byte(`"routing_key"`))
-		exchange = string(start[1:]) // a broker may precede the exchange
+func sought(query halfmsg.Query) (target, fault string) {
+	of := header{Exchange: query.Exchange}
+	if query.Broker != halfmsg.DefaultBroker {
+		of.Broker = query.Broker
 	}
-	return exchange, strings.ToLower(query.Error)
+	line, _ := json.Marshal(of) // strings and numbers can always be written
+	end := `"routing_key"`
+	if of.Exchange == "" {
+		end = `"exchange"`
+	}
+	start, _, _ := bytes.Cut(line, []byte(end))
+	return string(start[1:]), strings.ToLower(query.Error) // a broker may precede the exchange
 }
 
 // add reads the reply of list.lua for a shard.
@@ -220,6 +225,8 @@ func (s *Store) appendBatch(ctx context.Context, page *halfmsg.Page, found []lis
 	for i, record := range records {
 		switch {
 		case errs[i] == nil:
+		case isCorrupt(errs[i]) && query.Broker != "": // its broker is not known
+			continue
 		case isCorrupt(errs[i]):
 			record.LastError = errs[i].Error()
 			record.State = query.State

@@ -250,6 +250,12 @@ func TestARecordThatCannotBeReadIsSetAside(t *testing.T) {
 				if err != nil || len(page.Records) == 0 || page.Records[0].LastError == "" {
 					t.Errorf("listed %+v, %v", page, err)
 				}
+				// A change of a broker's messages must not take messages of which the broker is unknown. The header of packed
+				// can be read.
+				ofDefault := halfmsg.Query{State: state, Broker: halfmsg.DefaultBroker, Limit: 10}
+				if page, err := store.List(ctx, ofDefault); err != nil || (len(page.Records) > 0) != (name == "packed") {
+					t.Errorf("listed for the default broker: %+v, %v", page, err)
+				}
 				if !strings.Contains(log.String(), id) {
 					t.Errorf("%s is not in the log", id)
 				}

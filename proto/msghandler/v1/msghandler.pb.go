@@ -1600,6 +1600,9 @@ type ListMessagesRequest struct {
 	MinAge *durationpb.Duration `protobuf:"bytes,6,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
 	// Only those whose last error contains this text, ignoring case; at most 200 characters.
 	ErrorContains string `protobuf:"bytes,7,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
+	// Only those for the broker of this name; "(default)": for the default broker; empty: for any. The broker of an
+	// ACKNOWLEDGED message is not known any more. A coordinator of an earlier version refuses the request.
+	Broker        string `protobuf:"bytes,8,opt,name=broker,proto3" json:"broker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1683,9 +1686,16 @@ func (x *ListMessagesRequest) GetErrorContains() string {
 	return ""
 }
 
+func (x *ListMessagesRequest) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
 type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With exchange or error_contains a page may hold fewer than asked for, or none, and not be the last: one call looks
+	// With exchange, error_contains or broker a page may hold fewer than asked for, or none, and not be the last: one call looks
 	// at no more than 2,000 messages.
 	Records []*MessageRecord `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
 	// Empty on the last page.
@@ -2129,7 +2139,9 @@ type RetryMessagesRequest struct {
 	// Change nothing: only count what the same request would change, or say of each name what would become of it.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// The next_page_token of the same request before, to go on behind what that has looked at.
-	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// A filter like that of ListMessages, for a request without names.
+	Broker        string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2234,6 +2246,13 @@ func (x *RetryMessagesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *RetryMessagesRequest) GetBroker() string {
+	if x != nil {
+		return x.Broker
+	}
+	return ""
+}
+
 type RetryMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In a dry run: how many would be.
@@ -2322,7 +2341,9 @@ type DiscardMessagesRequest struct {
 	// Change nothing: only count what the same request would change, or say of each name what would become of it.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// The next_page_token of the same request before, to go on behind what that has looked at.
-	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// A filter like that of ListMessages, for a request without names.
+	Broker        string `protobuf:"bytes,11,opt,name=broker,proto3" json:"broker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2423,6 +2444,13 @@ func (x *DiscardMessagesRequest) GetDryRun() bool {
 func (x *DiscardMessagesRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *DiscardMessagesRequest) GetBroker() string {
+	if x != nil {
+		return x.Broker
 	}
 	return ""
 }
@@ -2777,7 +2805,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"J\n" +
 	"\x12GetMessageResponse\x124\n" +
-	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\x90\x02\n" +
+	"\x06record\x18\x01 \x01(\v2\x1c.msghandler.v1.MessageRecordR\x06record\"\xa8\x02\n" +
 	"\x13ListMessagesRequest\x12*\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
 	"\bproducer\x18\x02 \x01(\tR\bproducer\x12\x1b\n" +
@@ -2786,7 +2814,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
 	"\bexchange\x18\x05 \x01(\tR\bexchange\x122\n" +
 	"\amin_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06minAge\x12%\n" +
-	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\"v\n" +
+	"\x0eerror_contains\x18\a \x01(\tR\rerrorContains\x12\x16\n" +
+	"\x06broker\x18\b \x01(\tR\x06broker\"v\n" +
 	"\x14ListMessagesResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.msghandler.v1.MessageRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x11\n" +
@@ -2814,7 +2843,7 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\x0efirst_due_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffirstDueTime\"9\n" +
 	"\vMessageName\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xed\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x85\x03\n" +
 	"\x14RetryMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
@@ -2827,12 +2856,13 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\"\xa1\x01\n" +
+	" \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06broker\x18\v \x01(\tR\x06broker\"\xa1\x01\n" +
 	"\x15RetryMessagesResponse\x12\x18\n" +
 	"\aretried\x18\x01 \x01(\x03R\aretried\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +
 	"\boutcomes\x18\x03 \x03(\v2\x16.msghandler.v1.OutcomeR\boutcomes\x12&\n" +
-	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xef\x02\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\x87\x03\n" +
 	"\x16DiscardMessagesRequest\x120\n" +
 	"\x05names\x18\x01 \x03(\v2\x1a.msghandler.v1.MessageNameR\x05names\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.msghandler.v1.StateR\x05state\x12\x1a\n" +
@@ -2845,7 +2875,8 @@ const file_msghandler_v1_msghandler_proto_rawDesc = "" +
 	"\adry_run\x18\t \x01(\bR\x06dryRun\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\"\xa7\x01\n" +
+	" \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06broker\x18\v \x01(\tR\x06broker\"\xa7\x01\n" +
 	"\x17DiscardMessagesResponse\x12\x1c\n" +
 	"\tdiscarded\x18\x01 \x01(\x03R\tdiscarded\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x122\n" +

@@ -603,6 +603,7 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 type observer struct {
 	mu      sync.Mutex
 	depth   map[string]int
+	dead    map[string]int
 	results map[consumer.Result]int
 }
 
@@ -620,13 +621,17 @@ func (o *observer) Depth(topic string, n int) {
 	o.depth[topic] = n
 }
 
-func (o *observer) DeadLetters(string, int) {}
+func (o *observer) DeadLetters(topic string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dead[topic] = n
+}
 
 func TestObserverGetsResultsAndDepth(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 100)
-	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
+	o := &observer{depth: map[string]int{}, dead: map[string]int{}, results: map[consumer.Result]int{}}
 	config := quick(t, k)
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
 	release := make(chan struct{})

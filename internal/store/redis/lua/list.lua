@@ -3,12 +3,12 @@
 -- KEYS: 1 the shard's prefix
 -- ARGV: 1 code of the state; 2 from when on, in milliseconds; 3 about how many to look at, beyond all of the very first
 --   millisecond; 4 a producer, empty is all; 5 how old they are at least, in milliseconds; 6 the part of a record's JSON
---   that names the exchange, empty is any; 7 what last errors hold, in lower case, empty is any
+--   that names the broker and the exchange, empty is any; 7 what last errors hold, in lower case, empty is any
 -- Returns: how many were looked at; then for each producer {name, id and created of the last that the index told of, both
 --   empty when there are no more behind it, id, created, id, created, ...}
 local s, from = tonumber(ARGV[1]), ARGV[2]
 local to = ARGV[5] == '0' and '+inf' or now - tonumber(ARGV[5])
-local exchange, fault = ARGV[6], ARGV[7]
+local target, fault = ARGV[6], ARGV[7]
 local producers = ARGV[4] ~= '' and {ARGV[4]} or call('SMEMBERS', KEYS[1] .. PRODUCERS)
 -- Fewer than four of each, and one with two close together would end the list for all.
 local each = math.max(4, math.ceil(tonumber(ARGV[3]) / #producers))
@@ -21,7 +21,7 @@ local function may(g, id)
       return false
     end
   end
-  return exchange == '' or string.find(call('GETRANGE', g.record .. id, 0, 199 + #exchange), exchange, 1, true)
+  return target == '' or string.find(call('GETRANGE', g.record .. id, 0, 199 + #target), target, 1, true)
 end
 
 -- Nothing behind the nearest end can be listed yet, so nobody looks at it.

@@ -1,0 +1,185 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+// DeadLetters manages the letters of a dead-letter topic: letters of consumers, and dead messages of the coordinator.
+// Its methods connect, read the topic from its start to its end, and hold the letters that they look for in memory.
+// No consumer group is used, so looking changes nothing, also for others who look at the same time.
+//
+// Kafka removes no single record. A letter that is replayed or discarded gets a settlement: a record behind the letter
+// in the same partition, with the header HeaderSettled. Letters with a settlement are left out here. Other readers of
+// the topic must leave out both. Settled records at the start of a partition are then deleted (DeleteRecords), so a
+// topic without open letters becomes empty. Where the user has no permission to delete, the topic keeps these records
+// until its retention.
+//
+// The user needs the permissions to describe and to read the topic. Replay and Discard also need to write to the topic,
+// and Replay needs to write to the topics of the messages.
+type DeadLetters struct {
+	connection kafkaconn.Config
+	topic      string
+}
+
+// NewDeadLetters describes a dead-letter topic. The first method call connects. URL and TLS are as in Config.
+func NewDeadLetters(url string, tls *tls.Config, topic string) (*DeadLetters, error) {
+	cluster, err := address.ParseKafka(url)
+	if err != nil {
+		return nil, fmt.Errorf("kafka.NewDeadLetters: URL %w", err)
+	}
+	if err := (&kafkaconn.Message{Topic: topic}).Check(); err != nil {
+		return nil, fmt.Errorf("kafka.NewDeadLetters: the dead-letter topic: %w", err)
+	}
+	d := &DeadLetters{topic: topic, connection: kafkaconn.Config{
+		Address: cluster, Name: "msghandler dead letters", TLS: tls, AnswerTimeout: answerTimeout,
+	}}
+	if _, err := d.connection.Options(); err != nil {
+		return nil, fmt.Errorf("kafka.NewDeadLetters: %w", err)
+	}
+	return d, nil
+}
+
+// List gives the oldest letters by their time.
+func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
+	found, err := d.find(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range found[:min(len(found), max(limit, 1))] {
+		letters = append(letters, l.Letter)
+	}
+	return letters, nil
+}
+
+// Show gives the letter with a Message.Key, or consumer.ErrNoLetter. A letter without an id is asked for by PRODUCER/,
+// here and in Replay and Discard.
+func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
+	found, err := d.find(ctx, []string{key})
+	switch {
+	case err != nil:
+		return consumer.Letter{}, err
+	case len(found) == 0:
+		return consumer.Letter{}, fmt.Errorf("%s: %w", key, consumer.ErrNoLetter)
+	}
+	return found[0].Letter, nil
+}
+
+// Count counts the letters with these keys, as Discard would remove them; all letters when no keys are given.
+func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
+	found, err := d.find(ctx, keys)
+	return len(found), err
+}
+
+// Replay writes letters again, to their first topic and with their first key, as if they had never failed; all letters
+// when no keys are given. A letter is settled when all in-sync replicas have its copy. The copy has a
+// msghandler-attempt above 1; an interrupted or repeated replay may write further copies, and the inbox drops copies of
+// a handled message. Replay returns the number of replayed letters; the others stay, and the error names them.
+func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
+	return d.replay(ctx, math.MaxInt, keys)
+}
+
+// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
+// result of Count as the limit, no more letters are replayed than were counted. A limit below 0 is an error.
+func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("replay", limit)
+	}
+	return d.replay(ctx, limit, keys)
+}
+
+// Discard settles the letters with these keys for good, and returns how many they were.
+func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
+	return d.discard(ctx, math.MaxInt, keys)
+}
+
+// DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
+func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("discard", limit)
+	}
+	return d.discard(ctx, limit, keys)
+}
+
+// find returns the open letters with one of the keys, the oldest first; without keys, all open letters.
+func (d *DeadLetters) find(ctx context.Context, keys []string) ([]*letter, error) {
+	w, err := d.walk(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	return w.letters(), nil
+}
+
+// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
+func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
+	w, err := d.walk(ctx, keys)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	var failed []error
+	for _, l := range w.atMost(limit) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := w.post(ctx, l); err != nil {
+			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
+			continue
+		}
+		replayed++
+		if err := w.settle(ctx, l, "replayed"); err != nil {
+			failed = append(failed, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
+				l.Name(), err))
+			break
+		}
+	}
+	if replayed > 0 {
+		w.trim(ctx)
+	}
+	return replayed, errors.Join(append(failed, ctx.Err())...)
+}
+
+// discard is Discard for at most limit letters.
+func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	w, err := d.walk(ctx, keys)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	for _, l := range w.atMost(limit) {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		if err = w.settle(ctx, l, "discarded"); err != nil {
+			err = fmt.Errorf("discard %s: %w", l.Name(), err)
+			break
+		}
+		discarded++
+	}
+	if discarded > 0 {
+		w.trim(ctx)
+	}
+	return discarded, err
+}
+
+// wanted reports whether a letter has one of the keys; without keys, every letter is wanted.
+func wanted(keys []string, l *letter) bool { return len(keys) == 0 || slices.Contains(keys, l.Name()) }
+
+func belowZero(verb string, limit int) error {
+	if limit < 0 {
+		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
+	}
+	return nil
+}

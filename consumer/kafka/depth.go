@@ -1,0 +1,29 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+)
+
+// reportDeadLetters reports how many records the dead-letter topic has. Settled letters and their settlements count
+// until the letters before them are settled: to count the open letters alone would be to read the whole topic.
+func (r *run) reportDeadLetters() {
+	if r.Observer == (unobserved{}) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.stopping, answerTimeout)
+	defer cancel()
+	found, err := topicOffsets(ctx, r.producer.Client(), r.DeadTopic)
+	if err != nil {
+		if r.stopping.Err() == nil {
+			r.Logger.LogAttrs(ctx, slog.LevelWarn, "dead letters not counted; the metric keeps its last value; "+
+				"create the dead-letter topic, or set Create", slog.String("topic", r.DeadTopic), slog.Any("error", err))
+		}
+		return
+	}
+	records := int64(0)
+	for _, partition := range found {
+		records += partition.end - partition.start
+	}
+	r.Observer.DeadLetters(r.DeadTopic, int(records))
+}

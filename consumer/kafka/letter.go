@@ -1,0 +1,100 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/publish"
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+// HeaderSettled marks a record of a dead-letter topic that settles an earlier letter of its partition. The value is
+// PARTITION/OFFSET/TIME of the letter, with the time in milliseconds since 1970.
+const HeaderSettled = "msghandler-settled"
+
+// letter is a dead letter and its record in the dead-letter topic.
+type letter struct {
+	consumer.Letter
+	record *kgo.Record
+}
+
+func newLetter(record *kgo.Record) *letter {
+	m, headers := newMessage(record), kafkaconn.Read(record).Headers
+	m.Exchange, m.RoutingKey = headers[consumer.HeaderExchange], string(record.Key)
+	if first, err := time.Parse(time.RFC3339, headers[publish.HeaderTimestamp]); err == nil {
+		m.Timestamp = first
+	}
+	return &letter{record: record, Letter: consumer.Letter{
+		Message: *m, Queue: headers[consumer.HeaderQueue], Reason: headers[consumer.HeaderDeadReason],
+		FirstFailedAt: headers[consumer.HeaderFirstFailedAt],
+	}}
+}
+
+// check refuses a letter that cannot be replayed.
+func (l *letter) check() error {
+	if l.Exchange == "" {
+		return errors.New("the letter does not name its topic in the header " + consumer.HeaderExchange +
+			"; write its body by hand, or discard it")
+	}
+	to := kafkaconn.Message{Topic: l.Exchange}
+	return to.Check()
+}
+
+// replay is the next record of a letter: marked as a copy, without the headers of its failures. The copy has a time of
+// its own: by the first record's time, retention could delete a copy that was just written.
+func (l *letter) replay() *kgo.Record {
+	again := &kgo.Record{Topic: l.Exchange, Key: l.record.Key, Value: l.record.Value}
+	for _, header := range l.record.Headers {
+		switch header.Key {
+		case consumer.HeaderRetries, consumer.HeaderFirstCause, consumer.HeaderFirstFailedAt, consumer.HeaderDeadReason,
+			consumer.HeaderQueue, consumer.HeaderExchange, consumer.HeaderRoutingKey, HeaderRetryAt, publish.HeaderAttempt:
+		default:
+			again.Headers = append(again.Headers, header)
+		}
+	}
+	again.Headers = append(again.Headers, kgo.RecordHeader{
+		Key: publish.HeaderAttempt, Value: []byte(strconv.Itoa(l.Attempt + 1)),
+	})
+	return again
+}
+
+// settlement names the letter that a record settles. The time tells letters apart where a mirror of the topic has other
+// offsets.
+func settlement(letter *kgo.Record) string {
+	return fmt.Sprintf("%d/%d/%d", letter.Partition, letter.Offset, letter.Timestamp.UnixMilli())
+}
+
+// settling is the record that settles a letter. It must be in the letter's partition: where Kafka loses the end of a
+// partition, and new letters get the lost offsets, the settlement behind the letter is lost, too. Its key is its own,
+// and the value is not empty: where the topic is compacted, the record must replace no letter.
+func (l *letter) settling(how string) *kgo.Record {
+	of := settlement(l.record)
+	return &kgo.Record{
+		Topic: l.record.Topic, Partition: l.record.Partition, Key: []byte(HeaderSettled + ":" + of),
+		Value:   []byte(how + " " + l.Name()),
+		Headers: []kgo.RecordHeader{{Key: HeaderSettled, Value: []byte(of)}},
+	}
+}
+
+// settled returns the settlement that a record is, with the offset of its letter; ok is false for a letter.
+func settled(record *kgo.Record) (of string, offset int64, ok bool) {
+	for _, header := range record.Headers {
+		if header.Key != HeaderSettled {
+			continue
+		}
+		of, offset = string(header.Value), -1
+		if parts := strings.Split(of, "/"); len(parts) == 3 {
+			if n, err := strconv.ParseInt(parts[1], 10, 64); err == nil {
+				offset = n
+			}
+		}
+		return of, offset, true
+	}
+	return "", 0, false
+}

@@ -1,0 +1,254 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/internal/kafkaconn"
+)
+
+// walk is a pass over a dead-letter topic.
+type walk struct {
+	connection kafkaconn.Config
+	topic      string
+	keys       []string
+	// copies writes replays by their keys, settlements writes each record into its own partition.
+	copies, settlements *kafkaconn.Producer
+	partitions          map[int32]*deadPartition
+}
+
+// deadPartition is a partition of the topic, as far as it has been read.
+type deadPartition struct {
+	offsets
+	// next is the next offset to read.
+	next int64
+	// open are the letters without a settlement, by their offsets.
+	open map[int64]openLetter
+}
+
+// openLetter is a letter by the settlement that would settle it. The letter is nil where nobody asked for it.
+type openLetter struct {
+	settlement string
+	letter     *letter
+}
+
+// walk connects, and reads the topic for the letters with one of the keys.
+func (d *DeadLetters) walk(ctx context.Context, keys []string) (*walk, error) {
+	w := &walk{connection: d.connection, topic: d.topic, keys: keys, partitions: map[int32]*deadPartition{}}
+	err := w.connect(ctx)
+	if err == nil {
+		err = w.read(ctx)
+	}
+	if err != nil {
+		w.close()
+		return nil, fmt.Errorf("read the dead-letter topic %s: %w", d.topic, err)
+	}
+	return w, nil
+}
+
+// largestReplay is the largest replay that the client sends, in bytes: only the limit of a topic refuses a letter.
+const largestReplay = 64 << 20
+
+func (w *walk) connect(ctx context.Context) (err error) {
+	connection := w.connection
+	connection.Address.MaxMessage = largestReplay
+	w.copies, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection})
+	if err != nil {
+		return err
+	}
+	w.settlements, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection, Partitioned: true})
+	if err != nil {
+		return err
+	}
+	return w.copies.Reach(ctx)
+}
+
+func (w *walk) close() {
+	for _, p := range []*kafkaconn.Producer{w.copies, w.settlements} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// read reads the topic from where the last read ended to the present end.
+func (w *walk) read(ctx context.Context) error {
+	present, err := topicOffsets(ctx, w.copies.Client(), w.topic)
+	if err != nil {
+		return err
+	}
+	from := map[int32]kgo.Offset{}
+	for number, found := range present {
+		p := w.partitions[number]
+		if p == nil {
+			p = &deadPartition{next: found.start, open: map[int64]openLetter{}}
+			w.partitions[number] = p
+		}
+		if found.end < p.next {
+			return fmt.Errorf("partition %d has lost its last records, or the topic was made anew; repeat the command", number)
+		}
+		p.offsets = found
+		if p.next < p.end {
+			from[number] = kgo.NewOffset().At(p.next)
+		}
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	options, err := w.connection.Options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(options,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{w.topic: from}), kgo.FetchMaxPartitionBytes(fetchBytes),
+		kgo.KeepControlRecords(), // a partition may end with them
+	)...)
+	if err != nil {
+		return fmt.Errorf("make a client of Kafka: %w", err)
+	}
+	defer client.Close()
+	return w.fetch(ctx, client)
+}
+
+// fetch takes records until each partition has been read to its end.
+func (w *walk) fetch(ctx context.Context, client *kgo.Client) error {
+	for !w.complete() {
+		poll, cancel := context.WithTimeout(ctx, longestPoll)
+		fetched := client.PollFetches(poll)
+		silent := errors.Is(fetched.Err0(), context.DeadlineExceeded)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case silent:
+			if err := w.skipDeleted(ctx); err != nil {
+				return err
+			}
+		case fetched.Err() != nil:
+			return fetched.Err()
+		}
+		fetched.EachRecord(w.next)
+	}
+	return nil
+}
+
+// longestPoll is how long no record arrives before a walk asks whether the records are still there.
+const longestPoll = 2 * time.Second
+
+// skipDeleted goes on behind records that were deleted since the walk began, as by retention or another walk.
+func (w *walk) skipDeleted(ctx context.Context) error {
+	present, err := topicOffsets(ctx, w.copies.Client(), w.topic)
+	if err != nil {
+		return err
+	}
+	for number, p := range w.partitions {
+		p.next = max(p.next, present[number].start)
+	}
+	return nil
+}
+
+// next takes the next record of its partition.
+func (w *walk) next(record *kgo.Record) {
+	if p := w.partitions[record.Partition]; p != nil && record.Offset < p.end {
+		p.next = record.Offset + 1
+		w.take(p, record)
+	}
+}
+
+func (w *walk) complete() bool {
+	for _, p := range w.partitions {
+		if p.next < p.end {
+			return false
+		}
+	}
+	return true
+}
+
+// take keeps a letter, or lets go of the letter that the record settles.
+func (w *walk) take(p *deadPartition, record *kgo.Record) {
+	if record.Attrs.IsControl() {
+		return
+	}
+	if of, offset, is := settled(record); is {
+		if p.open[offset].settlement == of {
+			delete(p.open, offset)
+		}
+		return
+	}
+	open := openLetter{settlement: settlement(record)}
+	if l := newLetter(record); wanted(w.keys, l) {
+		open.letter = l
+	}
+	p.open[record.Offset] = open
+}
+
+// letters are the open letters that are wanted, the oldest first.
+func (w *walk) letters() (all []*letter) {
+	for _, p := range w.partitions {
+		for _, open := range p.open {
+			if open.letter != nil {
+				all = append(all, open.letter)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *letter) int {
+		return cmp.Or(a.record.Timestamp.Compare(b.record.Timestamp), cmp.Compare(a.record.Partition, b.record.Partition),
+			cmp.Compare(a.record.Offset, b.record.Offset))
+	})
+	return all
+}
+
+func (w *walk) atMost(limit int) []*letter {
+	all := w.letters()
+	return all[:min(len(all), limit)]
+}
+
+// post writes a copy of a letter, and returns nil when all in-sync replicas have the copy.
+func (w *walk) post(ctx context.Context, l *letter) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	return write(ctx, w.copies, l.replay())
+}
+
+// settle settles a letter, also after the end of the context: a replayed letter that stays may be replayed again.
+func (w *walk) settle(ctx context.Context, l *letter, how string) error {
+	return write(context.WithoutCancel(ctx), w.settlements, l.settling(how))
+}
+
+// write writes a record, and returns nil when all in-sync replicas have the record.
+func write(ctx context.Context, to *kafkaconn.Producer, record *kgo.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	if answer := to.WriteAlone(ctx, record); answer.Fate != kafkaconn.Stored {
+		return fmt.Errorf("write to topic %s: %w", record.Topic, answer.Err)
+	}
+	return nil
+}
+
+// trim deletes the records before the first open letter of each partition: settled letters, and settlements, whose
+// letters are before them. A failure changes no letter, and the next change tries again.
+func (w *walk) trim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postTimeout)
+	defer cancel()
+	if w.read(ctx) != nil { // the settlements just written, and letters that have come
+		return
+	}
+	before := map[int32]int64{}
+	for number, p := range w.partitions {
+		first := p.end
+		for offset := range p.open {
+			first = min(first, offset)
+		}
+		if first > p.start {
+			before[number] = first
+		}
+	}
+	deleteRecords(ctx, w.copies.Client(), w.topic, before)
+}

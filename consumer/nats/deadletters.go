@@ -1,0 +1,167 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/address"
+)
+
+// DeadLetters manages the letters of a dead-letter stream: letters of consumers, and dead messages of the coordinator.
+// Its methods connect, and read the letters one by one without a consumer on the stream. So looking changes nothing,
+// also for others who look at the same time.
+//
+// The user needs permission to publish to $JS.API.STREAM.INFO.> and $JS.API.STREAM.MSG.GET.STREAM, or to
+// $JS.API.DIRECT.GET.STREAM where the stream has allow_direct. Replay and Discard also need
+// $JS.API.STREAM.MSG.DELETE.STREAM, and Replay needs the subjects of the messages.
+type DeadLetters struct {
+	address address.NATS
+	tls     *tls.Config
+	stream  string
+}
+
+// NewDeadLetters describes a dead-letter stream. The first method call connects. URL and TLS are as in Config.
+func NewDeadLetters(url string, tls *tls.Config, stream string) (*DeadLetters, error) {
+	where, err := address.ParseNATS(url)
+	if err != nil {
+		return nil, fmt.Errorf("nats.NewDeadLetters: URL %w", err)
+	}
+	if !isName(stream) {
+		return nil, fmt.Errorf("nats.NewDeadLetters: %q cannot be the name of a stream; "+
+			"name the DeadLetterStream of the consumers, such as DEAD", stream)
+	}
+	return &DeadLetters{where, tls, stream}, nil
+}
+
+// List gives the oldest letters.
+func (d *DeadLetters) List(ctx context.Context, limit int) (letters []consumer.Letter, err error) {
+	err = d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+		letters = append(letters, l.Letter)
+		return len(letters) >= limit, nil
+	})
+	return letters, err
+}
+
+// Show gives the letter with a Message.Key, or consumer.ErrNoLetter. A letter without an id is asked for by PRODUCER/,
+// here and in Replay and Discard.
+func (d *DeadLetters) Show(ctx context.Context, key string) (consumer.Letter, error) {
+	var found *letter
+	err := d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+		if l.Name() == key {
+			found = l
+		}
+		return found != nil, nil
+	})
+	switch {
+	case err != nil:
+		return consumer.Letter{}, err
+	case found == nil:
+		return consumer.Letter{}, fmt.Errorf("%s: %w", key, consumer.ErrNoLetter)
+	}
+	return found.Letter, nil
+}
+
+// Count counts the letters with these keys, as Discard would remove them. Without keys Count gives the number of
+// messages of the stream, and reads none.
+func (d *DeadLetters) Count(ctx context.Context, keys ...string) (count int, err error) {
+	if len(keys) == 0 {
+		return d.depth(ctx)
+	}
+	err = d.walk(ctx, func(_ *walk, l *letter) (last bool, err error) {
+		if slices.Contains(keys, l.Name()) {
+			count++
+		}
+		return false, nil
+	})
+	return count, err
+}
+
+// Replay publishes letters again, to their first stream and subject, as if they had never failed; all letters when no
+// keys are given. A letter is removed when the stream has acknowledged its copy. The copies of a letter have one
+// Nats-Msg-Id, so an interrupted and repeated replay is stored once within the stream's deduplication window. A copy
+// has a msghandler-attempt above 1; the inbox drops copies of a handled message. Replay returns the number of replayed
+// letters; the others stay, and the error names them.
+func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int, err error) {
+	return d.replay(ctx, math.MaxInt, keys)
+}
+
+// ReplayOldest is Replay for at most limit letters, the oldest first, whether or not their replay succeeds. With the
+// result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
+func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("replay", limit)
+	}
+	return d.replay(ctx, limit, keys)
+}
+
+// Discard removes the letters with these keys for good, and returns how many they were.
+func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded int, err error) {
+	return d.discard(ctx, math.MaxInt, keys)
+}
+
+// DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
+func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
+	if limit <= 0 {
+		return 0, belowZero("discard", limit)
+	}
+	return d.discard(ctx, limit, keys)
+}
+
+// replay is Replay for at most limit letters with one of the keys; without keys, of all letters.
+func (d *DeadLetters) replay(ctx context.Context, limit int, keys []string) (replayed int, err error) {
+	var failed []error
+	err = d.walk(ctx, func(w *walk, l *letter) (last bool, err error) {
+		if len(keys) > 0 && !slices.Contains(keys, l.Name()) {
+			return false, nil
+		}
+		if err := w.removable(); err != nil {
+			return true, err
+		}
+		limit--
+		if err := w.post(ctx, l); err != nil {
+			failed = append(failed, fmt.Errorf("replay %s: %w", l.Name(), err))
+			return limit == 0, ctx.Err()
+		}
+		replayed++
+		if err := w.remove(ctx, l); err != nil {
+			return true, fmt.Errorf("%s is replayed, and stays among the dead letters; discard it: %w",
+				l.Name(), err)
+		}
+		return limit == 0, nil
+	})
+	return replayed, errors.Join(append(failed, err)...)
+}
+
+// discard is Discard for at most limit letters.
+func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (discarded int, err error) {
+	err = d.walk(ctx, func(w *walk, l *letter) (last bool, err error) {
+		if !slices.Contains(keys, l.Name()) {
+			return false, nil
+		}
+		if err := errors.Join(w.removable(), ctx.Err()); err != nil {
+			return true, err
+		}
+		if err := w.remove(ctx, l); err != nil {
+			return true, fmt.Errorf("discard %s: %w", l.Name(), err)
+		}
+		discarded++
+		return discarded == limit, nil
+	})
+	return discarded, err
+}
+
+func belowZero(verb string, limit int) error {
+	if limit < 0 {
+		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
+	}
+	return nil
+}
+
+// isName reports whether a stream or a consumer can have a name.
+func isName(name string) bool { return name != "" && !strings.ContainsAny(name, ".*> \t\r\n/\\") }

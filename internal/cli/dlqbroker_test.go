@@ -1,0 +1,110 @@
+package cli_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/servers"
+	"github.com/msghandler/msghandler/test/servers/natsserver"
+)
+
+// The error says which flag or key is wrong, and prints no password.
+func TestUnclearBrokersAreWrongUsage(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"--queue=q --broker=events":           "the configuration has no brokers.events.url; set the key, or name one",
+		"--queue=q --url=redis://geheim@h":    "is not a URL of a broker; the schemes are amqp, amqps, kafka, nats, tls",
+		"--queue=q --url=nats://u:geheim@h:p": "--url: nats.NewDeadLetters: URL cannot be read",
+		"--queue=q.> --url=nats://h":          "cannot be the name of a stream",
+		"--queue=a/b --url=kafka://h":         "is no name of a topic",
+		"--queue=q --url=nats://h --broker=a": "can't be used together",
+	} {
+		got := run(nil, append([]string{"dlq", "list"}, strings.Fields(typed)...)...)
+		got.want(t, 2, "", want)
+		if strings.Contains(got.err, "geheim") {
+			t.Errorf("a password came back: %s", got.err)
+		}
+	}
+}
+
+func TestDeadLettersOnNATS(t *testing.T) {
+	t.Parallel()
+	url := servers.NATS(t).URL
+	js := natsserver.Stream(t, url, "ORDERS", "orders.>")
+	natsserver.Stream(t, url, "DEAD", "DEAD.>")
+	for _, id := range []string{"0", "1", "2", "3"} {
+		m := nats.NewMsg("DEAD.orders.paid")
+		m.Data = []byte("order " + id)
+		for name, value := range map[string]string{
+			"msghandler-id": id, "msghandler-producer": "orders", consumer.HeaderQueue: "payments",
+			consumer.HeaderExchange: "ORDERS", consumer.HeaderRoutingKey: "orders.paid", consumer.HeaderRetries: "4",
+			consumer.HeaderDeadReason: "not JSON",
+		} {
+			m.Header.Set(name, value)
+		}
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lettersChange(t, []string{"MSGHANDLER_BROKERS_EVENTS_URL=" + url}, "--broker=events", "--queue=DEAD")
+	run(nil, "dlq", "list", "--queue=NONE", "--url="+url).want(t, 1, "", "stream not found")
+	stream, err := js.Stream(t.Context(), "ORDERS")
+	if err != nil || stream.CachedInfo().State.Msgs != 3 {
+		t.Errorf("%+v came back, %v", stream, err)
+	}
+}
+
+func TestDeadLettersOnKafka(t *testing.T) {
+	t.Parallel()
+	k := fakekafka.Start(t, nil)
+	k.Topic("orders", nil)
+	k.Topic("payments.dead", nil)
+	for i := range 4 {
+		record := &kgo.Record{
+			Topic: "payments.dead", Value: fmt.Append(nil, "order ", i), Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i)),
+		}
+		for name, value := range map[string]string{
+			"msghandler-id": strconv.Itoa(i), "msghandler-producer": "orders", consumer.HeaderQueue: "payments",
+			consumer.HeaderExchange: "orders", consumer.HeaderRetries: "4", consumer.HeaderDeadReason: "not JSON",
+		} {
+			record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+		if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lettersChange(t, nil, "--url="+k.URL("", ""), "--queue=payments.dead")
+	run(nil, "dlq", "list", "--queue=none", "--url="+k.URL("", "")).want(t, 1, "", "name the dead-letter topic")
+	if back := strings.Fields(k.Kcat("", "-C", "-t", "orders", "-e", "-q", "-f", "%k%o\n")); len(back) != 3 {
+		t.Errorf("%v came back", back)
+	}
+}
+
+// lettersChange runs the commands on the letters orders/0 to orders/3 of any broker: three are replayed, one is
+// discarded.
+func lettersChange(t *testing.T, env []string, broker, queue string) {
+	t.Helper()
+	dlq := func(args ...string) ran {
+		return run(env, append([]string{"dlq", args[0], broker, queue}, args[1:]...)...)
+	}
+	dlq("list").want(t, 0, "orders/3   payments   4  ", "")
+	dlq("list", "--limit=3").
+		want(t, 0, "orders/2 ", "this is the end of --limit=3, and there may be more; raise it\n")
+	dlq("list", "--output=json", "--limit=1").want(t, 0, `"reason": "not JSON"`, "")
+	dlq("show", "orders/1").want(t, 0, "order 1\n", "")
+	dlq("show", "orders/9").want(t, 3, "", "no such dead letter")
+	dlq("replay", "--all").want(t, 2, "", "add --yes")
+	dlq("replay", "--all", "--dry-run").want(t, 0, "4 would be replayed\n", "")
+	dlq("replay", "orders/0", "orders/9").want(t, 3, "replayed 1\n", "1 of the 2")
+	dlq("discard", "orders/1", "--reason=a test").want(t, 0, "discarded 1\n", `msg="dead letters discarded" count=1`)
+	dlq("replay", "--all", "--yes").want(t, 0, "replayed 2\n", "")
+	dlq("list").want(t, 0, "no dead letters\n", "")
+}
