@@ -25,7 +25,8 @@ type letter struct {
 }
 
 func newLetter(record *kgo.Record) *letter {
-	m, headers := newMessage(record), kafkaconn.Read(record).Headers
+	m, headers := newMessage(record, true), kafkaconn.Read(record).Headers
+	m.FirstCause = headers[consumer.HeaderFirstCause]
 	m.Exchange, m.RoutingKey = headers[consumer.HeaderExchange], string(record.Key)
 	if first, err := time.Parse(time.RFC3339, headers[publish.HeaderTimestamp]); err == nil {
 		m.Timestamp = first
