@@ -70,8 +70,8 @@ var defects = []defect{
 	{
 		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
 		edits: []edit{{
-			"internal/kafkaconn/answer.go", "return Answer{Fate: fate, Err: err}",
-			"_ = fate\n\treturn Answer{Fate: Stored}",
+			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
+			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
 		}},
 	},
 	{

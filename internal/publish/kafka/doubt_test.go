@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -31,6 +32,26 @@ func TestRefusedRepeatForgetsNoCopy(t *testing.T) {
 			expect(t, publish(t.Context(), p, messages(1, topic, "k")), halfmsg.Unsure)
 			read(t, k, topic, 1)
 		})
+	}
+}
+
+// The connection ends before the answer to a message. The client writes the message again, and the cluster refuses the
+// repeat.
+func TestRefusalAfterALostConnectionIsUnsure(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	k.Topic("t", nil)
+	p := publisher(t, k.URL("", ""), 10*time.Second)
+	for _, refusal := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.TopicAuthorizationFailed, kerr.MessageTooLarge} {
+		servers.Eventually(t, time.Minute, "the topic takes messages", func() bool {
+			return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
+		})
+		k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			return nil, errors.New("lost"), true // closes the connection
+		})
+		fault := k.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: -1})
+		expect(t, publish(t.Context(), p, messages(1, "t", "k")), halfmsg.Unsure)
+		fault.Remove()
 	}
 }
 
