@@ -200,8 +200,8 @@ func (r *run) watchDepth() {
 	}
 }
 
-// prepare waits until the cluster answers and the topics of copies are created. A member of a group takes partitions, and
-// must be able to consume them; and the client itself reports no cluster that is away from the beginning.
+// prepare waits until the cluster answers and the topics of copies are created. A member of a group takes partitions,
+// and must be able to consume them; and the client itself reports no cluster that is away from the beginning.
 func (r *run) prepare() {
 	for failures := 0; r.stopping.Err() == nil; failures++ {
 		err := r.tryPrepare()
