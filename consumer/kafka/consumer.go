@@ -20,6 +20,8 @@ import (
 const (
 	// answerTimeout is how long a broker may take for an answer.
 	answerTimeout = 5 * time.Second
+	// prepareTimeout bounds a try to reach the cluster and to create topics.
+	prepareTimeout = 15 * time.Second
 	// commitTimeout bounds the last commit of partitions that move, and of a stop; leaveTimeout bounds leaving the group.
 	commitTimeout, leaveTimeout = 5 * time.Second, 5 * time.Second
 	// cancelGrace is how long handlers get to return after their context has ended.
@@ -29,8 +31,8 @@ const (
 	largestCopy = 64 << 20
 )
 
-// createPauses are the waits before another try to create topics.
-var createPauses = backoff.Exponential(200*time.Millisecond, 15*time.Second)
+// preparePauses are the waits before another try to reach the cluster and to create topics.
+var preparePauses = backoff.Exponential(200*time.Millisecond, 15*time.Second)
 
 // Consumer receives the messages of one group.
 type Consumer struct {
@@ -101,8 +103,7 @@ type run struct {
 	background lifecycle.Group
 }
 
-// open makes the clients: one for retries and dead letters, and one for each group. The topics of copies come first: a
-// member of a group takes partitions, and must be able to consume them.
+// open makes the clients: one for retries and dead letters, and one for each group.
 func (r *run) open() (err error) {
 	connection := r.connection()
 	connection.Address.MaxMessage = largestCopy
@@ -110,9 +111,7 @@ func (r *run) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.Create {
-		r.createTopics()
-	}
+	r.prepare()
 	if err := r.consume(&intake{run: r}, r.Group, r.Topics); err != nil {
 		return err
 	}
@@ -202,29 +201,41 @@ func (r *run) watchDepth() {
 	}
 }
 
-// createTopics creates the retry topics and the dead-letter topic, unless they exist.
-func (r *run) createTopics() {
+// prepare waits until the cluster answers and the topics of copies are created. A member of a group takes partitions,
+// and must be able to consume them; and the client itself reports no cluster that is away from the beginning.
+func (r *run) prepare() {
 	for failures := 0; r.stopping.Err() == nil; failures++ {
-		err := r.tryCreate()
+		err := r.tryPrepare()
 		if err == nil {
 			return
 		}
-		if failures == 0 {
-			r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "topics not created, trying again; not consuming",
-				slog.Any("error", err))
+		delay := preparePauses.Delay(failures)
+		if r.stopping.Err() == nil {
+			r.Logger.LogAttrs(r.stopping, slog.LevelWarn, "not consuming, trying again",
+				slog.Duration("in", delay), slog.Any("error", err))
 		}
-		_ = backoff.Sleep(r.stopping, createPauses.Delay(failures))
+		_ = backoff.Sleep(r.stopping, delay) // An error is the context's: the loop ends.
 	}
 }
 
-func (r *run) tryCreate() error {
+func (r *run) tryPrepare() error {
+	ctx, cancel := context.WithTimeout(r.stopping, prepareTimeout)
+	defer cancel()
+	if err := r.producer.Reach(ctx); err != nil || !r.Create {
+		return err
+	}
+	return r.createTopics(ctx)
+}
+
+// createTopics creates the retry topics and the dead-letter topic, unless they exist.
+func (r *run) createTopics(ctx context.Context) error {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	for _, name := range append(r.retryTopics(), r.DeadTopic) {
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
 		request.Topics = append(request.Topics, topic)
 	}
-	response, err := request.RequestWith(r.stopping, r.producer.Client())
+	response, err := request.RequestWith(ctx, r.producer.Client())
 	if err != nil {
 		return fmt.Errorf("create topics: %w", err)
 	}

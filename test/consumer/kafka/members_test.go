@@ -167,3 +167,26 @@ func TestRefusedCommitsAreLogged(t *testing.T) {
 		t.Errorf("no line has the cause: %s", log)
 	}
 }
+
+// A consumer whose cluster is away from the beginning says so, and consumes when the cluster is there.
+func TestClusterThatIsAwayIsLogged(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	write(t, k, 0, 1)
+	restore := k.Cut()
+	defer restore()
+	config, log, b := quick(t, k), &lines{}, newBook()
+	config.Create, config.Logger = false, log.logger()
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return nil
+	})
+	servers.Eventually(t, time.Minute, "a line about the cluster", func() bool {
+		return strings.Contains(log.String(), "not consuming, trying again")
+	})
+	restore()
+	b.await(t, 1)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
