@@ -354,6 +354,33 @@ func TestUnstoredReplayKeepsItsLetter(t *testing.T) {
 	wantNames(t, d, "shop/1")
 }
 
+// The copy is stored before its letter is settled: a replay that is interrupted in between leaves both.
+func TestInterruptedReplayLeavesBoth(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	bury(t, k, dead("1"), dead("2"))
+	k.Configure("payments.dead", "max.message.bytes", "50") // no settlement is so small
+	d := deadLetters(t, k)
+	n, err := d.Replay(t.Context())
+	if n != 1 || err == nil || !strings.Contains(err.Error(), "shop/1 is replayed, and stays among the dead letters") {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	wantNames(t, d, "shop/1", "shop/2")
+	k.Configure("payments.dead", "max.message.bytes", "1000000")
+	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	wantNames(t, d)
+	for _, l := range letters(t, k, "orders") {
+		if l.header("msghandler-attempt") != "2" {
+			t.Errorf("a copy is not flagged: %+v", l)
+		}
+	}
+	if back := letters(t, k, "orders"); len(back) != 3 {
+		t.Errorf("%v came back", back)
+	}
+}
+
 func TestDeadLettersNameTheMissingTopic(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
