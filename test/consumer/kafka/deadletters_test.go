@@ -408,7 +408,7 @@ func TestObserverGetsDeadLetters(t *testing.T) {
 	t.Parallel()
 	k := graveyard(t)
 	bury(t, k, dead("1"), dead("2"))
-	o := &observer{depth: map[string]int{}, dead: map[string]int{}, results: map[consumer.Result]int{}}
+	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
 	config := quick(t, k)
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
 	r := start(t, config, func(context.Context, *consumer.Message) error { return nil })
