@@ -381,6 +381,51 @@ func TestInterruptedReplayLeavesBoth(t *testing.T) {
 	}
 }
 
+// The cluster is killed while letters are replayed. Repeated replays bring every message back.
+func TestKilledClusterLosesNoLetter(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	const count = 500
+	buried := make([]*kgo.Record, count)
+	for i := range buried {
+		buried[i] = dead(fmt.Sprint(i))
+	}
+	if err := k.Admin.ProduceSync(t.Context(), buried...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	var writes atomic.Int64
+	some := make(chan struct{})
+	k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.Fake.KeepControl()
+		if writes.Add(1) == count/10 {
+			close(some)
+		}
+		return nil, nil, false
+	})
+	d := deadLetters(t, k)
+	replayed := make(chan error, 1)
+	go func() {
+		_, err := d.Replay(t.Context())
+		replayed <- err
+	}()
+	<-some
+	k.Kill()
+	k.Restart()
+	<-replayed // the client may have repeated what was under way
+	servers.Eventually(t, time.Minute, "all are replayed", func() bool {
+		_, err := d.Replay(t.Context())
+		return err == nil
+	})
+	wantNames(t, d)
+	back := map[string]bool{}
+	for _, l := range letters(t, k, "orders") {
+		back[l.header("msghandler-id")] = true
+	}
+	if len(back) != count {
+		t.Errorf("%d of %d messages came back", len(back), count)
+	}
+}
+
 func TestDeadLettersNameTheMissingTopic(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
