@@ -25,16 +25,29 @@ type letter struct {
 }
 
 func newLetter(record *kgo.Record) *letter {
-	m, headers := newMessage(record, true), kafkaconn.Read(record).Headers
-	m.FirstCause = headers[consumer.HeaderFirstCause]
-	m.Exchange, m.RoutingKey = headers[consumer.HeaderExchange], string(record.Key)
-	if first, err := time.Parse(time.RFC3339, headers[publish.HeaderTimestamp]); err == nil {
-		m.Timestamp = first
-	}
-	return &letter{record: record, Letter: consumer.Letter{
-		Message: *m, Queue: headers[consumer.HeaderQueue], Reason: headers[consumer.HeaderDeadReason],
-		FirstFailedAt: headers[consumer.HeaderFirstFailedAt],
+	read := kafkaconn.Read(record)
+	header := func(name string) string { return read.Headers[name] }
+	l := &letter{record: record, Letter: consumer.Letter{
+		Message: consumer.Message{
+			ID: read.ID, Producer: read.Producer, Attempt: read.Attempt, Exchange: header(consumer.HeaderExchange),
+			RoutingKey: read.Key, ContentType: read.ContentType, Headers: map[string]string{}, Body: read.Body,
+			Timestamp: read.Time, FirstCause: header(consumer.HeaderFirstCause),
+		},
+		Queue: header(consumer.HeaderQueue), Reason: header(consumer.HeaderDeadReason),
+		FirstFailedAt: header(consumer.HeaderFirstFailedAt),
 	}}
+	if n, err := strconv.Atoi(header(consumer.HeaderRetries)); err == nil {
+		l.Retries = max(n, 0)
+	}
+	if first, err := time.Parse(time.RFC3339, header(publish.HeaderTimestamp)); err == nil {
+		l.Timestamp = first
+	}
+	for name, value := range read.Headers {
+		if !strings.HasPrefix(name, "x-") && !strings.HasPrefix(name, "msghandler-") {
+			l.Headers[name] = value
+		}
+	}
+	return l
 }
 
 // check refuses a letter that cannot be replayed.

@@ -78,6 +78,9 @@ func (d *DeadLetters) open(ctx context.Context) (*walk, error) {
 			return err
 		})
 	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = fmt.Errorf("%w; name the DeadLetterStream of the consumers, or create it", err)
+	}
 	if err != nil {
 		w.conn.Close()
 		return nil, fmt.Errorf("look up the stream %q: %w", d.stream, err)

@@ -55,7 +55,7 @@ func TestDeadLettersOnNATS(t *testing.T) {
 		}
 	}
 	lettersChange(t, []string{"MSGHANDLER_BROKERS_EVENTS_URL=" + url}, "--broker=events", "--queue=DEAD")
-	run(nil, "dlq", "list", "--queue=NONE", "--url="+url).want(t, 1, "", "stream not found")
+	run(nil, "dlq", "list", "--queue=NONE", "--url="+url).want(t, 1, "", "stream not found; name the DeadLetterStream")
 	stream, err := js.Stream(t.Context(), "ORDERS")
 	if err != nil || stream.CachedInfo().State.Msgs != 3 {
 		t.Errorf("%+v came back, %v", stream, err)

@@ -114,30 +114,7 @@ func listingMatches(s *suite) {
 			s.settle(claim, halfmsg.EventExhausted, because(cause))
 		}
 	}
-	dead, sendable := halfmsg.Dead, halfmsg.Sendable
-	for _, c := range []struct {
-		query halfmsg.Query
-		want  int
-	}{
-		{halfmsg.Query{State: sendable, Exchange: "orders"}, 8},
-		{halfmsg.Query{State: sendable, Exchange: `or"<\u00e9`}, 8},
-		{halfmsg.Query{State: sendable, Exchange: "order"}, 0},
-		{halfmsg.Query{State: sendable, Exchange: "orders", Producer: "a"}, 4},
-		{halfmsg.Query{State: sendable, Broker: "events"}, 12},
-		{halfmsg.Query{State: sendable, Broker: halfmsg.DefaultBroker}, 12},
-		{halfmsg.Query{State: sendable, Broker: "event"}, 0},
-		{halfmsg.Query{State: sendable, Broker: "events", Exchange: "orders"}, 4},
-		{halfmsg.Query{State: sendable, Broker: halfmsg.DefaultBroker, Exchange: "orders"}, 4},
-		{halfmsg.Query{State: sendable, Error: "no exchange"}, 0},
-		{halfmsg.Query{State: dead, Error: "not_found"}, 6},
-		{halfmsg.Query{State: dead, Error: "No Exchange 5"}, 3},
-		{halfmsg.Query{State: dead, Error: "no exchange 5", Exchange: "orders"}, 1},
-		{halfmsg.Query{State: dead, Error: "échange refusé"}, 6},
-		{halfmsg.Query{State: dead, Error: "21 K"}, 6}, // the lower case of a Kelvin is a letter of ASCII
-		{halfmsg.Query{State: dead, Error: "échange accepté"}, 0},
-		{halfmsg.Query{State: dead, Error: "%d.*"}, 0},
-		{halfmsg.Query{State: dead, MinAge: time.Hour}, 0},
-	} {
+	for _, c := range matches() {
 		for _, bounds := range [][2]int{{1, 0}, {3, 1}, {2, 4}, {100, 7}, {100, 0}} {
 			c.query.Limit, c.query.Scan = bounds[0], bounds[1]
 			seen := map[halfmsg.Name]bool{}
@@ -163,8 +140,38 @@ func listingMatches(s *suite) {
 	if err != nil || len(page.Records) != 0 || page.Looked < 10 || page.Next == "" {
 		s.Errorf("a page that may look at ten: %+v, %v", page, err)
 	}
-	old := halfmsg.Query{State: dead, MinAge: short, Limit: 4}
+	old := halfmsg.Query{State: halfmsg.Dead, MinAge: short, Limit: 4}
 	s.passes(short, "the dead are old enough", func() bool { return len(s.pages(old, func() {})) == 6 })
+}
+
+// match is a query, and how many messages of listingMatches it finds.
+type match struct {
+	query halfmsg.Query
+	want  int
+}
+
+func matches() []match {
+	dead, sendable := halfmsg.Dead, halfmsg.Sendable
+	return []match{
+		{halfmsg.Query{State: sendable, Exchange: "orders"}, 8},
+		{halfmsg.Query{State: sendable, Exchange: `or"<\u00e9`}, 8},
+		{halfmsg.Query{State: sendable, Exchange: "order"}, 0},
+		{halfmsg.Query{State: sendable, Exchange: "orders", Producer: "a"}, 4},
+		{halfmsg.Query{State: sendable, Broker: "events"}, 12},
+		{halfmsg.Query{State: sendable, Broker: halfmsg.DefaultBroker}, 12},
+		{halfmsg.Query{State: sendable, Broker: "event"}, 0},
+		{halfmsg.Query{State: sendable, Broker: "events", Exchange: "orders"}, 4},
+		{halfmsg.Query{State: sendable, Broker: halfmsg.DefaultBroker, Exchange: "orders"}, 4},
+		{halfmsg.Query{State: sendable, Error: "no exchange"}, 0},
+		{halfmsg.Query{State: dead, Error: "not_found"}, 6},
+		{halfmsg.Query{State: dead, Error: "No Exchange 5"}, 3},
+		{halfmsg.Query{State: dead, Error: "no exchange 5", Exchange: "orders"}, 1},
+		{halfmsg.Query{State: dead, Error: "échange refusé"}, 6},
+		{halfmsg.Query{State: dead, Error: "21 K"}, 6}, // the lower case of a Kelvin is a letter of ASCII
+		{halfmsg.Query{State: dead, Error: "échange accepté"}, 0},
+		{halfmsg.Query{State: dead, Error: "%d.*"}, 0},
+		{halfmsg.Query{State: dead, MinAge: time.Hour}, 0},
+	}
 }
 
 func stats(s *suite) {

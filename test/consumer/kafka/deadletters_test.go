@@ -354,6 +354,78 @@ func TestUnstoredReplayKeepsItsLetter(t *testing.T) {
 	wantNames(t, d, "shop/1")
 }
 
+// The copy is stored before its letter is settled: a replay that is interrupted in between leaves both.
+func TestInterruptedReplayLeavesBoth(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	bury(t, k, dead("1"), dead("2"))
+	k.Configure("payments.dead", "max.message.bytes", "50") // no settlement is so small
+	d := deadLetters(t, k)
+	n, err := d.Replay(t.Context())
+	if n != 1 || err == nil || !strings.Contains(err.Error(), "shop/1 is replayed, and stays among the dead letters") {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	wantNames(t, d, "shop/1", "shop/2")
+	k.Configure("payments.dead", "max.message.bytes", "1000000")
+	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	wantNames(t, d)
+	for _, l := range letters(t, k, "orders") {
+		if l.header("msghandler-attempt") != "2" {
+			t.Errorf("a copy is not flagged: %+v", l)
+		}
+	}
+	if back := letters(t, k, "orders"); len(back) != 3 {
+		t.Errorf("%v came back", back)
+	}
+}
+
+// The cluster is killed while letters are replayed. Repeated replays bring every message back.
+func TestKilledClusterLosesNoLetter(t *testing.T) {
+	t.Parallel()
+	k := graveyard(t)
+	const count = 500
+	buried := make([]*kgo.Record, count)
+	for i := range buried {
+		buried[i] = dead(fmt.Sprint(i))
+	}
+	if err := k.Admin.ProduceSync(t.Context(), buried...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	var writes atomic.Int64
+	some := make(chan struct{})
+	k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.Fake.KeepControl()
+		if writes.Add(1) == count/10 {
+			close(some)
+		}
+		return nil, nil, false
+	})
+	d := deadLetters(t, k)
+	replayed := make(chan error, 1)
+	go func() {
+		_, err := d.Replay(t.Context())
+		replayed <- err
+	}()
+	<-some
+	k.Kill()
+	k.Restart()
+	<-replayed // the client may have repeated what was under way
+	servers.Eventually(t, time.Minute, "all are replayed", func() bool {
+		_, err := d.Replay(t.Context())
+		return err == nil
+	})
+	wantNames(t, d)
+	back := map[string]bool{}
+	for _, l := range letters(t, k, "orders") {
+		back[l.header("msghandler-id")] = true
+	}
+	if len(back) != count {
+		t.Errorf("%d of %d messages came back", len(back), count)
+	}
+}
+
 func TestDeadLettersNameTheMissingTopic(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
@@ -381,7 +453,7 @@ func TestObserverGetsDeadLetters(t *testing.T) {
 	t.Parallel()
 	k := graveyard(t)
 	bury(t, k, dead("1"), dead("2"))
-	o := &observer{depth: map[string]int{}, dead: map[string]int{}, results: map[consumer.Result]int{}}
+	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
 	config := quick(t, k)
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
 	r := start(t, config, func(context.Context, *consumer.Message) error { return nil })

@@ -624,6 +624,9 @@ func (o *observer) Depth(topic string, n int) {
 func (o *observer) DeadLetters(topic string, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.dead == nil {
+		o.dead = map[string]int{}
+	}
 	o.dead[topic] = n
 }
 
@@ -631,7 +634,7 @@ func TestObserverGetsResultsAndDepth(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 100)
-	o := &observer{depth: map[string]int{}, dead: map[string]int{}, results: map[consumer.Result]int{}}
+	o := &observer{depth: map[string]int{}, results: map[consumer.Result]int{}}
 	config := quick(t, k)
 	config.Observer, config.DepthInterval = o, 20*time.Millisecond
 	release := make(chan struct{})

@@ -297,6 +297,35 @@ func TestInterruptedReplayIsStoredOnce(t *testing.T) {
 	w.holds("ORDERS", 1)
 }
 
+// The server is killed while letters are replayed. Repeated replays bring every message back once.
+func TestKilledServerLosesNoLetter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const letters = 300
+	for _, id := range numbered(letters) {
+		w.bury(id)
+	}
+	dead := w.deadLetters()
+	replayed := make(chan error, 1)
+	go func() {
+		_, err := dead.Replay(t.Context())
+		replayed <- err
+	}()
+	servers.Eventually(t, time.Minute, "some are replayed", func() bool {
+		stream, err := w.js.Stream(t.Context(), "ORDERS")
+		return err == nil && stream.CachedInfo().State.Msgs >= letters/10
+	})
+	w.server.Kill()
+	<-replayed
+	w.server.Start()
+	servers.Eventually(t, time.Minute, "all are replayed", func() bool {
+		_, err := dead.Replay(t.Context())
+		return err == nil
+	})
+	w.holds("DEAD", 0)
+	w.holds("ORDERS", letters)
+}
+
 func TestDeadLettersNameTheMissingStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
