@@ -16,7 +16,11 @@ import (
 )
 
 // kafkaStream is a cluster of kfake with the load's topic, whose name is the load's exchange.
-type kafkaStream struct{ cluster *fakekafka.Cluster }
+type kafkaStream struct {
+	cluster *fakekafka.Cluster
+	// consumed names the topics that have consumers.
+	consumed []string
+}
 
 // partitions is how many a topic of fakekafka has.
 const partitions = 4
@@ -36,13 +40,16 @@ func (*kafkaStream) asciiHeaders() bool { return false }
 
 // consume notes each record of the topic once, and has a group of the SDK's consumers let the messages have their
 // effects: a group may see a record twice without a flag.
-func (s *kafkaStream) consume(w *world) {
+func (s *kafkaStream) consume(w *world) { s.consumeFrom(w, exchange) }
+
+// consumeFrom consumes a topic.
+func (s *kafkaStream) consumeFrom(w *world, topic string) {
 	w.t.Helper()
-	s.noteRecords(w)
+	s.noteRecords(w, topic)
 	effect := w.effect()
 	w.runs(2, func(consuming func()) (func(context.Context) error, error) {
 		c, err := kafkaconsumer.New(kafkaconsumer.Config{
-			URL: s.url(), Group: queue, Topics: []string{exchange}, Concurrency: partitions,
+			URL: s.url(), Group: queue + "." + topic, Topics: []string{topic}, Concurrency: partitions,
 			Retry: []time.Duration{200 * time.Millisecond}, Consuming: consuming, Logger: quiet(),
 		})
 		if err != nil {
@@ -60,9 +67,9 @@ func (s *kafkaStream) consume(w *world) {
 }
 
 // noteRecords reads all partitions from their beginning, until the test ends.
-func (s *kafkaStream) noteRecords(w *world) {
+func (s *kafkaStream) noteRecords(w *world, topic string) {
 	w.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.ConsumeTopics(exchange),
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,7 +83,8 @@ func (s *kafkaStream) noteRecords(w *world) {
 		}
 	})
 	w.t.Cleanup(func() { cancel(); reading.Wait(); client.Close() })
-	w.consumed(exchange, partitions)
+	w.consumed(topic, partitions)
+	s.consumed = append(s.consumed, topic)
 }
 
 // empty waits for a last record of each partition.
@@ -85,13 +93,44 @@ func (s *kafkaStream) empty(w *world) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	w.must(err)
 	defer client.Close()
-	for partition := range int32(partitions) {
-		last := kafkaconn.Message{Topic: exchange, Producer: lastProducer, ID: fmt.Sprint(partition), Attempt: 1}
-		record := last.Record()
-		record.Partition = partition
-		w.must(client.ProduceSync(w.t.Context(), record).FirstErr())
+	for _, topic := range s.consumed {
+		for partition := range int32(partitions) {
+			id := fmt.Sprint(topic, ".", partition)
+			last := kafkaconn.Message{Topic: topic, Producer: lastProducer, ID: id, Attempt: 1}
+			record := last.Record()
+			record.Partition = partition
+			w.must(client.ProduceSync(w.t.Context(), record).FirstErr())
+		}
 	}
-	w.lastArrived(partitions)
+	w.lastArrived(partitions * len(s.consumed))
+}
+
+func (s *kafkaStream) makeDeadLetters(*world) { s.cluster.Topic(deadLetters, nil) }
+
+func (*kafkaStream) unknown() string { return "UNKNOWN_TOPIC_OR_PARTITION" }
+
+func (s *kafkaStream) serve(w *world, topic string) {
+	s.cluster.Topic(topic, nil)
+	s.consumeFrom(w, topic)
+}
+
+func (s *kafkaStream) deadLetters(w *world) map[string]string {
+	w.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.ConsumeTopics(deadLetters))
+	w.must(err)
+	defer client.Close()
+	left, reasons := int64(0), map[string]string{}
+	for _, partition := range s.cluster.Fake.PartitionInfos(deadLetters) {
+		left += partition.HighWatermark
+	}
+	for left > 0 && w.t.Context().Err() == nil {
+		client.PollFetches(w.t.Context()).EachRecord(func(r *kgo.Record) {
+			m := kafkaconn.Read(r)
+			reasons[m.Producer+"/"+m.ID] = m.Headers[deadReason]
+			left--
+		})
+	}
+	return reasons
 }
 
 // killKafka ends the brokers with publishes under way, and starts them again with their data.

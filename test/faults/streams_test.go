@@ -41,6 +41,9 @@ var natsRows = []row{
 	{name: "F21_nats_leader", copies: true, lasting: true, world: onNATS(3), fault: killLeaders},
 	{name: "F21_nats_app", copies: true, world: onNATS(1), fault: stopJetStream},
 	{name: "F22_nats_subject", copies: true, world: onNATS(1), fault: withdrawSubjects, judge: felt("refused")},
+	{
+		name: "F27_nats", copies: true, parks: true, world: buryingStrays(onNATS(1)), fault: sendAstray, judge: deadAndRetried,
+	},
 	{name: "F29_nats", copies: true, world: onNATS(1), fault: fillStream, judge: felt("refused")},
 	{name: "F32_nats", copies: true, lasting: true, world: onNATS(1), fault: silenceNATS, judge: felt("unsure")},
 }
@@ -57,6 +60,16 @@ var kafkaRows = []row{
 	},
 	{name: "F21_kafka_close", copies: true, lasting: true, world: onKafka(), fault: cutKafka},
 	{name: "F22_kafka_size", copies: true, world: onKafka(), fault: shrinkKafka, judge: felt("refused")},
+	{
+		name: "F27_kafka", copies: true, parks: true, world: buryingStrays(onKafka()), fault: sendAstray,
+		judge: deadAndRetried,
+	},
+}
+
+// buryingStrays gives the other broker a dead-letter exchange, and makes a message DEAD soon.
+func buryingStrays(o options) options {
+	o.settings = []string{twoRetries, "MSGHANDLER_BROKERS_STREAM_DEAD_LETTER_EXCHANGE=" + deadLetters}
+	return o
 }
 
 // destination is where the load's messages go.
