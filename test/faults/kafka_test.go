@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/consumer"
 	kafkaconsumer "github.com/msghandler/msghandler/consumer/kafka"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 	"github.com/msghandler/msghandler/test/fakekafka"
+	"github.com/msghandler/msghandler/test/servers"
 )
 
 // kafkaStream is a cluster of kfake with the load's topic, whose name is the load's exchange.
@@ -49,7 +53,7 @@ func (s *kafkaStream) consumeFrom(w *world, topic string) {
 	effect := w.effect()
 	w.runs(2, func(consuming func()) (func(context.Context) error, error) {
 		c, err := kafkaconsumer.New(kafkaconsumer.Config{
-			URL: s.url(), Group: queue + "." + topic, Topics: []string{topic}, Concurrency: partitions,
+			URL: s.url(), Group: kafkaGroup(topic), Topics: []string{topic}, Concurrency: partitions,
 			Retry: []time.Duration{200 * time.Millisecond}, Consuming: consuming, Logger: quiet(),
 		})
 		if err != nil {
@@ -64,6 +68,35 @@ func (s *kafkaStream) consumeFrom(w *world, topic string) {
 			}))
 		}, nil
 	})
+}
+
+// kafkaGroup is the group of a topic's consumers.
+func kafkaGroup(topic string) string { return queue + "." + topic }
+
+func (s *kafkaStream) watch(w *world) (noting bool) {
+	s.noteRecords(w, exchange)
+	return true
+}
+
+// forget ends the membership of a consumer that died. By itself the group would wait for the end of the session, which
+// is 45 s.
+func (s *kafkaStream) forget(w *world, consumer string) {
+	group := s.cluster.Fake.GroupInfo(kafkaGroup(exchange))
+	if group == nil {
+		return // the consumer died before it joined
+	}
+	request := kmsg.NewPtrLeaveGroupRequest()
+	request.Group = group.Group
+	for i := range group.Members {
+		if group.Members[i].ClientID == consumer {
+			member := kmsg.NewLeaveGroupRequestMember()
+			member.MemberID = group.Members[i].MemberID
+			request.Members = append(request.Members, member)
+		}
+	}
+	if _, err := request.RequestWith(context.Background(), s.cluster.Admin); err != nil {
+		w.t.Errorf("end the membership of %s: %v", consumer, err)
+	}
 }
 
 // noteRecords reads all partitions from their beginning, until the test ends.
@@ -103,6 +136,21 @@ func (s *kafkaStream) empty(w *world) {
 		}
 	}
 	w.lastArrived(partitions * len(s.consumed))
+	if w.business != nil {
+		s.handled(w)
+	}
+}
+
+// handled waits until the group has committed every record: consumers that die take their time.
+func (s *kafkaStream) handled(w *world) {
+	w.t.Helper()
+	servers.Eventually(w.t, patience, "the group has committed every record", func() bool {
+		group := s.cluster.Fake.GroupInfo(kafkaGroup(exchange))
+		return group != nil && !slices.ContainsFunc(s.cluster.Fake.PartitionInfos(exchange),
+			func(p *kfake.PartitionInfo) bool {
+				return group.Commits[exchange][p.Partition].Offset < p.HighWatermark
+			})
+	})
 }
 
 func (s *kafkaStream) makeDeadLetters(*world) { s.cluster.Topic(deadLetters, nil) }

@@ -95,6 +95,13 @@ func (s *natsStream) consumeFrom(w *world, stream string) {
 	s.consumed = append(s.consumed, stream)
 }
 
+func (s *natsStream) watch(*world) (noting bool) {
+	s.consumed = append(s.consumed, exchange)
+	return false
+}
+
+func (*natsStream) forget(*world, string) {}
+
 func (s *natsStream) empty(w *world) {
 	w.t.Helper()
 	for _, stream := range s.consumed {

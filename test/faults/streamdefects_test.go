@@ -35,4 +35,17 @@ var streamDefects = []defect{
 			"case kafkaconn.Stored, kafkaconn.TopicRefused:\n\t\treturn outcomes.Acked()\n\tcase kafkaconn.BatchRefused:",
 		}},
 	},
+	{
+		name: "acknowledged_before_the_effect", row: "F30_nats", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{
+			"consumer/nats/session.go", "\tbegun := time.Now()\n", "\ts.acknowledge(t, m)\n\tbegun := time.Now()\n",
+		}},
+	},
+	{
+		name: "committed_before_the_effect", row: "F30_kafka", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{
+			"consumer/kafka/partition.go", "\t\tbegun := time.Now()\n",
+			"\t\tbegun := time.Now()\n\t\t_ = p.in.client.CommitRecords(r.work, record)\n",
+		}},
+	},
 }

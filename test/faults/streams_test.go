@@ -24,6 +24,10 @@ type stream interface {
 	asciiHeaders() bool
 	// consume starts consumers until the test ends. They note every copy, and let each message have its effect once.
 	consume(w *world)
+	// watch prepares for consumers in processes of their own, and says whether it notes the copies in their place.
+	watch(w *world) (noting bool)
+	// forget is the broker's end of a consumer that died.
+	forget(w *world, consumer string)
 	// empty waits until the consumers have had everything that the broker holds.
 	empty(w *world)
 }
@@ -45,6 +49,7 @@ var natsRows = []row{
 		name: "F27_nats", copies: true, parks: true, world: buryingStrays(onNATS(1)), fault: sendAstray, judge: deadAndRetried,
 	},
 	{name: "F29_nats", copies: true, world: onNATS(1), fault: fillStream, judge: felt("refused")},
+	{name: "F30_nats", copies: true, world: killingConsumers(onNATS(1)), fault: nothing, judge: diedOnBothSides},
 	{name: "F32_nats", copies: true, lasting: true, world: onNATS(1), fault: silenceNATS, judge: felt("unsure")},
 }
 
@@ -64,11 +69,18 @@ var kafkaRows = []row{
 		name: "F27_kafka", copies: true, parks: true, world: buryingStrays(onKafka()), fault: sendAstray,
 		judge: deadAndRetried,
 	},
+	{name: "F30_kafka", copies: true, world: killingConsumers(onKafka()), fault: nothing, judge: diedOnBothSides},
 }
 
 // buryingStrays gives the other broker a dead-letter exchange, and makes a message DEAD soon.
 func buryingStrays(o options) options {
 	o.settings = []string{twoRetries, "MSGHANDLER_BROKERS_STREAM_DEAD_LETTER_EXCHANGE=" + deadLetters}
+	return o
+}
+
+// killingConsumers makes the consumers processes that die, with the SQL inbox.
+func killingConsumers(o options) options {
+	o.consume = consumeInProcesses(withSQL)
 	return o
 }
 
