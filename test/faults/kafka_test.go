@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -99,17 +100,23 @@ func (s *kafkaStream) forget(w *world, consumer string) {
 	}
 }
 
-// noteRecords reads all partitions from their beginning, until the test ends.
+// noteRecords reads all partitions from their beginning, until the test ends. kfake sends a reader back to the beginning
+// when a leader has moved and nothing was written since; the reader notes no record twice.
 func (s *kafkaStream) noteRecords(w *world, topic string) {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
+	noted := map[int32]int64{}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for ctx.Err() == nil {
 			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+				if r.Offset < noted[r.Partition] {
+					return
+				}
+				noted[r.Partition] = r.Offset + 1
 				m := kafkaconn.Read(r)
 				w.got(m.Producer+"/"+m.ID, Copy{Content: NewContent(m.Topic, m.Key, m.Headers, m.Body), Attempt: m.Attempt})
 			})
@@ -220,4 +227,44 @@ func shrinkKafka(ctx context.Context, w *world, _ *rand.Rand) {
 		return func() { onStream[*kafkaStream](w).cluster.Configure(exchange, "max.message.bytes", bytes) }
 	}
 	w.refusing(ctx, largest("500"), largest("1048588"))
+}
+
+// withoutRoomOnKafka lets the partitions have too few replicas, or no room on their disk.
+func withoutRoomOnKafka(ctx context.Context, w *world, _ *rand.Rand) {
+	var full *kfake.FaultHandle
+	refusal := func(answer *kerr.Error, partitions ...int32) kfake.Fault {
+		return kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: exchange, Partitions: partitions, Err: answer, Count: -1,
+		}
+	}
+	w.withoutRoom(ctx, func() {
+		full = onStream[*kafkaStream](w).cluster.Fake.Fault(refusal(kerr.NotEnoughReplicas, 0, 1),
+			refusal(kerr.KafkaStorageError, 2, 3))
+	}, func() { full.Remove() })
+}
+
+// silenceKafka makes all connections swallow everything and stay open, until the coordinators have found out.
+func silenceKafka(ctx context.Context, w *world, _ *rand.Rand) {
+	s := onStream[*kafkaStream](w)
+	pause(ctx, time.Second)
+	w.ledger.Fault("the connections with Kafka fall silent")
+	began := time.Now()
+	restore := s.cluster.Silence()
+	w.degraded(isDegraded)
+	w.t.Logf("found out after %v", time.Since(began).Round(10*time.Millisecond))
+	restore()
+	w.ledger.Fault("new connections work")
+	w.allReady()
+}
+
+// moveLeaders moves each partition to the next broker, again and again, for as long as the load lasts.
+func moveLeaders(ctx context.Context, w *world, _ *rand.Rand) {
+	fake := onStream[*kafkaStream](w).cluster.Fake
+	for moved := 0; ctx.Err() == nil; moved++ {
+		pause(ctx, 100*time.Millisecond)
+		partition := int32(moved % partitions)
+		leader := (fake.LeaderFor(exchange, partition) + 1) % fakekafka.Brokers
+		w.must(fake.MoveTopicPartition(exchange, partition, leader))
+		w.ledger.Fault(fmt.Sprintf("broker %d leads partition %d", leader, partition))
+	}
 }

@@ -26,23 +26,27 @@ type natsStream struct {
 	// way is the coordinators' way to the only server.
 	way *wire.Proxy
 	js  jetstream.JetStream
+	// user is the coordinators' user in the address of a server; empty: none.
+	user string
 	// consumed names the streams that have consumers.
 	consumed []string
 }
 
 // onNATS sends the load's messages to so many servers of NATS.
 func onNATS(nodes int) options {
-	return options{stream: func(w *world) stream { return newNATSStream(w, nodes) }}
+	return options{stream: func(w *world) stream {
+		if nodes == 1 {
+			return newNATSStream(w, servers.NATS(w.t))
+		}
+		return newNATSStream(w, servers.NATSCluster(w.t, nodes)...)
+	}}
 }
 
-func newNATSStream(w *world, nodes int) *natsStream {
+func newNATSStream(w *world, nodes ...*servers.NATSServer) *natsStream {
 	w.t.Helper()
-	s := &natsStream{}
-	if nodes == 1 {
-		s.servers = []*servers.NATSServer{servers.NATS(w.t)}
-		s.way = wire.TCP(w.t, wire.Host(w.t, s.servers[0].URL))
-	} else {
-		s.servers = servers.NATSCluster(w.t, nodes)
+	s := &natsStream{servers: nodes}
+	if len(nodes) == 1 {
+		s.way = wire.TCP(w.t, wire.Host(w.t, nodes[0].URL))
 	}
 	s.js = natsserver.JetStream(w.t, s.all())
 	servers.Eventually(w.t, patience, "the stream is made", func() bool {
@@ -69,7 +73,7 @@ func (s *natsStream) all() string {
 
 func (s *natsStream) url() string {
 	if s.way != nil {
-		return s.way.URL(s.servers[0].URL)
+		return strings.Replace(s.way.URL(s.servers[0].URL), "//", "//"+s.user, 1)
 	}
 	return s.all()
 }

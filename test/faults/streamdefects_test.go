@@ -48,4 +48,17 @@ var streamDefects = []defect{
 			"\t\tbegun := time.Now()\n\t\t_ = p.in.client.CommitRecords(r.work, record)\n",
 		}},
 	},
+	{
+		name: "no_room_uses_an_attempt", row: "F31_nats", want: Parked,
+		edits: []edit{{
+			"internal/natsconn/answers.go", `return Unavailable, fmt.Errorf("JetStream takes`,
+			`return Refused, fmt.Errorf("JetStream takes`,
+		}},
+	},
+	{
+		name: "no_room_is_done", row: "F31_kafka", want: Lost,
+		edits: []edit{{
+			kafkaPublisher + "publishcall.go", "return outcomes.Unsent(answer.Err)", "return outcomes.Acked()",
+		}},
+	},
 }
