@@ -232,15 +232,23 @@ func shrinkKafka(ctx context.Context, w *world, _ *rand.Rand) {
 // withoutRoomOnKafka lets the partitions have too few replicas, or no room on their disk.
 func withoutRoomOnKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	var full *kfake.FaultHandle
-	refusal := func(answer *kerr.Error, partitions ...int32) kfake.Fault {
-		return kfake.Fault{
-			Keys: []kmsg.Key{kmsg.Produce}, Topic: exchange, Partitions: partitions, Err: answer, Count: -1,
-		}
-	}
 	w.withoutRoom(ctx, func() {
-		full = onStream[*kafkaStream](w).cluster.Fake.Fault(refusal(kerr.NotEnoughReplicas, 0, 1),
-			refusal(kerr.KafkaStorageError, 2, 3))
+		full = onStream[*kafkaStream](w).cluster.Fake.Fault(writesFail(kerr.NotEnoughReplicas, 0, 1),
+			writesFail(kerr.KafkaStorageError, 2, 3))
 	}, func() { full.Remove() })
+}
+
+// forbidKafka takes the permission to write to the topic from the coordinators and gives the permission back.
+func forbidKafka(ctx context.Context, w *world, _ *rand.Rand) {
+	var forbidden *kfake.FaultHandle
+	w.refusing(ctx, func() {
+		forbidden = onStream[*kafkaStream](w).cluster.Fake.Fault(writesFail(kerr.TopicAuthorizationFailed))
+	}, func() { forbidden.Remove() })
+}
+
+// writesFail has partitions of the load's topic, or all of them, refuse each batch of records.
+func writesFail(answer *kerr.Error, partitions ...int32) kfake.Fault {
+	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: exchange, Partitions: partitions, Err: answer, Count: -1}
 }
 
 // silenceKafka makes all connections swallow everything and stay open, until the coordinators have found out.

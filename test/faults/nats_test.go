@@ -175,6 +175,17 @@ func killNATS(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
+// closeNATS closes the coordinators' connections at short intervals, for as long as the load lasts.
+func closeNATS(ctx context.Context, w *world, random *rand.Rand) {
+	s := onStream[*natsStream](w)
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(200+random.IntN(1000))*time.Millisecond)
+		w.ledger.Fault("the connections with NATS are closed")
+		s.way.Disconnect()
+	}
+	w.allReady()
+}
+
 // freezeNATS stops the server for longer than a publish waits for its answer.
 func freezeNATS(ctx context.Context, w *world, _ *rand.Rand) {
 	s := onStream[*natsStream](w)

@@ -43,6 +43,7 @@ var natsRows = []row{
 		name: "F21_nats_silent", copies: true, lasting: true, world: onNATS(1), fault: freezeNATS, judge: felt("unsure"),
 	},
 	{name: "F21_nats_leader", copies: true, lasting: true, world: onNATS(3), fault: killLeaders},
+	{name: "F21_nats_close", copies: true, lasting: true, world: onNATS(1), fault: closeNATS},
 	{name: "F21_nats_app", copies: true, world: onNATS(1), fault: stopJetStream},
 	{
 		name: "F22_nats_permission", copies: true, world: onNATSAccount(), fault: forbidNATS, judge: felt("refused"),
@@ -71,6 +72,7 @@ var kafkaRows = []row{
 	},
 	{name: "F21_kafka_leader", unanswered: true, world: onKafka(), fault: moveLeaders},
 	{name: "F21_kafka_close", copies: true, lasting: true, world: onKafka(), fault: cutKafka},
+	{name: "F22_kafka_permission", copies: true, world: onKafka(), fault: forbidKafka, judge: felt("refused")},
 	{name: "F22_kafka_size", copies: true, world: onKafka(), fault: shrinkKafka, judge: felt("refused")},
 	{
 		name: "F27_kafka", copies: true, parks: true, world: buryingStrays(onKafka()), fault: sendAstray,
