@@ -100,8 +100,8 @@ func (s *kafkaStream) forget(w *world, consumer string) {
 	}
 }
 
-// noteRecords reads all partitions from their beginning, until the test ends. kfake sends a reader back to the beginning
-// when a leader has moved and nothing was written since; the reader notes no record twice.
+// noteRecords reads all partitions from their beginning, until the test ends. kfake sends a reader back to the
+// beginning when a leader has moved and nothing was written since; the reader notes no record twice.
 func (s *kafkaStream) noteRecords(w *world, topic string) {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.cluster.Hosts...), kgo.ConsumeTopics(topic),
@@ -118,7 +118,8 @@ func (s *kafkaStream) noteRecords(w *world, topic string) {
 				}
 				noted[r.Partition] = r.Offset + 1
 				m := kafkaconn.Read(r)
-				w.got(m.Producer+"/"+m.ID, Copy{Content: NewContent(m.Topic, m.Key, m.Headers, m.Body), Attempt: m.Attempt})
+				content := NewContent(m.Topic, m.Key, m.Headers, m.Body)
+				w.got(m.Producer+"/"+m.ID, Copy{Content: content, Attempt: m.Attempt})
 			})
 		}
 	})
@@ -265,14 +266,16 @@ func silenceKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	w.allReady()
 }
 
-// moveLeaders moves each partition to the next broker, again and again, for as long as the load lasts.
+// moveLeaders moves all partitions to other brokers, again and again, for as long as the load lasts. Messages go on
+// with each set of leaders.
 func moveLeaders(ctx context.Context, w *world, _ *rand.Rand) {
 	fake := onStream[*kafkaStream](w).cluster.Fake
-	for moved := 0; ctx.Err() == nil; moved++ {
-		pause(ctx, 100*time.Millisecond)
-		partition := int32(moved % partitions)
-		leader := (fake.LeaderFor(exchange, partition) + 1) % fakekafka.Brokers
-		w.must(fake.MoveTopicPartition(exchange, partition, leader))
-		w.ledger.Fault(fmt.Sprintf("broker %d leads partition %d", leader, partition))
+	for ctx.Err() == nil {
+		for partition := range int32(partitions) {
+			leader := (fake.LeaderFor(exchange, partition) + 1) % fakekafka.Brokers
+			w.must(fake.MoveTopicPartition(exchange, partition, leader))
+		}
+		w.ledger.Fault("each partition has another leader")
+		w.messagesGoOn(20)
 	}
 }

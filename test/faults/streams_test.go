@@ -50,12 +50,14 @@ var natsRows = []row{
 	},
 	{name: "F22_nats_subject", copies: true, world: onNATS(1), fault: withdrawSubjects, judge: felt("refused")},
 	{
-		name: "F27_nats", copies: true, parks: true, world: buryingStrays(onNATS(1)), fault: sendAstray, judge: deadAndRetried,
+		name: "F27_nats", copies: true, parks: true, world: buryingStrays(onNATS(1)), fault: sendAstray,
+		judge: deadAndRetried,
 	},
 	{name: "F29_nats", copies: true, world: onNATS(1), fault: fillStream, judge: felt("refused")},
 	{name: "F30_nats", copies: true, world: killingConsumers(onNATS(1)), fault: nothing, judge: diedOnBothSides},
 	{
-		name: "F31_nats", copies: true, world: impatient(onNATSAccount()), fault: withoutRoomOnNATS, judge: felt("unsent"),
+		name: "F31_nats", copies: true, world: impatient(onNATSAccount()), fault: withoutRoomOnNATS,
+		judge: felt("unsent"),
 	},
 	{name: "F32_nats", copies: true, lasting: true, world: onNATS(1), fault: silenceNATS, judge: felt("unsure")},
 }
@@ -70,7 +72,7 @@ var kafkaRows = []row{
 	{
 		name: "F21_kafka_silent", copies: true, lasting: true, world: onKafka(), fault: hangKafka, judge: felt("unsure"),
 	},
-	{name: "F21_kafka_leader", unanswered: true, world: onKafka(), fault: moveLeaders},
+	{name: "F21_kafka_leader", unanswered: true, lasting: true, world: onKafka(), fault: moveLeaders},
 	{name: "F21_kafka_close", copies: true, lasting: true, world: onKafka(), fault: cutKafka},
 	{name: "F22_kafka_permission", copies: true, world: onKafka(), fault: forbidKafka, judge: felt("refused")},
 	{name: "F22_kafka_size", copies: true, world: onKafka(), fault: shrinkKafka, judge: felt("refused")},
