@@ -6,8 +6,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
+	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -57,24 +59,36 @@ func TestUnroutableMessageIsDeadUntilRetried(t *testing.T) {
 }
 
 func TestDelayedMessageWaits(t *testing.T) {
+	server, cluster := servers.NATS(t), fakekafka.Start(t, nil)
+	makeStream(t, server.URL)
+	cluster.Topic("orders", nil)
 	w := newWorld(t)
-	w.startCoordinators(1)
-	channel := w.channel()
-	if _, err := channel.QueueDeclare("reminders", true, false, false, false, nil); err != nil {
+	w.startCoordinators(1, "MSGHANDLER_BROKERS_STREAM_URL="+server.URL, "MSGHANDLER_BROKERS_LOG_URL="+cluster.URL("", ""))
+	if _, err := w.channel().QueueDeclare("reminders", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	p := newPlainProducer(t, "shop", w.coordinators[0].grpc)
-	begun := time.Now()
 	const delay = 3 * time.Second
-	p.sendHalves(time.Minute, delayed("1", delay))
-	if state := p.submit("1", pb.Wait_WAIT_SENDABLE); state != pb.State_STATE_SENDABLE {
-		t.Fatalf("confirmed, it is %v", state)
-	}
-	if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
-		t.Fatalf("in the end it is %v", state)
-	}
-	if took := time.Since(begun); took < delay {
-		t.Errorf("delivered after %v, too early", took)
+	for kind, m := range map[string]*pb.Message{
+		"rabbitmq": {RoutingKey: "reminders"},
+		"nats":     {Broker: "stream", Exchange: "ORDERS", RoutingKey: "orders.late"},
+		"kafka":    {Broker: "log", Exchange: "orders"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPlainProducer(t, kind, w.coordinators[0].grpc)
+			begun := time.Now()
+			m.Id, m.Body, m.Delay = "1", []byte("{}"), durationpb.New(delay)
+			p.sendHalves(time.Minute, m)
+			if state := p.submit("1", pb.Wait_WAIT_SENDABLE); state != pb.State_STATE_SENDABLE {
+				t.Fatalf("confirmed, it is %v", state)
+			}
+			if state := p.submit("1", pb.Wait_WAIT_DONE); state != pb.State_STATE_DONE {
+				t.Fatalf("in the end it is %v", state)
+			}
+			if took := time.Since(begun); took < delay {
+				t.Errorf("delivered after %v, too early", took)
+			}
+		})
 	}
 }
 

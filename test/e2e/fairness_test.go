@@ -6,15 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 	"github.com/msghandler/msghandler/test/servers"
 )
-
-func delayed(id string, delay time.Duration) *pb.Message {
-	return &pb.Message{Id: id, RoutingKey: "reminders", Body: []byte("{}"), Delay: durationpb.New(delay)}
-}
 
 // silent makes n messages without a Submit.
 func silent(n int) []*pb.Message {

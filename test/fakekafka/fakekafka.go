@@ -20,8 +20,8 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// brokers is the size of a cluster.
-const brokers = 3
+// Brokers is the size of a cluster. The brokers have the ids 0 to Brokers-1.
+const Brokers = 3
 
 // Cluster is a cluster of a test's own, to be hurt. Its methods are for the test's own goroutine.
 type Cluster struct {
@@ -41,7 +41,7 @@ type Cluster struct {
 // a client with all permissions.
 func Start(t testing.TB, options []kfake.Opt, admin ...kgo.Opt) *Cluster {
 	t.Helper()
-	k := &Cluster{t: t, network: &network{conns: map[*gatedConn]bool{}}, Hosts: servers.Addresses(t, brokers)}
+	k := &Cluster{t: t, network: &network{conns: map[*gatedConn]bool{}}, Hosts: servers.Addresses(t, Brokers)}
 	ports := make([]int, len(k.Hosts))
 	for i, host := range k.Hosts {
 		_, port, _ := net.SplitHostPort(host)
@@ -108,6 +108,16 @@ func (k *Cluster) Hang() (resume func()) {
 	return k.network.restore
 }
 
+// Silence drops all bytes, in both directions, and closes nothing: the connections are half-open. The returned function
+// closes these connections; new connections pass then.
+func (k *Cluster) Silence() (restore func()) {
+	k.network.silence()
+	return func() {
+		k.network.cut()
+		k.network.restore()
+	}
+}
+
 // Cut closes all connections and refuses new ones. The returned function ends it.
 func (k *Cluster) Cut() (restore func()) {
 	k.network.cut()
@@ -151,8 +161,8 @@ type network struct {
 	mu    sync.Mutex
 	conns map[*gatedConn]bool
 	// held is closed when a hanging network passes again; nil while it passes.
-	held  chan struct{}
-	isCut bool
+	held            chan struct{}
+	isCut, isSilent bool
 }
 
 // listen is a listener of a broker.
@@ -172,6 +182,18 @@ func (n *network) hang() {
 	}
 }
 
+func (n *network) silence() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isSilent = true
+}
+
+func (n *network) silent() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.isSilent
+}
+
 func (n *network) cut() {
 	n.mu.Lock()
 	conns := n.conns
@@ -185,7 +207,7 @@ func (n *network) cut() {
 func (n *network) restore() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.isCut = false
+	n.isCut, n.isSilent = false, false
 	if n.held != nil {
 		close(n.held)
 		n.held = nil
@@ -242,9 +264,12 @@ type gatedConn struct {
 	closed  chan struct{}
 }
 
-// Read implements net.Conn. While the network hangs, nothing arrives.
+// Read implements net.Conn. While the network hangs or is silent, nothing arrives.
 func (c *gatedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	for err == nil && c.network.silent() {
+		n, err = c.Conn.Read(b)
+	}
 	if err == nil {
 		err = c.pass()
 	}
@@ -258,6 +283,9 @@ func (c *gatedConn) Read(b []byte) (int, error) {
 func (c *gatedConn) Write(b []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
+	}
+	if c.network.silent() {
+		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }

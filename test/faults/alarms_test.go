@@ -120,13 +120,19 @@ func (w *world) sent() int {
 // broker.
 func (w *world) confirmsGoOn() {
 	w.t.Helper()
-	servers.Eventually(w.t, alarmLasts, "the fate of every message is known", func() bool {
-		pending, ok := w.standing(pb.State_STATE_PENDING)
-		return ok && len(pending) == 0
-	})
+	w.fatesKnown()
 	sendable, ok := w.standing(pb.State_STATE_SENDABLE)
 	w.t.Logf("during the alarm the fate of every message became known; %d wait for the broker", len(sendable))
 	if !ok || len(sendable) == 0 {
 		w.t.Error("nothing waits for the broker during the alarm")
 	}
+}
+
+// fatesKnown waits until no producer has to be asked any more.
+func (w *world) fatesKnown() {
+	w.t.Helper()
+	servers.Eventually(w.t, alarmLasts, "the fate of every message is known", func() bool {
+		pending, ok := w.standing(pb.State_STATE_PENDING)
+		return ok && len(pending) == 0
+	})
 }

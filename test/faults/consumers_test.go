@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	dedupredis "github.com/msghandler/msghandler/consumer/dedup/redis"
+	kafkaconsumer "github.com/msghandler/msghandler/consumer/kafka"
+	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -64,6 +67,10 @@ type note struct {
 func consumeInProcesses(sql bool) func(w *world) {
 	return func(w *world) {
 		orders := mortalConsumer{Broker: w.broker.URL, Redis: servers.Redis(w.t).Addr}
+		if w.stream != nil {
+			orders.Broker = w.stream.url()
+			orders.Noted = w.stream.watch(w)
+		}
 		if sql {
 			orders.Database = &w.keepEffects().database
 		}
@@ -87,10 +94,14 @@ func consumeAndDie(w *world, orders mortalConsumer) {
 			for born := 0; ctx.Err() == nil; born++ {
 				own := orders
 				own.Seed = *seed + uint64(100*born+n)
+				own.Name = fmt.Sprintf("consumer-%d-%d", n, born)
 				err := consumeInProcess(ctx, w, own)
 				if err != nil && ctx.Err() == nil {
 					w.t.Errorf("a consumer: %v", err)
 					return
+				}
+				if w.stream != nil {
+					w.stream.forget(w, own.Name)
 				}
 			}
 		})
@@ -185,6 +196,31 @@ type mortalConsumer struct {
 	Broker, Redis string
 	Database      *database
 	Seed          uint64
+	// Name tells the consumers of a broker apart. Noted says that the copies are noted elsewhere.
+	Name  string
+	Noted bool
+}
+
+// open makes the consumer of the SDK for the kind of broker.
+func (m mortalConsumer) open() (run func(context.Context, consumer.Handler) error, err error) {
+	retry := []time.Duration{time.Second}
+	switch kind, _, _ := strings.Cut(m.Broker, ":"); kind {
+	case "nats":
+		c, err := natsconsumer.New(natsconsumer.Config{
+			URL: m.Broker, Stream: exchange, Name: natsInbox, AckWait: 2 * time.Second, Retry: retry,
+		})
+		return c.Run, err
+	case "kafka":
+		c, err := kafkaconsumer.New(kafkaconsumer.Config{
+			URL: m.Broker, Group: kafkaGroup(exchange), Name: m.Name, Topics: []string{exchange}, Retry: retry,
+		})
+		return c.Run, err
+	default:
+		c, err := consumer.New(consumer.Config{
+			URL: m.Broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: retry,
+		})
+		return c.Run, err
+	}
 }
 
 // beConsumer consumes until a kill, most often its own.
@@ -200,9 +236,7 @@ func beConsumer(orders string) error {
 	if err != nil {
 		return err
 	}
-	c, err := consumer.New(consumer.Config{
-		URL: m.Broker, Queue: queue, Declare: &consumer.Declare{Exchange: exchange}, Retry: []time.Duration{time.Second},
-	})
+	run, err := m.open()
 	if err != nil {
 		return err
 	}
@@ -211,7 +245,7 @@ func beConsumer(orders string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop() // the process that started this consumer is gone
 	}()
-	return c.Run(ctx, d.noting(handler))
+	return run(ctx, d.noting(m.Noted, handler))
 }
 
 // doomed is a consumer's handler that dies now and then. The handler has one message at a time.
@@ -243,22 +277,28 @@ func (d doomed) handler(in *database) (consumer.Handler, error) {
 	}), nil
 }
 
-// noting notes every copy, also dropped copies.
-func (d doomed) noting(once consumer.Handler) consumer.Handler {
+// noting notes every copy, also dropped copies, unless the copies are noted elsewhere.
+func (d doomed) noting(elsewhere bool, once consumer.Handler) consumer.Handler {
 	return consumer.HandlerFunc(func(ctx context.Context, got *consumer.Message) error {
-		content := NewContent(got.Exchange, got.RoutingKey, got.Headers, got.Body)
-		n, err := json.Marshal(note{got.Key(), Copy{content, got.Attempt, got.Redelivered}})
-		if err != nil {
-			return err
-		}
-		if err := d.business.RPush(ctx, notes, n).Err(); err != nil {
-			return err
+		if !elsewhere {
+			if err := d.note(ctx, got); err != nil {
+				return err
+			}
 		}
 		if isLast(got.Key()) {
 			return nil
 		}
 		return once.Handle(ctx, got)
 	})
+}
+
+func (d doomed) note(ctx context.Context, got *consumer.Message) error {
+	content := NewContent(got.Exchange, got.RoutingKey, got.Headers, got.Body)
+	n, err := json.Marshal(note{got.Key(), Copy{content, got.Attempt, got.Redelivered}})
+	if err != nil {
+		return err
+	}
+	return d.business.RPush(ctx, notes, n).Err()
 }
 
 func (d doomed) handle(ctx context.Context, got *consumer.Message) error {

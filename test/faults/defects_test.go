@@ -48,7 +48,7 @@ const (
 	inboxes     = "consumer/inbox/sql/"
 )
 
-var defects = []defect{
+var defects = append([]defect{
 	{
 		name: "returns_ignored", short: true, row: "F22_returned", want: Lost,
 		edits: []edit{{publisher + "confirmchannel.go", "case u.returned != nil:", "case false:"}},
@@ -58,20 +58,6 @@ var defects = []defect{
 		edits: []edit{{
 			publisher + "confirmchannel.go", "return outcomes.Refused(u.returned)",
 			"println(u.returned.Error())\n\t\treturn halfmsg.PublishResult{Outcome: halfmsg.Acked}",
-		}},
-	},
-	{
-		name: "nats_silence_is_done", row: "F21_nats_kill", want: Lost, drain: slowDrain,
-		edits: []edit{{
-			"internal/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
-			"println(fmt.Sprint(err))\n\t\treturn Stored, nil",
-		}},
-	},
-	{
-		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
-		edits: []edit{{
-			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
-			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
 		}},
 	},
 	{
@@ -240,7 +226,7 @@ var defects = []defect{
 		name: "markers_in_memory_only", row: "F01_memory", want: Parked,
 		faulty: func(r row) row { r.fault = forgetfulProducer(false); return r },
 	},
-}
+}, streamDefects...)
 
 // Each row of single messages is clean with the right coordinator (TestRows), and finds the mistake of a wrong
 // coordinator.

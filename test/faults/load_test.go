@@ -118,14 +118,18 @@ func (w *witness) draw(id string, random *rand.Rand) deed {
 	if w.once {
 		ways = repeated
 	}
-	headers := headersOf(id)
-	if w.to.ascii {
-		headers = asciiHeadersOf(id)
-	}
 	return deed{
-		id: id, key: w.key(id), headers: headers, body: bodyOf(id, size),
+		id: id, key: w.key(id), headers: w.headers(id), body: bodyOf(id, size),
 		way: random.IntN(ways), slow: time.Duration(1000+random.IntN(2000)) * time.Millisecond,
 	}
+}
+
+// headers are the headers of an id's message, as its broker carries them.
+func (w *witness) headers(id string) map[string]string {
+	if w.to.ascii {
+		return asciiHeadersOf(id)
+	}
+	return headersOf(id)
 }
 
 // bodyOf is the body of an id's message, of that size or a little less. Every other id has a body that the store can

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
@@ -25,21 +26,27 @@ type natsStream struct {
 	// way is the coordinators' way to the only server.
 	way *wire.Proxy
 	js  jetstream.JetStream
+	// user is the coordinators' user in the address of a server; empty: none.
+	user string
+	// consumed names the streams that have consumers.
+	consumed []string
 }
 
 // onNATS sends the load's messages to so many servers of NATS.
 func onNATS(nodes int) options {
-	return options{stream: func(w *world) stream { return newNATSStream(w, nodes) }}
+	return options{stream: func(w *world) stream {
+		if nodes == 1 {
+			return newNATSStream(w, servers.NATS(w.t))
+		}
+		return newNATSStream(w, servers.NATSCluster(w.t, nodes)...)
+	}}
 }
 
-func newNATSStream(w *world, nodes int) *natsStream {
+func newNATSStream(w *world, nodes ...*servers.NATSServer) *natsStream {
 	w.t.Helper()
-	s := &natsStream{}
-	if nodes == 1 {
-		s.servers = []*servers.NATSServer{servers.NATS(w.t)}
-		s.way = wire.TCP(w.t, wire.Host(w.t, s.servers[0].URL))
-	} else {
-		s.servers = servers.NATSCluster(w.t, nodes)
+	s := &natsStream{servers: nodes}
+	if len(nodes) == 1 {
+		s.way = wire.TCP(w.t, wire.Host(w.t, nodes[0].URL))
 	}
 	s.js = natsserver.JetStream(w.t, s.all())
 	servers.Eventually(w.t, patience, "the stream is made", func() bool {
@@ -66,19 +73,22 @@ func (s *natsStream) all() string {
 
 func (s *natsStream) url() string {
 	if s.way != nil {
-		return s.way.URL(s.servers[0].URL)
+		return strings.Replace(s.way.URL(s.servers[0].URL), "//", "//"+s.user, 1)
 	}
 	return s.all()
 }
 
 func (*natsStream) asciiHeaders() bool { return true }
 
-func (s *natsStream) consume(w *world) {
+func (s *natsStream) consume(w *world) { s.consumeFrom(w, exchange) }
+
+// consumeFrom consumes a stream.
+func (s *natsStream) consumeFrom(w *world, stream string) {
 	w.t.Helper()
 	handler := w.noting(w.effect())
 	w.runs(2, func(consuming func()) (func(context.Context) error, error) {
 		c, err := natsconsumer.New(natsconsumer.Config{
-			URL: s.servers[0].URL, Stream: exchange, Name: natsInbox, Prefetch: 100, AckWait: 5 * time.Second,
+			URL: s.servers[0].URL, Stream: stream, Name: natsInbox, Prefetch: 100, AckWait: 5 * time.Second,
 			Consuming: consuming, Logger: quiet(),
 		})
 		if err != nil {
@@ -86,18 +96,58 @@ func (s *natsStream) consume(w *world) {
 		}
 		return func(ctx context.Context) error { return c.Run(ctx, handler) }, nil
 	})
+	s.consumed = append(s.consumed, stream)
 }
+
+func (s *natsStream) watch(*world) (noting bool) {
+	s.consumed = append(s.consumed, exchange)
+	return false
+}
+
+func (*natsStream) forget(*world, string) {}
 
 func (s *natsStream) empty(w *world) {
 	w.t.Helper()
-	servers.Eventually(w.t, patience, "the stream's consumers have had everything", func() bool {
-		inbox, err := s.js.Consumer(w.t.Context(), exchange, natsInbox)
-		if err != nil {
-			return false
-		}
-		has, err := s.info(w.t.Context())
-		return err == nil && inbox.CachedInfo().AckFloor.Stream >= has.State.LastSeq
-	})
+	for _, stream := range s.consumed {
+		servers.Eventually(w.t, patience, "the consumers have had all of "+stream, func() bool {
+			inbox, err := s.js.Consumer(w.t.Context(), stream, natsInbox)
+			if err != nil {
+				return false
+			}
+			has, err := s.info(w.t.Context(), stream)
+			return err == nil && inbox.CachedInfo().AckFloor.Stream >= has.State.LastSeq
+		})
+	}
+}
+
+// make makes a stream with all subjects that begin with its name.
+func (s *natsStream) make(w *world, name string) {
+	w.t.Helper()
+	config := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Replicas: len(s.servers)}
+	_, err := s.js.CreateStream(w.t.Context(), config)
+	w.must(err)
+}
+
+func (s *natsStream) makeDeadLetters(w *world) { s.make(w, deadLetters) }
+
+func (*natsStream) unknown() string { return `no stream "` + astray + `"` }
+
+func (s *natsStream) serve(w *world, name string) {
+	s.make(w, name)
+	s.consumeFrom(w, name)
+}
+
+func (s *natsStream) deadLetters(w *world) map[string]string {
+	w.t.Helper()
+	stream, err := s.js.Stream(w.t.Context(), deadLetters)
+	w.must(err)
+	reasons := map[string]string{}
+	for sequence := range stream.CachedInfo().State.LastSeq {
+		m, err := stream.GetMsg(w.t.Context(), sequence+1)
+		w.must(err)
+		reasons[m.Header.Get(publish.HeaderProducer)+"/"+m.Header.Get(publish.HeaderID)] = m.Header.Get(deadReason)
+	}
+	return reasons
 }
 
 // onStream is the broker of the row, which is of that kind.
@@ -122,6 +172,17 @@ func killNATS(ctx context.Context, w *world, _ *rand.Rand) {
 	w.degraded(isDegraded)
 	s.servers[0].Start()
 	w.ledger.Fault("nats-server is back")
+	w.allReady()
+}
+
+// closeNATS closes the coordinators' connections at short intervals, for as long as the load lasts.
+func closeNATS(ctx context.Context, w *world, random *rand.Rand) {
+	s := onStream[*natsStream](w)
+	for ctx.Err() == nil {
+		pause(ctx, time.Duration(200+random.IntN(1000))*time.Millisecond)
+		w.ledger.Fault("the connections with NATS are closed")
+		s.way.Disconnect()
+	}
 	w.allReady()
 }
 
@@ -166,7 +227,7 @@ func (s *natsStream) leader(w *world) (at int) {
 
 // findLeader finds the server that leads the stream; the servers are named n0, n1 and so on.
 func (s *natsStream) findLeader(ctx context.Context) (at int, err error) {
-	info, err := s.info(ctx)
+	info, err := s.info(ctx, exchange)
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +242,7 @@ func (s *natsStream) findLeader(ctx context.Context) (at int, err error) {
 func (s *natsStream) inSync(w *world) {
 	w.t.Helper()
 	servers.Eventually(w.t, patience, "the replicas are in sync", func() bool {
-		info, err := s.info(w.t.Context())
+		info, err := s.info(w.t.Context(), exchange)
 		if err != nil || info.Cluster == nil || len(info.Cluster.Replicas) != len(s.servers)-1 {
 			return false
 		}
@@ -194,10 +255,10 @@ func (s *natsStream) inSync(w *world) {
 	})
 }
 
-func (s *natsStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (s *natsStream) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	found, err := s.js.Stream(ctx, exchange)
+	found, err := s.js.Stream(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +299,7 @@ func withdrawSubjects(ctx context.Context, w *world, _ *rand.Rand) {
 func fillStream(ctx context.Context, w *world, _ *rand.Rand) {
 	s := onStream[*natsStream](w)
 	w.refusing(ctx, func() {
-		info, err := s.info(ctx)
+		info, err := s.info(ctx, exchange)
 		w.must(err)
 		s.update(w, func(c *jetstream.StreamConfig) { c.MaxMsgs = int64(info.State.Msgs) + 10 }) //nolint:gosec // few
 	}, func() { s.update(w, func(*jetstream.StreamConfig) {}) })

@@ -26,13 +26,18 @@ func newSender(w *world, name, exchange string) *sender {
 	return &sender{service: newService(w, name, memory.New()), exchange: exchange}
 }
 
+// sent ends the routing keys of a sender. On NATS the load's stream takes only subjects without a dot.
+const sent = ".sent"
+
 // run sends until the context ends, and at least once.
 func (s *sender) run(ctx context.Context, w *world, every time.Duration) {
 	for n := 0; ; n++ {
 		id := fmt.Sprintf("%06d", n)
 		key, body := s.key(id), []byte(s.exchange+" "+id)
-		m := producer.Message{ID: id, Exchange: s.exchange, RoutingKey: s.name, Headers: headersOf(id), Body: body}
-		s.ledger.Sending(key, NewContent(s.exchange, s.name, m.Headers, body))
+		m := producer.Message{
+			ID: id, Broker: s.to.broker, Exchange: s.exchange, RoutingKey: s.name + sent, Headers: s.headers(id), Body: body,
+		}
+		s.ledger.Sending(key, NewContent(m.Exchange, m.RoutingKey, m.Headers, body))
 		err := s.sdk.Send(w.t.Context(), m, func(context.Context) error {
 			s.ledger.Accepted(key)
 			s.ledger.Decide(key, Committed)

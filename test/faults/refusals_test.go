@@ -25,12 +25,13 @@ var refusalRows = []row{
 	{name: "F22_permission", copies: true, fault: revoke(allReadyThenAMoment), judge: othersGoOn("refused")},
 	{
 		name: "F27", copies: true, parks: true, fault: sendAstray, judge: deadAndRetried,
-		world: options{settings: []string{
-			"MSGHANDLER_SEND_BACKOFF=200ms,500ms", "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters,
-		}},
+		world: options{settings: []string{twoRetries, "MSGHANDLER_SEND_DEAD_LETTER_EXCHANGE=" + deadLetters}},
 	},
 	{name: "F29", copies: true, world: options{consume: declareShort}, fault: fillQueue, judge: felt("refused")},
 }
+
+// twoRetries makes a message DEAD after three refusals.
+const twoRetries = "MSGHANDLER_SEND_BACKOFF=200ms,500ms"
 
 // unbind takes the queue's binding away and gives it back.
 func unbind(ctx context.Context, w *world, _ *rand.Rand) {
@@ -97,21 +98,33 @@ func (w *world) mayWrite(pattern string) {
 }
 
 const (
-	astray      = "astray"
-	deadLetters = "faults.dead"
+	astray = "astray"
+	// deadLetters is a name on every kind of broker: no dot for NATS.
+	deadLetters = "faults-dead"
 )
+
+// strays is what a broker does for messages to an exchange that does not exist.
+type strays interface {
+	// makeDeadLetters makes the dead-letter exchange.
+	makeDeadLetters(w *world)
+	// deadLetters are the reasons in the copies there, by message.
+	deadLetters(w *world) (reasons map[string]string)
+	// unknown is in the reason of a message whose exchange does not exist.
+	unknown() string
+	// serve makes an exchange, and has its messages consumed like those of the load.
+	serve(w *world, exchange string)
+}
+
+func (w *world) strays() strays {
+	if broker, is := w.stream.(strays); is {
+		return broker
+	}
+	return rabbitStrays{}
+}
 
 // sendAstray sends messages to an exchange that does not exist, among the good ones of the load.
 func sendAstray(ctx context.Context, w *world, _ *rand.Rand) {
-	w.onBroker(func(ch *amqp.Channel) error {
-		if err := ch.ExchangeDeclare(deadLetters, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
-			return err
-		}
-		if _, err := ch.QueueDeclare(deadLetters, true, false, false, false, nil); err != nil {
-			return err
-		}
-		return ch.QueueBind(deadLetters, "", deadLetters, false, nil)
-	})
+	w.strays().makeDeadLetters(w)
 	w.ledger.Fault("messages go to an exchange that does not exist")
 	newSender(w, astray, astray).run(ctx, w, 100*time.Millisecond)
 }
@@ -122,7 +135,8 @@ func sendAstray(ctx context.Context, w *world, _ *rand.Rand) {
 func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 	const attempts = 3 // the first attempt, and one more for each entry of MSGHANDLER_SEND_BACKOFF
 	sent := w.ledger.Copies(astray)
-	copies, refused := w.deadLetters(), w.published("refused")
+	broker := w.strays()
+	copies, refused := broker.deadLetters(w), w.published("refused")
 	t.Logf("%d went astray, %d are dead, %d refusals, %d dead-letter copies", len(sent), len(end.Parked), refused,
 		len(copies))
 	if refused != attempts*len(sent) {
@@ -132,7 +146,7 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 		if !end.Parked[key] {
 			t.Errorf("%s is not dead", key)
 		}
-		if reason := copies[key]; !strings.Contains(reason, "NOT_FOUND") {
+		if reason := copies[key]; !strings.Contains(reason, broker.unknown()) {
 			t.Errorf("the dead-letter copy of %s says %q", key, reason)
 		}
 	}
@@ -141,7 +155,7 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 		t.Errorf("%d others are dead and %d were sent again", others, flagged)
 	}
 
-	w.bindTo(astray)
+	broker.serve(w, astray)
 	w.retryDead()
 	end = w.drain(patience)
 	end.CopiesExplained = true
@@ -153,9 +167,26 @@ func deadAndRetried(t *testing.T, w *world, l *load, end End) {
 	}
 }
 
-// deadLetters are the reasons in the copies on the dead-letter exchange, by message.
-func (w *world) deadLetters() map[string]string {
-	w.t.Helper()
+// rabbitStrays are the strays of RabbitMQ.
+type rabbitStrays struct{}
+
+func (rabbitStrays) unknown() string { return "NOT_FOUND" }
+
+func (rabbitStrays) serve(w *world, exchange string) { w.bindTo(exchange) }
+
+func (rabbitStrays) makeDeadLetters(w *world) {
+	w.onBroker(func(ch *amqp.Channel) error {
+		if err := ch.ExchangeDeclare(deadLetters, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+			return err
+		}
+		if _, err := ch.QueueDeclare(deadLetters, true, false, false, false, nil); err != nil {
+			return err
+		}
+		return ch.QueueBind(deadLetters, "", deadLetters, false, nil)
+	})
+}
+
+func (rabbitStrays) deadLetters(w *world) map[string]string {
 	reasons := map[string]string{}
 	w.onBroker(func(ch *amqp.Channel) error {
 		for {
@@ -163,11 +194,14 @@ func (w *world) deadLetters() map[string]string {
 			if err != nil || !more {
 				return err
 			}
-			reasons[d.AppId+"/"+d.MessageId], _ = d.Headers["msghandler-dead-reason"].(string)
+			reasons[d.AppId+"/"+d.MessageId], _ = d.Headers[deadReason].(string)
 		}
 	})
 	return reasons
 }
+
+// deadReason is the header of a dead-letter copy with the broker's refusal.
+const deadReason = "msghandler-dead-reason"
 
 // retryDead is the operator's retry after the repair.
 func (w *world) retryDead() {

@@ -24,6 +24,10 @@ type stream interface {
 	asciiHeaders() bool
 	// consume starts consumers until the test ends. They note every copy, and let each message have its effect once.
 	consume(w *world)
+	// watch prepares for consumers in processes of their own, and says whether it notes the copies in their place.
+	watch(w *world) (noting bool)
+	// forget is the broker's end of a consumer that died.
+	forget(w *world, consumer string)
 	// empty waits until the consumers have had everything that the broker holds.
 	empty(w *world)
 }
@@ -39,9 +43,22 @@ var natsRows = []row{
 		name: "F21_nats_silent", copies: true, lasting: true, world: onNATS(1), fault: freezeNATS, judge: felt("unsure"),
 	},
 	{name: "F21_nats_leader", copies: true, lasting: true, world: onNATS(3), fault: killLeaders},
+	{name: "F21_nats_close", copies: true, lasting: true, world: onNATS(1), fault: closeNATS},
 	{name: "F21_nats_app", copies: true, world: onNATS(1), fault: stopJetStream},
+	{
+		name: "F22_nats_permission", copies: true, world: onNATSAccount(), fault: forbidNATS, judge: felt("refused"),
+	},
 	{name: "F22_nats_subject", copies: true, world: onNATS(1), fault: withdrawSubjects, judge: felt("refused")},
+	{
+		name: "F27_nats", copies: true, parks: true, world: buryingStrays(onNATS(1)), fault: sendAstray,
+		judge: deadAndRetried,
+	},
 	{name: "F29_nats", copies: true, world: onNATS(1), fault: fillStream, judge: felt("refused")},
+	{name: "F30_nats", copies: true, world: killingConsumers(onNATS(1)), fault: nothing, judge: diedOnBothSides},
+	{
+		name: "F31_nats", copies: true, world: impatient(onNATSAccount()), fault: withoutRoomOnNATS,
+		judge: felt("unsent"),
+	},
 	{name: "F32_nats", copies: true, lasting: true, world: onNATS(1), fault: silenceNATS, judge: felt("unsure")},
 }
 
@@ -55,8 +72,37 @@ var kafkaRows = []row{
 	{
 		name: "F21_kafka_silent", copies: true, lasting: true, world: onKafka(), fault: hangKafka, judge: felt("unsure"),
 	},
+	{name: "F21_kafka_leader", unanswered: true, lasting: true, world: onKafka(), fault: moveLeaders},
 	{name: "F21_kafka_close", copies: true, lasting: true, world: onKafka(), fault: cutKafka},
+	{name: "F22_kafka_permission", copies: true, world: onKafka(), fault: forbidKafka, judge: felt("refused")},
 	{name: "F22_kafka_size", copies: true, world: onKafka(), fault: shrinkKafka, judge: felt("refused")},
+	{
+		name: "F27_kafka", copies: true, parks: true, world: buryingStrays(onKafka()), fault: sendAstray,
+		judge: deadAndRetried,
+	},
+	{name: "F30_kafka", copies: true, world: killingConsumers(onKafka()), fault: nothing, judge: diedOnBothSides},
+	{
+		name: "F31_kafka", copies: true, world: impatient(onKafka()), fault: withoutRoomOnKafka, judge: felt("unsent"),
+	},
+	{name: "F32_kafka", copies: true, lasting: true, world: onKafka(), fault: silenceKafka, judge: felt("unsure")},
+}
+
+// buryingStrays gives the other broker a dead-letter exchange, and makes a message DEAD soon.
+func buryingStrays(o options) options {
+	o.settings = []string{twoRetries, "MSGHANDLER_BROKERS_STREAM_DEAD_LETTER_EXCHANGE=" + deadLetters}
+	return o
+}
+
+// killingConsumers makes the consumers processes that die, with the SQL inbox.
+func killingConsumers(o options) options {
+	o.consume = consumeInProcesses(withSQL)
+	return o
+}
+
+// impatient makes a message DEAD soon, so that a used attempt shows.
+func impatient(o options) options {
+	o.settings = []string{twoRetries}
+	return o
 }
 
 // destination is where the load's messages go.
@@ -128,6 +174,24 @@ func (w *world) refusing(ctx context.Context, begin, end func()) {
 	wait(2 * time.Second)
 	end()
 	w.ledger.Fault("the broker takes all messages again")
+}
+
+// withoutRoom lets the other broker have no room until the load has ended and for a while longer, with a coordinator
+// stopped meanwhile. A message that used up attempts is DEAD then.
+func (w *world) withoutRoom(ctx context.Context, begin, end func()) {
+	w.t.Helper()
+	pause(ctx, time.Second)
+	w.ledger.Fault("the broker has no room")
+	begin()
+	stopped := w.coordinators[len(w.coordinators)-1]
+	w.stopInTime(stopped)
+	<-ctx.Done()
+	w.fatesKnown()
+	wait(answered)
+	end()
+	w.ledger.Fault("the broker has room again")
+	w.start(stopped)
+	w.allReady()
 }
 
 // messagesGoOn waits until the coordinators have published so many more messages.

@@ -1,0 +1,64 @@
+package faults
+
+const (
+	natsPublisher  = "internal/publish/nats/"
+	kafkaPublisher = "internal/publish/kafka/"
+)
+
+// streamDefects are mistakes with brokers of other kinds, and with their consumers.
+var streamDefects = []defect{
+	{
+		name: "nats_silence_is_done", row: "F21_nats_kill", want: Lost, drain: slowDrain,
+		edits: []edit{{
+			"internal/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
+			"println(fmt.Sprint(err))\n\t\treturn Stored, nil",
+		}},
+	},
+	{
+		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
+		edits: []edit{{
+			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
+			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
+		}},
+	},
+	{
+		name: "unknown_stream_is_done", row: "F27_nats", want: Lost,
+		edits: []edit{{
+			natsPublisher + "publishcall.go", "c.conclude(s, outcomes.Refused(why))", "c.conclude(s, outcomes.Acked())",
+		}},
+	},
+	{
+		name: "unknown_topic_is_done", row: "F27_kafka", want: Lost,
+		edits: []edit{{
+			kafkaPublisher + "publishcall.go",
+			"case kafkaconn.Stored:\n\t\treturn outcomes.Acked()\n\tcase kafkaconn.TopicRefused, kafkaconn.BatchRefused:",
+			"case kafkaconn.Stored, kafkaconn.TopicRefused:\n\t\treturn outcomes.Acked()\n\tcase kafkaconn.BatchRefused:",
+		}},
+	},
+	{
+		name: "acknowledged_before_the_effect", row: "F30_nats", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{
+			"consumer/nats/session.go", "\tbegun := time.Now()\n", "\ts.acknowledge(t, m)\n\tbegun := time.Now()\n",
+		}},
+	},
+	{
+		name: "committed_before_the_effect", row: "F30_kafka", want: Effect, consumes: true, drain: patience,
+		edits: []edit{{
+			"consumer/kafka/partition.go", "\t\tbegun := time.Now()\n",
+			"\t\tbegun := time.Now()\n\t\t_ = p.in.client.CommitRecords(r.work, record)\n",
+		}},
+	},
+	{
+		name: "no_room_uses_an_attempt", row: "F31_nats", want: Parked,
+		edits: []edit{{
+			"internal/natsconn/answers.go", `return Unavailable, fmt.Errorf("JetStream takes`,
+			`return Refused, fmt.Errorf("JetStream takes`,
+		}},
+	},
+	{
+		name: "no_room_is_done", row: "F31_kafka", want: Lost,
+		edits: []edit{{
+			kafkaPublisher + "publishcall.go", "return outcomes.Unsent(answer.Err)", "return outcomes.Acked()",
+		}},
+	},
+}
