@@ -61,6 +61,20 @@ var defects = append([]defect{
 		}},
 	},
 	{
+		name: "nats_silence_is_done", row: "F21_nats_kill", want: Lost, drain: slowDrain,
+		edits: []edit{{
+			"internal/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
+			"println(fmt.Sprint(err))\n\t\treturn Stored, nil",
+		}},
+	},
+	{
+		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
+		edits: []edit{{
+			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
+			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
+		}},
+	},
+	{
 		name: "done_without_ack", row: "F22_returned", want: Lost,
 		edits: []edit{{
 			publisher + "publishcall.go", "ch *confirmChannel, m *halfmsg.Publishing, u *unconfirmed, isolated bool,\n" +

@@ -8,20 +8,6 @@ const (
 // streamDefects are mistakes with brokers of other kinds, and with their consumers.
 var streamDefects = []defect{
 	{
-		name: "nats_silence_is_done", row: "F21_nats_kill", want: Lost, drain: slowDrain,
-		edits: []edit{{
-			"internal/natsconn/answers.go", `return Unknown, fmt.Errorf("no answer of the stream: %w", err)`,
-			"println(fmt.Sprint(err))\n\t\treturn Stored, nil",
-		}},
-	},
-	{
-		name: "kafka_silence_is_done", row: "F21_kafka_kill", want: Lost, drain: slowDrain,
-		edits: []edit{{
-			"internal/kafkaconn/answer.go", "now.doubtful != before.doubtful:\n\t\tfate = Unknown",
-			"now.doubtful != before.doubtful:\n\t\tfate = Stored",
-		}},
-	},
-	{
 		name: "unknown_stream_is_done", row: "F27_nats", want: Lost,
 		edits: []edit{{
 			natsPublisher + "publishcall.go", "c.conclude(s, outcomes.Refused(why))", "c.conclude(s, outcomes.Acked())",
