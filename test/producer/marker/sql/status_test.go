@@ -200,7 +200,7 @@ func TestClaimIsNeverEmptyInABacklog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for rows.Next() { //nolint:revive // the rows are locked as they are read
+		for rows.Next() { // the rows are locked as they are read
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			t.Fatal(err)
