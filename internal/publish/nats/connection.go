@@ -166,6 +166,7 @@ func (c *connection) answered(m *nats.Msg, ack *jetstream.PubAck, err error) {
 		return
 	}
 	fate, cause := natsconn.Judge(err)
+	s.call.publisher.noteRoom(fate, cause)
 	if fate == natsconn.Untaken {
 		s.call.group.Go(func() { s.call.untaken(c, s) })
 		return

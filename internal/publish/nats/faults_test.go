@@ -66,6 +66,40 @@ func TestFrozenServerLeavesMessagesUnsure(t *testing.T) {
 	}
 }
 
+// An account without room is an outage: no attempt is used, and Ready says why.
+func TestFullAccountIsAnOutage(t *testing.T) {
+	t.Parallel()
+	account := func(room string) string {
+		return `accounts { A { jetstream { max_file: ` + room + ` }, users: [{ user: a, password: a }] } }
+no_auth_user: a`
+	}
+	server := servers.NATS(t, account("1G"))
+	connect(t, server.URL).stream("ORDERS", "orders.>")
+	p := publisher(t, nats.Config{URL: server.URL, ConfirmTimeout: 4 * time.Second})
+	expect(t, publish(t.Context(), p, messages(100, "ORDERS", "orders.x")), halfmsg.Acked)
+	server.Configure(account("1K"))
+	n := 0
+	next := func() halfmsg.PublishResult {
+		n++
+		m := message(n, "ORDERS", "orders.x")
+		m.Name.ID = fmt.Sprint("late ", n)
+		return outcome(t, p, m)
+	}
+	servers.Eventually(t, 30*time.Second, "a message finds no room", func() bool {
+		return next().Outcome == halfmsg.Unsent
+	})
+	servers.Eventually(t, 30*time.Second, "the publisher is not ready", func() bool {
+		if r := next(); r.Outcome != halfmsg.Unsent {
+			t.Fatalf("without room: %v", r)
+		}
+		return errors.Is(p.Ready(), nats.ErrBlocked)
+	})
+	t.Log(p.Ready())
+	server.Configure(account("1G"))
+	recovers(t, p)
+	ready(t, p)
+}
+
 // A write that hangs ends the connection long before the pings do.
 func TestHangingWriteEndsConnection(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,10 @@ const (
 	writeTimeout = 3 * time.Second
 	// watchInterval is how often JetStream itself is asked whether it is available.
 	watchInterval = 2 * time.Second
+	// fullAfter is how long messages found no room, and none was stored, before JetStream counts as full.
+	fullAfter = 5 * time.Second
+	// fullPause is how long nothing is sent then, before the next message tries.
+	fullPause = 2 * time.Second
 )
 
 // reconnect are the waits between attempts to connect.
@@ -98,7 +102,11 @@ type Publisher struct {
 	connection *connection // nil: there is none
 	reason     error       // why there is no connection
 	blocked    error       // why JetStream takes no messages
-	stopped    bool
+	// full is why the account or the server has no room; the error counts until fullUntil. missed is when a message first
+	// found no room since a message was stored.
+	full              error
+	fullUntil, missed time.Time
+	stopped           bool
 }
 
 // New returns a publisher and does not wait for a server: the publisher connects in the background, and Ready reports
@@ -150,6 +158,8 @@ func (p *Publisher) obstacle() error {
 		return ErrStopped
 	case p.connection == nil:
 		return p.reason
+	case p.blocked == nil && time.Now().Before(p.fullUntil):
+		return p.full
 	default:
 		return p.blocked
 	}
@@ -247,7 +257,7 @@ func (p *Publisher) connect(ctx context.Context, discovered *[]string) (connecte
 	p.routes.Reset()
 	p.streams.Forget()
 	blocked := c.examine(ctx)
-	p.change(func() { p.connection, p.blocked = c, blocked })
+	p.change(func() { p.connection, p.blocked, p.fullUntil, p.missed = c, blocked, time.Time{}, time.Time{} })
 	defer p.change(func() { p.connection, p.blocked = nil, nil })
 	p.config.Logger.InfoContext(ctx, "connected to NATS",
 		"server", c.conn.ConnectedAddr(), "version", c.conn.ConnectedServerVersion())
@@ -293,6 +303,27 @@ func (p *Publisher) setBlocked(ctx context.Context, trouble error) {
 		p.logBlocked(ctx, before, trouble)
 	}
 	p.change(func() { p.blocked = trouble })
+}
+
+// noteRoom learns from an answer whether JetStream has room. The account's state does not tell: it has no limits of the
+// server. Without room nothing is sent for a while: the messages wait in the store, and not here.
+func (p *Publisher) noteRoom(fate natsconn.Fate, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	switch {
+	case fate == natsconn.Stored:
+		p.fullUntil, p.missed = time.Time{}, time.Time{}
+	case fate != natsconn.Unavailable:
+	case p.missed.IsZero():
+		p.missed = now
+	case now.Sub(p.missed) >= fullAfter:
+		if p.fullUntil.IsZero() {
+			p.config.Logger.Warn("no stream takes messages; messages wait in the store; "+
+				"look at the room of the account and of the servers", "error", cause)
+		}
+		p.full, p.fullUntil = fmt.Errorf("%w: %w", ErrBlocked, cause), now.Add(fullPause)
+	}
 }
 
 func (p *Publisher) logBlocked(ctx context.Context, before, now error) {
