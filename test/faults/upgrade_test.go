@@ -15,24 +15,33 @@ import (
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// lastOfLayout3 is the last version that knows no layout of the data beyond 3.
-const lastOfLayout3 = "02a96b6ab610384853e242288db4cd825e1909ef"
+const (
+	// lastOfLayout3 is the last version that knows no layout of the data beyond 3.
+	lastOfLayout3 = "02a96b6ab610384853e242288db4cd825e1909ef"
+	// lastOfLongCells is the last version that pads each cell without an owner, and takes a short one for owned.
+	lastOfLongCells = "fe246d962817b4cda9bf90efd43caf7ac1f894d5"
+)
 
 // Upgrades.
 var upgradeRows = []row{
 	{
 		name: "F48", copies: true, leavesMarkers: true, lasting: true,
-		world: options{before: func(w *world) { w.options.binary = olderBinary(w.t) }},
+		world: options{before: func(w *world) { w.options.binary = olderBinary(w.t, lastOfLayout3) }},
 		fault: upgradeAndBack,
+	},
+	{
+		name: "F48_cells", copies: true, leavesMarkers: true, lasting: true,
+		world: options{before: func(w *world) { w.options.binary = olderBinary(w.t, lastOfLongCells) }},
+		fault: upgradeCellsAndBack,
 	},
 }
 
 // olderBinary builds the coordinator of an older version.
-func olderBinary(t *testing.T) string {
+func olderBinary(t *testing.T, commit string) string {
 	t.Helper()
 	tree := t.TempDir()
 	const build = `git -C ../.. archive "$1" | tar -x -C "$2"; cd "$2"; go build -o older ./cmd/msghandler`
-	shell := exec.Command("sh", "-ec", build, "sh", lastOfLayout3, tree)
+	shell := exec.Command("sh", "-ec", build, "sh", commit, tree)
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("build the version before, which needs the history of the repository: %v\n%s", err, out)
 	}
@@ -75,6 +84,21 @@ func upgradeAndBack(ctx context.Context, w *world, _ *rand.Rand) {
 	w.restart(first)
 	w.restart(w.coordinators[1])
 	pause(ctx, 2*time.Second)
+}
+
+// upgradeCellsAndBack replaces three coordinators of an older version of the same layout under load, with kills, and goes
+// back to the older version. In between, both versions work on the same cells.
+func upgradeCellsAndBack(ctx context.Context, w *world, _ *rand.Rand) {
+	older := w.options.binary
+	for _, binary := range []string{"", older} {
+		w.options.binary = binary
+		for _, c := range w.coordinators {
+			w.restart(c)
+			pause(ctx, 2*time.Second)
+			w.killAndStart(c)
+			pause(ctx, time.Second)
+		}
+	}
 }
 
 // killAndStart kills a coordinator, and starts the coordinator again.
