@@ -39,7 +39,7 @@ type Targets interface {
 
 // openAPI describes the services for clients of HTTP.
 //
-//go:embed openapi.yaml
+//go:embed openapi.swagger.yaml
 var openAPI []byte
 
 // Config says what a Server serves. Zero values mean the defaults.
