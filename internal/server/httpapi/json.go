@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -24,7 +25,7 @@ func decodeJSON(data []byte, into proto.Message, limits guard.Limits) *guard.Fie
 		return &guard.FieldError{Reason: "the request is empty: a request without fields is {}"}
 	}
 	descriptor := into.ProtoReflect().Descriptor()
-	w := walk{data: data, count: guard.NewItemCount(limits), target: -1}
+	w := walk{data: data, count: guard.NewItemCount(limits), target: len(data)}
 	if w.whole(descriptor); w.refused != nil {
 		return w.refused
 	}
@@ -36,22 +37,25 @@ func decodeJSON(data []byte, into proto.Message, limits guard.Limits) *guard.Fie
 	return unreadable(data, descriptor, err)
 }
 
-// position is how protojson says where it stopped, and why.
-var position = regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)`)
+// stopped is how protojson says why it stopped, and where, unless the text has ended. The text may change with the
+// library; the worst that comes of it is an error that names no field.
+var stopped = regexp.MustCompile(`^proto:.(?:syntax error )?(?:\(line (\d+):(\d+)\): )?(.*)`)
 
 // unreadable names the field at which protojson stopped.
 func unreadable(data []byte, descriptor protoreflect.MessageDescriptor, err error) *guard.FieldError {
-	found := position.FindStringSubmatch(err.Error())
-	if found == nil {
-		return &guard.FieldError{Reason: "the request is not the JSON that msghandler.v1 describes"}
-	}
-	line, _ := strconv.Atoi(found[1])
-	column, _ := strconv.Atoi(found[2])
-	w := walk{data: data, target: offset(data, line, column)}
-	w.whole(descriptor)
 	const maxReason = 200
-	reason := fmt.Sprintf("cannot be read from JSON (line %d, column %d): %.*s", line, column, maxReason, found[3])
-	if w.located == "" {
+	w := walk{data: data, target: len(data)}
+	reason := "cannot be read from JSON"
+	if found := stopped.FindStringSubmatch(err.Error()); found != nil {
+		if found[1] != "" {
+			line, _ := strconv.Atoi(found[1])
+			column, _ := strconv.Atoi(found[2])
+			w.target = offset(data, line, column)
+			reason += fmt.Sprintf(" (line %d, column %d)", line, column)
+		}
+		reason += fmt.Sprintf(": %.*s", maxReason, found[3])
+	}
+	if w.whole(descriptor); w.located == "" {
 		reason = "the request " + reason
 	}
 	return &guard.FieldError{Field: w.located, Reason: reason}
@@ -79,7 +83,7 @@ type walk struct {
 	// count is nil in a walk that only locates.
 	count   *guard.ItemCount
 	refused *guard.FieldError
-	// located is the path of the value at the offset target.
+	// located is the path of the value at the offset target, or of the value in which the walk ended.
 	target  int
 	located string
 }
@@ -269,7 +273,9 @@ func (w *walk) text() bool {
 	for w.at++; w.at < len(w.data); w.at++ {
 		switch w.data[w.at] {
 		case '\\':
-			w.at++
+			if w.at++; w.halfRune() {
+				return w.refuse("must be valid UTF-8: half of a surrogate pair is none")
+			}
 		case '"':
 			w.at++
 			if !utf8.Valid(w.data[begin:w.at]) {
@@ -280,6 +286,34 @@ func (w *walk) text() bool {
 	}
 	w.at = len(w.data)
 	return false
+}
+
+// halfRune goes past an escaped rune, and reports whether the rune is half of a surrogate pair. protojson takes such a
+// text for one without end.
+func (w *walk) halfRune() bool {
+	first, ok := escapedUnit(w.data[w.at:])
+	if !ok || !utf16.IsSurrogate(first) {
+		return false
+	}
+	const unit = len("uXXXX")
+	rest := w.data[w.at+unit:]
+	if len(rest) > 0 && rest[0] == '\\' {
+		if second, ok := escapedUnit(rest[1:]); ok && utf16.DecodeRune(first, second) != utf8.RuneError {
+			w.at += unit + 1
+			return false
+		}
+	}
+	return true
+}
+
+// escapedUnit reads the unit of UTF-16 that an escape such as uD83D names.
+func escapedUnit(escape []byte) (unit rune, ok bool) {
+	const length = len("uXXXX")
+	if len(escape) < length || escape[0] != 'u' {
+		return 0, false
+	}
+	value, err := strconv.ParseUint(string(escape[1:length]), 16, 16)
+	return rune(value), err == nil
 }
 
 // scalar goes past a number, true, false or null.

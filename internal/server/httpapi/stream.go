@@ -132,7 +132,7 @@ func (c *call) readFramed() ([]byte, error) {
 	}
 	length := int64(binary.BigEndian.Uint32(prefix[1:]))
 	switch {
-	case prefix[0]&flagCompressed != 0:
+	case prefix[0] == flagCompressed:
 		return nil, guard.ErrCompressed
 	case prefix[0] != 0:
 		return nil, notFramed("it has unknown flags: %d", prefix[0])
