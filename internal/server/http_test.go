@@ -456,3 +456,37 @@ func TestADeadlineByHTTPEndsTheWait(t *testing.T) {
 		t.Errorf("submitted: %v", claims)
 	}
 }
+
+// Counts, enums and tokens are checked alike in every protocol.
+func TestEveryProtocolChecksCalls(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	for _, tc := range []struct {
+		method string
+		in     proto.Message
+		field  string
+	}{
+		{"MessageHandlerService/Submit", &msghandlerv1.SubmitRequest{Producer: "orders", Id: "1", Wait: 7}, "wait"},
+		{
+			"MessageHandlerService/SubmitAll", &msghandlerv1.SubmitAllRequest{Producer: "orders", Ids: make([]string, 1001)},
+			"ids",
+		},
+		{"MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
+			Producer: "configured", Messages: slices.Repeat([]*msghandlerv1.Message{{}}, 1001),
+		}, "messages"},
+		{"MessageHandlerService/SendHalfMessages", &msghandlerv1.SendHalfMessagesRequest{
+			Producer: "configured", Messages: slices.Repeat([]*msghandlerv1.Message{{Headers: headers(100)}}, 700),
+		}, "headers"},
+		{"AdminService/ListMessages", &msghandlerv1.ListMessagesRequest{State: 257}, "state"},
+		{"AdminService/ListMessages", &msghandlerv1.ListMessagesRequest{State: 1, PageToken: "AAAAAAAA"}, "page_token"},
+		{"AdminService/RetryMessages", &msghandlerv1.RetryMessagesRequest{}, "state"},
+	} {
+		for _, by := range h.ways(t, "") {
+			err := by.call("/msghandler.v1."+tc.method, tc.in)
+			wantCode(t, err, codes.InvalidArgument)
+			if got := fields(err); !slices.Equal(got, []string{tc.field}) {
+				t.Errorf("%s by %s: the fields are %q, want %q", tc.method, by.name, got, tc.field)
+			}
+		}
+	}
+}
