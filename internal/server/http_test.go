@@ -203,8 +203,8 @@ func TestConnectClientsAreServed(t *testing.T) {
 		r.Message.Id = "a b"
 		_, err = send.CallUnary(t.Context(), connectrpc.NewRequest(r))
 		var failed *connectrpc.Error
-		if connectrpc.CodeOf(err) != connectrpc.CodeInvalidArgument || !asConnect(err, &failed) || len(failed.Details()) != 1 ||
-			failed.Details()[0].Type() != "google.rpc.BadRequest" {
+		if connectrpc.CodeOf(err) != connectrpc.CodeInvalidArgument || !asConnect(err, &failed) ||
+			len(failed.Details()) != 1 || failed.Details()[0].Type() != "google.rpc.BadRequest" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -250,7 +250,10 @@ func TestBadHTTP(t *testing.T) {
 		{"version", header("Connect-Protocol-Version", "2"), http.StatusBadRequest, "CONNECT_VERSION", "1"},
 		{"timeout", header("Connect-Timeout-Ms", "1s"), http.StatusBadRequest, "TIMEOUT_INVALID", "milliseconds"},
 		{"long timeout", header("Connect-Timeout-Ms", "12345678901"), http.StatusBadRequest, "TIMEOUT_INVALID", "10 digits"},
-		{"method", func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "POST"},
+		{
+			"method", func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED",
+			"POST",
+		},
 		{
 			"unknown call", func(r *http.Request) { r.URL.Path = strings.ToLower(submit) }, http.StatusNotFound, "PATH_UNKNOWN",
 			"msghandler.v1.AdminService",
