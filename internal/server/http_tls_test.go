@@ -147,7 +147,11 @@ func TestGRPCOfClientsOfferingBoth(t *testing.T) {
 		_, err := producers.SendHalfMessages(t.Context(), batch)
 		sent <- err
 	}()
-	<-store.entered
+	select {
+	case <-store.entered:
+	case err := <-sent:
+		t.Fatal(err)
+	}
 	_, err = msghandlerv1.NewMessageHandlerServiceClient(offeringBoth(t, a, address, "x")).
 		SendHalfMessages(t.Context(), batch)
 	wantCode(t, err, codes.ResourceExhausted)

@@ -224,6 +224,9 @@ func (a *announcing) Read(p []byte) (int, error) {
 	r.conn.mu.Lock()
 	defer r.conn.mu.Unlock()
 	switch {
+	case r.ended: // it is answered, and must not hold anything again
+		a.ended = io.EOF
+		return 0, a.ended
 	case !r.receiveLocked(p[:n]):
 		a.ended = errFurtherMessage
 		return 0, a.ended
