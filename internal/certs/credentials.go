@@ -87,7 +87,7 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 		return nil, nil //nolint:nilnil // the configuration stays
 	}
 	conn := tls.Server(raw, config)
-	if err := conn.Handshake(); err != nil {
+	if err := conn.HandshakeContext(context.Background()); err != nil {
 		_ = conn.Close()
 		return nil, nil, err
 	}

@@ -89,10 +89,9 @@ func codeNamed(t *testing.T, name string) codes.Code {
 	return 0
 }
 
-// post sends a request to a method, which is named as in gRPC.
-func post(t *testing.T, client *http.Client, base, method, contentType string, body []byte) reply {
+func post(t *testing.T, client *http.Client, url, contentType string, body []byte) reply {
 	t.Helper()
-	return do(t, client, base+method, body, func(r *http.Request) { r.Header.Set("Content-Type", contentType) })
+	return do(t, client, url, body, func(r *http.Request) { r.Header.Set("Content-Type", contentType) })
 }
 
 func do(t *testing.T, client *http.Client, url string, body []byte, edit func(*http.Request)) reply {
@@ -120,7 +119,7 @@ func (h *house) url() string { return "http://" + h.conn.Target() }
 // postJSON sends a request in JSON.
 func (h *house) postJSON(t *testing.T, method, body string) reply {
 	t.Helper()
-	return post(t, httpClient(t), h.url(), method, jsonType, []byte(body))
+	return post(t, httpClient(t), h.url()+method, jsonType, []byte(body))
 }
 
 // httpClient is a client with connections of its own, which end with the test.
@@ -150,7 +149,7 @@ func (h *house) ways(t *testing.T, inJSON string) []way {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return post(t, client, h.url(), method, protoType, body).err(t)
+			return post(t, client, h.url()+method, protoType, body).err(t)
 		}},
 		{"JSON", func(method string, in proto.Message) error {
 			body := []byte(inJSON)
@@ -160,7 +159,7 @@ func (h *house) ways(t *testing.T, inJSON string) []way {
 					t.Fatal(err)
 				}
 			}
-			return post(t, client, h.url(), method, jsonType, body).err(t)
+			return post(t, client, h.url()+method, jsonType, body).err(t)
 		}},
 	}
 }
@@ -397,7 +396,7 @@ func TestATailByHTTPChecksItsRequest(t *testing.T) {
 		"two":        {"\x00\x00\x00\x00\x02{}\x00\x00\x00\x00\x02{}", "NOT_FRAMED"},
 		"compressed": {"\x01\x00\x00\x00\x02{}", "COMPRESSED"},
 	} {
-		got := post(t, httpClient(t), h.url(), msghandlerv1.AdminService_TailMessages_FullMethodName, framed, []byte(tc.body))
+		got := post(t, httpClient(t), h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName, framed, []byte(tc.body))
 		if got.status != http.StatusOK || len(got.body) < 5 || got.body[0] != 2 ||
 			!strings.Contains(string(got.body), tc.reason) {
 			t.Errorf("%s: got %v", name, got)

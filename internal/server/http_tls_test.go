@@ -69,7 +69,7 @@ func waysWithTLS(t *testing.T, a *certstest.Authority, address string, names ...
 			if err != nil {
 				t.Fatal(err)
 			}
-			return post(t, client, "https://"+address, method, protoType, body).err(t)
+			return post(t, client, "https://"+address+method, protoType, body).err(t)
 		}
 	}
 	return []way{
@@ -107,7 +107,7 @@ func TestHTTPNeedsTheClientsCertificate(t *testing.T) {
 	a := certstest.NewAuthority(t)
 	_, address := guarded(t, a, server.Permissions{})
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
-		got, err := httpOver(t, a.Client(), proto).Post("https://"+address, jsonType, http.NoBody) //nolint:noctx // it fails
+		got, err := httpOver(t, a.Client(), proto).Post("https://"+address, jsonType, http.NoBody)
 		if err == nil {
 			_ = got.Body.Close()
 			t.Errorf("%s: got %s", proto, got.Status)

@@ -67,8 +67,9 @@ const (
 	MaxHeader = 16 << 10
 	// HandshakeTimeout is how long a client may take for its greeting, and for the headers of an HTTP request.
 	HandshakeTimeout = 10 * time.Second
-	// PingAfter and PingTimeout say when a client that is silent is asked for a sign of life, and for how long.
-	PingAfter   = 30 * time.Second
+	// PingAfter is when a silent client is asked for a sign of life.
+	PingAfter = 30 * time.Second
+	// PingTimeout is how long a silent client has to give a sign of life.
 	PingTimeout = 10 * time.Second
 	// logInterval is how often one kind of refusal is worth a log line.
 	logInterval = 10 * time.Second
