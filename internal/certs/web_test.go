@@ -50,9 +50,8 @@ func TestServerTellsWhoMayWantHTTP(t *testing.T) {
 			secured.SecurityLevel != credentials.PrivacyAndIntegrity {
 			t.Errorf("%q: web %t, want %t: %+v", tc.offered, is, tc.web, secured.CommonAuthInfo)
 		}
-		go func() { _ = client.Close() }()
-		_ = conn.Close()
 		_ = here.Close()
+		_ = conn.Close()
 	}
 }
 

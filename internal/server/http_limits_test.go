@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,12 +172,13 @@ func TestSlowHTTPRequestsAreCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		said  string
 		after time.Duration
+		gets  string
 	}{
-		"nothing":     {"", 10 * time.Second},
-		"headers":     {"POST / HTTP/1.1\r\nHost: x", 10 * time.Second},
-		"body":        {headers + good[:5], 30 * time.Second},
-		"no body":     {headers, 30 * time.Second},
-		"not another": {headers + good, 10 * time.Minute},
+		"nothing":     {"", 10 * time.Second, ""},
+		"headers":     {"POST / HTTP/1.1\r\nHost: x", 10 * time.Second, ""},
+		"body":        {headers + good[:5], 30 * time.Second, "HTTP/1.1 408 "},
+		"no body":     {headers, 30 * time.Second, "REQUEST_TOO_SLOW"},
+		"not another": {headers + good, 10 * time.Minute, "MESSAGE_NOT_FOUND"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,8 +187,9 @@ func TestSlowHTTPRequestsAreCut(t *testing.T) {
 				began := time.Now()
 				conn.say(t, "%s", tc.said)
 				_ = conn.SetReadDeadline(began.Add(time.Hour))
-				if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Fatal("it is still open")
+				got, err := io.ReadAll(conn)
+				if errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(string(got), tc.gets) {
+					t.Fatalf("it got %q, %v; want %q and the end", got, err, tc.gets)
 				}
 				if took := time.Since(began); took < tc.after || took > tc.after+11*time.Second {
 					t.Errorf("it was cut after %s, want %s", took, tc.after)
@@ -213,33 +216,45 @@ func TestAStopEndsHTTPCalls(t *testing.T) {
 		`{"producer":"orders","id":"waits","wait":"WAIT_DONE"}`)
 	eventually(t, "the call waits", func() bool { return len(h.taken()) == 1 })
 	store := h.hold()
-	storing := post(sendHalf, `{"producer":"configured","message":{"id":"1","routingKey":"q"}}`)
+	reading := post(msghandlerv1.AdminService_GetStats_FullMethodName, `{}`) // the store's batches do not wait for it
 	<-store.entered
 	idle := h.dialHTTP(t, 1)
 
+	var released atomic.Bool
 	stopped := make(chan error, 1)
-	go func() { stopped <- h.Stop(t.Context()) }()
+	go func() {
+		err := h.Stop(t.Context())
+		if !released.Load() {
+			t.Error("stopped with a call in flight")
+		}
+		stopped <- err
+	}()
 	if got := <-waiting; got.status != http.StatusServiceUnavailable || got.field("reason") != "STOPPING" {
 		t.Errorf("the one that waited got %v", got)
 	}
 	if _, err := idle.in.ReadByte(); err == nil {
 		t.Error("the idle connection got something")
 	}
+	eventually(t, "the port accepts no connections", func() bool {
+		conn, err := net.Dial("tcp", h.conn.Target())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
 	select {
-	case err := <-stopped:
-		t.Fatalf("stopped with a call in flight: %v", err)
+	case err := <-h.served:
+		t.Fatalf("Serve ended with a call in flight: %v", err)
+	case <-stopped:
 	default:
 	}
+	released.Store(true)
 	store.letGo()
-	if got := <-storing; got.status != http.StatusOK {
+	if got := <-reading; got.status != http.StatusOK {
 		t.Errorf("the one in flight got %v", got)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Stop: %v", err)
-	}
-	if conn, err := net.Dial("tcp", h.conn.Target()); err == nil {
-		_ = conn.Close()
-		t.Error("the port still accepts connections")
 	}
 }
 

@@ -5,7 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"os"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials"
 )
 
 // grpcOver is an admitted request of gRPC over HTTP, and its body.
@@ -71,5 +76,36 @@ func TestAnAnsweredRequestHoldsNothingAgain(t *testing.T) {
 	}
 	if held := g.budgets[requestBytes].used.Load(); held > 0 {
 		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// gRPC resets the deadlines of a connection after it has given the connection away.
+func TestGRPCTouchesNoDispatchedConnection(t *testing.T) {
+	t.Parallel()
+	g := New(Config{})
+	client, served := net.Pipe()
+	defer client.Close()
+	raw := &accepted{Conn: served}
+	c := connectFrom(t, g, "10.0.0.1")
+	c.Conn = raw
+	given := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := g.HTTP().Accept()
+		given <- conn
+	}()
+	if err := g.http.dispatch(raw, c); !errors.Is(err, credentials.ErrConnDispatched) {
+		t.Fatal(err)
+	}
+	conn := <-given
+	if err := conn.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.SetDeadline(time.Time{}) // by gRPC
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the deadline of the HTTP server is gone: %v", err)
+	}
+	_ = g.HTTP().Close()
+	if err := g.http.dispatch(raw, c); !errors.Is(err, errNotServing) {
+		t.Errorf("after the end of the HTTP server: %v", err)
 	}
 }
