@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -188,7 +187,7 @@ func TestSlowHTTPRequestsAreCut(t *testing.T) {
 				conn.say(t, "%s", tc.said)
 				_ = conn.SetReadDeadline(began.Add(time.Hour))
 				got, err := io.ReadAll(conn)
-				if errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(string(got), tc.gets) {
+				if err != nil || !strings.Contains(string(got), tc.gets) {
 					t.Fatalf("it got %q, %v; want %q and the end", got, err, tc.gets)
 				}
 				if took := time.Since(began); took < tc.after || took > tc.after+11*time.Second {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -195,10 +195,11 @@ func (c *call) arriving() (isRead func()) {
 
 // arrived makes the client's error of a body that has not arrived.
 func arrived(err error) error {
+	var late net.Error
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &late) && late.Timeout():
 		return &problem{
 			http.StatusRequestTimeout, codes.DeadlineExceeded, "REQUEST_TOO_SLOW",
 			fmt.Sprintf("the request did not arrive within %s; nothing was done", guard.ArrivalTimeout),
