@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/server"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
@@ -435,6 +436,34 @@ func TestAPanicByHTTPIsAnError(t *testing.T) {
 	if got.status != http.StatusInternalServerError || got.field("reason") != "INTERNAL" ||
 		strings.Contains(string(got.body), "poison") {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Also where no interceptor sees the call.
+func TestAPanicBesideTheInterceptorsIsAnError(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(c *server.Config) { c.RefusedUnread = func(string) { panic("poison") } })
+	got := do(t, httpClient(t), h.url()+sendHalf, []byte("{}"), func(r *http.Request) {
+		r.Header.Set("Content-Type", jsonType)
+		r.Header.Set("Content-Encoding", "gzip")
+	})
+	if got.status != http.StatusInternalServerError || got.field("reason") != "INTERNAL" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The trace of a caller by HTTP is the message's.
+func TestATraceByHTTPIsStored(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const half = `{"producer":"configured","message":{"id":"1","routingKey":"q"}}`
+	got := do(t, httpClient(t), h.url()+sendHalf, []byte(half), func(r *http.Request) {
+		r.Header.Set("Content-Type", jsonType)
+		r.Header.Set("Traceparent", trace)
+	})
+	if stored := h.store.get("configured", "1"); stored.Trace != trace {
+		t.Errorf("got %v, and the trace %q is stored", got, stored.Trace)
 	}
 }
 

@@ -107,7 +107,7 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/httpapi"},
-		[]string{"internal/server/guard"},
+		[]string{"internal/server/guard", "internal/ground/lifecycle"},
 		"it serves any gRPC service by HTTP, and knows no handler and no message",
 	},
 	{

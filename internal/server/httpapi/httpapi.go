@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/server/guard"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 	// Unary and Stream are the interceptors of each call.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
+	// Panicked returns the client's error of a panic outside the interceptors.
+	Panicked func(method string, failure *lifecycle.PanicError) error
 	// GRPC serves gRPC to clients that offer both versions of HTTP.
 	GRPC http.Handler
 	// OpenAPI describes the services, in YAML.
@@ -139,7 +142,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.serveGRPC(w, r)
 		return
 	}
-	if err := a.serve(w, r); err != nil {
+	var err error
+	if failure := lifecycle.Recovered(func() { err = a.serve(w, r) }); failure != nil {
+		err = a.config.Panicked(r.URL.Path, failure)
+	}
+	if err != nil {
 		refuse(w, r, err)
 	}
 }
