@@ -439,6 +439,45 @@ func TestAPanicByHTTPIsAnError(t *testing.T) {
 	}
 }
 
+// An error is the same status in every protocol, with its details.
+func TestErrorsAreTheSameInEveryProtocol(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fail   error
+		method string
+		in     proto.Message
+		code   codes.Code
+	}{
+		"wrong state": {
+			nil, msghandlerv1.MessageHandlerService_Rollback_FullMethodName,
+			&msghandlerv1.RollbackRequest{Producer: "orders", Id: "out"}, codes.FailedPrecondition,
+		},
+		"unknown id": {
+			nil, msghandlerv1.MessageHandlerService_Submit_FullMethodName,
+			&msghandlerv1.SubmitRequest{Producer: "orders", Id: "none"}, codes.NotFound,
+		},
+		"another content": {nil, sendHalf, good("out"), codes.AlreadyExists},
+		"store away":      {halfmsg.ErrUnavailable, sendHalf, good("1"), codes.Unavailable},
+		"store full":      {halfmsg.ErrFull, sendHalf, good("1"), codes.ResourceExhausted},
+		"outcome unknown": {halfmsg.ErrUncertain, sendHalf, good("1"), codes.Unknown},
+		"unknown error":   {io.ErrClosedPipe, sendHalf, good("1"), codes.Internal},
+	} {
+		h := open(t)
+		h.store.put("orders", "out", halfmsg.Sendable)
+		h.store.fail = tc.fail
+		var first *status.Status
+		for _, by := range h.ways(t, "") {
+			got := status.Convert(by.call(tc.method, tc.in))
+			if first == nil {
+				first = got
+			}
+			if got.Code() != tc.code || !proto.Equal(got.Proto(), first.Proto()) {
+				t.Errorf("%s by %s: got %v, want what gRPC says: %v", name, by.name, got.Proto(), first.Proto())
+			}
+		}
+	}
+}
+
 // Also where no interceptor sees the call.
 func TestAPanicBesideTheInterceptorsIsAnError(t *testing.T) {
 	t.Parallel()
