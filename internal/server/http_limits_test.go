@@ -126,6 +126,18 @@ func TestTooLargeHTTPRequestsAreRefusedUnread(t *testing.T) {
 	}
 }
 
+func TestLargeHTTPHeadersAreRefused(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	for size, status := range map[int]int{15 << 10: http.StatusNotFound, 40 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		c := h.dialHTTP(t, 1)
+		c.say(t, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX: %s\r\n\r\n", strings.Repeat("x", size))
+		if got := c.answer(t); got.status != status {
+			t.Errorf("headers of %d bytes got %v, want %d", size, got, status)
+		}
+	}
+}
+
 func TestTooManyHTTPCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	h, _, refused := openRaw(t, server.Limits{}.WithCalls(4))
