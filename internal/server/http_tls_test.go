@@ -1,20 +1,26 @@
 package server_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
@@ -251,4 +257,72 @@ func TestAStopWaitsForNoSilentHTTPClient(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection got something")
 	}
+}
+
+// openBubbleTLS serves with certificates in fake time, and returns how to dial.
+func openBubbleTLS(t *testing.T, a *certstest.Authority) (dial func(context.Context) (net.Conn, error)) {
+	t.Helper()
+	certFile, keyFile := a.Issue("coordinator.shop")
+	source, err := certs.Open(certs.Files{Cert: certFile, Key: keyFile, CA: a.File}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := bufconn.Listen(1 << 20)
+	openAt(t, listener, func(c *server.Config) { c.Credentials = source.Server() })
+	return listener.DialContext
+}
+
+// A body that does not arrive by HTTP/2 is answered in time, whatever its protocol.
+func TestSlowHTTP2RequestsAreCut(t *testing.T) {
+	t.Parallel()
+	within := func(t *testing.T, began time.Time) {
+		t.Helper()
+		if took := time.Since(began); took < 30*time.Second || took > 41*time.Second {
+			t.Errorf("it was given %s", took)
+		}
+	}
+	t.Run("JSON", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a := certstest.NewAuthority(t)
+			dial := openBubbleTLS(t, a)
+			transport := &http.Transport{
+				TLSClientConfig: a.Client("x"), ForceAttemptHTTP2: true,
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+			}
+			defer transport.CloseIdleConnections()
+			body, end := io.Pipe()
+			defer end.Close()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://coordinator.shop"+sendHalf, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", jsonType)
+			began := time.Now()
+			got, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Body.Close()
+			if got.StatusCode != http.StatusRequestTimeout || got.ProtoMajor != 2 {
+				t.Errorf("got %s %s", got.Proto, got.Status)
+			}
+			within(t, began)
+		})
+	})
+	t.Run("gRPC", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			a := certstest.NewAuthority(t)
+			dial := openBubbleTLS(t, a)
+			config := a.Client("x")
+			config.NextProtos, config.ServerName = []string{"http/1.1"}, "coordinator.shop"
+			conn := connect(t, "passthrough:///here", grpc.WithTransportCredentials(credentials.NewTLS(config)),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }))
+			began := time.Now()
+			stream := begin(t, conn, sendHalf)
+			wantCode(t, stream.RecvMsg(&msghandlerv1.SendHalfMessageResponse{}), codes.Unavailable)
+			within(t, began)
+		})
+	})
 }
