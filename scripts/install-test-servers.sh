@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka) and gRPC for Python (for docs/python). It changes
-# nothing on a machine that has them, and starts no service. With the argument "servers" only the servers. Otherwise the
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md) and gRPC for Python (for
+# docs/python). It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers. Otherwise the
 # newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
 [ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
@@ -32,6 +32,7 @@ if [ "${1:-}" != servers ]; then
   command -v groff >/dev/null || missing+=(groff-base)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v kcat >/dev/null || missing+=(kcat)
+  command -v curl >/dev/null || missing+=(curl ca-certificates)
   has_python_grpc || missing+=(python3-grpcio python3-grpc-tools)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Server are the credentials of a server. The server shows its certificate. Where Files has a CA, every client must
-// show a certificate of its authorities.
+// Server are the credentials of a server for gRPC and HTTP. The server shows its certificate. Where Files has a CA,
+// every client must show a certificate of its authorities. The server tells the clients of HTTP by their WebInfo.
 func (s *Source) Server() credentials.TransportCredentials {
 	return newTransport(func() *tls.Config {
 		now := s.current()
@@ -61,9 +61,44 @@ func (t transport) ClientHandshake(
 	return credentials.NewTLS(config).ClientHandshake(ctx, cmp.Or(config.ServerName, authority), conn)
 }
 
+// WebInfo is what a client has shown that may want something other than native gRPC. The clients of native gRPC offer
+// HTTP/2 alone, and get a credentials.TLSInfo.
+type WebInfo struct {
+	credentials.TLSInfo
+}
+
+// cipherSuites are the suites for TLS 1.2 that HTTP/2 allows: RFC 7540 forbids those with CBC.
+var cipherSuites = func() (allowed []uint16) {
+	for _, suite := range tls.CipherSuites() {
+		if !strings.Contains(suite.Name, "_CBC_") {
+			allowed = append(allowed, suite.ID)
+		}
+	}
+	return allowed
+}()
+
 // ServerHandshake implements credentials.TransportCredentials.
-func (t transport) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return credentials.NewTLS(t.config()).ServerHandshake(conn)
+func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config := t.config()
+	config.NextProtos, config.CipherSuites = []string{"h2", "http/1.1"}, cipherSuites
+	native := false
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		native = len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == "h2"
+		return nil, nil //nolint:nilnil // the configuration stays
+	}
+	conn := tls.Server(raw, config)
+	if err := conn.HandshakeContext(context.Background()); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	info := credentials.TLSInfo{
+		State:          conn.ConnectionState(),
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}
+	if native {
+		return conn, info, nil
+	}
+	return conn, WebInfo{info}, nil
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -6,7 +6,8 @@ func (g *GRPC) keys() []Key {
 	return []Key{
 		{
 			Name: "grpc.addr", Default: "127.0.0.1:9090", value: text(&g.Addr, checkAddr),
-			Meaning: "Listen address of the gRPC API, as host:port. Producers and the admin commands connect here.",
+			Meaning: "Listen address of the API, by gRPC and by HTTP with JSON, as host:port. Producers and " +
+				"the admin commands connect here.",
 		},
 		{
 			Name: "grpc.reflection", Default: "false", value: flag(&g.Reflection),

@@ -1,31 +1,96 @@
 package server_test
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"sync/atomic"
+	"syscall"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
+
+// benchConnections is how many connections of one address make the calls of a benchmark.
+const benchConnections = 8
+
+var getOne = &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"}
 
 // BenchmarkUnaryCalls measures small calls far below every limit, by eight connections of one address.
 func BenchmarkUnaryCalls(b *testing.B) {
 	h := open(b)
 	h.store.put("orders", "1", halfmsg.Pending)
 	var clients []msghandlerv1.AdminServiceClient
-	for range 8 {
+	for range benchConnections {
 		clients = append(clients, msghandlerv1.NewAdminServiceClient(connect(b, h.conn.Target())))
 	}
-	request := &msghandlerv1.GetMessageRequest{Producer: "orders", Id: "1"}
+	callAll(b, func(i int64) error {
+		_, err := clients[i%benchConnections].GetMessage(b.Context(), getOne)
+		return err
+	})
+}
+
+// BenchmarkHTTPCalls measures the same calls by HTTP/1.1, with a client that does as little as a client can.
+func BenchmarkHTTPCalls(b *testing.B) {
+	inJSON, err := protojson.Marshal(getOne)
+	if err != nil {
+		b.Fatal(err)
+	}
+	inProto, err := proto.Marshal(getOne)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, form := range []struct {
+		name, contentType string
+		body              []byte
+	}{{"JSON", jsonType, inJSON}, {"proto", protoType, inProto}} {
+		b.Run(form.name, func(b *testing.B) {
+			h := open(b)
+			h.store.put("orders", "1", halfmsg.Pending)
+			url := h.url() + msghandlerv1.AdminService_GetMessage_FullMethodName
+			transport := &http.Transport{MaxIdleConnsPerHost: 2 * benchConnections, MaxConnsPerHost: 2 * benchConnections}
+			b.Cleanup(transport.CloseIdleConnections)
+			client := &http.Client{Transport: transport}
+			callAll(b, func(int64) error {
+				answer, err := client.Post(url, form.contentType, bytes.NewReader(form.body))
+				if err != nil {
+					return err
+				}
+				_, err = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				return err
+			})
+		})
+	}
+}
+
+// callAll makes calls from many goroutines, and reports the time of the CPU for client and server.
+func callAll(b *testing.B, call func(i int64) error) {
+	b.Helper()
 	var next atomic.Int64
+	before := cpuTime(b)
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
-		client := clients[next.Add(1)%int64(len(clients))]
 		for pb.Next() {
-			if _, err := client.GetMessage(b.Context(), request); err != nil {
+			if err := call(next.Add(1)); err != nil {
 				b.Error(err)
 				return
 			}
 		}
 	})
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+// cpuTime is what this process has used, in nanoseconds.
+func cpuTime(b *testing.B) int64 {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return usage.Utime.Nano() + usage.Stime.Nano()
 }

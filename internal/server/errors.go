@@ -60,7 +60,8 @@ var faultTable = []fault{
 	},
 	{
 		guard.ErrCompressed, codes.Unimplemented, "COMPRESSED",
-		"compressed requests are not supported (grpc-encoding); nothing was done: send requests uncompressed", false,
+		"compressed requests are not supported (grpc-encoding, Content-Encoding); nothing was done: " +
+			"send requests uncompressed", false,
 	},
 	{
 		guard.ErrTooManyCalls, codes.ResourceExhausted, "TOO_MANY_CALLS",

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -67,6 +68,30 @@ func (s *Server) admitStream(
 		return s.fail(info.FullMethod, failure, halfmsg.None)
 	}
 	return err
+}
+
+// interceptUnary joins the interceptors of unary calls, for all protocols.
+func (s *Server) interceptUnary() grpc.UnaryServerInterceptor {
+	all := append([]grpc.UnaryServerInterceptor{s.recoverUnary}, s.config.Interceptors...)
+	joined := s.admit
+	for _, outer := range slices.Backward(all) {
+		inner := joined
+		joined = func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return outer(ctx, request, info, func(ctx context.Context, request any) (any, error) {
+				return inner(ctx, request, info, next)
+			})
+		}
+	}
+	return joined
+}
+
+// interceptStream joins the interceptors of streams, for HTTP.
+func (s *Server) interceptStream(
+	server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) error {
+	return s.admitStream(server, stream, info, func(server any, stream grpc.ServerStream) error {
+		return s.guard.InterceptStream(server, stream, info, next)
+	})
 }
 
 // recoverUnary turns a panic of a handler or interceptor, which would end the process, into an error.

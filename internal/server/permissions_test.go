@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/certs/certstest"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server"
@@ -34,8 +35,13 @@ func guarded(
 	if err != nil {
 		t.Fatal(err)
 	}
+	certFile, keyFile := a.Issue("127.0.0.1")
+	source, err := certs.Open(certs.Files{Cert: certFile, Key: keyFile, CA: a.File}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return openAt(t, listener, append(edit, func(c *server.Config) {
-		c.Credentials, c.Permissions = credentials.NewTLS(a.Server("127.0.0.1")), permissions
+		c.Credentials, c.Permissions = source.Server(), permissions
 	})...), listener.Addr().String()
 }
 
@@ -44,7 +50,7 @@ func as(t *testing.T, a *certstest.Authority, address string, names ...string) *
 	return connect(t, address, grpc.WithTransportCredentials(credentials.NewTLS(a.Client(names...))))
 }
 
-// Every call of both services is tried, including calls of later versions.
+// Every call of both services is tried in every protocol, including calls of later versions.
 func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewAuthority(t)
@@ -71,13 +77,19 @@ func TestCertificatesDecideWhoMayCallWhat(t *testing.T) {
 		"neither, by a prefix": {[]string{"spiffe://shop/ops/anna/x", "orders.shop.evil", "ops.shop"}, false, false},
 	} {
 		conn := as(t, a, address, c.names...)
-		for _, method := range msghandlerv1.MessageHandlerService_ServiceDesc.Methods {
-			err := conn.Invoke(t.Context(), "/msghandler.v1.MessageHandlerService/"+method.MethodName, empty, &emptypb.Empty{})
-			refused(t, who+": "+method.MethodName, err, !c.produce)
+		for _, by := range waysWithTLS(t, a, address, c.names...) {
+			for _, method := range msghandlerv1.MessageHandlerService_ServiceDesc.Methods {
+				err := by.call("/msghandler.v1.MessageHandlerService/"+method.MethodName, empty)
+				refused(t, who+": "+method.MethodName+" by "+by.name, err, !c.produce)
+			}
+			for _, method := range msghandlerv1.AdminService_ServiceDesc.Methods {
+				err := by.call("/msghandler.v1.AdminService/"+method.MethodName, &emptypb.Empty{})
+				refused(t, who+": "+method.MethodName+" by "+by.name, err, !c.operate)
+			}
 		}
-		for _, method := range msghandlerv1.AdminService_ServiceDesc.Methods {
-			err := conn.Invoke(t.Context(), "/msghandler.v1.AdminService/"+method.MethodName, &emptypb.Empty{}, &emptypb.Empty{})
-			refused(t, who+": "+method.MethodName, err, !c.operate)
+		both := offeringBoth(t, a, address, c.names...)
+		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
+			tail(t, who+", offering both", both, stream.StreamName, c.operate)
 		}
 		for _, stream := range msghandlerv1.AdminService_ServiceDesc.Streams {
 			tail(t, who, conn, stream.StreamName, c.operate)

@@ -1,13 +1,14 @@
-// Package server serves the coordinator's gRPC API: it checks each request, calls the domain and translates errors
-// once.
+// Package server serves the coordinator's API by gRPC and HTTP: it checks each request, calls the domain and translates
+// errors once.
 //
-// guard bounds what requests may hold before they reach a handler; submit gathers concurrent calls into the store's
-// batches. No call is answered OK before the store has its messages.
+// guard bounds what requests may hold before they reach a handler; httpapi serves HTTP beside gRPC; submit gathers
+// concurrent calls into the store's batches. No call is answered OK before the store has its messages.
 package server
 
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"log/slog"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"github.com/msghandler/msghandler/internal/ground/lifecycle"
 	"github.com/msghandler/msghandler/internal/halfmsg"
 	"github.com/msghandler/msghandler/internal/server/guard"
+	"github.com/msghandler/msghandler/internal/server/httpapi"
 	"github.com/msghandler/msghandler/internal/server/submit"
 	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
@@ -34,6 +36,11 @@ type Targets interface {
 	// empty. It fails with halfmsg.ErrNoTarget, ErrBadTarget or ErrForbidden, in words that are fit for the caller.
 	Resolve(producer, named string) (string, error)
 }
+
+// openAPI describes the services for clients of HTTP.
+//
+//go:embed openapi.swagger.yaml
+var openAPI []byte
 
 // Config says what a Server serves. Zero values mean the defaults.
 type Config struct {
@@ -128,14 +135,17 @@ const (
 // Server serves MessageHandlerService, AdminService and grpc.health.v1. It implements halfmsg.Watcher, which ends the
 // waits of WAIT_SENDABLE and WAIT_DONE. It is safe for concurrent use.
 type Server struct {
-	config   Config
-	grpc     *grpc.Server
-	health   *health.Server
-	guard    *guard.Guard
-	submits  *submit.Batcher
-	tails    *tails
-	inFlight *inFlight
-	faults   *faults
+	config Config
+	// grpc serves native gRPC. behindHTTP serves gRPC for http: a graceful stop of gRPC cuts the calls of an HTTP server.
+	grpc       *grpc.Server
+	behindHTTP *grpc.Server
+	http       *httpapi.API
+	health     *health.Server
+	guard      *guard.Guard
+	submits    *submit.Batcher
+	tails      *tails
+	inFlight   *inFlight
+	faults     *faults
 	// background has the goroutines of Serve and Stop.
 	background lifecycle.Group
 
@@ -161,13 +171,9 @@ func New(config Config) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.guard = guard.New(s.guardConfig())
 	s.submits = submit.New(s.submitConfig())
-	s.grpc = grpc.NewServer(s.options()...)
-	s.grpc.RegisterService(s.guard.Service(&msghandlerv1.MessageHandlerService_ServiceDesc), &producers{server: s})
-	s.grpc.RegisterService(s.guard.Service(&msghandlerv1.AdminService_ServiceDesc), &operators{server: s})
-	s.grpc.RegisterService(s.guard.Service(&healthv1.Health_ServiceDesc), s.health)
-	if s.config.Reflection {
-		reflection.Register(s.grpc)
-	}
+	s.grpc = s.newGRPC(s.guard.Options())
+	s.behindHTTP = s.newGRPC(s.guard.HTTPOptions())
+	s.http = httpapi.New(s.httpConfig())
 	s.SetServing(false)
 	return s, nil
 }
@@ -221,11 +227,34 @@ func (s *Server) submitConfig() submit.Config {
 	}
 }
 
-func (s *Server) options() []grpc.ServerOption {
-	unary := append([]grpc.UnaryServerInterceptor{s.recoverUnary}, s.config.Interceptors...)
-	return append(s.guard.Options(),
-		grpc.ChainUnaryInterceptor(append(unary, s.admit)...),
-		grpc.ChainStreamInterceptor(s.admitStream, s.guard.InterceptStream))
+// services are the services for producers and operators.
+func (s *Server) services() []httpapi.Service {
+	return []httpapi.Service{
+		{Desc: s.guard.Service(&msghandlerv1.MessageHandlerService_ServiceDesc), Implementation: &producers{server: s}},
+		{Desc: s.guard.Service(&msghandlerv1.AdminService_ServiceDesc), Implementation: &operators{server: s}},
+	}
+}
+
+// newGRPC builds a gRPC server with all services.
+func (s *Server) newGRPC(options []grpc.ServerOption) *grpc.Server {
+	g := grpc.NewServer(append(options,
+		grpc.UnaryInterceptor(s.interceptUnary()), grpc.ChainStreamInterceptor(s.admitStream, s.guard.InterceptStream))...)
+	for _, service := range s.services() {
+		g.RegisterService(service.Desc, service.Implementation)
+	}
+	g.RegisterService(s.guard.Service(&healthv1.Health_ServiceDesc), s.health)
+	if s.config.Reflection {
+		reflection.Register(g)
+	}
+	return g
+}
+
+func (s *Server) httpConfig() httpapi.Config {
+	return httpapi.Config{
+		Guard: s.guard, Services: s.services(), Unary: s.interceptUnary(), Stream: s.interceptStream,
+		Panicked: func(method string, failure *lifecycle.PanicError) error { return s.fail(method, failure, halfmsg.None) },
+		GRPC:     s.behindHTTP, OpenAPI: openAPI, Idle: s.config.ConnectionIdle, Logger: s.config.Logger,
+	}
 }
 
 // Queues counts what waits: calls in flight, and the messages that wait for the store.
@@ -248,10 +277,17 @@ func (s *Server) Serve(listener net.Listener) error {
 	slow.Go(func() { s.guard.CloseSlow(ctx) })
 	defer slow.Wait()
 	defer end()
-	if err := s.grpc.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return err
+	var byHTTP error
+	var http sync.WaitGroup
+	http.Go(func() { byHTTP = s.http.Serve() })
+	err := s.grpc.Serve(s.guard.Listen(listener))
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		_ = s.guard.HTTP().Close() // it never fails
+	} else {
+		err = nil
 	}
-	return nil
+	http.Wait()
+	return errors.Join(err, byHTTP)
 }
 
 // SetServing sets what grpc.health.v1 says of the server as a whole and of each service.

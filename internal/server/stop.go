@@ -18,13 +18,14 @@ const lingerTick = 50 * time.Millisecond
 // error. Calls that only wait for a message's outcome end at once with UNAVAILABLE: their Submit is stored. Once the
 // calls have ended, Stop waits for no client to read an answer or to finish a request. Stop may be called again.
 func (s *Server) Stop(ctx context.Context) error {
+	var drain lifecycle.Group
 	s.once.Do(func() {
 		s.health.Shutdown() // NOT_SERVING for good
 		s.stop()
+		drain.Go(func() { _ = s.http.Stop(ctx) }) // when ctx ends first, all connections are cut
 	})
 	ended, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var drain lifecycle.Group
 	drain.Go(s.grpc.GracefulStop)
 	s.guard.Dismiss()
 	s.background.Go(func() { s.cutWhenIdle(ended) })

@@ -36,8 +36,8 @@ func headers(n int) map[string]string {
 	return all
 }
 
-// TestBadInput holds every row of what bad input gets: a code, the field's name, nothing stored, and a server that
-// lives.
+// TestBadInput holds every row of what bad input gets, in every protocol: a code, the field's name, nothing stored, and
+// a server that lives.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	const (
@@ -199,26 +199,37 @@ func TestBadInput(t *testing.T) {
 		{"header not UTF-8", encoded("\xc3(", 3, 6, 2), invalid, "message.headers"},
 		{"not protobuf", func(r *request) { r.ProtoReflect().SetUnknown([]byte{0x1a, 0x05, 0xff}) }, invalid, ""},
 	}
+	// JSON says these in its own form.
+	inJSON := map[string]string{
+		"delay beyond protobuf": `{"producer":"orders","message":{"id":"bad","delay":"4611686018427387904s"}}`,
+		"delay of two signs":    `{"producer":"orders","message":{"id":"bad","delay":"1.-5s"}}`,
+		"producer not UTF-8":    "{\"producer\":\"\xff\"}",
+		"id not UTF-8":          "{\"message\":{\"id\":\"\xff\"}}",
+		"header not UTF-8":      "{\"message\":{\"headers\":{\"a\":\"\xc3(\"}}}",
+		"not protobuf":          `{"producer"}`,
+	}
 	h := open(t)
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			r := good("bad")
-			tc.edit(r)
-			_, err := h.producers.SendHalfMessage(t.Context(), r)
-			wantCode(t, err, tc.code)
-			if got := fields(err); tc.field != "" && !slices.Equal(got, []string{tc.field}) {
-				t.Errorf("the fields are %q, want %q (%v)", got, tc.field, err)
-			}
-			if tc.field != "" && !strings.Contains(status.Convert(err).Message(), tc.field) {
-				t.Errorf("the text does not name the field: %v", err)
-			}
-			if info, _ := reason(err); tc.code == forbidden && info.GetReason() != "CALLBACK_FORBIDDEN" {
-				t.Errorf("the reason is %q", info.GetReason())
-			}
-			if n := h.store.len(); n != 0 {
-				t.Errorf("%d messages were stored", n)
-			}
-		})
+		for _, by := range h.ways(t, inJSON[tc.name]) {
+			t.Run(tc.name+" by "+by.name, func(t *testing.T) {
+				r := good("bad")
+				tc.edit(r)
+				err := by.call(sendHalf, r)
+				wantCode(t, err, tc.code)
+				if got := fields(err); tc.field != "" && !slices.Equal(got, []string{tc.field}) {
+					t.Errorf("the fields are %q, want %q (%v)", got, tc.field, err)
+				}
+				if tc.field != "" && !strings.Contains(status.Convert(err).Message(), tc.field) {
+					t.Errorf("the text does not name the field: %v", err)
+				}
+				if info, _ := reason(err); tc.code == forbidden && info.GetReason() != "CALLBACK_FORBIDDEN" {
+					t.Errorf("the reason is %q", info.GetReason())
+				}
+				if n := h.store.len(); n != 0 {
+					t.Errorf("%d messages were stored", n)
+				}
+			})
+		}
 	}
 	h.alive(t)
 }

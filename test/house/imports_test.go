@@ -102,8 +102,13 @@ var rooms = []struct {
 	},
 	{
 		[]string{"internal/server/guard"},
-		[]string{"internal/connlimit", "internal/ground/lifecycle", "internal/loglimit"},
+		[]string{"internal/certs", "internal/connlimit", "internal/ground/lifecycle", "internal/loglimit"},
 		"it bounds requests for any gRPC service, and knows no handler and no message",
+	},
+	{
+		[]string{"internal/server/httpapi"},
+		[]string{"internal/server/guard", "internal/ground/lifecycle"},
+		"it serves any gRPC service by HTTP, and knows no handler and no message",
 	},
 	{
 		[]string{"internal/server/submit"},
@@ -273,8 +278,8 @@ var libraries = []struct {
 	{
 		"google.golang.org/grpc",
 		[]string{
-			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/callback",
-			"producer/...", "internal/app/...",
+			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/server/httpapi",
+			"internal/callback", "producer/...", "internal/app/...",
 			"internal/cli/...", "internal/demo/...", "internal/bench/...",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",

@@ -51,6 +51,8 @@ type request struct {
 	bytes   int64
 	decoded bool
 	ended   bool
+	// compressed says that the body of an HTTP request is compressed.
+	compressed bool
 }
 
 // requestKey finds the request of a call in its context.

@@ -32,6 +32,8 @@ type connection struct {
 	net.Conn
 	guard   *Guard
 	address *address
+	// info is what the client has shown.
+	info credentials.AuthInfo
 	// received is how many bytes have come.
 	received atomic.Int64
 	// arriving counts the requests that are being received.
@@ -60,29 +62,34 @@ var (
 	errFurtherMessage = errors.New("a further message of a call is larger than any that the API knows")
 )
 
-// ServerHandshake implements credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials. A connection that is not native gRPC goes to the HTTP
+// server.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	g := t.guard
 	if !g.beginHandshake(raw) {
 		return nil, nil, errClosing
 	}
-	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.handshaking, raw)
-	if err != nil {
+	c, native, err := t.handshake(raw)
+	if err = g.endHandshake(raw, c, err); err != nil {
 		return nil, nil, err
 	}
-	if g.closing {
-		return nil, nil, errClosing
+	if !native {
+		return nil, nil, g.http.dispatch(raw, c)
 	}
-	c := &connection{
-		Conn: conn, guard: g, address: g.addressLocked(connlimit.AddressOf(raw)),
-		in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames(),
+	return c, authInfo{c.info, c}, nil
+}
+
+// handshake secures a connection and finds out whether the connection is native gRPC.
+func (t transport) handshake(raw net.Conn) (c *connection, native bool, err error) {
+	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, false, err
 	}
-	c.address.connections++
-	g.open[c] = struct{}{}
-	return c, authInfo{info, c}, nil
+	c = &connection{
+		Conn: conn, guard: t.guard, info: info, in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames(),
+	}
+	native, err = c.isNative()
+	return c, native, err
 }
 
 // addressLocked finds or adds an address. The caller holds g.mu.
@@ -102,6 +109,23 @@ func (g *Guard) beginHandshake(raw net.Conn) bool {
 		g.handshaking[raw] = struct{}{}
 	}
 	return !g.closing
+}
+
+// endHandshake adds a connection to the open ones, unless its handshake has failed or the server is stopping.
+func (g *Guard) endHandshake(raw net.Conn, c *connection, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.handshaking, raw)
+	if err == nil && g.closing {
+		err = errClosing
+	}
+	if err != nil {
+		return err
+	}
+	c.address = g.addressLocked(connlimit.AddressOf(raw))
+	c.address.connections++
+	g.open[c] = struct{}{}
+	return nil
 }
 
 // Read implements net.Conn.

@@ -45,24 +45,40 @@ func Decode(data []byte, into proto.Message, limits Limits) *FieldError {
 // so that a message with too many items is still judged alone.
 func (l Limits) nested() int { return 2 * l.Items * l.Headers }
 
+// ItemCount counts the items of one request before they are decoded.
+type ItemCount struct {
+	limits Limits
+	items  map[protowire.Number]int
+	nested int
+}
+
+// NewItemCount returns a count without items.
+func NewItemCount(limits Limits) *ItemCount { return &ItemCount{limits, map[protowire.Number]int{}, 0} }
+
+// Add counts n items of a field of the request itself (depth 0) or of a message in the request. Add refuses a request
+// with more items than any request may hold.
+func (c *ItemCount) Add(depth int, field protoreflect.FieldDescriptor, n int) *FieldError {
+	if depth > 0 {
+		if c.nested += n; c.nested > c.limits.nested() {
+			return &FieldError{string(field.Name()), fmt.Sprintf(
+				"are more than %d in all; send the messages in several calls, with at most %d each",
+				c.limits.nested(), c.limits.Headers)}
+		}
+		return nil
+	}
+	if c.items[field.Number()] += n; c.items[field.Number()] > c.limits.Items {
+		return &FieldError{
+			string(field.Name()), fmt.Sprintf("are more than %d; send the rest in further calls", c.limits.Items),
+		}
+	}
+	return nil
+}
+
 // countItems refuses an encoded request with more items than any request may hold.
 func countItems(data []byte, request protoreflect.MessageDescriptor, limits Limits) (refused *FieldError) {
-	items, nested := map[protowire.Number]int{}, 0
+	count := NewItemCount(limits)
 	eachItem(data, request, 0, func(depth int, field protoreflect.FieldDescriptor, n int) bool {
-		switch {
-		case depth > 0:
-			if nested += n; nested > limits.nested() {
-				refused = &FieldError{string(field.Name()), fmt.Sprintf(
-					"are more than %d in all; send the messages in several calls, with at most %d each",
-					limits.nested(), limits.Headers)}
-			}
-		default:
-			if items[field.Number()] += n; items[field.Number()] > limits.Items {
-				refused = &FieldError{
-					string(field.Name()), fmt.Sprintf("are more than %d; send the rest in further calls", limits.Items),
-				}
-			}
-		}
+		refused = count.Add(depth, field, n)
 		return refused == nil
 	})
 	return refused

@@ -63,6 +63,14 @@ const (
 	maxStreams = 2000
 	// connectionGrace is how long calls may go on after their connection was asked to close: TailMessages lasts a day.
 	connectionGrace = 24 * time.Hour
+	// MaxHeader is how many bytes the headers of a call may have.
+	MaxHeader = 16 << 10
+	// HandshakeTimeout is how long a client may take for its greeting, and for the headers of an HTTP request.
+	HandshakeTimeout = 10 * time.Second
+	// PingAfter is when a silent client is asked for a sign of life.
+	PingAfter = 30 * time.Second
+	// PingTimeout is how long a silent client has to give a sign of life.
+	PingTimeout = 10 * time.Second
 	// logInterval is how often one kind of refusal is worth a log line.
 	logInterval = 10 * time.Second
 )
@@ -71,6 +79,8 @@ const (
 type Guard struct {
 	config  Config
 	budgets *[resources]budget
+	codec   codec
+	http    *dispatcher
 	logged  *loglimit.Limiter
 
 	mu sync.Mutex
@@ -95,7 +105,8 @@ type Guard struct {
 // New returns a Guard without connections.
 func New(config Config) *Guard {
 	return &Guard{
-		config: config, budgets: newBudgets(config.Limits), logged: loglimit.New(logInterval),
+		config: config, budgets: newBudgets(config.Limits), codec: newCodec(config.Limits), http: newDispatcher(),
+		logged:      loglimit.New(logInterval),
 		handshaking: map[net.Conn]struct{}{}, open: map[*connection]struct{}{}, addresses: map[netip.Addr]*address{},
 	}
 }
@@ -112,23 +123,29 @@ var receiveBuffers = func() mem.BufferPool {
 // Options returns the options of a gRPC server behind the guard. Its services go through Service, its streams through
 // InterceptStream.
 func (g *Guard) Options() []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec(g.config.Limits)),
+	return append(g.HTTPOptions(),
 		grpc.Creds(transport{cmp.Or(g.config.Credentials, insecure.NewCredentials()), g}),
 		grpc.InTapHandle(g.admit),
 		// Admission must know which frame was read last, so each connection has the buffer, and not gRPC.
 		grpc.ReadBufferSize(0),
-		experimental.BufferPool(receiveBuffers),
-		grpc.MaxRecvMsgSize(g.config.Limits.Request),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(16 << 10),
-		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.MaxHeaderListSize(MaxHeader),
+		grpc.ConnectionTimeout(HandshakeTimeout),
 		// A dead client is noticed after 40 s, so its waits do not stay for ever.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: g.config.ConnectionIdle,
+			Time: PingAfter, Timeout: PingTimeout, MaxConnectionIdle: g.config.ConnectionIdle,
 			MaxConnectionAge: g.config.ConnectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	)
+}
+
+// HTTPOptions returns the options of a gRPC server behind the guard that serves the requests of an HTTP server.
+func (g *Guard) HTTPOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(g.codec),
+		experimental.BufferPool(receiveBuffers),
+		grpc.MaxRecvMsgSize(g.config.Limits.Request),
 	}
 }
 
@@ -159,6 +176,9 @@ func (g *Guard) closeWhere(chosen func(*connection) bool) {
 
 // AuthInfo returns the credentials that the caller has shown; nil where the context is of no call.
 func AuthInfo(ctx context.Context) credentials.AuthInfo {
+	if r := requestOf(ctx); r != nil {
+		return r.conn.info // behind an HTTP server, gRPC does not know the connection
+	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(authInfo); ok {
 			return info.AuthInfo

@@ -49,17 +49,30 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
+	defer c.enter(data.Len())()
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	return c.decode(whole.ReadOnlyData(), in, Decode)
+}
+
+// enter waits until a request may be decoded; leave must follow.
+func (c codec) enter(size int) (leave func()) {
+	if size < largeDecode {
+		return func() {}
+	}
+	c.largeSlots <- struct{}{}
+	return func() { <-c.largeSlots }
+}
+
+// Decoder decodes a request.
+type Decoder func(data []byte, into proto.Message, limits Limits) *FieldError
+
+func (c codec) decode(data []byte, in *incoming, decode Decoder) error {
 	message, ok := in.request.(proto.Message)
 	if !ok {
 		return fmt.Errorf("a request of type %T is no protobuf message", in.request)
 	}
-	if data.Len() >= largeDecode {
-		c.largeSlots <- struct{}{}
-		defer func() { <-c.largeSlots }()
-	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	in.err = Decode(whole.ReadOnlyData(), message, c.limits)
+	in.err = decode(data, message, c.limits)
 	return nil
 }
 
@@ -94,10 +107,10 @@ func (g *Guard) read(ctx context.Context, method string, decode func(any) error,
 
 // receive is read with errors of the guard. The request counts for its connection while it is being received.
 func (g *Guard) receive(ctx context.Context, decode func(any) error, v any) error {
-	if isCompressed(ctx) {
+	r := requestOf(ctx)
+	if isCompressed(ctx) || r != nil && r.compressed {
 		return ErrCompressed
 	}
-	r := requestOf(ctx)
 	if r == nil {
 		return decodeInto(decode, v)
 	}

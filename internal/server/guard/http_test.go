@@ -1,0 +1,111 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// grpcOver is an admitted request of gRPC over HTTP, and its body.
+func grpcOver(t *testing.T, c *connection, body []byte) (r *request, read io.Reader) {
+	t.Helper()
+	r = &request{Context: context.Background(), conn: c}
+	if err := r.enter(-1); err != nil {
+		t.Fatal(err)
+	}
+	return r, Announcing(r, io.NopCloser(bytes.NewReader(body)))
+}
+
+// framed is a message of gRPC that announces more than follows.
+func framed(announced uint16, follows int) []byte {
+	return append([]byte{0, 0, 0, byte(announced >> 8), byte(announced)}, make([]byte, follows)...)
+}
+
+func TestABodyOverHTTPIsAnnouncedByItsPrefix(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
+	c := connectFrom(t, g, "10.0.0.1")
+	for name, tc := range map[string]struct {
+		body    []byte
+		arrives int
+		held    int64
+		err     error
+	}{
+		"allowed":       {framed(1000, 1000), 1005, 1000, nil},
+		"empty":         {nil, 0, 0, nil},
+		"two messages":  {append(framed(10, 10), framed(5000, 5000)...), 5, 10, errFurtherMessage},
+		"without bytes": {framed(15_000, 15_000), 5, 10_001, nil},
+		"too large":     {framed(30_000, 30_000), 5, 0, nil},
+	} {
+		other := &request{conn: c}
+		if name == "without bytes" { // nothing is free
+			c.acquireLocked(requestBytes, 10_001)
+			other.bytes = 10_001
+		}
+		r, body := grpcOver(t, c, tc.body)
+		got, err := io.ReadAll(io.MultiReader(io.LimitReader(body, 5), body))
+		if len(got) != tc.arrives || !errors.Is(err, tc.err) {
+			t.Errorf("%s: %d bytes arrived, %v; want %d, %v", name, len(got), err, tc.arrives, tc.err)
+		}
+		if held := g.budgets[requestBytes].used.Load(); held != tc.held || !r.announced {
+			t.Errorf("%s: %d bytes are held, want %d; announced %t", name, held, tc.held, r.announced)
+		}
+		r.end()
+		other.end()
+		if held := g.budgets[requestBytes].used.Load() + g.budgets[unfinishedCalls].used.Load(); held > 0 {
+			t.Errorf("%s: in the end %d are held", name, held)
+		}
+	}
+}
+
+// gRPC reads on when a request is answered unread.
+func TestAnAnsweredRequestHoldsNothingAgain(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
+	r, body := grpcOver(t, connectFrom(t, g, "10.0.0.1"), framed(1000, 1000))
+	r.end()
+	if got, err := io.ReadAll(body); len(got) > 0 || err != nil {
+		t.Errorf("%d bytes arrived, %v", len(got), err)
+	}
+	if held := g.budgets[requestBytes].used.Load(); held > 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// gRPC resets the deadlines of a connection after it has given the connection away.
+func TestGRPCTouchesNoDispatchedConnection(t *testing.T) {
+	t.Parallel()
+	g := New(Config{})
+	client, served := net.Pipe()
+	defer client.Close()
+	raw := &accepted{Conn: served}
+	c := connectFrom(t, g, "10.0.0.1")
+	c.Conn = raw
+	given := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := g.HTTP().Accept()
+		given <- conn
+	}()
+	if err := g.http.dispatch(raw, c); !errors.Is(err, credentials.ErrConnDispatched) {
+		t.Fatal(err)
+	}
+	conn := <-given
+	if err := conn.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.SetDeadline(time.Time{}) // by gRPC
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the deadline of the HTTP server is gone: %v", err)
+	}
+	_ = g.HTTP().Close()
+	if err := g.http.dispatch(raw, c); !errors.Is(err, errNotServing) {
+		t.Errorf("after the end of the HTTP server: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/msghandler/msghandler/internal/server/guard"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// limits are those of a coordinator.
+var limits = guard.Limits{Items: 1000, Headers: 32}
+
+// A text within the size limit has room for millions of items, which would take gigabytes once they are decoded.
+//
+//nolint:paralleltest // it counts what is allocated
+func TestTooManyJSONItemsAreRefusedUndecoded(t *testing.T) {
+	headers := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`"%d":""`, i))
+		}
+		return `{"headers":{` + strings.Join(all, ",") + `}}`
+	}
+	many := func(item string, n int) string { return "[" + strings.Repeat(item+",", n-1) + item + "]" }
+	for _, tc := range []struct {
+		request proto.Message
+		text    string
+		field   string
+	}{
+		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many("{}", 4<<20) + `}`, "messages"},
+		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(" { } ", 2000) + `, `, "messages"},
+		{&msghandlerv1.SubmitAllRequest{}, `{"producer":"\"]","ids":` + many(`""`, 1001) + `}`, "ids"},
+		{&msghandlerv1.TailMessagesRequest{}, `{"states":` + many("1", 1001) + `}`, "states"},
+		{&msghandlerv1.SendHalfMessageRequest{}, `{"message":` + headers(64_001) + `}`, "headers"},
+		{&msghandlerv1.SendHalfMessagesRequest{}, `{"messages":` + many(headers(641), 100) + `}`, "headers"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		refused := decodeJSON([]byte(tc.text), tc.request, limits)
+		runtime.ReadMemStats(&after)
+		if refused == nil || refused.Field != tc.field || proto.Size(tc.request) != 0 {
+			t.Errorf("%.40s: got %v with %d bytes, want an error of %s", tc.text, refused, proto.Size(tc.request), tc.field)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+			t.Errorf("%.40s: took %d bytes", tc.text, took)
+		}
+	}
+}
+
+func TestAFullJSONBatchIsDecoded(t *testing.T) {
+	t.Parallel()
+	full := &msghandlerv1.SendHalfMessagesRequest{}
+	for range limits.Items {
+		m := &msghandlerv1.Message{Id: "[{\",é\\", Headers: map[string]string{}, Body: []byte{1, 2}}
+		for i := range limits.Headers {
+			m.Headers[fmt.Sprint(i)] = "}],"
+		}
+		full.Messages = append(full.Messages, m)
+	}
+	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &msghandlerv1.SendHalfMessagesRequest{}
+	if refused := decodeJSON(text, got, limits); refused != nil || !proto.Equal(got, full) {
+		t.Errorf("got %v", refused)
+	}
+}
+
+// FuzzJSON: the walk takes everything that protojson takes, and finds an error in everything else.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"producer":"a","message":{"id":"1","headers":{"a":"b"},"delay":"1s","body":"e30="},"confirmAfter":null}`,
+		`{"message":{"id":"\ud83d\ude00\u00e9\\"}}`, `{"message":{"id":"\ud800"}}`, `{"x":[{}]}`,
+		`{"message":{"delay":{}}}`, ` {} x`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, want := &msghandlerv1.SendHalfMessageRequest{}, &msghandlerv1.SendHalfMessageRequest{}
+		refused, err := decodeJSON(text, got, limits), protojson.Unmarshal(text, want)
+		if len(bytes.TrimSpace(text)) > 0 && (refused == nil) != (err == nil) {
+			t.Errorf("%q: got %v; protojson says %v", text, refused, err)
+		}
+		if err == nil && !proto.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	})
+}
