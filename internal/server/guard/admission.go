@@ -183,11 +183,17 @@ func (r *request) receiveLocked(data []byte) bool {
 	return true
 }
 
-// acquireBytesLocked takes the announced bytes of the request, and reports whether the budgets allow them.
+// acquireBytesLocked takes the announced bytes of a request of gRPC, and reports whether the budgets allow them.
 func (r *request) acquireBytesLocked(length int64) bool {
-	switch {
-	case length > int64(r.conn.guard.config.Limits.Request):
+	if length > int64(r.conn.guard.config.Limits.Request) {
 		return true // gRPC refuses a request that is too large, and receives nothing more of it
+	}
+	return r.holdLocked(length)
+}
+
+// holdLocked takes bytes from the budgets, and reports whether the budgets allow them.
+func (r *request) holdLocked(length int64) bool {
+	switch {
 	case r.call == unfinishedProbes:
 		return length <= furtherMessage
 	case !r.conn.acquireLocked(requestBytes, length):

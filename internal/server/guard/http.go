@@ -194,7 +194,7 @@ func (r *request) enter(announced int64) error {
 		return nil
 	}
 	r.announced = true
-	if !r.acquireBytesLocked(announced) {
+	if !r.holdLocked(announced) { // JSON may be larger than a request of gRPC
 		r.conn.releaseLocked(r.call, 1)
 		return ErrBytes
 	}

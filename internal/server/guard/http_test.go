@@ -109,3 +109,25 @@ func TestGRPCTouchesNoDispatchedConnection(t *testing.T) {
 		t.Errorf("after the end of the HTTP server: %v", err)
 	}
 }
+
+// JSON may be larger than a request of gRPC, and counts like any other request.
+func TestLargeJSONHoldsItsBytes(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Limits: Limits{Calls: 10, Bytes: 100_000, Request: 20_000}})
+	c := connectFrom(t, g, "10.0.0.1")
+	first := &request{Context: context.Background(), conn: c}
+	if err := first.enter(26_000); err != nil {
+		t.Fatal(err)
+	}
+	if held := g.budgets[requestBytes].used.Load(); held != 26_000 {
+		t.Errorf("%d bytes are held", held)
+	}
+	second := &request{Context: context.Background(), conn: c}
+	if err := second.enter(60_000); !errors.Is(err, ErrBytes) {
+		t.Errorf("a request without room: %v", err)
+	}
+	first.end()
+	if held := g.budgets[requestBytes].used.Load(); held != 0 {
+		t.Errorf("in the end %d are held", held)
+	}
+}
