@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	natsconsumer "github.com/msghandler/msghandler/consumer/nats"
@@ -30,6 +33,8 @@ type natsStream struct {
 	user string
 	// consumed names the streams that have consumers.
 	consumed []string
+	// noted has the last sequence of each stream whose messages are noted.
+	noted sync.Map
 }
 
 // onNATS sends the load's messages to so many servers of NATS.
@@ -80,12 +85,15 @@ func (s *natsStream) url() string {
 
 func (*natsStream) asciiHeaders() bool { return true }
 
+// consume notes each message of the stream once, and has consumers of the SDK let the messages have their effects: a
+// server that was killed forgets its last deliveries, and delivers those messages again without a flag.
 func (s *natsStream) consume(w *world) { s.consumeFrom(w, exchange) }
 
 // consumeFrom consumes a stream.
 func (s *natsStream) consumeFrom(w *world, stream string) {
 	w.t.Helper()
-	handler := w.noting(w.effect())
+	s.noteMessages(w, stream)
+	handler := w.effect()
 	w.runs(2, func(consuming func()) (func(context.Context) error, error) {
 		c, err := natsconsumer.New(natsconsumer.Config{
 			URL: s.servers[0].URL, Stream: stream, Name: natsInbox, Prefetch: 100, AckWait: 5 * time.Second,
@@ -97,6 +105,53 @@ func (s *natsStream) consumeFrom(w *world, stream string) {
 		return func(ctx context.Context) error { return c.Run(ctx, handler) }, nil
 	})
 	s.consumed = append(s.consumed, stream)
+}
+
+// noteMessages reads a stream from its beginning, until the test ends.
+func (s *natsStream) noteMessages(w *world, stream string) {
+	w.t.Helper()
+	s.noted.Store(stream, uint64(0))
+	ctx, cancel := context.WithCancel(context.Background())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for next := uint64(1); ctx.Err() == nil; {
+			m, err := s.messageFrom(ctx, stream, next)
+			if err != nil { // there is none yet, or no server
+				pause(ctx, 20*time.Millisecond)
+				continue
+			}
+			header := m.Header.Get
+			attempt, _ := strconv.Atoi(header(publish.HeaderAttempt))
+			w.got(header(publish.HeaderProducer)+"/"+header(publish.HeaderID), Copy{
+				Content: NewContent(stream, m.Subject, callersHeaders(m.Header), m.Data), Attempt: attempt,
+			})
+			s.noted.Store(stream, m.Sequence)
+			next = m.Sequence + 1
+		}
+	})
+	w.t.Cleanup(func() { cancel(); reading.Wait() })
+}
+
+// messageFrom returns the first message of a stream from a sequence on.
+func (s *natsStream) messageFrom(ctx context.Context, name string, from uint64) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	stream, err := s.js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(">"))
+}
+
+// callersHeaders are the headers of a message that are its caller's.
+func callersHeaders(all nats.Header) map[string]string {
+	headers := map[string]string{}
+	for name := range all {
+		if !strings.HasPrefix(name, "Nats-") && !strings.HasPrefix(name, "msghandler-") && name != publish.HeaderContentType {
+			headers[name] = all.Get(name)
+		}
+	}
+	return headers
 }
 
 func (s *natsStream) watch(*world) (noting bool) {
@@ -115,7 +170,9 @@ func (s *natsStream) empty(w *world) {
 				return false
 			}
 			has, err := s.info(w.t.Context(), stream)
-			return err == nil && inbox.CachedInfo().AckFloor.Stream >= has.State.LastSeq
+			noted, isNoted := s.noted.Load(stream)
+			return err == nil && inbox.CachedInfo().AckFloor.Stream >= has.State.LastSeq &&
+				(!isNoted || noted.(uint64) >= has.State.LastSeq)
 		})
 	}
 }
