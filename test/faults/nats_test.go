@@ -147,7 +147,8 @@ func (s *natsStream) messageFrom(ctx context.Context, name string, from uint64) 
 func callersHeaders(all nats.Header) map[string]string {
 	headers := map[string]string{}
 	for name := range all {
-		if !strings.HasPrefix(name, "Nats-") && !strings.HasPrefix(name, "msghandler-") && name != publish.HeaderContentType {
+		ours := strings.HasPrefix(name, "msghandler-") || name == publish.HeaderContentType
+		if !ours && !strings.HasPrefix(name, "Nats-") {
 			headers[name] = all.Get(name)
 		}
 	}

@@ -86,8 +86,8 @@ func upgradeAndBack(ctx context.Context, w *world, _ *rand.Rand) {
 	pause(ctx, 2*time.Second)
 }
 
-// upgradeCellsAndBack replaces three coordinators of an older version of the same layout under load, with kills, and goes
-// back to the older version. In between, both versions work on the same cells.
+// upgradeCellsAndBack replaces three coordinators of an older version of the same layout under load, with kills, and
+// goes back to the older version. In between, both versions work on the same cells.
 func upgradeCellsAndBack(ctx context.Context, w *world, _ *rand.Rand) {
 	older := w.options.binary
 	for _, binary := range []string{"", older} {
