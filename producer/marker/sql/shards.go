@@ -54,7 +54,7 @@ func (s *Store) Shard(shard int) *Store {
 		panic(fmt.Sprintf("sql markers: shard %d of %d", shard, s.config.Shards))
 	}
 	view := *s
-	view.turn = &atomic.Uint32{}
+	view.turn, view.stray = &atomic.Uint32{}, &atomic.Int64{}
 	view.scope = scope{only: shard, shards: []int{shard}, condition: fmt.Sprintf(" AND shard_id = %d", shard)}
 	if shard == 0 {
 		view.scope.strays = s.config.Shards
@@ -94,14 +94,28 @@ func (s *Store) claimable(ctx context.Context) (shards []int, by order, err erro
 	return append(shards[first:], shards[:first]...), by, nil
 }
 
-// maxStrays is how many shards beyond the configuration one claim reads. The next claims read the others, when these
-// have no unsent messages any more.
+// maxStrays is how many shards beyond the configuration one claim reads. The next claim goes on behind them, because
+// their messages may be due much later.
 const maxStrays = 16
 
-// strayShards finds shards beyond the configuration that have unsent messages, the lowest first. Each step reads one
-// entry of the claim's index, however many messages the shard has.
+// strayShards finds shards beyond the configuration that have unsent messages.
 func (s *Store) strayShards(ctx context.Context) (shards []int, err error) {
-	next := s.scope.strays
+	begin := max(s.scope.strays, int(s.stray.Load()))
+	shards, err = s.strayShardsFrom(ctx, begin)
+	if err == nil && len(shards) == 0 && begin > s.scope.strays {
+		shards, err = s.strayShardsFrom(ctx, s.scope.strays)
+	}
+	next := 0
+	if len(shards) == maxStrays {
+		next = shards[maxStrays-1] + 1
+	}
+	s.stray.Store(int64(next))
+	return shards, err
+}
+
+// strayShardsFrom finds up to maxStrays shards from a number on. Each step reads one entry of the claim's index, however
+// many messages the shard has.
+func (s *Store) strayShardsFrom(ctx context.Context, next int) (shards []int, err error) {
 	for len(shards) < maxStrays {
 		var shard int
 		err := s.db.QueryRowContext(ctx, s.table.Query(`SELECT shard_id FROM {table}

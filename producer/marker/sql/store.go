@@ -83,8 +83,9 @@ type Store struct {
 	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
 	scope  scope
-	// turn counts claims.
-	turn *atomic.Uint32
+	// turn counts claims. stray is where the next claim looks for shards beyond the configuration.
+	turn  *atomic.Uint32
+	stray *atomic.Int64
 }
 
 // New returns a store, or an error for a configuration that cannot work. New makes no call to the database, and so
@@ -128,7 +129,7 @@ func New(config Config) (*Store, error) {
 		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl,
 			"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4",
 			"{by_key}", map[Dialect]string{MySQL: " FORCE INDEX (PRIMARY)"}[config.Dialect]),
-		scope: wholeTable(config), turn: &atomic.Uint32{},
+		scope: wholeTable(config), turn: &atomic.Uint32{}, stray: &atomic.Int64{},
 	}, nil
 }
 

@@ -285,6 +285,26 @@ func TestFewerShardsForgetNoMessage(t *testing.T) {
 	})
 }
 
+// Messages of removed shards that are due much later hold up no message of another removed shard.
+func TestLateMessagesHoldUpNoRemovedShard(t *testing.T) {
+	t.Parallel()
+	databases.OnEach(t, func(t *testing.T, d databases.Database) {
+		db := d.Open(t)
+		many := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 40 })
+		for shard := range 30 {
+			commit(t, db, many.Shard(shard), fmt.Sprint("late-", shard))
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE msghandler_markers SET due_at = due_at + 3600000"); err != nil {
+			t.Fatal(err)
+		}
+		commit(t, db, many.Shard(35), "due")
+		few := store(t, d, db, func(c *sqlmarker.Config) { c.Shards = 2 })
+		to := &databases.Recorder{}
+		databases.Run(t, relay(t, table(t, []outbox.Table{few.Shard(0)}, nil), to))
+		servers.Eventually(t, patience, "the message that is due is sent", func() bool { return len(to.Of("due")) == 1 })
+	})
+}
+
 // A shard may be a table or a database of its own.
 func TestShardsMayBeTablesOrDatabases(t *testing.T) {
 	t.Parallel()
