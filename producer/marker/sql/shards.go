@@ -113,8 +113,8 @@ func (s *Store) strayShards(ctx context.Context) (shards []int, err error) {
 	return shards, err
 }
 
-// strayShardsFrom finds up to maxStrays shards from a number on. Each step reads one entry of the claim's index, however
-// many messages the shard has.
+// strayShardsFrom finds up to maxStrays shards from a number on. Each step reads one entry of the claim's index,
+// however many messages the shard has.
 func (s *Store) strayShardsFrom(ctx context.Context, next int) (shards []int, err error) {
 	for len(shards) < maxStrays {
 		var shard int
