@@ -6,11 +6,16 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 )
 
 // grpcOver is an admitted request of gRPC over HTTP, and its body.
@@ -129,5 +134,56 @@ func TestLargeJSONHoldsItsBytes(t *testing.T) {
 	first.end()
 	if held := g.budgets[requestBytes].used.Load(); held != 0 {
 		t.Errorf("in the end %d are held", held)
+	}
+}
+
+// streamOf is a stream of a context, with a message that does not arrive before the end of hangs.
+type streamOf struct {
+	grpc.ServerStream
+	ctx   context.Context
+	hangs chan struct{}
+}
+
+// Context implements grpc.ServerStream.
+func (s streamOf) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s streamOf) RecvMsg(any) error {
+	<-s.hangs
+	return io.EOF
+}
+
+// The handler of a stream may end while the body is being read, so only the HTTP server gives the bytes back.
+func TestAStreamByHTTPHoldsItsBytesLongerThanItsHandler(t *testing.T) {
+	t.Parallel()
+	stopping, stop := context.WithCancel(t.Context())
+	defer stop()
+	g := New(Config{
+		Limits:   Limits{Calls: 10, Bytes: 10_000, Request: 20_000},
+		Stopping: stopping, Translate: func(err error) error { return err },
+	})
+	ctx := context.WithValue(t.Context(), httpConnKey{}, &httpConn{conn: connectFrom(t, g, "10.0.0.1")})
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
+	admitted, end, err := g.AdmitHTTP(r, "/tail", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithTimeout(admitted, 0)
+	defer cancel()
+	tail := streamOf{ctx: late, hangs: make(chan struct{})}
+	err = g.InterceptStream(nil, tail, &grpc.StreamServerInfo{FullMethod: "/tail"},
+		func(_ any, s grpc.ServerStream) error { return s.RecvMsg(nil) })
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the handler got %v", err)
+	}
+	if held := g.budgets[requestBytes].used.Load(); held != 1000 {
+		t.Errorf("%d bytes are held while the body is being read", held)
+	}
+	close(tail.hangs)
+	if err := g.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if end(); g.budgets[requestBytes].used.Load() != 0 {
+		t.Error("in the end bytes are held")
 	}
 }
