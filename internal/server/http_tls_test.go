@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -325,4 +326,32 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 			within(t, began)
 		})
 	})
+}
+
+// Over HTTP/2 the connection outlasts a tail whose body was not read to its end.
+func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewAuthority(t)
+	_, address := guarded(t, a, server.Permissions{})
+	client := httpOver(t, a.Client("anna"), "HTTP/2.0")
+	for range 10 {
+		body, unsent := io.Pipe()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"https://"+address+msghandlerv1.AdminService_TailMessages_FullMethodName, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = 1000
+		r.Header.Set("Content-Type", "application/connect+json")
+		r.Header.Set("Connect-Timeout-Ms", "10")
+		got, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(got.Body)
+		_ = errors.Join(got.Body.Close(), unsent.Close())
+		if err != nil || !strings.Contains(string(text), "deadline_exceeded") {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
 }
