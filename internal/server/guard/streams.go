@@ -75,5 +75,5 @@ func (s *stream) readFirst(message any) error {
 }
 
 func (s *stream) readFurther(message any) error {
-	return s.guard.refuse(s.ctx, s.method, decodeInto(s.ServerStream.RecvMsg, message))
+	return s.guard.refuse(s.ctx, s.method, decodeInto(requestOf(s.ctx), s.ServerStream.RecvMsg, message))
 }
