@@ -304,8 +304,8 @@ func TestOldHTTPConnectionsEnd(t *testing.T) {
 
 // tailHeaders are the headers of a tail with a body of so many bytes.
 func tailHeaders(size int, more string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\nContent-Length: %d\r\n%s\r\n",
-		msghandlerv1.AdminService_TailMessages_FullMethodName, size, more)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"+
+		"Content-Length: %d\r\n%s\r\n", msghandlerv1.AdminService_TailMessages_FullMethodName, size, more)
 }
 
 // untilClosed reads all that a connection gets until the server closes it, and how long that takes.
@@ -320,8 +320,8 @@ func (c rawHTTP) untilClosed(t *testing.T) (got string, after time.Duration) {
 	return string(all), time.Since(began)
 }
 
-// The deadline of a call ends the reading of its body. Otherwise the body would go on filling memory that the budget has
-// given to other calls.
+// The deadline of a call ends the reading of its body. Otherwise the body would go on filling memory that the budget
+// has given to other calls.
 func TestADeadlineEndsTheReadingOfATail(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"small": 1000, "large": 1 << 20} {
@@ -351,8 +351,9 @@ func TestAStopEndsTheReadingOfATail(t *testing.T) {
 		if err := h.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got, _ := conn.untilClosed(t); !strings.Contains(got, `"code":"unavailable"`) || time.Since(began) > 5*time.Second {
-			t.Errorf("after %s the tail had got %q", time.Since(began), got)
+		got, _ := conn.untilClosed(t)
+		if after := time.Since(began); !strings.Contains(got, `"code":"unavailable"`) || after > 5*time.Second {
+			t.Errorf("after %s the tail had got %q", after, got)
 		}
 	})
 }
@@ -377,7 +378,7 @@ func TestAnswersDoNotWaitForTheBody(t *testing.T) {
 				})
 				conn.say(t, "%s", tc.said)
 				if got, after := conn.untilClosed(t); !strings.Contains(got, tc.gets) || after > 5*time.Second {
-					t.Errorf("after %s it had got %q, want %q", after, got, tc.gets)
+					t.Errorf("after %s the client had got %q, want %q", after, got, tc.gets)
 				}
 			})
 		})

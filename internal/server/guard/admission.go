@@ -17,8 +17,8 @@ const (
 	// furtherMessage is how many bytes a probe may have, and a message after the request. No call of this API has a
 	// second message. A reflection stream has further messages, and they are names.
 	furtherMessage = 4 << 10
-	// maxUnread is how many messages of a call may have begun over HTTP before the call reads them: 64 KiB and the request.
-	// Native gRPC needs no such limit, because its flow control waits for the stream.
+	// maxUnread is how many messages of a call may have begun over HTTP before the call reads them: the request, and
+	// 64 KiB of further messages. Native gRPC needs no such limit, because its flow control waits for the stream.
 	maxUnread = 1 + 16
 	// sweepInterval bounds what refusing many requests costs.
 	sweepInterval = time.Second
