@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -163,10 +164,10 @@ func TestTooManyHTTPCallsAreRefused(t *testing.T) {
 }
 
 // openBubbleHTTP serves in fake time, and returns a connection.
-func openBubbleHTTP(t *testing.T) (h *house, conn rawHTTP) {
+func openBubbleHTTP(t *testing.T, edit ...func(*server.Config)) (h *house, conn rawHTTP) {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	h = openAt(t, listener)
+	h = openAt(t, listener, edit...)
 	dialed, err := listener.DialContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -298,5 +299,88 @@ func TestOldHTTPConnectionsEnd(t *testing.T) {
 	got := c.answer(t)
 	if _, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("after %v the connection got %v", got, err)
+	}
+}
+
+// tailHeaders are the headers of a tail with a body of so many bytes.
+func tailHeaders(size int, more string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"+
+		"Content-Length: %d\r\n%s\r\n", msghandlerv1.AdminService_TailMessages_FullMethodName, size, more)
+}
+
+// untilClosed reads all that a connection gets until the server closes it, and how long that takes.
+func (c rawHTTP) untilClosed(t *testing.T) (got string, after time.Duration) {
+	t.Helper()
+	began := time.Now()
+	_ = c.SetReadDeadline(began.Add(time.Hour))
+	all, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatalf("got %q, %v", all, err)
+	}
+	return string(all), time.Since(began)
+}
+
+// The deadline of a call ends the reading of its body. Otherwise the body would go on filling memory that the budget
+// has given to other calls.
+func TestADeadlineEndsTheReadingOfATail(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 1000, "large": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, conn := openBubbleHTTP(t)
+				prefix := binary.BigEndian.AppendUint32([]byte{0}, uint32(size-5)) //nolint:gosec // small
+				conn.say(t, "%s%s", tailHeaders(size, "Connect-Timeout-Ms: 50\r\n"), prefix)
+				got, after := conn.untilClosed(t)
+				if !strings.Contains(got, `"code":"deadline_exceeded"`) || after > 5*time.Second {
+					t.Errorf("after %s the tail had got %q", after, got)
+				}
+			})
+		})
+	}
+}
+
+// A stop does not wait for the body of a tail.
+func TestAStopEndsTheReadingOfATail(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, conn := openBubbleHTTP(t)
+		conn.say(t, "%s\x00", tailHeaders(1000, ""))
+		synctest.Wait()
+		began := time.Now()
+		if err := h.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got, _ := conn.untilClosed(t)
+		if after := time.Since(began); !strings.Contains(got, `"code":"unavailable"`) || after > 5*time.Second {
+			t.Errorf("after %s the tail had got %q", after, got)
+		}
+	})
+}
+
+// A request that is answered unread does not hold its call and bytes until its body arrives.
+func TestAnswersDoNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	const size = 200_000 // net/http reads bodies up to 256 KiB before it answers
+	for name, tc := range map[string]struct{ said, gets string }{
+		"forbidden tail":  {tailHeaders(size, ""), "CALLER_FORBIDDEN"},
+		"compressed tail": {tailHeaders(size, "Content-Encoding: gzip\r\n"), "COMPRESSED"},
+		"tail unframed":   {tailHeaders(size, "") + "\x07\x00\x00\x00\x00", "NOT_FRAMED"},
+		"description":     {"GET /openapi.yaml HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", "swagger: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, conn := openBubbleHTTP(t, func(c *server.Config) {
+					if name == "forbidden tail" {
+						c.Permissions.Admins = []string{"boss"}
+					}
+				})
+				conn.say(t, "%s", tc.said)
+				if got, after := conn.untilClosed(t); !strings.Contains(got, tc.gets) || after > 5*time.Second {
+					t.Errorf("after %s the client had got %q, want %q", after, got, tc.gets)
+				}
+			})
+		})
 	}
 }

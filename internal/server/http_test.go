@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	connectrpc "connectrpc.com/connect"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -524,6 +525,27 @@ func TestADeadlineByHTTPEndsTheWait(t *testing.T) {
 	}
 	if claims := h.taken(); len(claims) != 1 || !slices.Equal([]string{claims[0].ID}, []string{"1"}) {
 		t.Errorf("submitted: %v", claims)
+	}
+}
+
+// A deadline that ends a tail has the same code in every protocol.
+func TestADeadlineByHTTPEndsATail(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	byGRPC, err := h.operators.TailMessages(ctx, &msghandlerv1.TailMessagesRequest{})
+	if err == nil {
+		_, err = byGRPC.Recv()
+	}
+	wantCode(t, err, codes.DeadlineExceeded)
+	got := do(t, httpClient(t), h.url()+msghandlerv1.AdminService_TailMessages_FullMethodName,
+		[]byte("\x00\x00\x00\x00\x02{}"), func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/connect+json")
+			r.Header.Set("Connect-Timeout-Ms", "50")
+		})
+	if !strings.Contains(string(got.body), `{"error":{"code":"deadline_exceeded"`) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
@@ -325,4 +327,54 @@ func TestSlowHTTP2RequestsAreCut(t *testing.T) {
 			within(t, began)
 		})
 	})
+}
+
+// Over HTTP/2 the connection outlasts a tail whose body was not read to its end.
+func TestADeadlineEndsTheReadingOfATailOverHTTP2(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewAuthority(t)
+	_, address := guarded(t, a, server.Permissions{})
+	client := httpOver(t, a.Client("anna"), "HTTP/2.0")
+	for range 10 {
+		body, unsent := io.Pipe()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"https://"+address+msghandlerv1.AdminService_TailMessages_FullMethodName, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = 1000
+		r.Header.Set("Content-Type", "application/connect+json")
+		r.Header.Set("Connect-Timeout-Ms", "10")
+		got, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(got.Body)
+		_ = errors.Join(got.Body.Close(), unsent.Close())
+		if err != nil || !strings.Contains(string(text), "deadline_exceeded") {
+			t.Errorf("got %q, %v", text, err)
+		}
+	}
+}
+
+// A stream by gRPC over the HTTP server may have as many messages as it likes, as long as it reads them.
+func TestALongStreamByGRPCOverHTTP(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewAuthority(t)
+	_, address := guarded(t, a, server.Permissions{}, func(c *server.Config) { c.Reflection = true })
+	talk, err := reflectionv1.NewServerReflectionClient(offeringBoth(t, a, address, "anna")).
+		ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &reflectionv1.ServerReflectionRequest_ListServices{}
+	for range 100 {
+		err := talk.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: list})
+		if err == nil {
+			_, err = talk.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

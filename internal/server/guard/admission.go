@@ -17,6 +17,9 @@ const (
 	// furtherMessage is how many bytes a probe may have, and a message after the request. No call of this API has a
 	// second message. A reflection stream has further messages, and they are names.
 	furtherMessage = 4 << 10
+	// maxUnread is how many messages of a call may have begun over HTTP before the call reads them: the request, and
+	// 64 KiB of further messages. Native gRPC needs no such limit, because its flow control waits for the stream.
+	maxUnread = 1 + 16
 	// sweepInterval bounds what refusing many requests costs.
 	sweepInterval = time.Second
 	// healthMethods is the prefix of the methods of grpc.health.v1.
@@ -48,7 +51,9 @@ type request struct {
 	// refused says that the budgets do not allow the announced bytes.
 	refused bool
 	// bytes is what the request holds of requestBytes, and of largeBytes where the request is large.
-	bytes   int64
+	bytes int64
+	// unread is how many messages have begun and were not decoded yet.
+	unread  int
 	decoded bool
 	ended   bool
 	// compressed says that the body of an HTTP request is compressed.
@@ -173,6 +178,7 @@ func (r *request) receiveLocked(data []byte) bool {
 			return true
 		}
 		data = rest
+		r.unread++
 		if !r.announced {
 			r.refused = !r.acquireBytesLocked(length)
 			r.setAnnouncedLocked()
@@ -234,6 +240,13 @@ func (r *request) awaitSize() (allowed bool) {
 	r.conn.mu.Lock()
 	defer r.conn.mu.Unlock()
 	return !r.refused
+}
+
+// setRead says that gRPC has handed a message out.
+func (r *request) setRead() {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.unread--
 }
 
 // setHandled says that a handler ends the request.

@@ -60,6 +60,7 @@ const greeting = 24 + 9
 var (
 	errClosing        = errors.New("the server is stopping")
 	errFurtherMessage = errors.New("a further message of a call is larger than any that the API knows")
+	errUnread         = errors.New("messages of a call arrive faster than the call reads them")
 )
 
 // ServerHandshake implements credentials.TransportCredentials. A connection that is not native gRPC goes to the HTTP

@@ -112,3 +112,6 @@ func (m *messages) next(data []byte) (length int64, rest []byte, begins bool) {
 	m.left = int64(binary.BigEndian.Uint32(m.prefix[1:]))
 	return m.left, data[n:], true
 }
+
+// inside reports whether a message has begun and is not complete.
+func (m *messages) inside() bool { return m.have > 0 || m.left > 0 }

@@ -214,8 +214,28 @@ type announcing struct {
 	ended error
 }
 
-// Read implements io.Reader.
-func (a *announcing) Read(p []byte) (int, error) {
+// Read implements io.Reader. Inside a message Read fills p: gRPC keeps each buffer that it reads into until the message
+// is complete, and a client that sends single bytes would make each byte cost a buffer.
+func (a *announcing) Read(p []byte) (n int, err error) {
+	for n == 0 || n < len(p) && err == nil && a.insideMessage() {
+		var more int
+		more, err = a.read(p[n:])
+		n += more
+		if more == 0 {
+			break
+		}
+	}
+	return n, err
+}
+
+func (a *announcing) insideMessage() bool {
+	a.request.conn.mu.Lock()
+	defer a.request.conn.mu.Unlock()
+	return a.ended == nil && a.request.messages.inside()
+}
+
+// read reads once.
+func (a *announcing) read(p []byte) (int, error) {
 	if a.ended != nil {
 		return 0, a.ended
 	}
@@ -229,6 +249,9 @@ func (a *announcing) Read(p []byte) (int, error) {
 		return 0, a.ended
 	case !r.receiveLocked(p[:n]):
 		a.ended = errFurtherMessage
+		return 0, a.ended
+	case r.unread > maxUnread: // gRPC behind an HTTP server receives a body without waiting for the stream
+		a.ended = errUnread
 		return 0, a.ended
 	case r.refused, r.messages.left > int64(r.conn.guard.config.Limits.Request):
 		a.ended = io.EOF

@@ -6,11 +6,20 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // grpcOver is an admitted request of gRPC over HTTP, and its body.
@@ -62,6 +71,55 @@ func TestABodyOverHTTPIsAnnouncedByItsPrefix(t *testing.T) {
 		if held := g.budgets[requestBytes].used.Load() + g.budgets[unfinishedCalls].used.Load(); held > 0 {
 			t.Errorf("%s: in the end %d are held", name, held)
 		}
+	}
+}
+
+// gRPC keeps a buffer for each read, so single bytes of a message must not be reads of their own.
+func TestABodyOverHTTPIsReadInLargeParts(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
+	r := &request{Context: context.Background(), conn: connectFrom(t, g, "10.0.0.1")}
+	if err := r.enter(-1); err != nil {
+		t.Fatal(err)
+	}
+	sent := append(framed(1000, 1000), framed(10, 10)...)
+	body := Announcing(r, io.NopCloser(iotest.OneByteReader(bytes.NewReader(sent))))
+	var parts []int
+	for buffer := make([]byte, 600); ; {
+		n, err := body.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, n)
+	}
+	if want := []int{600, 405, 15}; !slices.Equal(parts, want) {
+		t.Errorf("read in parts of %d bytes, want %d", parts, want)
+	}
+}
+
+// gRPC behind an HTTP server keeps what a stream has not read yet.
+func TestMessagesOverHTTPDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	g := New(Config{Limits: Limits{Calls: 10, Bytes: 10_000, Request: 20_000}})
+	r, body := grpcOver(t, connectFrom(t, g, "10.0.0.1"), slices.Repeat(framed(100, 100), 50))
+	message := make([]byte, 105)
+	for range 30 { // each is read before the next
+		if _, err := io.ReadFull(body, message); err != nil {
+			t.Fatal(err)
+		}
+		in := &incoming{request: &emptypb.Empty{}, of: r}
+		if err := g.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message[:0])}, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rest, err := io.ReadAll(iotest.DataErrReader(io.LimitReader(body, 17*105))); err != nil || len(rest) == 0 {
+		t.Errorf("%d bytes arrived, %v", len(rest), err)
+	}
+	if _, err := body.Read(message); !errors.Is(err, errUnread) {
+		t.Errorf("after 17 messages that are not read: %v", err)
 	}
 }
 
@@ -129,5 +187,56 @@ func TestLargeJSONHoldsItsBytes(t *testing.T) {
 	first.end()
 	if held := g.budgets[requestBytes].used.Load(); held != 0 {
 		t.Errorf("in the end %d are held", held)
+	}
+}
+
+// streamOf is a stream of a context, with a message that does not arrive before the end of hangs.
+type streamOf struct {
+	grpc.ServerStream
+	ctx   context.Context
+	hangs chan struct{}
+}
+
+// Context implements grpc.ServerStream.
+func (s streamOf) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s streamOf) RecvMsg(any) error {
+	<-s.hangs
+	return io.EOF
+}
+
+// The handler of a stream may end while the body is being read, so only the HTTP server gives the bytes back.
+func TestAStreamByHTTPHoldsItsBytesLongerThanItsHandler(t *testing.T) {
+	t.Parallel()
+	stopping, stop := context.WithCancel(t.Context())
+	defer stop()
+	g := New(Config{
+		Limits:   Limits{Calls: 10, Bytes: 10_000, Request: 20_000},
+		Stopping: stopping, Translate: func(err error) error { return err },
+	})
+	ctx := context.WithValue(t.Context(), httpConnKey{}, &httpConn{conn: connectFrom(t, g, "10.0.0.1")})
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
+	admitted, end, err := g.AdmitHTTP(r, "/tail", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithTimeout(admitted, 0)
+	defer cancel()
+	tail := streamOf{ctx: late, hangs: make(chan struct{})}
+	err = g.InterceptStream(nil, tail, &grpc.StreamServerInfo{FullMethod: "/tail"},
+		func(_ any, s grpc.ServerStream) error { return s.RecvMsg(nil) })
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the handler got %v", err)
+	}
+	if held := g.budgets[requestBytes].used.Load(); held != 1000 {
+		t.Errorf("%d bytes are held while the body is being read", held)
+	}
+	close(tail.hangs)
+	if err := g.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if end(); g.budgets[requestBytes].used.Load() != 0 {
+		t.Error("in the end bytes are held")
 	}
 }

@@ -21,7 +21,9 @@ import (
 // incoming is a request that is being decoded.
 type incoming struct {
 	request any
-	err     *FieldError
+	// of is nil where the guard has not admitted the call.
+	of  *request
+	err *FieldError
 }
 
 // codec is gRPC's own codec for protobuf that knows incoming.
@@ -48,6 +50,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*incoming)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
+	}
+	if in.of != nil {
+		in.of.setRead()
 	}
 	defer c.enter(data.Len())()
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
@@ -112,7 +117,7 @@ func (g *Guard) receive(ctx context.Context, decode func(any) error, v any) erro
 		return ErrCompressed
 	}
 	if r == nil {
-		return decodeInto(decode, v)
+		return decodeInto(nil, decode, v)
 	}
 	arriving := r.conn.arriving.slot(g.tick.Load())
 	arriving.Add(1)
@@ -121,11 +126,11 @@ func (g *Guard) receive(ctx context.Context, decode func(any) error, v any) erro
 	if !r.awaitSize() {
 		return ErrBytes
 	}
-	return decodeInto(decode, v)
+	return decodeInto(r, decode, v)
 }
 
-func decodeInto(decode func(any) error, v any) error {
-	in := &incoming{request: v}
+func decodeInto(of *request, decode func(any) error, v any) error {
+	in := &incoming{request: v, of: of}
 	if err := decode(in); err != nil {
 		return err
 	}

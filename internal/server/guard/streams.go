@@ -15,9 +15,8 @@ import (
 func (g *Guard) InterceptStream(
 	server any, grpcStream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) error {
-	if r := requestOf(grpcStream.Context()); r != nil {
-		r.setHandled()
-		defer r.end()
+	if r := requestOf(grpcStream.Context()); r != nil && !r.handled.Swap(true) {
+		defer r.end() // the end of AdmitHTTP frees an HTTP request, because its body may be read longer than the handler runs
 	}
 	ctx, cancel := context.WithCancel(grpcStream.Context())
 	defer cancel()
@@ -64,7 +63,10 @@ func (s *stream) RecvMsg(message any) error {
 		}
 		return r.err
 	case <-s.ctx.Done():
-		return status.Error(codes.Unavailable, "the server is stopping")
+		if s.guard.config.Stopping.Err() != nil {
+			return status.Error(codes.Unavailable, "the server is stopping")
+		}
+		return status.FromContextError(s.ctx.Err()).Err()
 	}
 }
 
@@ -73,5 +75,5 @@ func (s *stream) readFirst(message any) error {
 }
 
 func (s *stream) readFurther(message any) error {
-	return s.guard.refuse(s.ctx, s.method, decodeInto(s.ServerStream.RecvMsg, message))
+	return s.guard.refuse(s.ctx, s.method, decodeInto(requestOf(s.ctx), s.ServerStream.RecvMsg, message))
 }

@@ -135,6 +135,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == pathOpenAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		hurry(w, r)
 		write(w, http.StatusOK, "application/yaml", a.config.OpenAPI)
 		return
 	}

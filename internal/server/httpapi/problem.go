@@ -91,7 +91,10 @@ type violation struct {
 
 // failureOf describes an error, and says which status of HTTP the error has.
 func failureOf(err error) (f failure, httpStatus int) {
-	st := status.Convert(err)
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err) // as gRPC does
+	}
 	answer := answers[st.Code()]
 	f.Code, f.Message = answer.name, st.Message()
 	if f.Code == "" {

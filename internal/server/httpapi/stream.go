@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -31,18 +33,46 @@ const (
 type stream struct {
 	call *call
 	ctx  context.Context
-	// received says that the request has been asked for.
-	received bool
 	// begun says that the header of the answer is written.
 	begun bool
+
+	// receiving is the goroutine in RecvMsg. The guard does not wait for this goroutine when the context ends.
+	receiving sync.WaitGroup
+	// mu guards the fields below, and the read deadline while the request is received.
+	mu sync.Mutex
+	// received says that the request has been asked for, or that the handler has ended.
+	received bool
+	// reading says that the body is being read; whole says that the body has been read to its end.
+	reading, whole bool
 }
 
 // serveStream runs a method with a stream of answers. Its error, if any, is the last message.
 func (c *call) serveStream(ctx context.Context) {
 	s := &stream{call: c, ctx: ctx}
-	info := &grpc.StreamServerInfo{FullMethod: c.method.path, IsServerStream: true}
-	err := c.api.config.Stream(c.method.implementation, s, info, c.method.stream.Handler)
-	s.end(err)
+	s.end(s.run())
+}
+
+// run runs the handler. After run, no goroutine reads the body or holds its bytes.
+func (s *stream) run() error {
+	defer s.stopReceiving()
+	m := s.call.method
+	info := &grpc.StreamServerInfo{FullMethod: m.path, IsServerStream: true}
+	return s.call.api.config.Stream(m.implementation, s, info, m.stream.Handler)
+}
+
+// stopReceiving ends the reading of the body, and waits for the goroutine that reads. That goroutine must not outlast
+// the call: the goroutine holds bytes of the budget, and sets deadlines, which HTTP/2 forbids after the call.
+func (s *stream) stopReceiving() {
+	s.mu.Lock()
+	s.received = true
+	if s.reading {
+		if s.call.r.ProtoMajor == 1 { // HTTP/2 would close the connection for all of its calls
+			s.call.w.Header().Set("Connection", "close")
+		}
+		_ = http.NewResponseController(s.call.w).SetReadDeadline(time.Now())
+	}
+	s.mu.Unlock()
+	s.receiving.Wait()
 }
 
 // Context implements grpc.ServerStream.
@@ -103,26 +133,49 @@ func (s *stream) end(err error) {
 		f, _ := failureOf(err)
 		last.Error = &f
 	}
+	if !s.whole {
+		hurry(s.call.w, s.call.r)
+	}
 	body, _ := json.Marshal(last) // strings alone
 	_ = s.send(flagEnd, body)     // the stream has ended, whether the client reads so or not
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *stream) RecvMsg(m any) error {
-	if s.received {
+	isRead, ok := s.beginReading()
+	if !ok {
 		return io.EOF
 	}
-	s.received = true
+	defer s.receiving.Done()
 	body, err := s.call.readFramed()
+	isRead(err == nil)
 	if err != nil {
 		return err
 	}
 	return s.call.api.config.Guard.Decode(m, body, s.call.codec.decode)
 }
 
+// beginReading bounds the time in which the body must arrive, until isRead is called. The result is false where the
+// request must not be read: it was read before, or the handler has ended.
+func (s *stream) beginReading() (isRead func(whole bool), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.received {
+		return nil, false
+	}
+	s.received, s.reading = true, true
+	s.receiving.Add(1)
+	unbound := s.call.arriving()
+	return func(whole bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reading, s.whole = false, whole
+		unbound()
+	}, true
+}
+
 // readFramed reads the one message of the request.
 func (c *call) readFramed() ([]byte, error) {
-	defer c.arriving()()
 	var prefix [prefixLen]byte
 	if _, err := io.ReadFull(c.r.Body, prefix[:]); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
