@@ -53,10 +53,12 @@ var (
 	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No
 	// broker answers a produce request with them, so they say nothing about one that has no answer.
 	elsewhereErrors = []*kerr.Error{kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound}
-	// unsureErrors leave open whether the batch is stored.
+	// unsureErrors leave open whether the batch is stored. A leader that loses its partition or its disk while a stored
+	// batch waits for the other replicas answers as if the leader had refused the batch.
 	unsureErrors = []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException, kerr.OutOfOrderSequenceNumber,
 		kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.DuplicateSequenceNumber, kerr.UnknownServerError,
+		kerr.NotLeaderForPartition, kerr.KafkaStorageError,
 	}
 )
 

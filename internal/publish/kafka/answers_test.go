@@ -64,8 +64,8 @@ func TestAnswersOfTheCluster(t *testing.T) {
 		want   halfmsg.Outcome
 	}{
 		{kerr.NotEnoughReplicas, halfmsg.Unsent},
-		{kerr.NotLeaderForPartition, halfmsg.Unsent},
-		{kerr.KafkaStorageError, halfmsg.Unsent},
+		{kerr.NotLeaderForPartition, halfmsg.Unsure},
+		{kerr.KafkaStorageError, halfmsg.Unsure},
 		{kerr.RequestTimedOut, halfmsg.Unsure},
 		{kerr.NotEnoughReplicasAfterAppend, halfmsg.Unsure},
 		{kerr.UnknownTopicOrPartition, halfmsg.Refused},
