@@ -229,8 +229,14 @@ func (s *session) letter(t *task, cause error) *nats.Msg {
 	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
 	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
 	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())
-	letter.Header.Set(jetstream.MsgIDHeader, fmt.Sprintf("%s/%s/%d", t.meta.Stream, s.run.Name, t.meta.Sequence.Stream))
+	letter.Header.Set(jetstream.MsgIDHeader, s.letterID(t.meta))
 	return letter
+}
+
+// letterID is the Nats-Msg-Id of a dead letter. The time tells messages apart that have one sequence number, as in a
+// stream that was made anew.
+func (s *session) letterID(of *jetstream.MsgMetadata) string {
+	return fmt.Sprintf("%s/%s/%d/%d", of.Stream, s.run.Name, of.Sequence.Stream, of.Timestamp.UnixNano())
 }
 
 // failure returns the log text for a handler's error.

@@ -355,6 +355,30 @@ func TestRejectionWhileStoppingIsADeadLetter(t *testing.T) {
 	w.wantDead("1")
 }
 
+// A stream that was deleted and created anew has the old sequence numbers. Its dead letters are new ones.
+func TestNewStreamKeepsItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range []string{"old", "new"} {
+		w.publish(id)
+		stop := w.run(w.config(), func(context.Context, *consumer.Message) error {
+			return consumer.Reject(errors.New("unreadable"))
+		})
+		w.settled()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if err := w.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+			t.Fatal(err)
+		}
+		anew := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
+		if _, err := w.js.CreateStream(t.Context(), anew); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantDead("old", "new")
+}
+
 // Without its copy among the dead letters a message is not acknowledged.
 func TestMessageOutlivesMissingDeadLetterStream(t *testing.T) {
 	t.Parallel()
