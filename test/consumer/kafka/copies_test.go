@@ -168,3 +168,28 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A message of a producer has the header of a settlement. Its dead letter is a letter, and settles none.
+func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return consumer.Reject(errors.New("unreadable"))
+	})
+	record := &kgo.Record{Topic: "orders", Headers: []kgo.RecordHeader{
+		{Key: "msghandler-id", Value: []byte("strange")},
+		{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")},
+	}}
+	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 1)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if found := names(t, deadLetters(t, k)); len(found) != 1 {
+		t.Errorf("the open letters are %v, want one", found)
+	}
+}
