@@ -59,7 +59,8 @@ func (s *session) receive(messages jetstream.MessagesContext) error {
 }
 
 // queue hands a task to the workers. The channel of tasks is full where another process has raised the consumer's
-// MaxAckPending, by a larger Prefetch. Then the pull waits until a handler returns, the run stops or the connection ends.
+// MaxAckPending, by a larger Prefetch. Then the pull waits until a handler returns, the run stops or the connection
+// ends.
 func (s *session) queue(t *task) {
 	select {
 	case s.tasks <- t:
