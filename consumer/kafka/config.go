@@ -206,6 +206,16 @@ func (c Config) retryTopic(retries int) (topic string, delay time.Duration) {
 	return fmt.Sprintf("%s.retry.%v", c.Group, delay), delay
 }
 
+// delayOf is the delay of a retry topic.
+func (c Config) delayOf(topic string) time.Duration {
+	for retries := range c.Delays {
+		if name, delay := c.retryTopic(retries); name == topic {
+			return delay
+		}
+	}
+	return 0
+}
+
 // retryTopics are all of them, each once.
 func (c Config) retryTopics() (topics []string) {
 	seen := map[string]bool{}

@@ -179,11 +179,13 @@ func tooLarge(answer kafkaconn.Answer) bool {
 }
 
 // copyOf returns a copy of a record for a topic, with the noted headers. The copy has a time of its own: by the first
-// record's time, retention could delete a copy that was just written.
+// record's time, retention could delete a copy that was just written. The header of a settlement is left out: with the
+// header, a dead letter would be read as a settlement.
 func copyOf(topic string, record *kgo.Record, noted map[string]string) *kgo.Record {
 	again := &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value}
 	for _, header := range record.Headers {
-		if _, replaced := noted[header.Key]; !replaced && header.Key != HeaderRetryAt {
+		_, replaced := noted[header.Key]
+		if !replaced && header.Key != HeaderRetryAt && header.Key != HeaderSettled {
 			again.Headers = append(again.Headers, header)
 		}
 	}

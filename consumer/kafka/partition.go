@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -134,7 +133,7 @@ func (p *partition) handle(record *kgo.Record) bool {
 	m.Consumer = r.Name
 	if p.in.copies {
 		// The clock of the process that wrote the copy may be ahead by hours.
-		wait := min(time.Until(dueAt(record)), slices.Max(r.Delays))
+		wait := min(time.Until(dueAt(record)), r.delayOf(record.Topic))
 		if backoff.Sleep(p.ending, wait) != nil {
 			return false
 		}

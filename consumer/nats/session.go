@@ -38,7 +38,7 @@ type task struct {
 	kept lifecycle.Group
 }
 
-// receive takes messages until the pull ends. A full channel of tasks holds the pull up.
+// receive takes messages until the pull ends.
 func (s *session) receive(messages jetstream.MessagesContext) error {
 	defer messages.Stop()
 	for {
@@ -54,7 +54,20 @@ func (s *session) receive(messages jetstream.MessagesContext) error {
 		var kept context.Context
 		kept, t.end = context.WithCancel(context.Background())
 		t.kept.Go(func() { s.keep(kept, m) })
-		s.tasks <- t
+		s.queue(t)
+	}
+}
+
+// queue hands a task to the workers. The channel of tasks is full where another process has raised the consumer's
+// MaxAckPending, by a larger Prefetch. Then the pull waits until a handler returns, the run stops or the connection
+// ends.
+func (s *session) queue(t *task) {
+	select {
+	case s.tasks <- t:
+	case <-s.run.stopping.Done():
+		s.giveBack(t)
+	case <-s.ended:
+		s.abandon(t)
 	}
 }
 
@@ -79,8 +92,7 @@ func (s *session) work() {
 	for t := range s.tasks {
 		select {
 		case <-s.ended:
-			s.run.failures.spare(t.meta.Sequence.Stream)
-			t.stop() // the server delivers the message again
+			s.abandon(t)
 		case <-s.over:
 			s.giveBack(t)
 		case <-s.run.stopping.Done():
@@ -89,6 +101,12 @@ func (s *session) work() {
 			s.handle(t)
 		}
 	}
+}
+
+// abandon drops a message of a connection that has ended. The server delivers the message again.
+func (s *session) abandon(t *task) {
+	s.run.failures.spare(t.meta.Sequence.Stream)
+	t.stop()
 }
 
 // giveBack has a message delivered again at once.
@@ -212,8 +230,14 @@ func (s *session) letter(t *task, cause error) *nats.Msg {
 	letter.Header.Set(consumer.HeaderQueue, s.run.Name)
 	letter.Header.Set(consumer.HeaderExchange, t.meta.Stream)
 	letter.Header.Set(consumer.HeaderRoutingKey, t.Subject())
-	letter.Header.Set(jetstream.MsgIDHeader, fmt.Sprintf("%s/%s/%d", t.meta.Stream, s.run.Name, t.meta.Sequence.Stream))
+	letter.Header.Set(jetstream.MsgIDHeader, s.letterID(t.meta))
 	return letter
+}
+
+// letterID is the Nats-Msg-Id of a dead letter. The time tells messages apart that have one sequence number, as in a
+// stream that was made anew.
+func (s *session) letterID(of *jetstream.MsgMetadata) string {
+	return fmt.Sprintf("%s/%s/%d/%d", of.Stream, s.run.Name, of.Sequence.Stream, of.Timestamp.UnixNano())
 }
 
 // failure returns the log text for a handler's error.

@@ -37,7 +37,7 @@ type Answer struct {
 // Blocked reports whether the cluster answered that it cannot take the record now, as without enough replicas.
 func (a Answer) Blocked() bool {
 	var answer *kerr.Error
-	return a.Fate == Unwritten && errors.As(a.Err, &answer)
+	return errors.As(a.Err, &answer) && (a.Fate == Unwritten || slices.Contains(lostLeaderErrors, answer))
 }
 
 // Errors of the protocol by their meaning. Errors in no list are temporary if Kafka calls them retriable, and otherwise
@@ -53,7 +53,10 @@ var (
 	// elsewhereErrors, like accessErrors, answer a lookup of the topic, a login or the request for a writer's id. No
 	// broker answers a produce request with them, so they say nothing about one that has no answer.
 	elsewhereErrors = []*kerr.Error{kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound}
-	// unsureErrors leave open whether the batch is stored.
+	// lostLeaderErrors mean that the partition has no leader now. A leader that loses its partition or its disk while a
+	// stored batch waits for the other replicas answers as if the leader had refused the batch.
+	lostLeaderErrors = []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError}
+	// unsureErrors, like lostLeaderErrors, leave open whether the batch is stored.
 	unsureErrors = []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NetworkException, kerr.OutOfOrderSequenceNumber,
 		kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.DuplicateSequenceNumber, kerr.UnknownServerError,
@@ -106,5 +109,6 @@ func refusal(err error) Fate {
 // isUnsure reports whether an error leaves open whether the records are stored.
 func isUnsure(err error) bool {
 	var answer *kerr.Error
-	return errors.As(err, &answer) && slices.Contains(unsureErrors, answer)
+	return errors.As(err, &answer) &&
+		(slices.Contains(unsureErrors, answer) || slices.Contains(lostLeaderErrors, answer))
 }

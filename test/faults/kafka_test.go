@@ -230,12 +230,11 @@ func shrinkKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	w.refusing(ctx, largest("500"), largest("1048588"))
 }
 
-// withoutRoomOnKafka lets the partitions have too few replicas, or no room on their disk.
+// withoutRoomOnKafka lets the partitions have too few replicas.
 func withoutRoomOnKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	var full *kfake.FaultHandle
 	w.withoutRoom(ctx, func() {
-		full = onStream[*kafkaStream](w).cluster.Fake.Fault(writesFail(kerr.NotEnoughReplicas, 0, 1),
-			writesFail(kerr.KafkaStorageError, 2, 3))
+		full = onStream[*kafkaStream](w).cluster.Fake.Fault(writesFail(kerr.NotEnoughReplicas))
 	}, func() { full.Remove() })
 }
 
@@ -247,9 +246,9 @@ func forbidKafka(ctx context.Context, w *world, _ *rand.Rand) {
 	}, func() { forbidden.Remove() })
 }
 
-// writesFail has partitions of the load's topic, or all of them, refuse each batch of records.
-func writesFail(answer *kerr.Error, partitions ...int32) kfake.Fault {
-	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: exchange, Partitions: partitions, Err: answer, Count: -1}
+// writesFail has all partitions of the load's topic refuse each batch of records.
+func writesFail(answer *kerr.Error) kfake.Fault {
+	return kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: exchange, Err: answer, Count: -1}
 }
 
 // silenceKafka makes all connections swallow everything and stay open, until the coordinators have found out.

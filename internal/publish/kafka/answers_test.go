@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -64,8 +65,8 @@ func TestAnswersOfTheCluster(t *testing.T) {
 		want   halfmsg.Outcome
 	}{
 		{kerr.NotEnoughReplicas, halfmsg.Unsent},
-		{kerr.NotLeaderForPartition, halfmsg.Unsent},
-		{kerr.KafkaStorageError, halfmsg.Unsent},
+		{kerr.NotLeaderForPartition, halfmsg.Unsure},
+		{kerr.KafkaStorageError, halfmsg.Unsure},
 		{kerr.RequestTimedOut, halfmsg.Unsure},
 		{kerr.NotEnoughReplicasAfterAppend, halfmsg.Unsure},
 		{kerr.UnknownTopicOrPartition, halfmsg.Refused},
@@ -209,6 +210,28 @@ func TestBlockedTopicDelaysNoOther(t *testing.T) {
 		if err := p.Ready(); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
+	}
+}
+
+// While no topic takes messages the publisher is not ready, whether the messages are unsent or unsure.
+func TestNoTopicThatTakesMessagesIsNotReady(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
+		t.Run(answer.Message, func(t *testing.T) {
+			t.Parallel()
+			k := plain(t)
+			k.Topic("t", nil)
+			p := publisher(t, k.URL("", ""), 4*time.Second)
+			fault := k.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer, Count: -1})
+			servers.Eventually(t, time.Minute, "the publisher is not ready", func() bool {
+				publish(t.Context(), p, messages(1, "t", "k"))
+				return errors.Is(p.Ready(), kafka.ErrBlocked)
+			})
+			fault.Remove()
+			servers.Eventually(t, time.Minute, "the message is acknowledged", func() bool {
+				return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
+			})
+		})
 	}
 }
 

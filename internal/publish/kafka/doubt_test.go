@@ -35,6 +35,25 @@ func TestRefusedRepeatForgetsNoCopy(t *testing.T) {
 	}
 }
 
+// A leader stores a message, loses the partition or its disk while the message waits for the other replicas, and
+// answers that the write has failed. The next leader cannot take the repeat. The topic may have a copy.
+func TestRefusalAfterALostLeaderIsUnsure(t *testing.T) {
+	t.Parallel()
+	k := plain(t)
+	for _, lost := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.KafkaStorageError} {
+		t.Run(lost.Message, func(t *testing.T) {
+			topic := "lost-" + lost.Message
+			k.Topic(topic, nil)
+			p := publisher(t, k.URL("", ""), 4*time.Second)
+			defer k.Fake.Fault(
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: lost, Count: 1},
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1},
+			).Remove()
+			expect(t, publish(t.Context(), p, messages(1, topic, "k")), halfmsg.Unsure)
+		})
+	}
+}
+
 // The connection ends before the answer to a message. The client writes the message again, and the cluster refuses the
 // repeat.
 func TestRefusalAfterALostConnectionIsUnsure(t *testing.T) {

@@ -144,12 +144,14 @@ func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
 	}
 }
 
-// A process whose clock is ahead writes a copy that is due in a year. The copy waits for the longest delay only.
+// A process whose clock is ahead writes a copy that is due in a year. The copy waits for the delay of its topic only.
 func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+	config := quick(t, k)
+	config.Delays = []time.Duration{200 * time.Millisecond, time.Hour}
+	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
 		b.note(m)
 		return nil
 	})
@@ -166,5 +168,30 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 	b.await(t, 2)
 	if err := r.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A message of a producer has the header of a settlement. Its dead letter is a letter, and settles none.
+func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
+	t.Parallel()
+	k := cluster(t)
+	b := newBook()
+	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
+		b.note(m)
+		return consumer.Reject(errors.New("unreadable"))
+	})
+	record := &kgo.Record{Topic: "orders", Headers: []kgo.RecordHeader{
+		{Key: "msghandler-id", Value: []byte("strange")},
+		{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")},
+	}}
+	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 1)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if found := names(t, deadLetters(t, k)); len(found) != 1 {
+		t.Errorf("the open letters are %v, want one", found)
 	}
 }

@@ -355,6 +355,30 @@ func TestRejectionWhileStoppingIsADeadLetter(t *testing.T) {
 	w.wantDead("1")
 }
 
+// A stream that was deleted and created anew has the old sequence numbers. Its dead letters are new ones.
+func TestNewStreamKeepsItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, id := range []string{"old", "new"} {
+		w.publish(id)
+		stop := w.run(w.config(), func(context.Context, *consumer.Message) error {
+			return consumer.Reject(errors.New("unreadable"))
+		})
+		w.settled()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if err := w.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+			t.Fatal(err)
+		}
+		anew := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
+		if _, err := w.js.CreateStream(t.Context(), anew); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantDead("old", "new")
+}
+
 // Without its copy among the dead letters a message is not acknowledged.
 func TestMessageOutlivesMissingDeadLetterStream(t *testing.T) {
 	t.Parallel()
@@ -487,8 +511,25 @@ func (w *world) queued(config nats.Config) *queued {
 	})
 	<-q.consuming
 	<-q.begun
+	if config.Prefetch > 0 {
+		w.allowPending(5)
+	}
 	w.allReceived(5)
 	return q
+}
+
+// allowPending lets n messages be with the consumer, as another process does whose Prefetch is n.
+func (w *world) allowPending(n int) {
+	w.t.Helper()
+	c, err := w.js.Consumer(w.t.Context(), "ORDERS", "payments")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := c.CachedInfo().Config
+	config.MaxAckPending = n
+	if _, err := w.js.UpdateConsumer(w.t.Context(), "ORDERS", config); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // allReceived waits until n messages are with the consumer.
@@ -505,6 +546,57 @@ func (w *world) allReceived(n int) {
 		seen = fmt.Sprintf("%+v", c.CachedInfo())
 		return c.CachedInfo().NumAckPending == n
 	})
+}
+
+// overfull is Prefetch of a consumer that has one message more than its queue takes: four of the five wait.
+const overfull = 3
+
+// A message that finds the queue full goes back at a stop, and Run waits for the handlers only.
+func TestStopWithFullQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	config := w.config()
+	config.Prefetch, config.StopTimeout = overfull, time.Nanosecond
+	q := w.queued(config)
+	stopped := make(chan error, 1)
+	go func() { stopped <- q.stop() }()
+	select {
+	case err := <-stopped:
+		if err == nil {
+			t.Error("the handler did not outlast the stop")
+		}
+	case <-time.After(time.Minute):
+		t.Error("Run does not return while a handler runs")
+	}
+	close(q.release)
+	config.AckWait = time.Hour // a message that did not go back would come too late
+	var later calls
+	w.run(config, func(_ context.Context, m *consumer.Message) error { later.add(m.ID); return nil })
+	w.settled()
+	q.handled.want(t, []string{"0"}, 1)
+	later.want(t, numbered(5)[1:], 1)
+}
+
+// A message that finds the queue full delays no reconnect.
+func TestFullQueueReconnects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	x := wire.TCP(t, wire.Host(t, w.server.URL))
+	config := w.config()
+	config.URL, config.Prefetch = x.URL(w.server.URL), overfull
+	q := w.queued(config)
+	x.Disconnect()
+	select {
+	case <-q.consuming:
+	case <-time.After(time.Minute):
+		t.Error("the consumer does not reconnect while a handler runs")
+	}
+	close(q.release)
+	if err := q.stop(); err != nil {
+		t.Error(err)
+	}
+	q.handled.want(t, []string{"0"}, 1)
+	q.handled.want(t, numbered(5)[1:], 0)
 }
 
 // Messages that waited for a handler when the connection ended are left to the server, which delivers them again. The
