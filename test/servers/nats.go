@@ -105,11 +105,28 @@ func (s *NATSServer) Start() {
 	}
 }
 
-// Configure replaces the settings that were added to the configuration file, and reloads the file.
+// NATSReloaded is what a server prints when it has reloaded its configuration.
+const NATSReloaded = "the configuration was reloaded"
+
+// Configure replaces the settings that were added to the configuration file, and returns when the server has reloaded
+// the file.
 func (s *NATSServer) Configure(settings ...string) {
 	s.t.Helper()
 	s.write(settings)
+	before := s.reloads()
 	s.signal(syscall.SIGHUP)
+	if err := poll(natsStartTimeout, func() (bool, error) { return s.reloads() > before, nil }); err != nil {
+		s.t.Fatalf("nats-server on port %d has not reloaded: %v\n%s", s.port, err, s.proc.output())
+	}
+}
+
+// reloads is how often the server has reloaded its configuration.
+func (s *NATSServer) reloads() int {
+	printed, err := os.ReadFile(s.proc.outputPath())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Count(string(printed), NATSReloaded)
 }
 
 // Kill ends the server with SIGKILL and returns when the server is gone.

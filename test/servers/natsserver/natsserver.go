@@ -48,7 +48,9 @@ func run(config string) error {
 	for received := range signals {
 		switch received {
 		case syscall.SIGHUP:
-			err = s.Reload()
+			if err = s.Reload(); err == nil {
+				fmt.Fprintln(os.Stderr, servers.NATSReloaded)
+			}
 		case syscall.SIGUSR1:
 			err = s.ShutdownJetStream()
 		case syscall.SIGUSR2:
