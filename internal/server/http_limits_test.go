@@ -175,13 +175,14 @@ func openBubbleHTTP(t *testing.T, edit ...func(*server.Config)) (h *house, conn 
 	return h, newRawHTTP(t, dialed)
 }
 
-// What does not arrive is cut: the headers after ten seconds, the body after half a minute, the next request after the
-// idle time.
+// What does not arrive is cut: the headers after ten seconds, the body after half a minute or at the deadline of the
+// call, the next request after the idle time.
 func TestSlowHTTPRequestsAreCut(t *testing.T) {
 	t.Parallel()
 	const good = `{"producer":"orders","id":"none"}`
-	headers := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+	begin := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n",
 		msghandlerv1.MessageHandlerService_Submit_FullMethodName, len(good))
+	headers := begin + "\r\n"
 	for name, tc := range map[string]struct {
 		said  string
 		after time.Duration
@@ -191,6 +192,7 @@ func TestSlowHTTPRequestsAreCut(t *testing.T) {
 		"headers":     {"POST / HTTP/1.1\r\nHost: x", 10 * time.Second, ""},
 		"body":        {headers + good[:5], 30 * time.Second, "HTTP/1.1 408 "},
 		"no body":     {headers, 30 * time.Second, "REQUEST_TOO_SLOW"},
+		"deadline":    {begin + "Connect-Timeout-Ms: 2000\r\n\r\n", 2 * time.Second, "REQUEST_TOO_SLOW"},
 		"not another": {headers + good, 10 * time.Minute, "MESSAGE_NOT_FOUND"},
 	} {
 		t.Run(name, func(t *testing.T) {

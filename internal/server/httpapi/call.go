@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +29,10 @@ type call struct {
 	codec  codec
 	// announced is how many bytes the request takes from the budgets.
 	announced int64
-	w         http.ResponseWriter
-	r         *http.Request
+	// deadline is when the call ends; zero: never.
+	deadline time.Time
+	w        http.ResponseWriter
+	r        *http.Request
 }
 
 // codec is a form of requests and answers.
@@ -189,7 +192,11 @@ var errNoLength = &problem{
 // arriving bounds the time in which the body must arrive, until it is read.
 func (c *call) arriving() (isRead func()) {
 	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Now().Add(guard.ArrivalTimeout)) // every connection of the guard has deadlines
+	by := time.Now().Add(guard.ArrivalTimeout)
+	if !c.deadline.IsZero() && c.deadline.Before(by) {
+		by = c.deadline
+	}
+	_ = control.SetReadDeadline(by) // every connection of the guard has deadlines
 	return func() { _ = control.SetReadDeadline(time.Time{}) }
 }
 
@@ -202,7 +209,8 @@ func arrived(err error) error {
 	case errors.As(err, &late) && late.Timeout():
 		return &problem{
 			http.StatusRequestTimeout, codes.DeadlineExceeded, "REQUEST_TOO_SLOW",
-			fmt.Sprintf("the request did not arrive within %s; nothing was done", guard.ArrivalTimeout),
+			fmt.Sprintf("the request did not arrive before its deadline or within %s; nothing was done",
+				guard.ArrivalTimeout),
 		}
 	}
 	return status.Error(codes.Canceled, "the request ended before its end; nothing was done")
@@ -239,7 +247,7 @@ func writeGRPCError(w http.ResponseWriter, err error) {
 	header.Set("Grpc-Status", strconv.Itoa(int(st.Code())))
 	header.Set("Grpc-Message", st.Message())
 	if details, err := proto.Marshal(st.Proto()); err == nil {
-		header.Set("Grpc-Status-Details-Bin", encodeBinary(details))
+		header.Set("Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(details))
 	}
 	w.WriteHeader(http.StatusOK)
 }

@@ -204,6 +204,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer cancel()
+	c.deadline, _ = ctx.Deadline()
 	ctx = withMetadata(ctx, r)
 	if m.stream != nil {
 		c.serveStream(ctx)
