@@ -21,9 +21,6 @@ import (
 	"github.com/msghandler/msghandler/internal/server/submit"
 )
 
-// domain is the domain of every ErrorInfo.
-const domain = "msghandler"
-
 // retryAfter is what RetryInfo suggests. Clients add their own jitter and growth.
 const retryAfter = time.Second
 
@@ -138,7 +135,7 @@ func translate(err error, state halfmsg.State) *status.Status {
 		return invalid.status()
 	}
 	f := faultOf(err)
-	info := &errdetails.ErrorInfo{Reason: f.reason, Domain: domain}
+	info := &errdetails.ErrorInfo{Reason: f.reason, Domain: guard.ErrorDomain}
 	if state != halfmsg.None {
 		info.Metadata = map[string]string{"state": state.String()}
 	}

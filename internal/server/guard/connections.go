@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/msghandler/msghandler/internal/certs"
 	"github.com/msghandler/msghandler/internal/connlimit"
 )
 
@@ -80,17 +81,25 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	return c, authInfo{c.info, c}, nil
 }
 
-// handshake secures a connection and finds out whether the connection is native gRPC.
+// handshake secures a connection and finds out whether the connection is native gRPC. In cleartext the client's first
+// bytes tell.
 func (t transport) handshake(raw net.Conn) (c *connection, native bool, err error) {
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return nil, false, err
 	}
+	web, isWeb := info.(certs.WebInfo)
+	if isWeb {
+		info = web.TLSInfo
+	}
 	c = &connection{
 		Conn: conn, guard: t.guard, info: info, in: bufio.NewReaderSize(conn, readBuffer), frames: newFrames(),
 	}
-	native, err = c.isNative()
-	return c, native, err
+	if isWeb || t.guard.config.Credentials != nil {
+		return c, !isWeb, nil
+	}
+	begin, err := c.in.Peek(len(nativePreface))
+	return c, string(begin) == nativePreface, err
 }
 
 // addressLocked finds or adds an address. The caller holds g.mu.

@@ -12,8 +12,6 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
-
-	"github.com/msghandler/msghandler/internal/certs"
 )
 
 // The port serves HTTP beside native gRPC, and the same budgets hold for both. Native gRPC is what begins with the
@@ -107,19 +105,6 @@ func (d *dispatcher) dispatch(raw net.Conn, c *connection) error {
 		_ = c.Close()
 		return errNotServing
 	}
-}
-
-// isNative finds out whether a connection is native gRPC. In cleartext the client's first bytes tell.
-func (c *connection) isNative() (bool, error) {
-	if web, ok := c.info.(certs.WebInfo); ok {
-		c.info = web.TLSInfo
-		return false, nil
-	}
-	if c.guard.config.Credentials != nil {
-		return true, nil
-	}
-	begin, err := c.in.Peek(len(nativePreface))
-	return string(begin) == nativePreface, err
 }
 
 // httpConn is a connection that an HTTP server serves.

@@ -7,6 +7,9 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
+// ErrorDomain is the domain of every ErrorInfo.
+const ErrorDomain = "msghandler"
+
 // Refusals of a request before the request is decoded.
 var (
 	ErrCompressed   = errors.New("the request is compressed")

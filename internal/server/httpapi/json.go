@@ -295,24 +295,25 @@ func (w *walk) halfRune() bool {
 	if !ok || !utf16.IsSurrogate(first) {
 		return false
 	}
-	const unit = len("uXXXX")
-	rest := w.data[w.at+unit:]
+	rest := w.data[w.at+escapeLen:]
 	if len(rest) > 0 && rest[0] == '\\' {
 		if second, ok := escapedUnit(rest[1:]); ok && utf16.DecodeRune(first, second) != utf8.RuneError {
-			w.at += unit + 1
+			w.at += escapeLen + 1
 			return false
 		}
 	}
 	return true
 }
 
+// escapeLen is the length of an escape: a u and four hexadecimal digits.
+const escapeLen = 5
+
 // escapedUnit reads the unit of UTF-16 that an escape such as uD83D names.
 func escapedUnit(escape []byte) (unit rune, ok bool) {
-	const length = len("uXXXX")
-	if len(escape) < length || escape[0] != 'u' {
+	if len(escape) < escapeLen || escape[0] != 'u' {
 		return 0, false
 	}
-	value, err := strconv.ParseUint(string(escape[1:length]), 16, 16)
+	value, err := strconv.ParseUint(string(escape[1:escapeLen]), 16, 16)
 	return rune(value), err == nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/msghandler/msghandler/internal/server/guard"
 )
 
 // problem is an error of HTTP itself, which no call of gRPC has.
@@ -31,7 +33,7 @@ func (p *problem) Error() string { return p.text }
 // GRPCStatus is for status.FromError.
 func (p *problem) GRPCStatus() *status.Status {
 	st := status.New(p.code, p.text)
-	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: p.reason, Domain: "msghandler"}); err == nil {
+	if detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: p.reason, Domain: guard.ErrorDomain}); err == nil {
 		return detailed
 	}
 	return st

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -208,6 +207,3 @@ func notFramed(format string, args ...any) error {
 		"the request is not framed as a stream of the Connect protocol: " + fmt.Sprintf(format, args...),
 	}
 }
-
-// encodeBinary writes a binary header.
-func encodeBinary(data []byte) string { return base64.RawStdEncoding.EncodeToString(data) }
