@@ -435,6 +435,21 @@ func TestCallsOfAShardKeepToTheShard(t *testing.T) {
 		if got := statuses(t, s.Shard(0)); got[sqlmarker.StatusNew] != int64(len(others)) || len(got) != 1 {
 			t.Errorf("of the other shard %v", got)
 		}
+		const older = "UPDATE msghandler_markers SET created_at = created_at - 3600000 WHERE shard_id = 0"
+		if _, err := db.ExecContext(t.Context(), older); err != nil {
+			t.Fatal(err)
+		}
+		for shard, want := range []sqlmarker.Backlog{
+			{Waiting: int64(len(others))}, {Waiting: int64(len(of[1])) - 2, Failed: 1},
+		} {
+			got, err := s.Shard(shard).Backlog(t.Context())
+			if isOld := got.Oldest >= time.Hour; isOld != (shard == 0) || err != nil {
+				t.Errorf("the oldest message of shard %d is %v old, %v", shard, got.Oldest, err)
+			}
+			if got.Oldest = 0; got != want {
+				t.Errorf("shard %d has %+v, want %+v", shard, got, want)
+			}
+		}
 		if failures, err := s.Shard(0).Failures(t.Context(), 10); len(failures) != 0 || err != nil {
 			t.Errorf("failures of the other shard: %+v, %v", failures, err)
 		}
