@@ -41,6 +41,19 @@ func decodeJSON(data []byte, into proto.Message, limits guard.Limits) *guard.Fie
 // library; the worst that comes of it is an error that names no field.
 var stopped = regexp.MustCompile(`^proto:.(?:syntax error )?(?:\(line (\d+):(\d+)\): )?(.*)`)
 
+// fixedWords are the words of protojson before it quotes the request. An error quotes nothing: it may be part of a body.
+var fixedWords = regexp.MustCompile(
+	`^(?:invalid value for (\w+) (?:field \w+|key)|unexpected token|duplicate map key|invalid value|[^"']*)`)
+
+// withoutQuote is why protojson stopped, without what it quotes of the request.
+func withoutQuote(reason string) string {
+	found := fixedWords.FindStringSubmatch(reason)
+	if found[1] == "bytes" {
+		return "bytes must be base64 in JSON"
+	}
+	return strings.TrimSpace(found[0])
+}
+
 // unreadable names the field at which protojson stopped.
 func unreadable(data []byte, descriptor protoreflect.MessageDescriptor, err error) *guard.FieldError {
 	const maxReason = 200
@@ -53,7 +66,7 @@ func unreadable(data []byte, descriptor protoreflect.MessageDescriptor, err erro
 			w.target = offset(data, line, column)
 			reason += fmt.Sprintf(" (line %d, column %d)", line, column)
 		}
-		reason += fmt.Sprintf(": %.*s", maxReason, found[3])
+		reason += fmt.Sprintf(": %.*s", maxReason, withoutQuote(found[3]))
 	}
 	if w.whole(descriptor); w.located == "" {
 		reason = "the request " + reason

@@ -54,6 +54,30 @@ func TestTooManyJSONItemsAreRefusedUndecoded(t *testing.T) {
 	}
 }
 
+// An error names the field and quotes nothing of the request, which may hold secrets.
+func TestErrorsOfJSONQuoteNothing(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"message":{"body":"secret word"}}`: "message.body cannot be read from JSON (line 1, column 20): " +
+			"bytes must be base64 in JSON",
+		`{"message":{"id":{"secret":1}}}`:        "",
+		`{"message":{"id":12345678}}`:            "",
+		`{"message":{"headers":{"a":"b" secret`:  "",
+		`{"message":{"delay":"secret"}}`:         "",
+		`{"message":{"headers":{"a":12345678}}}`: "",
+		`{"message":{"body":secret}}`:            "",
+	} {
+		refused := decodeJSON([]byte(text), &msghandlerv1.SendHalfMessageRequest{}, limits)
+		if refused == nil || want != "" && refused.Error() != want {
+			t.Errorf("%s: got %v, want %q", text, refused, want)
+			continue
+		}
+		if said := refused.Error(); strings.Contains(said, "secret") || strings.Contains(said, "12345678") {
+			t.Errorf("%s: the error quotes the request: %s", text, said)
+		}
+	}
+}
+
 func TestAFullJSONBatchIsDecoded(t *testing.T) {
 	t.Parallel()
 	full := &msghandlerv1.SendHalfMessagesRequest{}
