@@ -41,7 +41,7 @@ func decodeJSON(data []byte, into proto.Message, limits guard.Limits) *guard.Fie
 // library; the worst that comes of it is an error that names no field.
 var stopped = regexp.MustCompile(`^proto:.(?:syntax error )?(?:\(line (\d+):(\d+)\): )?(.*)`)
 
-// fixedWords are the words of protojson before it quotes the request. An error quotes nothing: it may be part of a body.
+// fixedWords are the words of protojson before a quote of the request. An error has no quote, which might be of a body.
 var fixedWords = regexp.MustCompile(
 	`^(?:invalid value for (\w+) (?:field \w+|key)|unexpected token|duplicate map key|invalid value|[^"']*)`)
 
