@@ -32,7 +32,7 @@ type deadPartition struct {
 	open map[int64]openLetter
 }
 
-// openLetter is a letter by the settlement that would settle it. The letter is nil where nobody asked for it.
+// openLetter is a letter by the settlement that would settle it. The letter is nil unless its key is wanted.
 type openLetter struct {
 	settlement string
 	letter     *letter
@@ -52,12 +52,9 @@ func (d *DeadLetters) walk(ctx context.Context, keys []string) (*walk, error) {
 	return w, nil
 }
 
-// largestReplay is the largest replay that the client sends, in bytes: only the limit of a topic refuses a letter.
-const largestReplay = 64 << 20
-
 func (w *walk) connect(ctx context.Context) (err error) {
 	connection := w.connection
-	connection.Address.MaxMessage = largestReplay
+	connection.Address.MaxMessage = largestCopy
 	w.copies, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection})
 	if err != nil {
 		return err
@@ -214,16 +211,16 @@ func (w *walk) post(ctx context.Context, l *letter) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	return write(ctx, w.copies, l.replay())
+	return writeAlone(ctx, w.copies, l.replay())
 }
 
 // settle settles a letter, also after the end of the context: a replayed letter that stays may be replayed again.
 func (w *walk) settle(ctx context.Context, l *letter, how string) error {
-	return write(context.WithoutCancel(ctx), w.settlements, l.settling(how))
+	return writeAlone(context.WithoutCancel(ctx), w.settlements, l.settling(how))
 }
 
-// write writes a record, and returns nil when all in-sync replicas have the record.
-func write(ctx context.Context, to *kafkaconn.Producer, record *kgo.Record) error {
+// writeAlone writes a record in a batch of its own, and returns nil when all in-sync replicas have the record.
+func writeAlone(ctx context.Context, to *kafkaconn.Producer, record *kgo.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if answer := to.WriteAlone(ctx, record); answer.Fate != kafkaconn.Stored {
