@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/internal/kafkaconn"
@@ -237,15 +238,15 @@ func (w *walk) trim(ctx context.Context) {
 	if w.read(ctx) != nil { // the settlements just written, and letters that have come
 		return
 	}
-	before := map[int32]int64{}
+	before := kadm.Offsets{}
 	for number, p := range w.partitions {
 		first := p.end
 		for offset := range p.open {
 			first = min(first, offset)
 		}
 		if first > p.start {
-			before[number] = first
+			before.AddOffset(w.topic, number, first, -1)
 		}
 	}
-	deleteRecords(ctx, w.copies.Client(), w.topic, before)
+	_, _ = kadm.NewClient(w.copies.Client()).DeleteRecords(ctx, before) // the records that stay are settled anyway
 }
