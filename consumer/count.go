@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // Count counts the letters with these keys, as Discard would remove them. Without keys Count asks the broker for the
@@ -42,7 +44,7 @@ func (d *DeadLetters) depth(ctx context.Context) (int, error) {
 // result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
 func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("replay", limit)
+		return 0, deadletter.CheckLimit("replay", limit)
 	}
 	return d.replay(ctx, limit, keys)
 }
@@ -50,14 +52,7 @@ func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...strin
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("discard", limit)
+		return 0, deadletter.CheckLimit("discard", limit)
 	}
 	return d.discard(ctx, limit, keys)
-}
-
-func belowZero(verb string, limit int) error {
-	if limit < 0 {
-		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
-	}
-	return nil
 }

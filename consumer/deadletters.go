@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // ErrNoLetter is the error for a key without a dead letter in the queue.
@@ -180,11 +182,7 @@ func (l *Letter) setOrigin(death amqp.Table) {
 // replay returns the publishing of a letter: marked as a copy, without the headers of its failures.
 func replay(l Letter, d *amqp.Delivery) amqp.Publishing {
 	p := republishing(d)
-	for _, name := range []string{
-		HeaderRetries, HeaderFirstCause, HeaderFirstFailedAt, HeaderDeadReason, HeaderQueue, HeaderExchange, HeaderRoutingKey,
-	} {
-		delete(p.Headers, name)
-	}
+	maps.DeleteFunc(p.Headers, func(name string, _ any) bool { return deadletter.IsFailureHeader(name) })
 	p.Headers["msghandler-attempt"] = int64(l.Attempt) + 1
 	return p
 }

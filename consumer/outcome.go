@@ -11,23 +11,24 @@ import (
 
 	"github.com/msghandler/msghandler/internal/amqpconn"
 	"github.com/msghandler/msghandler/internal/ground/backoff"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/logtext"
 )
 
 // Headers of the copies that a consumer puts into a delay queue or among the dead letters.
 const (
 	// HeaderRetries is how often the message was retried.
-	HeaderRetries = "msghandler-retries"
+	HeaderRetries = deadletter.HeaderRetries
 	// HeaderFirstCause is the text of the first failure, up to 1,000 characters, and HeaderFirstFailedAt its time (RFC
 	// 3339).
-	HeaderFirstCause    = "msghandler-first-cause"
-	HeaderFirstFailedAt = "msghandler-first-failed-at"
+	HeaderFirstCause    = deadletter.HeaderFirstCause
+	HeaderFirstFailedAt = deadletter.HeaderFirstFailedAt
 	// HeaderDeadReason is the text of the last failure.
-	HeaderDeadReason = "msghandler-dead-reason"
+	HeaderDeadReason = deadletter.HeaderDeadReason
 	// HeaderQueue, HeaderExchange and HeaderRoutingKey are the consumed queue, and the first exchange and routing key.
-	HeaderQueue      = "msghandler-origin-queue"
-	HeaderExchange   = "msghandler-origin-exchange"
-	HeaderRoutingKey = "msghandler-origin-routing-key"
+	HeaderQueue      = deadletter.HeaderQueue
+	HeaderExchange   = deadletter.HeaderExchange
+	HeaderRoutingKey = deadletter.HeaderRoutingKey
 )
 
 // maxCause is how many characters of an error are kept in a header.

@@ -26,8 +26,8 @@ const (
 	commitTimeout, leaveTimeout = 5 * time.Second, 5 * time.Second
 	// cancelGrace is how long handlers get to return after their context has ended.
 	cancelGrace = 2 * time.Second
-	// largestCopy is the largest batch of copies that the client sends, in bytes. It is larger than the limits of
-	// topics, so that only a topic's max.message.bytes decides which copies are too large.
+	// largestCopy is the largest batch of copies that a client sends, in bytes. This size is larger than the limits of
+	// topics, so that only a topic's max.message.bytes decides which copies and replays are too large.
 	largestCopy = 64 << 20
 )
 
@@ -129,7 +129,7 @@ func (r *run) consume(in *intake, group string, topics []string) error {
 	return err
 }
 
-// close leaves the groups and ends the connections of whatever was opened.
+// close leaves the groups and ends the connections that open has made.
 func (r *run) close() {
 	r.each((*intake).leave)
 	if r.producer != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
 
@@ -91,7 +92,7 @@ func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int,
 // result of Count as the limit, no more letters are replayed than were counted. A limit below 0 is an error.
 func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("replay", limit)
+		return 0, deadletter.CheckLimit("replay", limit)
 	}
 	return d.replay(ctx, limit, keys)
 }
@@ -104,7 +105,7 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("discard", limit)
+		return 0, deadletter.CheckLimit("discard", limit)
 	}
 	return d.discard(ctx, limit, keys)
 }
@@ -176,10 +177,3 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 
 // wanted reports whether a letter has one of the keys; without keys, every letter is wanted.
 func wanted(keys []string, l *letter) bool { return len(keys) == 0 || slices.Contains(keys, l.Name()) }
-
-func belowZero(verb string, limit int) error {
-	if limit < 0 {
-		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
-	}
-	return nil
-}

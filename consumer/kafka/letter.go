@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/kafkaconn"
 )
@@ -65,10 +66,7 @@ func (l *letter) check() error {
 func (l *letter) replay() *kgo.Record {
 	again := &kgo.Record{Topic: l.Exchange, Key: l.record.Key, Value: l.record.Value}
 	for _, header := range l.record.Headers {
-		switch header.Key {
-		case consumer.HeaderRetries, consumer.HeaderFirstCause, consumer.HeaderFirstFailedAt, consumer.HeaderDeadReason,
-			consumer.HeaderQueue, consumer.HeaderExchange, consumer.HeaderRoutingKey, HeaderRetryAt, publish.HeaderAttempt:
-		default:
+		if !deadletter.IsFailureHeader(header.Key) && header.Key != HeaderRetryAt && header.Key != publish.HeaderAttempt {
 			again.Headers = append(again.Headers, header)
 		}
 	}

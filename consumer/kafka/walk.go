@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/msghandler/msghandler/internal/kafkaconn"
@@ -32,7 +33,7 @@ type deadPartition struct {
 	open map[int64]openLetter
 }
 
-// openLetter is a letter by the settlement that would settle it. The letter is nil where nobody asked for it.
+// openLetter is a letter by the settlement that would settle it. The letter is nil unless its key is wanted.
 type openLetter struct {
 	settlement string
 	letter     *letter
@@ -52,12 +53,9 @@ func (d *DeadLetters) walk(ctx context.Context, keys []string) (*walk, error) {
 	return w, nil
 }
 
-// largestReplay is the largest replay that the client sends, in bytes: only the limit of a topic refuses a letter.
-const largestReplay = 64 << 20
-
 func (w *walk) connect(ctx context.Context) (err error) {
 	connection := w.connection
-	connection.Address.MaxMessage = largestReplay
+	connection.Address.MaxMessage = largestCopy
 	w.copies, err = kafkaconn.NewProducer(kafkaconn.ProducerConfig{Config: connection})
 	if err != nil {
 		return err
@@ -214,16 +212,16 @@ func (w *walk) post(ctx context.Context, l *letter) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	return write(ctx, w.copies, l.replay())
+	return writeAlone(ctx, w.copies, l.replay())
 }
 
 // settle settles a letter, also after the end of the context: a replayed letter that stays may be replayed again.
 func (w *walk) settle(ctx context.Context, l *letter, how string) error {
-	return write(context.WithoutCancel(ctx), w.settlements, l.settling(how))
+	return writeAlone(context.WithoutCancel(ctx), w.settlements, l.settling(how))
 }
 
-// write writes a record, and returns nil when all in-sync replicas have the record.
-func write(ctx context.Context, to *kafkaconn.Producer, record *kgo.Record) error {
+// writeAlone writes a record in a batch of its own, and returns nil when all in-sync replicas have the record.
+func writeAlone(ctx context.Context, to *kafkaconn.Producer, record *kgo.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if answer := to.WriteAlone(ctx, record); answer.Fate != kafkaconn.Stored {
@@ -240,15 +238,15 @@ func (w *walk) trim(ctx context.Context) {
 	if w.read(ctx) != nil { // the settlements just written, and letters that have come
 		return
 	}
-	before := map[int32]int64{}
+	before := kadm.Offsets{}
 	for number, p := range w.partitions {
 		first := p.end
 		for offset := range p.open {
 			first = min(first, offset)
 		}
 		if first > p.start {
-			before[number] = first
+			before.AddOffset(w.topic, number, first, -1)
 		}
 	}
-	deleteRecords(ctx, w.copies.Client(), w.topic, before)
+	_, _ = kadm.NewClient(w.copies.Client()).DeleteRecords(ctx, before) // the records that stay are settled anyway
 }

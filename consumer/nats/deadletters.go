@@ -11,6 +11,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/internal/ground/address"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 )
 
 // DeadLetters manages the letters of a dead-letter stream: letters of consumers, and dead messages of the coordinator.
@@ -95,7 +96,7 @@ func (d *DeadLetters) Replay(ctx context.Context, keys ...string) (replayed int,
 // result of Count as the limit, letters that have arrived since Count are not replayed. A limit below 0 is an error.
 func (d *DeadLetters) ReplayOldest(ctx context.Context, limit int, keys ...string) (replayed int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("replay", limit)
+		return 0, deadletter.CheckLimit("replay", limit)
 	}
 	return d.replay(ctx, limit, keys)
 }
@@ -108,7 +109,7 @@ func (d *DeadLetters) Discard(ctx context.Context, keys ...string) (discarded in
 // DiscardOldest is Discard for at most limit letters, the oldest first. A limit below 0 is an error.
 func (d *DeadLetters) DiscardOldest(ctx context.Context, limit int, keys ...string) (discarded int, err error) {
 	if limit <= 0 {
-		return 0, belowZero("discard", limit)
+		return 0, deadletter.CheckLimit("discard", limit)
 	}
 	return d.discard(ctx, limit, keys)
 }
@@ -154,13 +155,6 @@ func (d *DeadLetters) discard(ctx context.Context, limit int, keys []string) (di
 		return discarded == limit, nil
 	})
 	return discarded, err
-}
-
-func belowZero(verb string, limit int) error {
-	if limit < 0 {
-		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
-	}
-	return nil
 }
 
 // isName reports whether a stream or a consumer can have a name.

@@ -14,24 +14,24 @@ type failures struct {
 
 // deliveries are those of one message to this process.
 type deliveries struct {
-	// spared counts those that ended without a failure.
-	spared int
-	// failed: one has failed.
+	// excluded is the number of deliveries that ended without a failure.
+	excluded int
+	// failed: at least one delivery has failed.
 	failed bool
 }
 
-// spare notes a delivery that ended without a failure and is not the last one.
-func (f *failures) spare(sequence uint64) {
+// exclude notes a delivery that ended without a failure. JetStream will deliver the message again.
+func (f *failures) exclude(sequence uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.of[sequence]
-	d.spared++
+	d.excluded++
 	f.set(sequence, d)
 }
 
-// fail notes a failure, and returns how many failures count. delivered is JetStream's count. Deliveries to other
+// noteFailure notes a failure, and returns how many failures count. delivered is JetStream's count. Deliveries to other
 // processes, and before a restart, may have ended in any way. So the first failure here counts as the only one.
-func (f *failures) fail(sequence uint64, delivered int) int {
+func (f *failures) noteFailure(sequence uint64, delivered int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.of[sequence]
@@ -40,7 +40,7 @@ func (f *failures) fail(sequence uint64, delivered int) int {
 		f.set(sequence, d)
 		return 1
 	}
-	return delivered - d.spared
+	return delivered - d.excluded
 }
 
 // forget drops what is known about a settled message.

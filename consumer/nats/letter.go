@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/internal/ground/deadletter"
 	"github.com/msghandler/msghandler/internal/ground/publish"
 	"github.com/msghandler/msghandler/internal/natsconn"
 )
@@ -36,8 +37,8 @@ func newLetter(stream string, record *jetstream.RawStreamMsg) *letter {
 	}}
 }
 
-// check refuses a letter that cannot be replayed, or must not be: whoever may write to the dead-letter stream must not
-// choose a command to the server that an operator then gives.
+// check refuses a letter that cannot be replayed, or must not be replayed. A user who may write to the dead-letter
+// stream must not choose a command to the server, which the replay of an operator would then give.
 func (l *letter) check() error {
 	if l.Exchange == "" {
 		return errors.New("the letter does not name its stream in the header " + consumer.HeaderExchange +
@@ -52,15 +53,9 @@ func (l *letter) replay() *nats.Msg {
 	m := nats.NewMsg(l.RoutingKey)
 	m.Data = l.record.Data
 	for key, values := range l.record.Header {
-		if !brokers(key) {
+		if !brokers(key) && !deadletter.IsFailureHeader(key) {
 			m.Header[key] = values
 		}
-	}
-	for _, key := range []string{
-		consumer.HeaderRetries, consumer.HeaderFirstCause, consumer.HeaderFirstFailedAt, consumer.HeaderDeadReason,
-		consumer.HeaderQueue, consumer.HeaderExchange, consumer.HeaderRoutingKey,
-	} {
-		m.Header.Del(key)
 	}
 	m.Header.Set(publish.HeaderAttempt, strconv.Itoa(l.Attempt+1))
 	m.Header.Set(jetstream.MsgIDHeader, l.replayID())

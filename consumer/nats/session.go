@@ -105,7 +105,7 @@ func (s *session) work() {
 
 // abandon drops a message of a connection that has ended. The server delivers the message again.
 func (s *session) abandon(t *task) {
-	s.run.failures.spare(t.meta.Sequence.Stream)
+	s.run.failures.exclude(t.meta.Sequence.Stream)
 	t.stop()
 }
 
@@ -119,7 +119,7 @@ func (s *session) giveBack(t *task) {
 		}
 	default:
 	}
-	s.run.failures.spare(t.meta.Sequence.Stream)
+	s.run.failures.exclude(t.meta.Sequence.Stream)
 	_ = t.Nak() // a lost connection gives the message back, too
 }
 
@@ -154,7 +154,7 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 	case errors.As(err, &reject): // also while the run stops: the handler has decided
 		return s.bury(t, m, err)
 	case s.run.work.Err() != nil, errors.Is(err, consumer.ErrBusy):
-		s.run.failures.spare(t.meta.Sequence.Stream)
+		s.run.failures.exclude(t.meta.Sequence.Stream)
 		return s.again(t, m, err)
 	case s.lastFailure(t):
 		return s.bury(t, m, err)
@@ -166,7 +166,8 @@ func (s *session) settle(t *task, m *consumer.Message, err error) consumer.Resul
 // lastFailure notes the failure of a message, and reports whether the message becomes a dead letter.
 func (s *session) lastFailure(t *task) bool {
 	limit := s.run.MaxDeliveries
-	count := s.run.failures.fail(t.meta.Sequence.Stream, int(t.meta.NumDelivered)) //nolint:gosec // deliveries are few
+	delivered := int(t.meta.NumDelivered) //nolint:gosec // deliveries are few
+	count := s.run.failures.noteFailure(t.meta.Sequence.Stream, delivered)
 	return limit > 0 && count >= limit
 }
 

@@ -114,7 +114,7 @@ func (w *walk) read(ctx context.Context, from uint64) (record *jetstream.RawStre
 // removable refuses a change of a stream that keeps its messages: a replayed letter could not be removed.
 func (w *walk) removable() error {
 	if c := w.stream.CachedInfo().Config; c.DenyDelete || c.Sealed {
-		return fmt.Errorf("the stream %q lets nobody remove single messages (deny_delete or sealed): nothing was changed; "+
+		return fmt.Errorf("the stream %q lets no user remove single messages (deny_delete or sealed): nothing was changed; "+
 			"use a dead-letter stream without these options", c.Name)
 	}
 	return nil

@@ -1,0 +1,35 @@
+// Package deadletter holds the rules of dead letters that do not depend on the broker. The consumers of all brokers
+// share them.
+package deadletter
+
+import "fmt"
+
+// The headers of failures, which a consumer adds to the copies of a message. Package consumer documents and exports
+// them.
+const (
+	HeaderRetries       = "msghandler-retries"
+	HeaderFirstCause    = "msghandler-first-cause"
+	HeaderFirstFailedAt = "msghandler-first-failed-at"
+	HeaderDeadReason    = "msghandler-dead-reason"
+	HeaderQueue         = "msghandler-origin-queue"
+	HeaderExchange      = "msghandler-origin-exchange"
+	HeaderRoutingKey    = "msghandler-origin-routing-key"
+)
+
+// IsFailureHeader reports whether a header tells of failures. A replay drops such headers.
+func IsFailureHeader(name string) bool {
+	switch name {
+	case HeaderRetries, HeaderFirstCause, HeaderFirstFailedAt, HeaderDeadReason, HeaderQueue, HeaderExchange,
+		HeaderRoutingKey:
+		return true
+	}
+	return false
+}
+
+// CheckLimit refuses a limit below 0. The verb is replay or discard.
+func CheckLimit(verb string, limit int) error {
+	if limit < 0 {
+		return fmt.Errorf("%s the oldest %d letters: the limit must be 0 or more", verb, limit)
+	}
+	return nil
+}
