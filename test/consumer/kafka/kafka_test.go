@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -68,9 +71,26 @@ func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
 			},
 		}
 	}
+	produce(t, k, records...)
+}
+
+// refuse lets the cluster answer every request of a kind with an error.
+func refuse(k *fakekafka.Cluster, kind kmsg.Key, answer *kerr.Error) *kfake.FaultHandle {
+	return k.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kind}, Err: answer, Count: -1})
+}
+
+// produce writes records and waits until the cluster has stored them.
+func produce(t *testing.T, k *fakekafka.Cluster, records ...*kgo.Record) {
+	t.Helper()
 	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withID is a record of the topic orders with an id and more headers.
+func withID(id string, more ...kgo.RecordHeader) *kgo.Record {
+	first := kgo.RecordHeader{Key: "msghandler-id", Value: []byte(id)}
+	return &kgo.Record{Topic: "orders", Headers: append([]kgo.RecordHeader{first}, more...)}
 }
 
 // running is a consumer in the background.
@@ -121,6 +141,12 @@ func (b *book) note(m *consumer.Message) int {
 	return b.handled[m.ID]
 }
 
+// handle notes a message and does nothing else.
+func (b *book) handle(_ context.Context, m *consumer.Message) error {
+	b.note(m)
+	return nil
+}
+
 func (b *book) ids() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,15 +164,22 @@ func (b *book) await(t *testing.T, ids int) {
 	servers.Eventually(t, time.Minute, fmt.Sprintf("%d messages are handled", ids), func() bool { return b.ids() >= ids })
 }
 
+// wantOnce checks that each message was handled once. No handler may run.
+func (b *book) wantOnce(t *testing.T) {
+	t.Helper()
+	for id, n := range b.handled {
+		if n != 1 {
+			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
 func TestMessagesAreHandledInOrder(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 500)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	b.await(t, 500)
 	write(t, k, 500, 100)
 	b.await(t, 600)
@@ -179,26 +212,18 @@ func TestStopCommitsWhatWasHandled(t *testing.T) {
 	k := cluster(t)
 	write(t, k, 0, 200)
 	b := newBook()
-	handler := func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	}
-	first := start(t, quick(t, k), handler)
+	first := start(t, quick(t, k), b.handle)
 	b.await(t, 200)
 	if err := first.end(); err != nil {
 		t.Error(err)
 	}
 	write(t, k, 200, 50)
-	second := start(t, quick(t, k), handler)
+	second := start(t, quick(t, k), b.handle)
 	b.await(t, 250)
 	if err := second.end(); err != nil {
 		t.Error(err)
 	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	b.wantOnce(t)
 }
 
 // A message is not committed while its handler runs: when the consumer is gone by then, another handles the message.
@@ -218,10 +243,7 @@ func TestUnfinishedMessageIsRedelivered(t *testing.T) {
 	<-begun
 	first.stop()
 	b := newBook()
-	second := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	second := start(t, quick(t, k), b.handle)
 	b.await(t, 1)
 	if err := second.end(); err != nil {
 		t.Error(err)
@@ -326,9 +348,7 @@ func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 		Topic: "orders", Timestamp: due,
 		Headers: []kgo.RecordHeader{{Key: "msghandler-timestamp", Value: []byte("2001-01-01T00:00:00Z")}},
 	}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, record)
 	times := make(chan time.Time, 10)
 	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
 		times <- m.Timestamp
@@ -457,10 +477,7 @@ func TestCopiesAreDropped(t *testing.T) {
 	config := quick(t, k)
 	config.Dedup = memory.New(1000)
 	b := newBook()
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, config, b.handle)
 	for range 3 {
 		write(t, k, 0, 100)
 	}
@@ -469,11 +486,7 @@ func TestCopiesAreDropped(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	b.wantOnce(t)
 }
 
 // Two consumers share the partitions; when one stops, the other takes over. No message is left out.
@@ -520,10 +533,7 @@ func TestClusterRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	write(t, k, 0, 300)
 	servers.Eventually(t, time.Minute, "some are handled", func() bool { return b.ids() > 50 })
 	k.Kill()
@@ -540,10 +550,7 @@ func TestForeignWritersAreRead(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	k.Kcat("paid", "-P", "-t", "orders", "-k", "order-7", "-H", "msghandler-id=1001", "-H", "msghandler-producer=shop",
 		"-H", "msghandler-attempt=2", "-H", "tenant=eu", "-H", "content-type=text/plain")
 	k.Kcat("foreign", "-P", "-t", "orders")
@@ -575,21 +582,14 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 	const count = 8000
 	records := make([]*kgo.Record, count)
 	for i := range records {
-		records[i] = &kgo.Record{
-			Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000),
-			Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: fmt.Append(nil, i)}},
-		}
+		records[i] = withID(fmt.Sprint(i))
+		records[i].Key, records[i].Value = fmt.Append(nil, i), make([]byte, 1000)
 	}
-	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, records...)
 	config := quick(t, k)
 	config.Prefetch, config.Concurrency = 10, 1
 	b := newBook()
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, config, b.handle)
 	b.await(t, count)
 	if err := r.end(); err != nil {
 		t.Error(err)
@@ -630,6 +630,17 @@ func (o *observer) DeadLetters(topic string, n int) {
 	o.dead[topic] = n
 }
 
+// awaitDepth waits until the topic orders has a depth.
+func (o *observer) awaitDepth(t *testing.T, want int) {
+	t.Helper()
+	servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		n, known := o.depth["orders"]
+		return known && n == want
+	})
+}
+
 func TestObserverGetsResultsAndDepth(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
@@ -642,18 +653,9 @@ func TestObserverGetsResultsAndDepth(t *testing.T) {
 		<-release
 		return nil
 	})
-	depth := func(want int) {
-		t.Helper()
-		servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			n, known := o.depth["orders"]
-			return known && n == want
-		})
-	}
-	depth(100)
+	o.awaitDepth(t, 100)
 	close(release)
-	depth(0)
+	o.awaitDepth(t, 0)
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
