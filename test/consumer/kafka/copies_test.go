@@ -53,9 +53,7 @@ func TestOnlyTheTopicLimitsTheSizeOfCopies(t *testing.T) {
 	servers.Eventually(t, time.Minute, "the message is handled after two retries", func() bool {
 		return b.times("large") == 3
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if last := b.all[2]; last.Queue != "payments.retry.400ms" {
 		t.Errorf("the last delivery came from %s", last.Queue)
 	}
@@ -95,9 +93,7 @@ func TestTooLargeCopyIsShortened(t *testing.T) {
 		dead = letters(t, k, "payments.dead")
 		return len(dead) == 1
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, name := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
 		if got := []rune(dead[0].header(name)); len(got) != 100 {
 			t.Errorf("%s has %d characters, want 100", name, len(got))
@@ -127,9 +123,7 @@ func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
 		kgo.RecordHeader{Key: kafka.HeaderRetryAt, Value: []byte("9999999999999")},
 	))
 	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.times("again") == 2 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if m := b.all[0]; m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" {
 		t.Errorf("the message is %+v", m)
 	}
@@ -155,9 +149,7 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 	}}
 	produce(t, k, record)
 	b.await(t, 2)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A message of a producer has the header of a settlement. Its dead letter is a letter, and settles none.
@@ -172,9 +164,7 @@ func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
 	settled := kgo.RecordHeader{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")}
 	produce(t, k, withID("strange", settled))
 	b.await(t, 1)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if found := names(t, deadLetters(t, k)); len(found) != 1 {
 		t.Errorf("the open letters are %v, want one", found)
 	}

@@ -130,9 +130,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 	b.await(t, 3)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, m := range b.all {
 		if m.Attempt != 2 || m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" ||
 			m.RoutingKey != "k"+m.ID || string(m.Body) != "body of "+m.ID || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" {
@@ -439,9 +437,7 @@ func TestObserverGetsDeadLetters(t *testing.T) {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	await(0)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A letter may be larger than the 1 MiB that publishers send.

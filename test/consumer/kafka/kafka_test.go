@@ -124,6 +124,14 @@ func (r *running) end() error {
 	return r.err
 }
 
+// finish stops the consumer. Run must return no error.
+func (r *running) finish() {
+	r.t.Helper()
+	if err := r.end(); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // book notes what handlers got.
 type book struct {
 	mu      sync.Mutex
@@ -183,9 +191,7 @@ func TestMessagesAreHandledInOrder(t *testing.T) {
 	b.await(t, 500)
 	write(t, k, 500, 100)
 	b.await(t, 600)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	last := map[string]int{}
 	for _, m := range b.all {
 		var n int
@@ -214,15 +220,11 @@ func TestStopCommitsWhatWasHandled(t *testing.T) {
 	b := newBook()
 	first := start(t, quick(t, k), b.handle)
 	b.await(t, 200)
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	write(t, k, 200, 50)
 	second := start(t, quick(t, k), b.handle)
 	b.await(t, 250)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 	b.wantOnce(t)
 }
 
@@ -245,9 +247,7 @@ func TestUnfinishedMessageIsRedelivered(t *testing.T) {
 	b := newBook()
 	second := start(t, quick(t, k), b.handle)
 	b.await(t, 1)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 func TestStopTimeoutIsAnError(t *testing.T) {
@@ -320,9 +320,7 @@ func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
 	write(t, k, 0, 50)
 	b.await(t, 50)
 	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if len(at) != 3 || at[1].Sub(at[0]) < 200*time.Millisecond || at[2].Sub(at[1]) < 400*time.Millisecond {
 		t.Errorf("handled at %v", at)
 	}
@@ -355,9 +353,7 @@ func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 		return errors.New("no database")
 	})
 	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	close(times)
 	for got := range times {
 		if !got.Equal(due) {
@@ -396,9 +392,7 @@ func TestPoisonMessagesBecomeDeadLetters(t *testing.T) {
 		dead = letters(t, k, "payments.dead")
 		return len(dead) == 3
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, l := range dead {
 		want := map[string][2]string{"1": {"0", "no JSON"}, "2": {"3", "no database"}, "3": {"3", "a nil map"}}
 		of := want[l.header("msghandler-id")]
@@ -426,17 +420,13 @@ func TestMissingDeadTopicKeepsTheMessage(t *testing.T) {
 	})
 	write(t, k, 0, 1)
 	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("0") > 2 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	k.Topic("payments.dead", nil)
 	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
 		return consumer.Reject(errors.New("no JSON"))
 	})
 	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 // Without Delays a failed message stays, and so do the messages behind it with the same key.
@@ -455,9 +445,7 @@ func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
 	write(t, k, 0, 3*keys)
 	b.await(t, 3*keys)
 	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	after := false
 	for _, m := range b.all {
 		if m.RoutingKey != "k0" {
@@ -483,9 +471,7 @@ func TestCopiesAreDropped(t *testing.T) {
 	}
 	write(t, k, 100, keys) // one for each key, behind the copies
 	b.await(t, 100+keys)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	b.wantOnce(t)
 }
 
@@ -518,14 +504,10 @@ func TestConsumersShareThePartitions(t *testing.T) {
 		defer mu.Unlock()
 		return by["first"] > 0 && by["second"] > 0
 	})
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	write(t, k, wrote, 200)
 	b.await(t, wrote+200)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 // The cluster is killed and restarted under load: every message is handled, some of them again.
@@ -540,9 +522,7 @@ func TestClusterRestartLosesNothing(t *testing.T) {
 	k.Restart()
 	write(t, k, 300, 300)
 	b.await(t, 600)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A foreign client writes what the consumer reads: with the headers of a message, and without any.
@@ -555,9 +535,7 @@ func TestForeignWritersAreRead(t *testing.T) {
 		"-H", "msghandler-attempt=2", "-H", "tenant=eu", "-H", "content-type=text/plain")
 	k.Kcat("foreign", "-P", "-t", "orders")
 	b.await(t, 2)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, m := range b.all {
 		switch m.ID {
 		case "1001":
@@ -591,9 +569,7 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 	b := newBook()
 	r := start(t, config, b.handle)
 	b.await(t, count)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if len(b.all) != count {
 		t.Errorf("%d calls for %d messages", len(b.all), count)
 	}
@@ -656,9 +632,7 @@ func TestObserverGetsResultsAndDepth(t *testing.T) {
 	o.awaitDepth(t, 100)
 	close(release)
 	o.awaitDepth(t, 0)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if o.results[consumer.Effect] != 100 {
 		t.Errorf("results: %v", o.results)
 	}

@@ -32,9 +32,7 @@ func TestConsumerWithoutItsTopicsJoinsNoGroup(t *testing.T) {
 		t.Errorf("the group has %d members, want only the one that works", n)
 	}
 	for _, r := range []*running{works, unable} {
-		if err := r.end(); err != nil {
-			t.Error(err)
-		}
+		r.finish()
 	}
 }
 
@@ -56,9 +54,7 @@ func TestDepthForgetsLostPartitions(t *testing.T) {
 	refuse(k, kmsg.Heartbeat, kerr.UnknownMemberID)
 	o.awaitDepth(t, 0)
 	close(release)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 func TestAbortedTransactionsAreNotHandled(t *testing.T) {
@@ -86,9 +82,7 @@ func TestAbortedTransactionsAreNotHandled(t *testing.T) {
 	b := newBook()
 	r := start(t, quick(t, k), b.handle)
 	b.await(t, 1+keys)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if b.times("committed") != 1 || b.times("aborted") != 0 {
 		t.Errorf("the committed message was handled %d times, the aborted message %d times",
 			b.times("committed"), b.times("aborted"))
@@ -107,9 +101,7 @@ func TestRefusedCommitsAreLogged(t *testing.T) {
 	servers.Eventually(t, time.Minute, "a line about the commit", func() bool {
 		return strings.Contains(log.String(), "offsets not committed, trying again")
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if !strings.Contains(log.String(), "TOPIC_AUTHORIZATION_FAILED") {
 		t.Errorf("no line has the cause: %s", log)
 	}
@@ -130,7 +122,5 @@ func TestClusterThatIsAwayIsLogged(t *testing.T) {
 	})
 	restore()
 	b.await(t, 1)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }

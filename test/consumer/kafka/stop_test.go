@@ -96,13 +96,9 @@ func TestRebalanceDuringAStopWaitsForHandlers(t *testing.T) {
 		t.Errorf("the second has handled %d messages while the handlers of the first run", n)
 	}
 	close(release)
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	b.await(t, 3*keys)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 	b.wantOnce(t)
 }
 
@@ -146,9 +142,7 @@ func TestStopDuringARebalanceWaitsForHandlers(t *testing.T) {
 		t.Errorf("the stop has not waited for all handlers: %v", err)
 	}
 	b.await(t, 3*keys)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 	b.wantOnce(t)
 }
 
@@ -197,8 +191,6 @@ func TestStopsLeaveNoGoroutine(t *testing.T) {
 		<-begun
 		r.stop()
 		close(release)
-		if err := r.end(); err != nil {
-			t.Error(err)
-		}
+		r.finish()
 	}
 }
