@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
@@ -44,7 +45,7 @@ func TestBusyMessageMeetsNoDeliveryLimit(t *testing.T) {
 // The log must not promise a redelivery when the delivery limit rules the redelivery out.
 func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
 	t.Parallel()
-	b, log := newBench(t), &lines{}
+	b, log := newBench(t), &logs.Lines{}
 	config := b.config()
 	config.Logger = slog.New(slog.NewJSONHandler(log, nil))
 	config.Declare.DeliveryLimit = 2
@@ -53,7 +54,7 @@ func TestDropAtTheDeliveryLimitIsLogged(t *testing.T) {
 	b.publish(1, 1)
 	servers.Eventually(t, patience, "a dead letter", func() bool { return b.depth("payments.dead") == 1 })
 	var redelivered, dropped int
-	for _, line := range log.about(t, "1") {
+	for _, line := range log.About(t, "1") {
 		switch text := line["msg"].(string); {
 		case strings.Contains(text, "will be redelivered"):
 			redelivered++

@@ -1,57 +1,22 @@
 package consumer_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/msghandler/msghandler/consumer"
+	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 )
 
-// lines is a log for concurrent reading and writing.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// about returns the lines with a message's id.
-func (l *lines) about(t *testing.T, id string) (found []map[string]any) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, raw := range bytes.Split(bytes.TrimSpace(l.text.Bytes()), []byte("\n")) {
-		if len(raw) == 0 {
-			continue // nothing is logged yet
-		}
-		var line map[string]any
-		if err := json.Unmarshal(raw, &line); err != nil {
-			t.Fatalf("%s: %v", raw, err)
-		}
-		if line["id"] == id {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	t.Parallel()
-	b, log := newBench(t), &lines{}
+	b, log := newBench(t), &logs.Lines{}
 	config := b.config()
 	config.Name, config.Logger = "billing", slog.New(slog.NewJSONHandler(log, nil))
 	logging := consumer.Logging(slog.New(slog.NewJSONHandler(log, nil)))
@@ -68,8 +33,8 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A line of the middleware, and a line of the consumer itself.
-	servers.Eventually(t, patience, "two lines", func() bool { return len(log.about(t, "1001")) == 2 })
-	for _, line := range log.about(t, "1001") {
+	servers.Eventually(t, patience, "two lines", func() bool { return len(log.About(t, "1001")) == 2 })
+	for _, line := range log.About(t, "1001") {
 		for key, want := range map[string]string{
 			"consumer": "billing", "queue": "payments", "trace_id": trace, "producer": "orders",
 		} {
@@ -80,47 +45,20 @@ func TestLogLinesNameMessageAndConsumer(t *testing.T) {
 	}
 }
 
-// A duplicate, an unknown event type and a failure have fixed texts, in the consumer's language.
 func TestFixedTextsAreInTheConsumersLanguage(t *testing.T) {
 	t.Parallel()
-	for language, want := range map[string]struct{ failed, unsupported, duplicate string }{
-		"": {
-			"consuming failed; message rejected", "unsupported event type; message rejected",
-			"event already handled, duplicate ignored",
-		},
-		"zh": {"消息消费失败", "事件类型不支持", "事件已处理，忽略重复消息"},
-	} {
-		t.Run("language "+language, func(t *testing.T) {
-			t.Parallel()
-			b, log := newBench(t), &lines{}
-			config := b.config()
-			config.Language = language
-			config.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			b.start(config, func(_ context.Context, m *consumer.Message) error {
-				switch m.ID {
-				case "unsupported":
-					return consumer.Reject(fmt.Errorf("%w: ORDER_EATEN", consumer.ErrUnsupportedType))
-				case "duplicate":
-					return consumer.ErrDuplicate
-				}
-				return consumer.Reject(errors.New("nonsense"))
-			})
-			for id, text := range map[string]string{
-				"failed": want.failed, "unsupported": want.unsupported, "duplicate": want.duplicate,
-			} {
-				b.publishAs(id, nil)
-				servers.Eventually(t, patience, id+" is logged", func() bool { return len(log.about(t, id)) == 1 })
-				if got := log.about(t, id)[0]["msg"]; got != text {
-					t.Errorf("%s: the line is %q, want %q", id, got, text)
-				}
-			}
-		})
-	}
+	logs.FixedTexts(t, func(t *testing.T, language string, own *slog.Logger, handler consumer.HandlerFunc) func(string) {
+		b := newBench(t)
+		config := b.config()
+		config.Language, config.Logger = language, own
+		b.start(config, handler)
+		return func(id string) { b.publishAs(id, nil) }
+	})
 }
 
 func TestMiddlewareLogsInTheConsumersLanguage(t *testing.T) {
 	t.Parallel()
-	b, log := newBench(t), &lines{}
+	b, log := newBench(t), &logs.Lines{}
 	config := b.config()
 	config.Language, config.Logger = "zh", slog.New(slog.DiscardHandler)
 	handler := consumer.Chain(consumer.HandlerFunc(func(_ context.Context, m *consumer.Message) error {
@@ -128,12 +66,12 @@ func TestMiddlewareLogsInTheConsumersLanguage(t *testing.T) {
 			return consumer.ErrDuplicate
 		}
 		return consumer.Reject(errors.New("nonsense"))
-	}), consumer.Logging(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	}), consumer.Logging(log.Logger()))
 	b.start(config, handler.Handle)
 	for id, text := range map[string]string{"failed": "消息消费失败", "duplicate": "事件已处理，忽略重复消息"} {
 		b.publishAs(id, nil)
-		servers.Eventually(t, patience, id+" is logged", func() bool { return len(log.about(t, id)) == 1 })
-		if got := log.about(t, id)[0]["msg"]; got != text {
+		servers.Eventually(t, patience, id+" is logged", func() bool { return len(log.About(t, id)) == 1 })
+		if got := log.About(t, id)[0]["msg"]; got != text {
 			t.Errorf("%s: the line is %q, want %q", id, got, text)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/kafka"
+	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/fakekafka"
 	"github.com/msghandler/msghandler/test/servers"
 )
@@ -24,12 +25,9 @@ func writeLarge(t *testing.T, k *fakekafka.Cluster, size int) (body []byte) {
 	t.Helper()
 	body = make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(body)
-	record := &kgo.Record{
-		Topic: "orders", Value: body, Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: []byte("large")}},
-	}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	record := withID("large")
+	record.Value = body
+	produce(t, k, record)
 	return body
 }
 
@@ -55,9 +53,7 @@ func TestOnlyTheTopicLimitsTheSizeOfCopies(t *testing.T) {
 	servers.Eventually(t, time.Minute, "the message is handled after two retries", func() bool {
 		return b.times("large") == 3
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if last := b.all[2]; last.Queue != "payments.retry.400ms" {
 		t.Errorf("the last delivery came from %s", last.Queue)
 	}
@@ -68,7 +64,7 @@ func TestOnlyTheTopicLimitsTheSizeOfCopies(t *testing.T) {
 func TestTooLargeCopyIsShortened(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
-	config, log := quick(t, k), &lines{}
+	config, log := quick(t, k), &logs.Lines{}
 	config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	k.Topic("payments.dead", map[string]string{"max.message.bytes": "10000"})
 	const size = 20_000
@@ -97,9 +93,7 @@ func TestTooLargeCopyIsShortened(t *testing.T) {
 		dead = letters(t, k, "payments.dead")
 		return len(dead) == 1
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, name := range []string{consumer.HeaderFirstCause, consumer.HeaderDeadReason} {
 		if got := []rune(dead[0].header(name)); len(got) != 100 {
 			t.Errorf("%s has %d characters, want 100", name, len(got))
@@ -122,20 +116,14 @@ func TestHeadersOfCopiesAreReadInRetryTopicsOnly(t *testing.T) {
 		}
 		return nil
 	})
-	record := &kgo.Record{Topic: "orders", Headers: []kgo.RecordHeader{
-		{Key: "msghandler-id", Value: []byte("again")},
-		{Key: consumer.HeaderRetries, Value: []byte("3")},
-		{Key: consumer.HeaderFirstCause, Value: []byte("an old cause")},
-		{Key: consumer.HeaderExchange, Value: []byte("elsewhere")},
-		{Key: kafka.HeaderRetryAt, Value: []byte("9999999999999")},
-	}}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, withID("again",
+		kgo.RecordHeader{Key: consumer.HeaderRetries, Value: []byte("3")},
+		kgo.RecordHeader{Key: consumer.HeaderFirstCause, Value: []byte("an old cause")},
+		kgo.RecordHeader{Key: consumer.HeaderExchange, Value: []byte("elsewhere")},
+		kgo.RecordHeader{Key: kafka.HeaderRetryAt, Value: []byte("9999999999999")},
+	))
 	servers.Eventually(t, time.Minute, "the message is retried", func() bool { return b.times("again") == 2 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if m := b.all[0]; m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" {
 		t.Errorf("the message is %+v", m)
 	}
@@ -151,10 +139,7 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 	b := newBook()
 	config := quick(t, k)
 	config.Delays = []time.Duration{200 * time.Millisecond, time.Hour}
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, config, b.handle)
 	write(t, k, 0, 1)
 	b.await(t, 1) // the retry topics exist
 	record := &kgo.Record{Topic: "payments.retry.200ms", Headers: []kgo.RecordHeader{
@@ -162,13 +147,9 @@ func TestClockOfAnotherProcessHoldsUpNoCopy(t *testing.T) {
 		{Key: consumer.HeaderRetries, Value: []byte("1")},
 		{Key: kafka.HeaderRetryAt, Value: strconv.AppendInt(nil, time.Now().AddDate(1, 0, 0).UnixMilli(), 10)},
 	}}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, record)
 	b.await(t, 2)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A message of a producer has the header of a settlement. Its dead letter is a letter, and settles none.
@@ -180,17 +161,10 @@ func TestMessageWithHeaderOfSettlementBecomesALetter(t *testing.T) {
 		b.note(m)
 		return consumer.Reject(errors.New("unreadable"))
 	})
-	record := &kgo.Record{Topic: "orders", Headers: []kgo.RecordHeader{
-		{Key: "msghandler-id", Value: []byte("strange")},
-		{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")},
-	}}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	settled := kgo.RecordHeader{Key: kafka.HeaderSettled, Value: []byte("0/0/1700000000000")}
+	produce(t, k, withID("strange", settled))
 	b.await(t, 1)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if found := names(t, deadLetters(t, k)); len(found) != 1 {
 		t.Errorf("the open letters are %v, want one", found)
 	}

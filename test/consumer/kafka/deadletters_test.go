@@ -64,9 +64,7 @@ func bury(t *testing.T, k *fakekafka.Cluster, records ...*kgo.Record) {
 	t.Helper()
 	for i, record := range records {
 		record.Timestamp = time.UnixMilli(1_700_000_000_000 + int64(i))
-		if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		produce(t, k, record)
 	}
 }
 
@@ -132,9 +130,7 @@ func TestDeadLettersAreReplayedAfterTheFix(t *testing.T) {
 		t.Errorf("replayed again %d, %v", n, err)
 	}
 	b.await(t, 3)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, m := range b.all {
 		if m.Attempt != 2 || m.Retries != 0 || m.FirstCause != "" || m.Exchange != "orders" ||
 			m.RoutingKey != "k"+m.ID || string(m.Body) != "body of "+m.ID || len(m.Headers) != 1 || m.Headers["tenant"] != "eu" {
@@ -224,21 +220,7 @@ func TestLettersAreSettledWithoutPermissionToDelete(t *testing.T) {
 	t.Parallel()
 	k := graveyard(t)
 	bury(t, k, dead("1"), dead("2"))
-	k.Fake.ControlKey(int16(kmsg.DeleteRecords), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		k.Fake.KeepControl()
-		response := request.ResponseKind().(*kmsg.DeleteRecordsResponse)
-		for _, topic := range request.(*kmsg.DeleteRecordsRequest).Topics {
-			of := kmsg.NewDeleteRecordsResponseTopic()
-			of.Topic = topic.Topic
-			for _, partition := range topic.Partitions {
-				p := kmsg.NewDeleteRecordsResponseTopicPartition()
-				p.Partition, p.ErrorCode = partition.Partition, kerr.TopicAuthorizationFailed.Code
-				of.Partitions = append(of.Partitions, p)
-			}
-			response.Topics = append(response.Topics, of)
-		}
-		return response, nil, true
-	})
+	refuse(k, kmsg.DeleteRecords, kerr.TopicAuthorizationFailed)
 	d := deadLetters(t, k)
 	if n, err := d.Replay(t.Context()); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
@@ -329,21 +311,7 @@ func TestUnstoredReplayKeepsItsLetter(t *testing.T) {
 	t.Parallel()
 	k := graveyard(t)
 	bury(t, k, dead("1"))
-	k.Fake.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		k.Fake.KeepControl()
-		response := request.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			of := kmsg.NewProduceResponseTopic()
-			of.Topic, of.TopicID = topic.Topic, topic.TopicID
-			for _, partition := range topic.Partitions {
-				p := kmsg.NewProduceResponseTopicPartition()
-				p.Partition, p.ErrorCode = partition.Partition, kerr.MessageTooLarge.Code
-				of.Partitions = append(of.Partitions, p)
-			}
-			response.Topics = append(response.Topics, of)
-		}
-		return response, nil, true
-	})
+	refuse(k, kmsg.Produce, kerr.MessageTooLarge)
 	d := deadLetters(t, k)
 	if n, err := d.Replay(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "MESSAGE_TOO_LARGE") {
 		t.Errorf("replayed %d, %v", n, err)
@@ -390,9 +358,7 @@ func TestKilledClusterLosesNoLetter(t *testing.T) {
 	for i := range buried {
 		buried[i] = dead(fmt.Sprint(i))
 	}
-	if err := k.Admin.ProduceSync(t.Context(), buried...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, buried...)
 	var writes atomic.Int64
 	some := make(chan struct{})
 	k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -471,9 +437,7 @@ func TestObserverGetsDeadLetters(t *testing.T) {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	await(0)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A letter may be larger than the 1 MiB that publishers send.

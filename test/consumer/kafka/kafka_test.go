@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/msghandler/msghandler/consumer"
@@ -68,9 +71,26 @@ func write(t *testing.T, k *fakekafka.Cluster, first, count int) {
 			},
 		}
 	}
+	produce(t, k, records...)
+}
+
+// refuse lets the cluster answer every request of a kind with an error.
+func refuse(k *fakekafka.Cluster, kind kmsg.Key, answer *kerr.Error) *kfake.FaultHandle {
+	return k.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kind}, Err: answer, Count: -1})
+}
+
+// produce writes records and waits until the cluster has stored them.
+func produce(t *testing.T, k *fakekafka.Cluster, records ...*kgo.Record) {
+	t.Helper()
 	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withID is a record of the topic orders with an id and more headers.
+func withID(id string, more ...kgo.RecordHeader) *kgo.Record {
+	first := kgo.RecordHeader{Key: "msghandler-id", Value: []byte(id)}
+	return &kgo.Record{Topic: "orders", Headers: append([]kgo.RecordHeader{first}, more...)}
 }
 
 // running is a consumer in the background.
@@ -104,6 +124,14 @@ func (r *running) end() error {
 	return r.err
 }
 
+// finish stops the consumer. Run must return no error.
+func (r *running) finish() {
+	r.t.Helper()
+	if err := r.end(); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // book notes what handlers got.
 type book struct {
 	mu      sync.Mutex
@@ -119,6 +147,12 @@ func (b *book) note(m *consumer.Message) int {
 	b.handled[m.ID]++
 	b.all = append(b.all, m)
 	return b.handled[m.ID]
+}
+
+// handle notes a message and does nothing else.
+func (b *book) handle(_ context.Context, m *consumer.Message) error {
+	b.note(m)
+	return nil
 }
 
 func (b *book) ids() int {
@@ -138,21 +172,26 @@ func (b *book) await(t *testing.T, ids int) {
 	servers.Eventually(t, time.Minute, fmt.Sprintf("%d messages are handled", ids), func() bool { return b.ids() >= ids })
 }
 
+// wantOnce checks that each message was handled once. No handler may run.
+func (b *book) wantOnce(t *testing.T) {
+	t.Helper()
+	for id, n := range b.handled {
+		if n != 1 {
+			t.Errorf("message %s was handled %d times", id, n)
+		}
+	}
+}
+
 func TestMessagesAreHandledInOrder(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	write(t, k, 0, 500)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	b.await(t, 500)
 	write(t, k, 500, 100)
 	b.await(t, 600)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	last := map[string]int{}
 	for _, m := range b.all {
 		var n int
@@ -179,26 +218,14 @@ func TestStopCommitsWhatWasHandled(t *testing.T) {
 	k := cluster(t)
 	write(t, k, 0, 200)
 	b := newBook()
-	handler := func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	}
-	first := start(t, quick(t, k), handler)
+	first := start(t, quick(t, k), b.handle)
 	b.await(t, 200)
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	write(t, k, 200, 50)
-	second := start(t, quick(t, k), handler)
+	second := start(t, quick(t, k), b.handle)
 	b.await(t, 250)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	second.finish()
+	b.wantOnce(t)
 }
 
 // A message is not committed while its handler runs: when the consumer is gone by then, another handles the message.
@@ -218,14 +245,9 @@ func TestUnfinishedMessageIsRedelivered(t *testing.T) {
 	<-begun
 	first.stop()
 	b := newBook()
-	second := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	second := start(t, quick(t, k), b.handle)
 	b.await(t, 1)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 func TestStopTimeoutIsAnError(t *testing.T) {
@@ -298,9 +320,7 @@ func TestFailedMessageIsRetriedAfterItsDelays(t *testing.T) {
 	write(t, k, 0, 50)
 	b.await(t, 50)
 	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if len(at) != 3 || at[1].Sub(at[0]) < 200*time.Millisecond || at[2].Sub(at[1]) < 400*time.Millisecond {
 		t.Errorf("handled at %v", at)
 	}
@@ -326,18 +346,14 @@ func TestCopiesOfOldMessagesAreNew(t *testing.T) {
 		Topic: "orders", Timestamp: due,
 		Headers: []kgo.RecordHeader{{Key: "msghandler-timestamp", Value: []byte("2001-01-01T00:00:00Z")}},
 	}
-	if err := k.Admin.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, record)
 	times := make(chan time.Time, 10)
 	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
 		times <- m.Timestamp
 		return errors.New("no database")
 	})
 	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	close(times)
 	for got := range times {
 		if !got.Equal(due) {
@@ -376,9 +392,7 @@ func TestPoisonMessagesBecomeDeadLetters(t *testing.T) {
 		dead = letters(t, k, "payments.dead")
 		return len(dead) == 3
 	})
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, l := range dead {
 		want := map[string][2]string{"1": {"0", "no JSON"}, "2": {"3", "no database"}, "3": {"3", "a nil map"}}
 		of := want[l.header("msghandler-id")]
@@ -406,17 +420,13 @@ func TestMissingDeadTopicKeepsTheMessage(t *testing.T) {
 	})
 	write(t, k, 0, 1)
 	servers.Eventually(t, time.Minute, "the message stays", func() bool { return b.times("0") > 2 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	k.Topic("payments.dead", nil)
 	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
 		return consumer.Reject(errors.New("no JSON"))
 	})
 	servers.Eventually(t, time.Minute, "a dead letter", func() bool { return len(letters(t, k, "payments.dead")) == 1 })
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 // Without Delays a failed message stays, and so do the messages behind it with the same key.
@@ -435,9 +445,7 @@ func TestWithoutDelaysTheOrderIsKept(t *testing.T) {
 	write(t, k, 0, 3*keys)
 	b.await(t, 3*keys)
 	servers.Eventually(t, time.Minute, "the failed message is handled", func() bool { return b.times("0") == 3 })
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	after := false
 	for _, m := range b.all {
 		if m.RoutingKey != "k0" {
@@ -457,23 +465,14 @@ func TestCopiesAreDropped(t *testing.T) {
 	config := quick(t, k)
 	config.Dedup = memory.New(1000)
 	b := newBook()
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, config, b.handle)
 	for range 3 {
 		write(t, k, 0, 100)
 	}
 	write(t, k, 100, keys) // one for each key, behind the copies
 	b.await(t, 100+keys)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	r.finish()
+	b.wantOnce(t)
 }
 
 // Two consumers share the partitions; when one stops, the other takes over. No message is left out.
@@ -505,14 +504,10 @@ func TestConsumersShareThePartitions(t *testing.T) {
 		defer mu.Unlock()
 		return by["first"] > 0 && by["second"] > 0
 	})
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	write(t, k, wrote, 200)
 	b.await(t, wrote+200)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
+	second.finish()
 }
 
 // The cluster is killed and restarted under load: every message is handled, some of them again.
@@ -520,19 +515,14 @@ func TestClusterRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	write(t, k, 0, 300)
 	servers.Eventually(t, time.Minute, "some are handled", func() bool { return b.ids() > 50 })
 	k.Kill()
 	k.Restart()
 	write(t, k, 300, 300)
 	b.await(t, 600)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 }
 
 // A foreign client writes what the consumer reads: with the headers of a message, and without any.
@@ -540,17 +530,12 @@ func TestForeignWritersAreRead(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	k.Kcat("paid", "-P", "-t", "orders", "-k", "order-7", "-H", "msghandler-id=1001", "-H", "msghandler-producer=shop",
 		"-H", "msghandler-attempt=2", "-H", "tenant=eu", "-H", "content-type=text/plain")
 	k.Kcat("foreign", "-P", "-t", "orders")
 	b.await(t, 2)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	for _, m := range b.all {
 		switch m.ID {
 		case "1001":
@@ -575,25 +560,16 @@ func TestPausedPartitionsLoseNothing(t *testing.T) {
 	const count = 8000
 	records := make([]*kgo.Record, count)
 	for i := range records {
-		records[i] = &kgo.Record{
-			Topic: "orders", Key: fmt.Append(nil, i), Value: make([]byte, 1000),
-			Headers: []kgo.RecordHeader{{Key: "msghandler-id", Value: fmt.Append(nil, i)}},
-		}
+		records[i] = withID(fmt.Sprint(i))
+		records[i].Key, records[i].Value = fmt.Append(nil, i), make([]byte, 1000)
 	}
-	if err := k.Admin.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	produce(t, k, records...)
 	config := quick(t, k)
 	config.Prefetch, config.Concurrency = 10, 1
 	b := newBook()
-	r := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, config, b.handle)
 	b.await(t, count)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.finish()
 	if len(b.all) != count {
 		t.Errorf("%d calls for %d messages", len(b.all), count)
 	}
@@ -630,6 +606,17 @@ func (o *observer) DeadLetters(topic string, n int) {
 	o.dead[topic] = n
 }
 
+// awaitDepth waits until the topic orders has a depth.
+func (o *observer) awaitDepth(t *testing.T, want int) {
+	t.Helper()
+	servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		n, known := o.depth["orders"]
+		return known && n == want
+	})
+}
+
 func TestObserverGetsResultsAndDepth(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
@@ -642,21 +629,10 @@ func TestObserverGetsResultsAndDepth(t *testing.T) {
 		<-release
 		return nil
 	})
-	depth := func(want int) {
-		t.Helper()
-		servers.Eventually(t, time.Minute, fmt.Sprintf("the depth is %d", want), func() bool {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			n, known := o.depth["orders"]
-			return known && n == want
-		})
-	}
-	depth(100)
+	o.awaitDepth(t, 100)
 	close(release)
-	depth(0)
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	o.awaitDepth(t, 0)
+	r.finish()
 	if o.results[consumer.Effect] != 100 {
 		t.Errorf("results: %v", o.results)
 	}

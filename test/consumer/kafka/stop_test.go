@@ -96,18 +96,10 @@ func TestRebalanceDuringAStopWaitsForHandlers(t *testing.T) {
 		t.Errorf("the second has handled %d messages while the handlers of the first run", n)
 	}
 	close(release)
-	if err := first.end(); err != nil {
-		t.Error(err)
-	}
+	first.finish()
 	b.await(t, 3*keys)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	second.finish()
+	b.wantOnce(t)
 }
 
 // Partitions move when a consumer joins, and then the consumer that loses them stops. The stop waits for the handlers
@@ -134,10 +126,7 @@ func TestStopDuringARebalanceWaitsForHandlers(t *testing.T) {
 		}
 	})
 	running := []chan struct{}{<-calls, <-calls, <-calls, <-calls} // the handler of each partition
-	second := start(t, config, func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	second := start(t, config, b.handle)
 	servers.Eventually(t, time.Minute, "both are members, and partitions move", func() bool {
 		return g.size() == 2 && g.beatsOf(1) >= 2
 	})
@@ -153,14 +142,8 @@ func TestStopDuringARebalanceWaitsForHandlers(t *testing.T) {
 		t.Errorf("the stop has not waited for all handlers: %v", err)
 	}
 	b.await(t, 3*keys)
-	if err := second.end(); err != nil {
-		t.Error(err)
-	}
-	for id, n := range b.handled {
-		if n != 1 {
-			t.Errorf("message %s was handled %d times", id, n)
-		}
-	}
+	second.finish()
+	b.wantOnce(t)
 }
 
 // A cluster that is silent holds up neither the commit nor the leaving of the group for long.
@@ -168,10 +151,7 @@ func TestSilentClusterHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
 	k := cluster(t)
 	b := newBook()
-	r := start(t, quick(t, k), func(_ context.Context, m *consumer.Message) error {
-		b.note(m)
-		return nil
-	})
+	r := start(t, quick(t, k), b.handle)
 	write(t, k, 0, 100)
 	b.await(t, 100)
 	defer k.Hang()()
@@ -211,8 +191,6 @@ func TestStopsLeaveNoGoroutine(t *testing.T) {
 		<-begun
 		r.stop()
 		close(release)
-		if err := r.end(); err != nil {
-			t.Error(err)
-		}
+		r.finish()
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/consumer/dedup/memory"
 	"github.com/msghandler/msghandler/consumer/nats"
+	"github.com/msghandler/msghandler/test/consumer/logs"
 	"github.com/msghandler/msghandler/test/servers"
 	"github.com/msghandler/msghandler/test/servers/natsserver"
 	"github.com/msghandler/msghandler/test/wire"
@@ -605,7 +606,7 @@ func TestLostConnectionDropsItsQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	x := wire.TCP(t, wire.Host(t, w.server.URL))
-	var log logbook
+	var log logs.Lines
 	config := w.config()
 	config.URL, config.Logger = x.URL(w.server.URL), slog.New(slog.NewTextHandler(&log, nil))
 	q := w.queued(config)
@@ -639,24 +640,6 @@ func TestEndOfPullDropsItsQueue(t *testing.T) {
 	w.settled()
 	q.handled.want(t, []string{"0"}, 2)
 	q.handled.want(t, numbered(5)[1:], 1)
-}
-
-// logbook keeps log lines.
-type logbook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func TestConfigIsChecked(t *testing.T) {
