@@ -207,13 +207,7 @@ func TestAStopEndsGRPCBehindHTTP(t *testing.T) {
 		t.Fatalf("stopped with a call in flight: %v", err)
 	default:
 	}
-	store.letGo()
-	if err := <-sent; err != nil {
-		t.Errorf("the call in flight got %v", err)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("Stop: %v", err)
-	}
+	store.finish(t, sent, stopped)
 }
 
 // JSON by HTTP/2, as curl sends it with TLS: a request without a length, and an answer with one.

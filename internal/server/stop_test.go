@@ -36,6 +36,18 @@ func (h *house) hold() *held {
 
 func (k *held) letGo() { close(k.gate) }
 
+// finish lets the calls go. The call in flight and the stop must both succeed.
+func (k *held) finish(t *testing.T, sent, stopped <-chan error) {
+	t.Helper()
+	k.letGo()
+	if err := <-sent; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+}
+
 // underWay begins a call and returns when the store keeps it.
 func (h *house) underWay(ctx context.Context, k *held, id string) (answered chan error) {
 	answered = make(chan error, 1)
@@ -70,13 +82,7 @@ func TestAStopFinishesCallsInFlight(t *testing.T) {
 		t.Fatalf("stopped with a call in flight: %v", err)
 	default:
 	}
-	store.letGo()
-	if err := <-sent; err != nil {
-		t.Errorf("the call in flight got %v", err)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("Stop: %v", err)
-	}
+	store.finish(t, sent, stopped)
 	_, err = h.producers.SendHalfMessage(t.Context(), good("2"))
 	wantCode(t, err, codes.Unavailable)
 }
@@ -197,13 +203,7 @@ func TestAStopWaitsForNoSilentConnection(t *testing.T) {
 			if _, err := io.Copy(io.Discard, silent); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("it is still open")
 			}
-			store.letGo()
-			if err := <-sent; err != nil {
-				t.Errorf("the call in flight got %v", err)
-			}
-			if err := <-stopped; err != nil {
-				t.Errorf("Stop: %v", err)
-			}
+			store.finish(t, sent, stopped)
 		})
 	}
 }

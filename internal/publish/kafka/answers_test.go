@@ -91,9 +91,7 @@ func TestAnswersOfTheCluster(t *testing.T) {
 				t.Errorf("one topic that takes no messages means %v", p.Ready())
 			}
 			fault.Remove()
-			servers.Eventually(t, time.Minute, "the message is acknowledged", func() bool {
-				return publish(t.Context(), p, messages(1, topic, "k"))[0].Outcome == halfmsg.Acked
-			})
+			awaitAcked(t, p, topic)
 		})
 	}
 }
@@ -228,9 +226,7 @@ func TestNoTopicThatTakesMessagesIsNotReady(t *testing.T) {
 				return errors.Is(p.Ready(), kafka.ErrBlocked)
 			})
 			fault.Remove()
-			servers.Eventually(t, time.Minute, "the message is acknowledged", func() bool {
-				return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
-			})
+			awaitAcked(t, p, "t")
 		})
 	}
 }
@@ -277,9 +273,7 @@ func TestMissingWriterPermissionIsAnOutage(t *testing.T) {
 		t.Errorf("Examine says %+v, %v", health, err)
 	}
 	fault.Remove()
-	servers.Eventually(t, time.Minute, "messages are acknowledged", func() bool {
-		return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
-	})
+	awaitAcked(t, p, "t")
 }
 
 func TestWindowBoundsMessagesInFlight(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/msghandler/msghandler/internal/halfmsg"
-	"github.com/msghandler/msghandler/test/servers"
 )
 
 // The cluster stores a message and does not say so. The client writes the message again, and the cluster refuses the
@@ -62,9 +61,7 @@ func TestRefusalAfterALostConnectionIsUnsure(t *testing.T) {
 	k.Topic("t", nil)
 	p := publisher(t, k.URL("", ""), 10*time.Second)
 	for _, refusal := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.TopicAuthorizationFailed, kerr.MessageTooLarge} {
-		servers.Eventually(t, time.Minute, "the topic takes messages", func() bool {
-			return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
-		})
+		awaitAcked(t, p, "t")
 		k.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 			return nil, errors.New("lost"), true // closes the connection
 		})
@@ -104,9 +101,7 @@ func TestSecondWriteForgetsNoFirstCopy(t *testing.T) {
 	k.Topic("t", nil)
 	p := publisher(t, k.URL("", ""), 4*time.Second)
 	for _, second := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.TopicAuthorizationFailed, kerr.RequestTimedOut} {
-		servers.Eventually(t, time.Minute, "the topic takes messages", func() bool {
-			return publish(t.Context(), p, messages(1, "t", "k"))[0].Outcome == halfmsg.Acked
-		})
+		awaitAcked(t, p, "t")
 		faults := k.Fake.Fault(
 			kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.MessageTooLarge, Count: 1},
 			kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: second, Count: -1},

@@ -79,6 +79,14 @@ func expect(t testing.TB, results []halfmsg.PublishResult, want halfmsg.Outcome)
 	}
 }
 
+// awaitAcked publishes messages to a topic until the cluster acknowledges one.
+func awaitAcked(t testing.TB, p *kafka.Publisher, topic string) {
+	t.Helper()
+	servers.Eventually(t, time.Minute, "a message is acknowledged", func() bool {
+		return publish(t.Context(), p, messages(1, topic, "k"))[0].Outcome == halfmsg.Acked
+	})
+}
+
 func count(results []halfmsg.PublishResult) map[halfmsg.Outcome]int {
 	counts := make(map[halfmsg.Outcome]int)
 	for _, r := range results {
