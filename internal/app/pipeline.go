@@ -221,6 +221,7 @@ func (a *App) openServer(
 		Permissions:    a.permissions(),
 		Refused:        a.noteRefused,
 		RefusedUnread:  a.metrics.RequestRefused,
+		RefusedHTTP:    a.metrics.HTTPRefused,
 		Findings:       a.allFindings,
 		Brokers:        a.settings.BrokerNames(),
 		BrokerStats:    brokerStats,

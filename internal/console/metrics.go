@@ -43,6 +43,7 @@ type Metrics struct {
 	outcomes       *prometheus.CounterVec
 	callTime       *prometheus.HistogramVec
 	requests       *prometheus.CounterVec
+	http           *prometheus.CounterVec
 	connections    *prometheus.CounterVec
 	events         *prometheus.CounterVec
 	posts          *prometheus.CounterVec
@@ -146,6 +147,8 @@ func (m *Metrics) countCalls() {
 			"room for their bytes, or too many calls have begun.",
 		"reason",
 	)
+	m.http = m.counters("msghandler_http_refused_total",
+		"HTTP requests to the API that were refused before they were calls, by the reason of the answer.", "reason")
 	m.connections = m.counters(
 		"msghandler_connections_refused_total",
 		"Connections of clients that were closed at once, as there were too many: in all (total), or from one address.",

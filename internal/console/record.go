@@ -148,6 +148,9 @@ func (m *Metrics) Found(warnings, refused, allowed int) {
 	m.findings.WithLabelValues("allowed").Set(float64(allowed))
 }
 
+// HTTPRefused counts an HTTP request refused before it was a call, by the reason of its answer.
+func (m *Metrics) HTTPRefused(reason string) { m.http.WithLabelValues(strings.ToLower(reason)).Inc() }
+
 // RequestRefused counts a request refused before it was read completely, by reason.
 func (m *Metrics) RequestRefused(reason string) { m.requests.WithLabelValues(reason).Inc() }
 

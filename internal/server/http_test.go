@@ -219,8 +219,10 @@ func asConnect(err error, failed **connectrpc.Error) (ok bool) {
 // TestBadHTTP: what is wrong with a request before it is one of the API.
 func TestBadHTTP(t *testing.T) {
 	t.Parallel()
-	h := open(t)
+	refused := make(chan string, 100)
+	h := open(t, func(c *server.Config) { c.RefusedHTTP = func(reason string) { refused <- reason } })
 	const submit = msghandlerv1.MessageHandlerService_Submit_FullMethodName
+	var want []string
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -276,8 +278,19 @@ func TestBadHTTP(t *testing.T) {
 			!strings.Contains(status.Convert(err).Message(), tc.says) {
 			t.Errorf("%s: got %v, want %d %s with %q", tc.name, got, tc.status, tc.reason, tc.says)
 		}
+		if tc.reason != "COMPRESSED" { // the guard counts these
+			want = append(want, tc.reason)
+		}
 	}
 	h.alive(t)
+	close(refused)
+	var counted []string
+	for reason := range refused {
+		counted = append(counted, reason)
+	}
+	if !slices.Equal(counted, want) {
+		t.Errorf("counted: %q, want %q", counted, want)
+	}
 }
 
 // TestBadJSON: each error names the field, as the protos name it.

@@ -92,6 +92,9 @@ type Config struct {
 	// RefusedUnread is called for each request that is refused before it is decoded, with one of guard.Reasons. It must
 	// not block. May be nil.
 	RefusedUnread func(reason string)
+	// RefusedHTTP is called for each HTTP request that is refused before it is a call, with the reason of its answer,
+	// such as PATH_UNKNOWN. It must not block. May be nil.
+	RefusedHTTP func(reason string)
 	// Logger gets one line for each event that a person may need. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -196,6 +199,9 @@ func (c Config) withHooks() Config {
 	if c.RefusedUnread == nil {
 		c.RefusedUnread = func(string) {}
 	}
+	if c.RefusedHTTP == nil {
+		c.RefusedHTTP = func(string) {}
+	}
 	if c.Refused == nil {
 		c.Refused = func(string, string, string) {}
 	}
@@ -253,7 +259,8 @@ func (s *Server) httpConfig() httpapi.Config {
 	return httpapi.Config{
 		Guard: s.guard, Services: s.services(), Unary: s.interceptUnary(), Stream: s.interceptStream,
 		Panicked: func(method string, failure *lifecycle.PanicError) error { return s.fail(method, failure, halfmsg.None) },
-		GRPC:     s.behindHTTP, OpenAPI: openAPI, Idle: s.config.ConnectionIdle, Logger: s.config.Logger,
+		Refused:  s.config.RefusedHTTP, GRPC: s.behindHTTP, OpenAPI: openAPI, Idle: s.config.ConnectionIdle,
+		Logger: s.config.Logger,
 	}
 }
 

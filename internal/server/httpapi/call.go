@@ -216,12 +216,6 @@ func arrived(err error) error {
 	return status.Error(codes.Canceled, "the request ended before its end; nothing was done")
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	hurry(w, r)
-	writeError(w, err)
-}
-
 // hurry must come before an answer to a request whose body may be unread. Over HTTP/1.1, net/http receives the rest of
 // the body before it sends the answer, and without a deadline a client could hold the call as long as it likes.
 func hurry(w http.ResponseWriter, r *http.Request) {

@@ -32,6 +32,9 @@ type Config struct {
 	Stream grpc.StreamServerInterceptor
 	// Panicked returns the client's error of a panic outside the interceptors.
 	Panicked func(method string, failure *lifecycle.PanicError) error
+	// Refused is called for each request that no call of gRPC could be, such as one for an unknown path, with the
+	// reason of its answer. It must not block.
+	Refused func(reason string)
 	// GRPC serves gRPC to clients that offer both versions of HTTP.
 	GRPC http.Handler
 	// OpenAPI describes the services, in YAML.
@@ -128,7 +131,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	if isBrowser(r) {
-		refuse(w, r, &problem{
+		a.refuse(w, r, &problem{
 			http.StatusForbidden, codes.PermissionDenied, "BROWSER_FORBIDDEN",
 			"requests of web pages are refused (headers Origin and Sec-Fetch-Site): call the API from a server, or by curl",
 		})
@@ -148,8 +151,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = a.config.Panicked(r.URL.Path, failure)
 	}
 	if err != nil {
-		refuse(w, r, err)
+		a.refuse(w, r, err)
 	}
+}
+
+// refuse answers with an error.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var of *problem
+	if errors.As(err, &of) {
+		a.config.Refused(of.reason)
+	}
+	hurry(w, r)
+	writeError(w, err)
 }
 
 // isBrowser reports whether a web page has sent a request. Such a request is made with the rights of the page's reader,
