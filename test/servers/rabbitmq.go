@@ -100,6 +100,8 @@ type RabbitServer struct {
 
 	t    testing.TB
 	node *Node
+	// frozen is set between Freeze and Thaw or Kill.
+	frozen bool
 }
 
 // PrivateRabbitMQ starts a node and stops the node when the test ends. The start takes about ten seconds: use
@@ -143,15 +145,21 @@ func (r *RabbitServer) Management() *Management {
 	return &Management{URL: r.node.ManagementURL(), Vhost: "/"}
 }
 
-// writeDeclarations makes Mnesia write what was declared to its files. RabbitMQ before 4 answers a declaration up to
-// two seconds earlier. A node that is killed in between has lost the queue and all confirmed messages in the queue.
-const writeDeclarations = "case whereis(mnesia_sup) of undefined -> khepri; _ -> dumped = mnesia:dump_log() end."
-
 // Kill ends the node with SIGKILL and returns when it is gone. All declarations that were answered before survive.
 func (r *RabbitServer) Kill() {
 	r.t.Helper()
-	r.Ctl("--timeout", "60", "eval", writeDeclarations)
+	if !r.frozen {
+		r.writeDeclarations()
+	}
+	r.frozen = false
 	r.check(r.node.Kill())
+}
+
+// writeDeclarations makes Mnesia write what was declared to its files. RabbitMQ before 4 answers a declaration up to
+// two seconds earlier. A node that is killed in between has lost the queue and all confirmed messages in the queue.
+func (r *RabbitServer) writeDeclarations() {
+	r.t.Helper()
+	r.Ctl("eval", "case whereis(mnesia_sup) of undefined -> khepri; _ -> dumped = mnesia:dump_log() end.")
 }
 
 // Stop ends the node with SIGTERM and returns when it is gone.
@@ -179,15 +187,18 @@ func (r *RabbitServer) Pid() int {
 	return r.node.beam.number()
 }
 
-// Freeze stops the node's process without ending the process (SIGSTOP), and Thaw resumes the process.
+// Freeze stops the node's process without ending the process (SIGSTOP), and Thaw resumes the process. Kill may follow.
 func (r *RabbitServer) Freeze() {
 	r.t.Helper()
+	r.writeDeclarations()
+	r.frozen = true
 	r.check(syscall.Kill(r.Pid(), syscall.SIGSTOP))
 }
 
 // Thaw undoes Freeze.
 func (r *RabbitServer) Thaw() {
 	r.t.Helper()
+	r.frozen = false
 	r.check(syscall.Kill(r.Pid(), syscall.SIGCONT))
 }
 
