@@ -53,7 +53,7 @@ const maxTargets = 512
 // contractBatch is how many ids the contract allows in a Confirm.
 const contractBatch = 500
 
-// Client implements halfmsg.Callbacks over gRPC. A Client is safe for concurrent use.
+// Client implements halfmsg.Callbacks over the transport of each target. A Client is safe for concurrent use.
 type Client struct {
 	config Config
 	rules  rules
@@ -93,10 +93,17 @@ func New(config Config) (*Client, error) {
 	if err := c.move(config.Moved); err != nil {
 		return nil, err
 	}
-	c.conns = newConns(config.maxTargets, func(t target) (*grpc.ClientConn, error) {
-		return grpc.NewClient(t.String(), c.dialOptions(t)...)
-	})
+	c.conns = newConns(config.maxTargets, c.open)
 	return c, nil
+}
+
+// open returns the transport to a target of any kind. Nothing is dialled yet.
+func (c *Client) open(t target) (transport, error) {
+	switch t.kind {
+	case kindGRPC:
+		return c.openGRPC(t)
+	}
+	return nil, fmt.Errorf("no transport to targets of kind %d", t.kind)
 }
 
 // move notes moved targets. A chain of moves is refused: the configuration must name the current target.

@@ -16,8 +16,17 @@ const scheme = "dns:///"
 // maxTarget is longer than any host name with a port can be.
 const maxTarget = 300
 
+// kind says how a target is called.
+type kind int
+
+const (
+	// kindGRPC is called by gRPC: host:port.
+	kindGRPC kind = iota
+)
+
 // target is a well-formed callback target.
 type target struct {
+	kind kind
 	// host is lower-cased; a literal address has no brackets.
 	host string
 	port string
