@@ -79,7 +79,7 @@ func (c *Client) call(
 		if err := c.once(ctx, conn, part, do); err != nil {
 			return &CallError{
 				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout,
-				Reached: reached(status.Code(err)), err: err,
+				Reached: reached(status.Code(err)), kind: t.kind, err: err,
 			}
 		}
 	}

@@ -74,5 +74,7 @@ func (c *Client) dialOptions(t target) []grpc.DialOption {
 
 // dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.
 func (c *Client) dialer(t target) *net.Dialer {
-	return &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t)}
+	return &net.Dialer{
+		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t), Resolver: c.config.resolver,
+	}
 }
