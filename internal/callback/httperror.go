@@ -42,7 +42,8 @@ func (e *handshakeError) Error() string { return "authentication handshake faile
 // Unwrap gives the cause.
 func (e *handshakeError) Unwrap() error { return e.cause }
 
-// failure describes a call without an answer. The texts name no port of ours: as causes of a message they must be equal.
+// failure describes a call without an answer. The texts name no port of ours: as causes of a message they must be
+// equal.
 func (h *httpTransport) failure(ctx context.Context, err error, connected bool) error {
 	switch {
 	case h.open.Err() != nil:

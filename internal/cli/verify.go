@@ -29,8 +29,8 @@ func newVerifyProducerCommand() verifyProducerCommand {
 
 // Help returns the text below the usage in --help.
 func (c *verifyProducerCommand) Help() string {
-	return `For a new producer, or a producer that may break the contract. Its target is HOST:PORT for gRPC, or the URL below
-which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow its target, as for
+	return `For a new producer, or a producer that may break the contract. Its target is HOST:PORT for gRPC, or the URL
+below which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow its target, as for
 a coordinator; without a configuration the target is not checked. The producer is asked about ids that cannot exist:
 many at once, the longest, the same id twice, and none. A final question leaves a tombstone there. The producer also
 gets a request to delete markers that do not exist. The exit status is 1 when the producer breaks the contract, and 0

@@ -46,7 +46,9 @@ func byHTTP(api pb.ProducerServiceServer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /confirm", func(w http.ResponseWriter, r *http.Request) {
 		asked := read(r)
-		said, err := api.Confirm(r.Context(), &pb.ConfirmRequest{Producer: asked.Producer, Ids: asked.IDs, Final: asked.Final})
+		said, err := api.Confirm(r.Context(), &pb.ConfirmRequest{
+			Producer: asked.Producer, Ids: asked.IDs, Final: asked.Final,
+		})
 		all := []map[string]string{}
 		for _, c := range said.GetConfirmations() {
 			all = append(all, map[string]string{"id": c.GetId(), "verdict": c.GetVerdict().String()})
@@ -88,6 +90,8 @@ func answering(status int, contentType, body string) http.Handler {
 	})
 }
 
+const login = "http://login.shop"
+
 // wrongEndpoints are endpoints that a coordinator cannot ask, with the finding and a part of what is said.
 var wrongEndpoints = map[string]struct {
 	handler http.Handler
@@ -102,7 +106,7 @@ var wrongEndpoints = map[string]struct {
 	"status":       {answering(200, "application/json", `{"status":"COMMITTED"}`), "producer-no-verdict", "confirmations"},
 	"page":         {answering(404, "text/html", "<html>"), "producer-no-service", "POST /confirm"},
 	"error":        {answering(500, "text/plain", "no table"), "producer-fails", "no table"},
-	"login":        {http.RedirectHandler("http://login.shop/", http.StatusFound), "producer-no-service", "http://login.shop"},
+	"login":        {http.RedirectHandler(login, http.StatusFound), "producer-no-service", login},
 	"unauthorized": {answering(401, "text/plain", "who?"), "producer-refuses", "callbacks.token_file"},
 	"overloaded":   {answering(503, "text/plain", ""), "producer-away", "503"},
 	"no row, no": {
