@@ -7,9 +7,11 @@ package callback
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -36,15 +38,18 @@ type Config struct {
 	// Secure says whether a producer is called with TLS, for which Credentials must be there. Default: none is.
 	Secure      func(producer string) bool
 	Credentials credentials.TransportCredentials
+	// ClientTLS returns the TLS configuration of a connection to a URL of https. Default: the authorities of the system.
+	ClientTLS func() *tls.Config
 	// Token returns the bearer token to show to a producer; empty: no token. Default: no producer gets a token. Every
 	// allowed target of a producer can learn the producer's token.
 	Token func(producer string) string
 	// Logger gets contradictory answers. Default slog.Default().
 	Logger *slog.Logger
 
-	// Tests choose fewer targets, and how names are resolved.
+	// Tests choose fewer targets, and how names are resolved: for gRPC, and for URLs.
 	maxTargets  int
 	dialOptions []grpc.DialOption
+	resolver    *net.Resolver
 }
 
 // maxTargets is how many targets stay connected; the least recently used connections are closed.
@@ -53,7 +58,7 @@ const maxTargets = 512
 // contractBatch is how many ids the contract allows in a Confirm.
 const contractBatch = 500
 
-// Client implements halfmsg.Callbacks over gRPC. A Client is safe for concurrent use.
+// Client implements halfmsg.Callbacks over the transport of each target. A Client is safe for concurrent use.
 type Client struct {
 	config Config
 	rules  rules
@@ -77,6 +82,9 @@ func New(config Config) (*Client, error) {
 	if config.Secure == nil {
 		config.Secure = func(string) bool { return false }
 	}
+	if config.ClientTLS == nil {
+		config.ClientTLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+	}
 	if config.Token == nil {
 		config.Token = func(string) string { return "" }
 	}
@@ -86,17 +94,31 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{config: config, rules: allowed, configured: map[string]target{}, moved: map[target]target{}}
 	for producer, text := range config.Targets {
-		if c.configured[producer], err = c.read(text); err != nil {
+		t, err := c.read(text)
+		if err == nil {
+			_, err = c.secured(t, producer)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("target of producer %s: %w", producer, err)
 		}
+		c.configured[producer] = t
 	}
 	if err := c.move(config.Moved); err != nil {
 		return nil, err
 	}
-	c.conns = newConns(config.maxTargets, func(t target) (*grpc.ClientConn, error) {
-		return grpc.NewClient(t.String(), c.dialOptions(t)...)
-	})
+	c.conns = newConns(config.maxTargets, c.open)
 	return c, nil
+}
+
+// open returns the transport to a target of any kind. Nothing is dialled yet.
+func (c *Client) open(t target) (transport, error) {
+	switch t.kind {
+	case kindGRPC:
+		return c.openGRPC(t)
+	case kindHTTP:
+		return c.openHTTP(t), nil
+	}
+	return nil, fmt.Errorf("no transport to targets of kind %d", t.kind)
 }
 
 // move notes moved targets. A chain of moves is refused: the configuration must name the current target.
@@ -152,8 +174,25 @@ func (c *Client) resolve(producer, named string) (target, error) {
 	if to, moved := c.moved[t]; moved {
 		t = to
 	}
-	t.secure = c.config.Secure(producer)
+	if t, err = c.secured(t, producer); err != nil {
+		return target{}, err
+	}
 	return t, c.rules.check(t)
+}
+
+// secured decides whether a target is called with TLS. A URL decides by its scheme, and a producer that is called with
+// TLS has no other URL than one of https.
+func (c *Client) secured(t target, producer string) (target, error) {
+	secure := c.config.Secure(producer)
+	if t.kind != kindHTTP {
+		t.secure = secure
+		return t, nil
+	}
+	if secure && !t.secure {
+		return target{}, fmt.Errorf("%w: producer %s is called with TLS (callbacks.tls or producers.%s.tls); write https://",
+			halfmsg.ErrForbidden, producer, producer)
+	}
+	return t, nil
 }
 
 // find returns the named target, or else the configured target.

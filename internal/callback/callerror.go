@@ -2,7 +2,9 @@ package callback
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode"
@@ -27,7 +29,8 @@ type CallError struct {
 	// Reached says that the producer was reached and failed the call itself, so that a message may be the reason.
 	Reached bool
 
-	err error
+	kind kind
+	err  error
 }
 
 // Error names the target and the status code. The producer's text is cut and made printable.
@@ -41,8 +44,10 @@ func (e *CallError) Error() string {
 		said = fmt.Sprintf("no answer within %s (%s)", e.Timeout, said)
 	case e.Unresolved():
 		said = "the name does not resolve here, or has no address"
-	case st.Code() == codes.Unimplemented:
+	case st.Code() == codes.Unimplemented && e.kind == kindGRPC:
 		said += "; does that server serve msghandler.v1.ProducerService?"
+	case st.Code() == codes.Unimplemented && e.kind == kindHTTP:
+		said += fmt.Sprintf("; does %s%s take a POST?", e.Target, httpPaths[e.Method])
 	case e.Refused():
 		said += "; give this coordinator a token (callbacks.token_file) or certificate (callbacks.tls_cert) " +
 			"that the producer accepts"
@@ -58,6 +63,10 @@ func isTimeout(said string) bool {
 
 // Unresolved reports that the target's name has no address. gRPC gives no other sign than its text.
 func (e *CallError) Unresolved() bool {
+	var unknown *net.DNSError
+	if errors.As(e.err, &unknown) {
+		return unknown.IsNotFound
+	}
 	return e.Code() == codes.Unavailable && strings.Contains(status.Convert(e.err).Message(), "no children to pick from")
 }
 
@@ -66,7 +75,13 @@ func (e *CallError) Refused() bool {
 	return e.Code() == codes.Unauthenticated || e.Code() == codes.PermissionDenied
 }
 
-// Unwrap gives the gRPC error.
+// Malformed reports that a producer answered by HTTP, but not in the form of the contract.
+func (e *CallError) Malformed() bool {
+	var failed *httpError
+	return errors.As(e.err, &failed) && failed.malformed
+}
+
+// Unwrap gives the error, which has a gRPC status.
 func (e *CallError) Unwrap() error { return e.err }
 
 // Code is the gRPC status code of the failure.

@@ -17,9 +17,9 @@ func (c *Client) Confirm(
 	ctx context.Context, to halfmsg.Target, ids []string, final bool,
 ) (map[string]halfmsg.Verdict, error) {
 	verdicts := make(map[string]halfmsg.Verdict, len(ids))
-	err := c.call(ctx, "Confirm", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+	err := c.call(ctx, "Confirm", to, ids, func(ctx context.Context, producer transport, ids []string) error {
 		request := &msghandlerv1.ConfirmRequest{Producer: to.Producer, Ids: ids, Final: final}
-		answer, err := msghandlerv1.NewProducerServiceClient(conn).Confirm(ctx, request)
+		answer, err := producer.Confirm(ctx, request)
 		if err != nil {
 			return err
 		}
@@ -37,9 +37,9 @@ func (c *Client) Confirm(
 
 // DeleteBusiness implements halfmsg.Callbacks.
 func (c *Client) DeleteBusiness(ctx context.Context, to halfmsg.Target, ids []string) error {
-	return c.call(ctx, "DeleteBusiness", to, ids, func(ctx context.Context, conn *conn, ids []string) error {
+	return c.call(ctx, "DeleteBusiness", to, ids, func(ctx context.Context, producer transport, ids []string) error {
 		request := &msghandlerv1.DeleteBusinessRequest{Producer: to.Producer, Ids: ids}
-		_, err := msghandlerv1.NewProducerServiceClient(conn).DeleteBusiness(ctx, request)
+		_, err := producer.DeleteBusiness(ctx, request)
 		return err
 	})
 }
@@ -55,15 +55,15 @@ func (c *Client) Open(to halfmsg.Target) (producer msghandlerv1.ProducerServiceC
 	if err != nil {
 		return nil, nil, err
 	}
-	shown := &withToken{ClientConnInterface: conn, token: func() string { return c.config.Token(to.Producer) }}
-	return msghandlerv1.NewProducerServiceClient(shown), func() { c.conns.release(conn) }, nil
+	shown := withToken{producer: conn, token: func() string { return c.config.Token(to.Producer) }}
+	return shown, func() { c.conns.release(conn) }, nil
 }
 
 // call makes calls to a target, each with a batch of the ids and a deadline of its own. The target is checked again:
 // the configuration may have changed since the target was stored.
 func (c *Client) call(
 	ctx context.Context, method string, to halfmsg.Target, ids []string,
-	do func(ctx context.Context, conn *conn, ids []string) error,
+	do func(ctx context.Context, producer transport, ids []string) error,
 ) error {
 	t, err := c.resolve(to.Producer, to.Address)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Client) call(
 		if err := c.once(ctx, conn, part, do); err != nil {
 			return &CallError{
 				Method: method, Producer: to.Producer, Target: t.String(), Timeout: c.config.Timeout,
-				Reached: reached(status.Code(err)), err: err,
+				Reached: reached(status.Code(err)), kind: t.kind, err: err,
 			}
 		}
 	}
@@ -87,11 +87,12 @@ func (c *Client) call(
 }
 
 func (c *Client) once(
-	ctx context.Context, conn *conn, ids []string, do func(ctx context.Context, conn *conn, ids []string) error,
+	ctx context.Context, producer transport, ids []string,
+	do func(ctx context.Context, producer transport, ids []string) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	return do(ctx, conn, ids)
+	return do(ctx, producer, ids)
 }
 
 // oddities counts the faults of an answer.

@@ -2,35 +2,25 @@ package callback
 
 import (
 	"container/list"
-	"context"
 	"errors"
-	"net"
 	"sync"
-	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
-
-const (
-	// maxAnswer is far above the answer about 500 messages with the longest ids, which is about 70 KiB.
-	maxAnswer = 1 << 20
-	// idleAfter is when unused connections of a target are closed.
-	idleAfter = 5 * time.Minute
-	// connectTimeout is short: producers are near, and a call waits no longer either.
-	connectTimeout = 3 * time.Second
-)
-
-// serviceConfig spreads calls over all addresses of a name.
-const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
 var errClosed = errors.New("the callback client is closed")
 
+// transport makes the calls to one target, whatever carries them. A call fails with a gRPC status, whose code says
+// whether the producer was reached (see reached). A call's outgoing metadata holds its token and its trace.
+type transport interface {
+	msghandlerv1.ProducerServiceClient
+	// Close ends the connections, and the calls under way with them.
+	Close() error
+}
+
 // conns keeps a connection for each target, and closes the least recently used connection when there are too many.
 type conns struct {
-	dial func(t target) (*grpc.ClientConn, error)
+	open func(t target) (transport, error)
 	max  int
 
 	mu     sync.Mutex
@@ -41,14 +31,14 @@ type conns struct {
 
 // conn is a connection with a count of its calls. A dropped connection is closed when its last call ends.
 type conn struct {
-	*grpc.ClientConn
+	transport
 	to      target
 	users   int
 	dropped bool
 }
 
-func newConns(limit int, dial func(t target) (*grpc.ClientConn, error)) *conns {
-	return &conns{dial: dial, max: limit, to: map[target]*list.Element{}, order: list.New()}
+func newConns(limit int, open func(t target) (transport, error)) *conns {
+	return &conns{open: open, max: limit, to: map[target]*list.Element{}, order: list.New()}
 }
 
 // get returns the connection to a target; release must follow.
@@ -64,11 +54,11 @@ func (c *conns) get(t target) (*conn, error) {
 		found.users++
 		return found, nil
 	}
-	opened, err := c.dial(t) // does not block: gRPC connects in the background
+	opened, err := c.open(t) // does not block: each transport connects in the background, or on a call
 	if err != nil {
 		return nil, err
 	}
-	fresh := &conn{ClientConn: opened, to: t, users: 1}
+	fresh := &conn{transport: opened, to: t, users: 1}
 	c.to[t] = c.order.PushFront(fresh)
 	if c.order.Len() > c.max {
 		c.drop(c.order.Back())
@@ -105,37 +95,4 @@ func (c *conns) close() {
 		delete(c.to, old.to)
 		_ = old.Close()
 	}
-}
-
-// dialOptions are the options of a connection to a target.
-func (c *Client) dialOptions(t target) []grpc.DialOption {
-	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t)}
-	secured := insecure.NewCredentials()
-	if t.secure {
-		secured = c.config.Credentials
-	}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(secured),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", address)
-		}),
-		// Nothing from outside decides how we connect: no proxy of the environment, no service config out of DNS.
-		grpc.WithNoProxy(),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultServiceConfig(serviceConfig),
-		grpc.WithIdleTimeout(idleAfter),
-		// gRPC's own limit of two minutes would delay a producer after an outage. The loops have a circuit breaker as well.
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{
-				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 5 * time.Second,
-			},
-			MinConnectTimeout: connectTimeout,
-		}),
-		// Pings are sent only during a call, after so long without an answer. They find a half-open connection, and stay
-		// below the ping limit of servers.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
-		grpc.WithMaxHeaderListSize(16 << 10),
-	}
-	return append(options, c.config.dialOptions...)
 }

@@ -2,6 +2,7 @@ package callback
 
 import (
 	"cmp"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,6 +11,8 @@ import (
 func (c Config) WithMaxTargets(n int) Config { c.maxTargets = n; return c }
 
 func (c Config) WithDialOptions(options ...grpc.DialOption) Config { c.dialOptions = options; return c }
+
+func (c Config) WithResolver(resolver *net.Resolver) Config { c.resolver = resolver; return c }
 
 // WithDefaults completes what a test does not choose.
 func (c Config) WithDefaults() Config {

@@ -6,15 +6,25 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/msghandler/msghandler/internal/certs"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
-// withToken is a connection whose unary calls carry the current token. ProducerService has only unary calls.
+// withToken calls a producer with the current token.
 type withToken struct {
-	grpc.ClientConnInterface
-	token func() string
+	producer msghandlerv1.ProducerServiceClient
+	token    func() string
 }
 
-// Invoke implements grpc.ClientConnInterface.
-func (w *withToken) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
-	return w.ClientConnInterface.Invoke(certs.WithToken(ctx, w.token()), method, request, reply, options...)
+// Confirm implements msghandlerv1.ProducerServiceClient.
+func (w withToken) Confirm(
+	ctx context.Context, request *msghandlerv1.ConfirmRequest, options ...grpc.CallOption,
+) (*msghandlerv1.ConfirmResponse, error) {
+	return w.producer.Confirm(certs.WithToken(ctx, w.token()), request, options...)
+}
+
+// DeleteBusiness implements msghandlerv1.ProducerServiceClient.
+func (w withToken) DeleteBusiness(
+	ctx context.Context, request *msghandlerv1.DeleteBusinessRequest, options ...grpc.CallOption,
+) (*msghandlerv1.DeleteBusinessResponse, error) {
+	return w.producer.DeleteBusiness(certs.WithToken(ctx, w.token()), request, options...)
 }

@@ -1,0 +1,80 @@
+package callback
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+const (
+	// maxAnswer is far above the answer about 500 messages with the longest ids, which is about 70 KiB.
+	maxAnswer = 1 << 20
+	// idleAfter is when unused connections of a target are closed.
+	idleAfter = 5 * time.Minute
+	// connectTimeout is short: producers are near, and a call waits no longer either.
+	connectTimeout = 3 * time.Second
+)
+
+// serviceConfig spreads calls over all addresses of a name.
+const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
+
+// grpcTransport calls a producer by gRPC.
+type grpcTransport struct {
+	msghandlerv1.ProducerServiceClient
+	*grpc.ClientConn
+}
+
+func (c *Client) openGRPC(t target) (transport, error) {
+	conn, err := grpc.NewClient(t.String(), c.dialOptions(t)...)
+	if err != nil {
+		return nil, err
+	}
+	return grpcTransport{msghandlerv1.NewProducerServiceClient(conn), conn}, nil
+}
+
+// dialOptions are the options of a connection to a target.
+func (c *Client) dialOptions(t target) []grpc.DialOption {
+	dialer := c.dialer(t)
+	secured := insecure.NewCredentials()
+	if t.secure {
+		secured = c.config.Credentials
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(secured),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", address)
+		}),
+		// Nothing from outside decides how we connect: no proxy of the environment, no service config out of DNS.
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithIdleTimeout(idleAfter),
+		// gRPC's own limit of two minutes would delay a producer after an outage. The loops have a circuit breaker as well.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 5 * time.Second,
+			},
+			MinConnectTimeout: connectTimeout,
+		}),
+		// Pings are sent only during a call, after so long without an answer. They find a half-open connection, and stay
+		// below the ping limit of servers.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.WaitForReady(false)),
+		grpc.WithMaxHeaderListSize(16 << 10),
+	}
+	return append(options, c.config.dialOptions...)
+}
+
+// dialer connects to the allowed addresses of a target. All kinds of targets are connected to by it.
+func (c *Client) dialer(t target) *net.Dialer {
+	return &net.Dialer{
+		Timeout: connectTimeout, KeepAlive: 15 * time.Second, Control: c.rules.control(t), Resolver: c.config.resolver,
+	}
+}
