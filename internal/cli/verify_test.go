@@ -135,7 +135,7 @@ func TestVerifyProducerWritesJUnit(t *testing.T) {
 				t.Errorf("it counts %d tests, %d failures, %d errors: %s", s.Tests, s.Failures, s.Errors, data)
 			}
 			for _, is := range s.Cases {
-				problems := append(is.Failure, is.Error...)
+				problems := slices.Concat(is.Failure, is.Error)
 				if is.Name == c.check && c.problem != "" && len(problems) > 0 && problems[0].Type == c.problem ||
 					is.Name == c.check && c.problem == "" && len(problems) == 0 {
 					return
@@ -150,8 +150,8 @@ type problem struct {
 	Type string `xml:"type,attr"`
 }
 
-// junitSchema is what the schema of Jenkins (jenkins-junit.xsd) allows of the elements in a report: their attributes, and
-// the elements in them in their order. Other CI systems read this schema too.
+// junitSchema is what the schema of Jenkins (jenkins-junit.xsd) allows of the elements in a report: their attributes,
+// and the elements in them in their order. Other CI systems read this schema too.
 var junitSchema = map[string]struct{ attributes, elements []string }{
 	"":           {nil, []string{"testsuites"}},
 	"testsuites": {[]string{"name", "time", "tests", "failures", "disabled", "errors"}, []string{"testsuite"}},

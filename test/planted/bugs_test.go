@@ -11,7 +11,7 @@ const (
 	runningID    = "1003"
 )
 
-// What verify-producer needs beside the address to find a bug, as docs/testing.md names it.
+// The needs of verify-producer beside the address, in the words of docs/testing.md.
 const (
 	nothing      = ""
 	committed    = "--committed"
@@ -25,7 +25,7 @@ const (
 // bug is a mistake of a producer, with the finding that names it.
 type bug struct {
 	name, finding string
-	// needs is what verify-producer needs to find the bug.
+	// needs says how verify-producer finds the bug.
 	needs string
 }
 

@@ -32,7 +32,7 @@ func TestPlantedBugsInGoAreFound(t *testing.T) {
 	})
 }
 
-// findAll verifies a producer with each bug, with what finds the bug and without it.
+// findAll verifies a producer with each bug, with its needs and without them.
 func findAll(t *testing.T, start fleet) {
 	t.Helper()
 	for _, b := range bugs {
@@ -67,7 +67,7 @@ func findAll(t *testing.T, start fleet) {
 	})
 }
 
-// verify runs verify-producer with what it needs to find a bug.
+// verify runs verify-producer with the needs of a bug.
 func verify(t *testing.T, b bug, needs, first, second string) []doctor.Finding {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")

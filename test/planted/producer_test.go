@@ -23,7 +23,7 @@ const (
 	unavailable = pb.Verdict_VERDICT_UNAVAILABLE
 )
 
-// table is the database of a producer: what is in it is committed.
+// table is the database of a producer: all rows are committed.
 type table struct {
 	mu   sync.Mutex
 	rows map[string]row
@@ -49,13 +49,13 @@ type wrong struct {
 	bug string
 	// db is nil while the database is away.
 	db *table
-	// memory holds what belongs into db.
+	// memory holds verdicts that belong into db.
 	memory map[string]pb.Verdict
 	turn   sync.Mutex
 }
 
-// newWrong returns a producer on a database. Two producers on one database are two replicas, or one before and after its
-// restart.
+// newWrong returns a producer on a database. Two producers on one database are two replicas, or one before and after
+// its restart.
 func newWrong(b bug, db *table) *wrong {
 	if b.withoutDatabase() {
 		db = nil

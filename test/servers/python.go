@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// PythonWithGRPC finds a Python with gRPC and the generator of its stubs. Without one the test is skipped, except in CI.
+// PythonWithGRPC finds a Python with gRPC and the generator of its stubs. Without one the test is skipped, except in
+// CI.
 func PythonWithGRPC(t testing.TB) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {

@@ -2,7 +2,8 @@
 // as flags, TLS flags, documents, progress, signals, completion and exit statuses.
 //
 // The exit status is 0 for success, 1 for a failure, 2 for wrong usage, 3 for a message that does not exist and 4 for a
-// producer that could not be examined because it was not reached. An error goes to standard error, with its cause and a remedy.
+// producer that could not be examined because it was not reached. An error goes to standard error, with its cause and a
+// remedy.
 package commandline
 
 import (

@@ -183,7 +183,8 @@ func TestJudgeSeesThePublishing(t *testing.T) {
 		return amqpbroker.Ack
 	}})
 	publish(t, confirming(t, dial(t, b)), amqp.Publishing{
-		MessageId: "id", AppId: "orders", ContentType: "text/plain", Timestamp: time.Unix(1700000000, 0), Body: []byte("body"),
+		MessageId: "id", AppId: "orders", ContentType: "text/plain", Timestamp: time.Unix(1700000000, 0),
+		Body:    []byte("body"),
 		Headers: amqp.Table{"msghandler-attempt": int64(2), "text": "x", "yes": true},
 	})
 	p := <-seen
