@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -259,6 +260,7 @@ func (i *interview) databaseAway(client *callback.Client) func(context.Context, 
 
 // unconnected says whether a call failed with UNAVAILABLE before it reached the producer.
 func unconnected(err *callback.CallError) bool {
+	var dial *net.OpError
 	text := err.Error()
-	return err.Unresolved() || strings.Contains(text, `desc = "transport:`) || strings.Contains(text, noConnection)
+	return err.Unresolved() || errors.As(err, &dial) || strings.Contains(text, `desc = "transport:`) || strings.Contains(text, noConnection)
 }
