@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,34 +180,46 @@ func (i *interview) onFreshConnection(ctx context.Context, r *report, e *Examina
 	}
 }
 
-// concurrent asks as many questions at once as a coordinator does.
+// Questions that come at once: as many as a coordinator asks by default, each about so many ids.
+const atOnce, idsAtOnce = 4, 50
+
+// concurrent asks a question alone, and then several at once.
 func (i *interview) concurrent(ctx context.Context, r *report) string {
-	const calls, each = 4, 50
+	if _, err := i.aboutMany(ctx); err != nil {
+		r.fails(fmt.Sprintf("a question about %d ids", idsAtOnce), err)
+		return ""
+	}
 	var asking sync.WaitGroup
 	var mu sync.Mutex
 	var slowest time.Duration
 	var failed error
-	for range calls {
-		ids := make([]string, each)
-		for n := range ids {
-			ids[n] = unknowable()
-		}
+	for range atOnce {
 		asking.Go(func() {
-			_, took, err := i.ask(ctx, false, ids...)
+			took, err := i.aboutMany(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			slowest, failed = max(slowest, took), errors.Join(failed, err)
+			slowest, failed = max(slowest, took), cmp.Or(failed, err)
 		})
 	}
 	asking.Wait()
 	if failed != nil {
-		r.trouble("producer-serial", fmt.Sprintf("fails one of %d questions that come at once: %v", calls, failed),
+		r.trouble("producer-serial", fmt.Sprintf("fails one of %d questions that come at once: %s", atOnce, said(failed)),
 			"a coordinator asks several questions at once, and each failed one is asked again",
 			"answer questions concurrently, without a lock around them, from a pool of database connections")
 		return ""
 	}
 	r.took(slowest, i.timeout)
-	return fmt.Sprintf("answers %d questions at once", calls)
+	return fmt.Sprintf("answers %d questions at once", atOnce)
+}
+
+// aboutMany asks about ids that cannot exist.
+func (i *interview) aboutMany(ctx context.Context) (time.Duration, error) {
+	ids := make([]string, idsAtOnce)
+	for n := range ids {
+		ids[n] = unknowable()
+	}
+	_, took, err := i.ask(ctx, false, ids...)
+	return took, err
 }
 
 // kept asks about a settled id after DeleteBusiness.
