@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/msghandler/msghandler/internal/app"
 	"github.com/msghandler/msghandler/internal/config"
@@ -103,15 +101,19 @@ func Start(t testing.TB, with ...Option) *Coordinator {
 	c := &Coordinator{
 		options: options{
 			keys: maps.Clone(defaults), patience: 10 * time.Second,
-			logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		},
 		faults: &faults{},
 	}
+	log := &testLog{to: t.Output()}
+	c.options.logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for _, o := range with {
 		o(&c.options)
 	}
 	c.capture = newCapture(c.faults)
-	t.Cleanup(func() { c.close(t) })
+	t.Cleanup(func() {
+		c.close(t)
+		log.end()
+	})
 	if err := c.open(); err != nil {
 		t.Fatalf("msghandlertest: %v", err)
 	}
@@ -144,11 +146,8 @@ func (c *Coordinator) open() (err error) {
 	}
 	c.gate = newGate(listener)
 	c.front = &front{faults: c.faults}
-	c.server = grpc.NewServer()
-	pb.RegisterMessageHandlerServiceServer(c.server, c.front)
-	pb.RegisterAdminServiceServer(c.server, adminFront{front: c.front})
-	healthpb.RegisterHealthServer(c.server, health.NewServer()) // clients watch the health of coordinators
-	c.serving.Go(func() { _ = c.server.Serve(c.gate) })         // Stop ends it
+	c.server = newServer(c.front)
+	c.serving.Go(func() { _ = c.server.Serve(c.gate) }) // Stop ends it
 	keys := maps.Clone(c.options.keys)
 	keys["redis.url"] = "redis://" + c.toRedis.addr() + "/0"
 	keys["amqp.url"] = "amqp://guest:guest@" + c.toBroker.addr() + "/"
@@ -165,6 +164,7 @@ func (c *Coordinator) close(t testing.TB) {
 	if c.server != nil {
 		c.server.Stop()
 		c.serving.Wait()
+		c.front.streams.Wait()
 	}
 	for _, p := range []*pipe{c.toRedis, c.toBroker} {
 		if p != nil {

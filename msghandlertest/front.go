@@ -22,6 +22,8 @@ type front struct {
 	faults *faults
 	// calls is how many calls are under way.
 	calls atomic.Int64
+	// streams are the goroutines of handOnCall.
+	streams sync.WaitGroup
 
 	mu   sync.Mutex
 	conn *grpc.ClientConn
@@ -34,14 +36,23 @@ func (f *front) to(conn *grpc.ClientConn) {
 	f.conn = conn
 }
 
-// api is the coordinator that runs.
-func (f *front) api() (pb.MessageHandlerServiceClient, error) {
+// running is the connection of the coordinator that runs.
+func (f *front) running() (*grpc.ClientConn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.conn == nil {
 		return nil, status.Error(codes.Unavailable, "the coordinator is killed")
 	}
-	return pb.NewMessageHandlerServiceClient(f.conn), nil
+	return f.conn, nil
+}
+
+// api is the coordinator that runs.
+func (f *front) api() (pb.MessageHandlerServiceClient, error) {
+	conn, err := f.running()
+	if err != nil {
+		return nil, err
+	}
+	return pb.NewMessageHandlerServiceClient(conn), nil
 }
 
 // handOn carries the metadata of the caller, such as its trace context.
@@ -206,54 +217,4 @@ func (f *front) Rollback(ctx context.Context, r *pb.RollbackRequest) (answer *pb
 		answer = &pb.RollbackResponse{State: pb.State_STATE_ROLLED_BACK}
 	}
 	return answer, err
-}
-
-// adminFront hands the calls of operators on, so that msghandler show and list work with the address of the
-// coordinator.
-type adminFront struct {
-	pb.UnimplementedAdminServiceServer
-	front *front
-}
-
-func (a adminFront) api() (pb.AdminServiceClient, error) {
-	a.front.mu.Lock()
-	defer a.front.mu.Unlock()
-	if a.front.conn == nil {
-		return nil, status.Error(codes.Unavailable, "the coordinator is killed")
-	}
-	return pb.NewAdminServiceClient(a.front.conn), nil
-}
-
-// pass hands a call on.
-func pass[Q, A any](
-	ctx context.Context, a adminFront, request *Q,
-	call func(pb.AdminServiceClient, context.Context, *Q, ...grpc.CallOption) (*A, error),
-) (*A, error) {
-	api, err := a.api()
-	if err != nil {
-		return nil, err
-	}
-	return call(api, handOn(ctx), request)
-}
-
-func (a adminFront) GetMessage(ctx context.Context, r *pb.GetMessageRequest) (*pb.GetMessageResponse, error) {
-	return pass(ctx, a, r, pb.AdminServiceClient.GetMessage)
-}
-
-func (a adminFront) ListMessages(ctx context.Context, r *pb.ListMessagesRequest) (*pb.ListMessagesResponse, error) {
-	return pass(ctx, a, r, pb.AdminServiceClient.ListMessages)
-}
-
-func (a adminFront) GetStats(ctx context.Context, r *pb.GetStatsRequest) (*pb.GetStatsResponse, error) {
-	return pass(ctx, a, r, pb.AdminServiceClient.GetStats)
-}
-
-func (a adminFront) RetryMessages(ctx context.Context, r *pb.RetryMessagesRequest) (*pb.RetryMessagesResponse, error) {
-	return pass(ctx, a, r, pb.AdminServiceClient.RetryMessages)
-}
-
-func (a adminFront) DiscardMessages(
-	ctx context.Context, r *pb.DiscardMessagesRequest,
-) (*pb.DiscardMessagesResponse, error) {
-	return pass(ctx, a, r, pb.AdminServiceClient.DiscardMessages)
 }

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/msghandler/msghandler/consumer"
 	"github.com/msghandler/msghandler/msghandlertest"
@@ -219,6 +221,44 @@ func TestFaultsPickMessagesOfABatch(t *testing.T) {
 	}
 }
 
+// Calls without faults reach the coordinator unread: those of operators, streams, and its health.
+func TestOtherCallsReachTheCoordinator(t *testing.T) {
+	t.Parallel()
+	c := msghandlertest.Start(t)
+	conn, err := grpc.NewClient(c.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	health, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("its health is %v, %v", health, err)
+	}
+	operators := pb.NewAdminServiceClient(conn)
+	tail, err := operators.TailMessages(t.Context(), &pb.TailMessagesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tail.Header(); err != nil { // from now on
+		t.Fatal(err)
+	}
+	send(t, orders(t, c), message("1001"))
+	if told, err := tail.Recv(); err != nil || told.GetMoves()[0].GetId() != "1001" {
+		t.Errorf("the stream tells %v, %v", told, err)
+	}
+	_, err = operators.GetMessage(t.Context(), &pb.GetMessageRequest{Producer: "orders", Id: "never-sent"})
+	if status.Code(err) != codes.NotFound || len(status.Convert(err).Details()) == 0 {
+		t.Errorf("the error is %v, without details", err)
+	}
+	c.Kill(t)
+	if _, err := tail.Recv(); err != nil {
+		return // a batch of moves may come before the end
+	}
+	if _, err := tail.Recv(); err == nil {
+		t.Error("the stream outlives the coordinator")
+	}
+}
+
 func TestAwayCoordinatorStopsTheBusiness(t *testing.T) {
 	t.Parallel()
 	c := msghandlertest.Start(t)
@@ -262,6 +302,7 @@ func TestKilledCoordinatorKeepsItsState(t *testing.T) {
 	}
 	c.ConfirmNow(t, "orders", "pending")
 	c.Wait(t, msghandlertest.ByID("pending"))
+	c.Settle(t) // killed before it has stored the acknowledgement, the next one would publish a copy
 	c.Kill(t)
 	c.Restart(t)
 	c.Settle(t)
@@ -368,7 +409,7 @@ func TestAdvanceEndsADelay(t *testing.T) {
 // Settle is the proof that nothing more comes: it fails while something may.
 func TestUnsettledMessageFailsTheTest(t *testing.T) {
 	t.Parallel()
-	c := msghandlertest.Start(t, msghandlertest.Patience(time.Second), msghandlertest.Set("confirm.after", "1h"))
+	c := msghandlertest.Start(t, msghandlertest.Patience(3*time.Second), msghandlertest.Set("confirm.after", "1h"))
 	c.Inject(msghandlertest.Swallow(msghandlertest.Submit))
 	send(t, orders(t, c), message("1001"))
 	failures := run(func(t testing.TB) {

@@ -16,11 +16,11 @@ import (
 // admin is the admin service of the coordinator that runs.
 func (c *Coordinator) admin(t testing.TB) pb.AdminServiceClient {
 	t.Helper()
-	api, err := adminFront{front: c.front}.api()
+	conn, err := c.front.running()
 	if err != nil {
 		t.Fatal("msghandlertest: the coordinator is killed; call Restart first")
 	}
-	return api
+	return pb.NewAdminServiceClient(conn)
 }
 
 // Settle waits until no call of a producer is under way, and until the fate of every message is decided: DONE,
