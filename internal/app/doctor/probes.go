@@ -275,5 +275,6 @@ func (i *interview) databaseAway(client *callback.Client) func(context.Context, 
 func unconnected(err *callback.CallError) bool {
 	var dial *net.OpError
 	text := err.Error()
-	return err.Unresolved() || errors.As(err, &dial) || strings.Contains(text, `desc = "transport:`) || strings.Contains(text, noConnection)
+	return err.Unresolved() || errors.As(err, &dial) || strings.Contains(text, `desc = "transport:`) ||
+		strings.Contains(text, noConnection)
 }
