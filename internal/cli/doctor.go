@@ -75,6 +75,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *commandline.Session) error {
 // finding is a finding for programs.
 type finding struct {
 	Area     string `json:"area,omitempty"`
+	Check    string `json:"check,omitempty"`
 	Name     string `json:"name,omitempty"`
 	Severity string `json:"severity"`
 	What     string `json:"what"`
@@ -96,7 +97,7 @@ func printFindings(s *commandline.Session, found []doctor.Finding, output string
 func findingsOf(found []doctor.Finding) []finding {
 	all := make([]finding, len(found))
 	for i, f := range found {
-		all[i] = finding{f.Area, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
+		all[i] = finding{f.Area, f.Check, f.Name, f.Severity.String(), f.What, f.Why, f.Remedy}
 	}
 	return all
 }

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -12,11 +14,17 @@ import (
 )
 
 type verifyProducerCommand struct {
-	Name      string        `arg:"" help:"The producer's name, such as orders." name:"PRODUCER"`
-	Target    string        `arg:"" optional:"" help:"Where it is called back, HOST:PORT for gRPC or a URL for HTTP; default: producers.PRODUCER.target." name:"TARGET"`
-	Committed []string      `help:"An id that has committed and whose marker is not deleted yet; the producer must say so." placeholder:"ID"`
-	Timeout   time.Duration `default:"1m" help:"How long the whole may take."`
-	Output    string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
+	Name         string        `arg:"" help:"The producer's name, such as orders." name:"PRODUCER"`
+	Target       string        `arg:"" optional:"" help:"Where it is called back, HOST:PORT for gRPC or a URL for HTTP; default: producers.PRODUCER.target." name:"TARGET"`
+	Committed    []string      `help:"An id that has committed and whose marker is not deleted yet; the producer must say so." placeholder:"ID"`
+	Running      []string      `help:"An id whose transaction runs now and has written its marker; the producer must decide nothing." placeholder:"ID"`
+	RolledBack   []string      `help:"An id that was rolled back, such as before the producer's restart; the producer must say so." placeholder:"ID"`
+	Deleted      []string      `help:"An id that has committed and whose marker the coordinator has had deleted; the producer must still say COMMITTED." placeholder:"ID"`
+	DatabaseAway bool          `help:"The producer's database is away on purpose: only ask how the producer answers without it."`
+	FailOn       string        `default:"trouble" enum:"trouble,warning" help:"The exit status is 1 from this severity on: trouble or warning."`
+	JUnit        string        `name:"junit" help:"Write a report for CI systems to this file, as JUnit XML: a test case for each check." placeholder:"FILE" type:"path"`
+	Timeout      time.Duration `default:"1m" help:"How long the whole may take."`
+	Output       string        `default:"table" enum:"table,json,yaml" help:"table for people, json or yaml for programs."`
 
 	kong.Plugins
 	flags *commandline.ConfigFlags
@@ -29,12 +37,18 @@ func newVerifyProducerCommand() verifyProducerCommand {
 
 // Help returns the text below the usage in --help.
 func (c *verifyProducerCommand) Help() string {
-	return `For a new producer, or a producer that may break the contract. Its target is HOST:PORT for gRPC, or the URL
-below which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow its target, as for
-a coordinator; without a configuration the target is not checked. The producer is asked about ids that cannot exist:
-many at once, the longest, the same id twice, and none. A final question leaves a tombstone there. The producer also
-gets a request to delete markers that do not exist. The exit status is 1 when the producer breaks the contract, and 0
-otherwise: warnings are no failure.`
+	return `For a new producer, or a producer that may break the contract, by hand or as a step of CI. Its target is
+HOST:PORT for gRPC, or the URL below which it takes POST /confirm and POST /deleteBusiness. callbacks.allow must allow
+its target, as for a coordinator; without a configuration the target is not checked.
+
+The producer is asked about ids that cannot exist: many at once, the longest, the same id twice, and none; for another
+producer's name; on several connections; and several times at once. A final question leaves a tombstone there. The
+producer also gets a request to delete markers that do not exist.
+
+Exit status: 0 when the producer keeps the contract; 1 when the producer breaks the contract, or the report cannot be
+written; 2 for wrong usage, or a configuration that cannot be read; 4 when the producer was not reached, so that nothing
+is known. Warnings are no failure unless --fail-on=warning says so. docs/testing.md lists mistakes of producers, and
+which of them are found.`
 }
 
 // Run asks the producer, and fails when the producer breaks the contract.
@@ -54,10 +68,42 @@ func (c *verifyProducerCommand) Run(ctx context.Context, s *commandline.Session)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	stop := s.Progress().During("asking " + c.Name)
+	began, stop := time.Now(), s.Progress().During("asking "+c.Name)
 	found := doctor.Verify(ctx, doctor.Examination{
 		Settings: settings, Defaults: s.Sources(flags).Defaults(doctor.Sections()...),
+		Known:        doctor.Known{Running: c.Running, RolledBack: c.RolledBack, Deleted: c.Deleted},
+		DatabaseAway: c.DatabaseAway,
 	}, c.Name, c.Target, c.Committed...)
 	stop()
-	return printFindings(s, found, c.Output)
+	return c.report(s, found, began)
 }
+
+// report prints and writes the findings, and returns the error that says how the command ends.
+func (c *verifyProducerCommand) report(s *commandline.Session, found []doctor.Finding, began time.Time) error {
+	failed := printFindings(s, found, c.Output)
+	if failed != nil && !errors.Is(failed, errTrouble) {
+		return failed
+	}
+	least := doctor.Trouble
+	if c.FailOn == "warning" {
+		least = doctor.Warning
+	}
+	if c.JUnit != "" {
+		if err := os.WriteFile(c.JUnit, junitReport(c.Name, found, least, began), 0o644); err != nil {
+			return fmt.Errorf("--junit: the report is not written: %w; name a file that this user may write", err)
+		}
+	}
+	switch {
+	case doctor.Unreached(found):
+		return commandline.UnreachedError{
+			Err: fmt.Errorf("%s was not reached, so nothing is known of how it keeps the contract; "+
+				"the reason is said above", c.Name),
+		}
+	case failed == nil && doctor.Worst(found) >= least:
+		return errWarnings
+	}
+	return failed
+}
+
+// errWarnings ends an examination with warnings that count as failures.
+var errWarnings = errors.New("there are warnings, and --fail-on=warning counts them; they are printed above")

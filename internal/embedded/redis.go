@@ -32,7 +32,14 @@ type Redis struct {
 	url    string
 	addr   string
 	stop   context.CancelFunc
-	// running holds the goroutine of runTTLs.
+	life   context.Context
+	clock  sync.Once
+
+	mu sync.Mutex
+	// ahead is how far the clock is ahead of this computer's.
+	ahead time.Duration
+
+	// running holds the goroutines of runTTLs and runClock.
 	running sync.WaitGroup
 }
 
@@ -59,6 +66,7 @@ func StartRedis(addr string) (*Redis, error) {
 		addr:   server.Addr(),
 		url:    "redis://" + server.Addr() + "/0",
 		stop:   cancel,
+		life:   ctx,
 	}
 	r.running.Go(func() { r.runTTLs(ctx) })
 	return r, nil
@@ -75,6 +83,32 @@ func (r *Redis) Close() {
 	r.stop()
 	r.running.Wait()
 	r.server.Close()
+}
+
+// clockStep is how often a clock that was put forward goes on.
+const clockStep = 10 * time.Millisecond
+
+// Advance puts the clock forward: what is due within d is due now, and what expires within d is gone. Afterwards the
+// clock goes on in steps of 10 ms.
+func (r *Redis) Advance(d time.Duration) {
+	r.mu.Lock()
+	r.ahead += d
+	r.mu.Unlock()
+	r.setClock()
+	r.server.FastForward(d)
+	r.clock.Do(func() { r.running.Go(r.runClock) })
+}
+
+func (r *Redis) setClock() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server.SetTime(time.Now().Add(r.ahead))
+}
+
+func (r *Redis) runClock() {
+	for backoff.Sleep(r.life, clockStep) == nil {
+		r.setClock()
+	}
 }
 
 // runTTLs lets the TTLs of all keys run down as time goes by.

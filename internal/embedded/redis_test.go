@@ -75,6 +75,29 @@ func TestClockIsTheComputers(t *testing.T) {
 	}
 }
 
+func TestAdvancePutsTheClockForward(t *testing.T) {
+	t.Parallel()
+	r, client := start(t)
+	ctx := context.Background()
+	if err := client.Set(ctx, "key", "v", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(30 * time.Minute)
+	r.Advance(29 * time.Minute)
+	if client.Exists(ctx, "key").Val() != 1 {
+		t.Error("the key has expired a minute early")
+	}
+	first := client.Time(ctx).Val()
+	if ahead := time.Until(first); ahead < 58*time.Minute || ahead > 59*time.Minute {
+		t.Errorf("the clock is %v ahead", ahead)
+	}
+	servers.Eventually(t, 10*time.Second, "the clock goes on", func() bool { return client.Time(ctx).Val().After(first) })
+	r.Advance(time.Minute)
+	if client.Exists(ctx, "key").Val() != 0 {
+		t.Error("the key has not expired")
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	r, client := start(t)

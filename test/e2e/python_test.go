@@ -137,7 +137,7 @@ func installPythonShop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, stubs := pythonWithGRPC(t), t.TempDir()
+	python, stubs := servers.PythonWithGRPC(t), t.TempDir()
 	cmd := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "proto", "--python_out="+stubs,
 		"--grpc_python_out="+stubs,
 		"proto/msghandler/v1/msghandler.proto")
@@ -151,22 +151,6 @@ func installPythonShop(t *testing.T) {
 	if err := os.WriteFile(file, []byte(program), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-}
-
-// pythonWithGRPC finds a Python with the packages of the example: the first Python of the PATH may have none.
-func pythonWithGRPC(t *testing.T) string {
-	t.Helper()
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		if exec.Command(python, "-c", "import grpc, grpc_tools").Run() == nil {
-			return python
-		}
-	}
-	const reason = "no python3 has grpc and grpc_tools; scripts/install-test-servers.sh installs them"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return ""
 }
 
 // startShop starts the example on orders, and waits until the shop answers Confirm calls. Calls about its orders come

@@ -171,6 +171,14 @@ var rooms = []struct {
 		"the command line starts an app or calls one; it knows no middle room, only app does",
 	},
 	{
+		[]string{"msghandlertest"},
+		[]string{
+			"proto/...", "producer/...", "consumer", "internal/app", "internal/config", "internal/embedded/...",
+			"internal/ground/backoff",
+		},
+		"users import it in their tests: it starts an app, as the command line does, and hands messages to the SDKs",
+	},
+	{
 		[]string{"internal/demo/..."},
 		slices.Concat(sdks, []string{"envelope", "proto/...", "internal/ground/backoff", "internal/ground/lifecycle"}),
 		"the demos show how the SDKs are used, with nothing else",
@@ -280,7 +288,7 @@ var libraries = []struct {
 		[]string{
 			"proto/...", "internal/certs", "internal/server", "internal/server/guard", "internal/server/httpapi",
 			"internal/callback", "producer/...", "internal/app/...",
-			"internal/cli/...", "internal/demo/...", "internal/bench/...",
+			"internal/cli/...", "internal/demo/...", "internal/bench/...", "msghandlertest",
 		},
 		"gRPC stays at the two edges: the services and the calls to producers",
 	},
@@ -380,6 +388,10 @@ var free = []struct {
 	{"cmd/msghandler-bench", "modernc.org", "SQL drivers are linked into the demos only"},
 	{"cmd/msghandler-bench", module + "/internal/app", "what it measures it must not share"},
 	{"cmd/msghandler-demo", module + "/internal/app", "the coordinator of the demo is the shipped program"},
+	{"msghandlertest", "github.com/nats-io/nats-server", "the tests of users need no server of NATS"},
+	{"msghandlertest", "modernc.org", "the tests of users bring their own database"},
+	{"producer", module + "/msghandlertest", "what only tests need must not get into programs"},
+	{"consumer", module + "/msghandlertest", "what only tests need must not get into programs"},
 	{"internal/server", "github.com/redis/go-redis", "the server sees the store through halfmsg's roles"},
 	{"internal/server", "github.com/rabbitmq/amqp091-go", "the server never sees the broker"},
 	{"internal/server", "github.com/twmb", "the server never sees the broker"},

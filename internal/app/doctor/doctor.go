@@ -46,6 +46,10 @@ type Finding struct {
 	Severity Severity
 	// The observation, its consequence and the action. A healthy part has only the observation.
 	What, Why, Remedy string
+	// Check is the check of Verify that made the finding, such as final, and stays the same; empty for Examine.
+	Check string
+	// Took is the duration of that check.
+	Took time.Duration
 }
 
 // Examination says which parts to examine.
@@ -65,6 +69,11 @@ type Examination struct {
 	Descriptors int
 	// Timeout bounds each part. Default 10s.
 	Timeout time.Duration
+	// Known are messages of the producer that Verify asks about beside ids that cannot exist.
+	Known Known
+	// DatabaseAway says that the producer's database is away on purpose: Verify then asks only how the producer answers
+	// without its database.
+	DatabaseAway bool
 }
 
 // part examines a part.
@@ -97,16 +106,22 @@ type report struct {
 	all  []Finding
 }
 
+func (r *report) add(severity Severity, name, what, why, remedy string) {
+	r.all = append(r.all, Finding{
+		Area: r.area, Name: name, Severity: severity, What: what, Why: why, Remedy: remedy,
+	})
+}
+
 func (r *report) note(name, what, why, remedy string) {
-	r.all = append(r.all, Finding{r.area, name, Note, what, why, remedy})
+	r.add(Note, name, what, why, remedy)
 }
 
 func (r *report) warn(name, what, why, remedy string) {
-	r.all = append(r.all, Finding{r.area, name, Warning, what, why, remedy})
+	r.add(Warning, name, what, why, remedy)
 }
 
 func (r *report) trouble(name, what, why, remedy string) {
-	r.all = append(r.all, Finding{r.area, name, Trouble, what, why, remedy})
+	r.add(Trouble, name, what, why, remedy)
 }
 
 // orWell returns the findings. If there are only notes, a finding OK precedes them.

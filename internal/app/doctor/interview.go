@@ -26,6 +26,10 @@ type interview struct {
 	name    string
 	to      halfmsg.Target
 	timeout time.Duration
+	// settled is an id that cannot exist and that the producer has decided as ROLLED_BACK; empty: there is none.
+	settled string
+	// agreed are the verdicts that the producer has repeated.
+	agreed map[string]pb.Verdict
 }
 
 // ask makes a Confirm call and returns the verdicts and the duration.
@@ -134,11 +138,16 @@ func (r *report) invented(verdict pb.Verdict, id string) {
 	}
 }
 
+// longest makes an id that no producer can know, as long as the contract allows, of all characters that it allows.
+func longest() string {
+	id := unknowable()
+	return id + strings.Repeat("a.B_1:~-", longestID/8)[:longestID-len(id)]
+}
+
 // odd tries valid but unusual requests: the same id twice, the longest id, no id.
 func (i *interview) odd(ctx context.Context, r *report) string {
-	twice, longest := unknowable(), unknowable()
-	longest += strings.Repeat("a.B_1:~-", longestID/8)[:longestID-len(longest)]
-	for _, ids := range [][]string{{twice, twice}, {longest}} {
+	twice := unknowable()
+	for _, ids := range [][]string{{twice, twice}, {longest()}} {
 		said, _, err := i.ask(ctx, false, ids...)
 		if err != nil {
 			r.fails(fmt.Sprintf("a question about %q", ids), err)
@@ -166,15 +175,15 @@ func (i *interview) known(committed []string) func(context.Context, *report) str
 			case err != nil:
 				r.fails("a question about "+id, err)
 			case verdict != pb.Verdict_VERDICT_COMMITTED:
+				delete(i.agreed, id)
 				r.trouble("producer-denies", fmt.Sprintf("says %s of %s, which has committed", plain(verdict), id),
 					"its message is not published",
 					"leave the marker in the business's own transaction, and keep it until DeleteBusiness")
+			default:
+				i.agreed[id] = verdict
 			}
 		}
-		if len(committed) == 0 {
-			return ""
-		}
-		return fmt.Sprintf("says COMMITTED of %d ids that have, each time it is asked", len(committed))
+		return aboutSome(committed, "says COMMITTED of %d ids that have, each time it is asked")
 	}
 }
 
@@ -183,7 +192,7 @@ func plain(v pb.Verdict) string { return strings.TrimPrefix(v.String(), "VERDICT
 
 // final asks a final question, and whether the producer stands by its answer.
 func (i *interview) final(ctx context.Context, r *report) string {
-	id := unknowable()
+	id := longest()
 	verdict, err := i.verdict(ctx, true, id)
 	switch {
 	case err != nil:
@@ -199,16 +208,24 @@ func (i *interview) final(ctx context.Context, r *report) string {
 		return ""
 	}
 	for _, final := range []bool{false, true, false} {
-		if again, err := i.verdict(ctx, final, id); err != nil || again != pb.Verdict_VERDICT_ROLLED_BACK {
-			r.trouble(
-				"producer-wavers",
-				fmt.Sprintf("says ROLLED_BACK to a final question, and %s when it is asked again", plain(again)),
-				"nothing keeps a business that is still running from committing after its message was removed",
-				"plant a tombstone under the id's unique key before answering ROLLED_BACK to a final question",
-			)
-			break
+		again, err := i.verdict(ctx, final, id)
+		if err == nil && again == pb.Verdict_VERDICT_ROLLED_BACK {
+			continue
 		}
+		heard := plain(again)
+		if err != nil {
+			heard = said(err)
+		}
+		r.trouble(
+			"producer-wavers",
+			fmt.Sprintf("says ROLLED_BACK to a final question, and %s when it is asked again", heard),
+			"nothing keeps a business that is still running from committing after its message was removed",
+			"plant a tombstone under the id's unique key before answering ROLLED_BACK to a final question, commit the "+
+				"tombstone, and read it from the primary database",
+		)
+		return ""
 	}
+	i.settled, i.agreed[id] = id, pb.Verdict_VERDICT_ROLLED_BACK
 	return "answers ROLLED_BACK to a final question about an id that it does not know, and stands by it"
 }
 

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/msghandler/msghandler/internal/callback"
 	"github.com/msghandler/msghandler/internal/config"
 	"github.com/msghandler/msghandler/internal/halfmsg"
+	pb "github.com/msghandler/msghandler/proto/msghandler/v1"
 )
 
 // Verify examines how a producer keeps the contract of ProducerService. Beside the questions of Examine there are calls
@@ -24,27 +26,35 @@ func (e *Examination) verify(ctx context.Context, name, address string, committe
 	r := report{area: "producer " + name}
 	client := r.callbacks(e)
 	if client == nil {
-		return r.all
+		return of(checkReach, 0, r.all)
 	}
 	defer client.Close()
-	found := e.examineProducer(ctx, client, name, address)
+	var found []Finding
+	if !e.DatabaseAway {
+		began := time.Now()
+		found = e.examineProducer(ctx, client, name, address)
+		of(checkReach, time.Since(began), found)
+	}
 	if Worst(found) == Trouble {
 		return found
 	}
-	to, _ := r.find(client, name, address)
+	to, allowed := r.find(client, name, address)
+	if !allowed {
+		return of(checkReach, 0, r.all)
+	}
 	api, release, err := client.Open(to)
 	if err != nil {
 		r.unreachable(err)
-		return r.all
+		return of(checkReach, 0, r.all)
 	}
 	defer release()
-	i := interview{api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout}
-	for _, part := range []func(context.Context, *report) string{
-		i.batch, i.odd, i.known(committed), i.final, i.deletions, e.stranger(to),
-	} {
-		r := report{area: "producer " + name}
-		if well := part(ctx, &r); well != "" || len(r.all) > 0 {
-			found = append(found, r.orOK(well)...)
+	i := &interview{
+		api: api, name: name, to: to, timeout: e.Settings.Confirm.Timeout, agreed: map[string]pb.Verdict{},
+	}
+	for _, c := range e.checks(i, client, committed) {
+		r, began := report{area: "producer " + name}, time.Now()
+		if well := c.ask(ctx, &r); well != "" || len(r.all) > 0 {
+			found = append(found, of(c.name, time.Since(began), r.orOK(well))...)
 		}
 	}
 	return found

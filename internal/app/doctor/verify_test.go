@@ -69,11 +69,11 @@ func TestAProducerWithTheSDKKeepsTheContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := verify(t, serveSDK(t, markers), "1001")
-	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
+	if names := complaints(t, found); len(names) > 0 || len(found) != 11 {
 		t.Errorf("of a good producer it says %+v", found)
 	}
 	found = verify(t, serveURL(t, newSDK(t, markers).HTTPHandler()), "1001")
-	if names := complaints(t, found); len(names) > 0 || len(found) != 6 {
+	if names := complaints(t, found); len(names) > 0 || len(found) != 11 {
 		t.Errorf("of a good producer by HTTP it says %+v", found)
 	}
 	// Markers in memory cannot decide, as the page says, so this is the only finding.
@@ -95,6 +95,9 @@ type book struct {
 func (b *book) Confirm(_ context.Context, r *pb.ConfirmRequest) (*pb.ConfirmResponse, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if r.GetProducer() == "msghandler-doctor" {
+		return nil, status.Error(codes.FailedPrecondition, "this is another producer")
+	}
 	switch {
 	case b.breach == "fails a full batch" && len(r.GetIds()) > 200:
 		return nil, status.Error(codes.Internal, "too many")

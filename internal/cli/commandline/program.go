@@ -1,8 +1,9 @@
 // Package commandline is what the command lines of all programs share: a program with its arguments, the configuration
 // as flags, TLS flags, documents, progress, signals, completion and exit statuses.
 //
-// The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 3 for a message that does not exist. An
-// error goes to standard error, with its cause and a remedy.
+// The exit status is 0 for success, 1 for a failure, 2 for wrong usage, 3 for a message that does not exist and 4 for a
+// producer that could not be examined because it was not reached. An error goes to standard error, with its cause and a
+// remedy.
 package commandline
 
 import (
@@ -20,10 +21,11 @@ import (
 
 // The exit statuses.
 const (
-	exitDone     = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitNotFound = 3
+	exitDone      = 0
+	exitFailed    = 1
+	exitUsage     = 2
+	exitNotFound  = 3
+	exitUnreached = 4
 )
 
 // Process is what a command has from the system.
@@ -59,6 +61,15 @@ func (e NotFoundError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e NotFoundError) Unwrap() error { return e.Err }
+
+// UnreachedError says that a producer was not reached, so that nothing is known of it.
+type UnreachedError struct{ Err error }
+
+// Error names the producer.
+func (e UnreachedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e UnreachedError) Unwrap() error { return e.Err }
 
 // Positive refuses a duration of zero or less, in which no command can do anything.
 func Positive(flag string, d time.Duration) error {
@@ -149,11 +160,14 @@ func (p Program) fail(process Process, err error) int {
 	_, _ = fmt.Fprintf(process.Err, "%s: %s\n", p.Name, escape.Lines(err.Error()))
 	var usage UsageError
 	var missing NotFoundError
+	var unreached UnreachedError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &missing):
 		return exitNotFound
+	case errors.As(err, &unreached):
+		return exitUnreached
 	}
 	return exitFailed
 }

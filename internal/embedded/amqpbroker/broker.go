@@ -35,6 +35,9 @@ type Config struct {
 	Heartbeat time.Duration
 	// AllowRemote lets Listen take addresses that are not loopback.
 	AllowRemote bool
+	// TakeAll has the broker confirm also messages for no queue, and for exchanges that do not exist: for tests of
+	// publishers, which look at messages through Judge.
+	TakeAll bool
 	// Judge, when set, decides the outcome of each publishing.
 	Judge Judge
 	// Logger gets a line for each connection that ends in an error; nil means slog.Default().

@@ -183,7 +183,8 @@ func TestJudgeSeesThePublishing(t *testing.T) {
 		return amqpbroker.Ack
 	}})
 	publish(t, confirming(t, dial(t, b)), amqp.Publishing{
-		MessageId: "id", Body: []byte("body"),
+		MessageId: "id", AppId: "orders", ContentType: "text/plain", Timestamp: time.Unix(1700000000, 0),
+		Body:    []byte("body"),
 		Headers: amqp.Table{"msghandler-attempt": int64(2), "text": "x", "yes": true},
 	})
 	p := <-seen
@@ -191,8 +192,36 @@ func TestJudgeSeesThePublishing(t *testing.T) {
 		p.MessageID != "id" || string(p.Body) != "body" {
 		t.Errorf("got %+v", p)
 	}
+	if p.AppID != "orders" || p.ContentType != "text/plain" || p.Timestamp.Unix() != 1700000000 {
+		t.Errorf("properties %+v", p)
+	}
 	if p.Headers["msghandler-attempt"] != int64(2) || p.Headers["text"] != "x" || p.Headers["yes"] != true {
 		t.Errorf("headers %v", p.Headers)
+	}
+}
+
+// A broker that takes everything confirms messages that have no queue; a Judge may still return one as unroutable.
+func TestTakeAllConfirmsWithoutAQueue(t *testing.T) {
+	t.Parallel()
+	b := start(t, amqpbroker.Config{TakeAll: true, Judge: func(p amqpbroker.Published) amqpbroker.Verdict {
+		if p.MessageID == "returned" {
+			return amqpbroker.Return
+		}
+		return amqpbroker.Ack
+	}})
+	ch := confirming(t, dial(t, b))
+	returned := ch.NotifyReturn(make(chan amqp.Return, 3))
+	for _, id := range []string{"taken", "returned", "taken"} {
+		confirm, err := ch.PublishWithDeferredConfirm("nowhere", "none", true, false, amqp.Publishing{MessageId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !acked(t, confirm) {
+			t.Errorf("%s is not confirmed", id)
+		}
+	}
+	if back := <-returned; back.MessageId != "returned" || back.ReplyCode != amqp.NoRoute || len(returned) > 0 {
+		t.Errorf("%+v is returned, and %d more", back, len(returned))
 	}
 }
 

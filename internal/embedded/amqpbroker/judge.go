@@ -1,6 +1,9 @@
 package amqpbroker
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Judge decides the outcome of a publishing. A Judge may block, which holds up only the publishing connection. A Judge
 // may be called concurrently for several connections, and may call the broker's methods except Close.
@@ -10,8 +13,10 @@ type Judge func(Published) Verdict
 type Published struct {
 	Exchange, RoutingKey string
 	Mandatory            bool
-	// MessageID is the message_id property, empty when there is none.
-	MessageID string
+	// MessageID, AppID and ContentType are the properties of these names, empty when there is none.
+	MessageID, AppID, ContentType string
+	// Timestamp is the property of this name, in whole seconds; zero when there is none.
+	Timestamp time.Time
 	// Headers holds bool, int64, float64, string and time.Time; headers of other types are there with their type's
 	// letter.
 	Headers map[string]any
@@ -44,6 +49,8 @@ const (
 	CloseConn
 	// CutBefore cuts the connection before the message is stored. Confirms of earlier publishings are sent first.
 	CutBefore
+	// Return drops the message, and returns a mandatory message as one without a queue before it confirms.
+	Return
 )
 
 // errCut ends a connection because a Judge said so.
@@ -65,8 +72,12 @@ func (ch *channel) judge(p *publishing) Verdict {
 		Routed:     len(b.route(p.content)),
 		Confirm:    p.confirm,
 	}
-	published.MessageID, _ = p.content.properties.text(propertyMessageID)
-	for _, f := range p.content.properties.headers() {
+	properties := p.content.properties
+	published.MessageID, _ = properties.text(propertyMessageID)
+	published.AppID, _ = properties.text(propertyAppID)
+	published.ContentType, _ = properties.text(propertyContentType)
+	published.Timestamp = properties.time(propertyTimestamp)
+	for _, f := range properties.headers() {
 		published.Headers[f.name] = f.value.plain()
 	}
 	b.mu.Unlock()

@@ -3,6 +3,7 @@ package amqpbroker
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 )
 
 // property is one of the fourteen properties of a message, in their order on the wire.
@@ -10,11 +11,14 @@ type property int
 
 // The properties that this broker looks at.
 const (
-	propertyHeaders    property = 2
-	propertyExpiration property = 7
-	propertyMessageID  property = 8
-	propertyUserID     property = 11
-	propertyCount      property = 14
+	propertyContentType property = 0
+	propertyHeaders     property = 2
+	propertyExpiration  property = 7
+	propertyMessageID   property = 8
+	propertyTimestamp   property = 9
+	propertyUserID      property = 11
+	propertyAppID       property = 12
+	propertyCount       property = 14
 )
 
 // propertySizes is the wire format of each property: 's' a short string, 't' a table, or a number of octets.
@@ -77,6 +81,15 @@ func (p properties) text(which property) (s string, ok bool) {
 		return "", false
 	}
 	return string(p[which][1:]), true
+}
+
+// time gives a property of whole seconds; zero when it is absent.
+func (p properties) time(which property) time.Time {
+	if p[which] == nil {
+		return time.Time{}
+	}
+	seconds := binary.BigEndian.Uint64(p[which])
+	return time.Unix(int64(seconds), 0) //nolint:gosec // G115: a publisher's nonsense stays nonsense
 }
 
 // headers gives the headers table; nil when there is none.

@@ -42,6 +42,11 @@ func (ch *channel) publish(cmd *command) error {
 		ch.nackPublishing(p.confirm)
 		return nil
 	}
+	if verdict == Return {
+		ch.returnUnrouted(p)
+		ch.ackPublishing(p.confirm)
+		return nil
+	}
 	taken := ch.store(p, verdict != DropMessage)
 	switch {
 	case verdict == CloseConn:
@@ -69,12 +74,12 @@ func (ch *channel) incomingPublishing(cmd *command) (*publishing, error) {
 	if flags&2 != 0 {
 		return nil, connectionError(codeNotImplemented, "immediate=true")
 	}
+	b := ch.conn.broker
 	e, err := ch.findExchange(exchange)
-	if err != nil {
+	if err != nil && !b.config.TakeAll {
 		return nil, err
 	}
-	b := ch.conn.broker
-	if e.internal {
+	if e != nil && e.internal {
 		return nil, channelError(codeAccessRefused, "cannot publish to internal exchange '%s' in vhost '%s'",
 			exchange, b.config.Vhost)
 	}
@@ -112,10 +117,8 @@ func parseExpiration(p properties) (time.Duration, error) {
 // when a full queue refused the message. With keep false nothing is stored.
 func (ch *channel) store(p *publishing, keep bool) (taken bool) {
 	queues := ch.conn.broker.route(p.content)
-	if len(queues) == 0 && p.mandatory {
-		arguments := encoder(nil).u16(codeNoRoute).shortString("NO_ROUTE").
-			shortString(p.content.exchange).shortString(p.content.key)
-		ch.conn.sendContent(ch.id, basicReturn, arguments, p.content.encoded, p.content.body)
+	if len(queues) == 0 && !ch.conn.broker.config.TakeAll {
+		ch.returnUnrouted(p)
 	}
 	taken = true
 	if !keep {
@@ -127,6 +130,16 @@ func (ch *channel) store(p *publishing, keep bool) (taken bool) {
 		}
 	}
 	return taken
+}
+
+// returnUnrouted returns a message to its client, if it is mandatory.
+func (ch *channel) returnUnrouted(p *publishing) {
+	if !p.mandatory {
+		return
+	}
+	arguments := encoder(nil).u16(codeNoRoute).shortString("NO_ROUTE").
+		shortString(p.content.exchange).shortString(p.content.key)
+	ch.conn.sendContent(ch.id, basicReturn, arguments, p.content.encoded, p.content.body)
 }
 
 // confirmRun is how many confirms are held back at most, to be sent together.
