@@ -36,6 +36,9 @@ func (o *Outbox) listen(ctx context.Context) {
 func (o *Outbox) receive(ctx context.Context) (heard bool, err error) {
 	conn, err := pgx.ConnectConfig(ctx, o.database.listen)
 	if err != nil {
+		if ctx.Err() == nil {
+			o.note(err) // the next poll may be long in coming
+		}
 		return false, err
 	}
 	defer func() {
