@@ -51,8 +51,8 @@ type outboxMigrateCommand struct {
 
 // Help returns the text below the usage in --help.
 func (c *outboxMigrateCommand) Help() string {
-	return `The database user must be allowed to create tables, and on PostgreSQL a function and a trigger. A table that is up to
-date is not changed. A coordinator needs fewer rights: SELECT, UPDATE and DELETE on the table.`
+	return `The database user must be allowed to create tables, and on PostgreSQL a function and a trigger. A table that is
+up to date is not changed. A coordinator needs fewer rights: SELECT, UPDATE and DELETE on the table.`
 }
 
 // Run creates or upgrades the table.

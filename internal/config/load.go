@@ -101,7 +101,8 @@ func (l *loading) set(k Key, g given) {
 	}
 }
 
-// A key of a single producer, broker or outbox is SECTION.NAME.FIELD with a field of the section's list; NAME may hold dots.
+// A key of a single producer, broker or outbox is SECTION.NAME.FIELD with a field of the section's list; NAME may hold
+// dots.
 const (
 	producersPrefix = "producers."
 	brokersPrefix   = "brokers."

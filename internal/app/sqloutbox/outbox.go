@@ -98,7 +98,8 @@ func (o *Outbox) build() error {
 			return err
 		}
 		c := outbox.Config{
-			Table: &watchedTable{table, o}, Sender: newSender(o.config), Owner: fmt.Sprintf("%s/%d", o.config.Instance, worker),
+			Table: &watchedTable{table, o}, Sender: newSender(o.config),
+			Owner: fmt.Sprintf("%s/%d", o.config.Instance, worker),
 			Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
 			Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
 			Observer: observer, Logger: o.config.Logger, Language: o.config.Language,

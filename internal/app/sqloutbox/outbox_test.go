@@ -359,14 +359,16 @@ func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
 		"outbox.shop.dsn has options that the driver does not take; see the parameters of go-sql": {
 			DSN: "mysql://u:hunter2@h/d?parseTime=hunter2",
 		},
-		"outbox.shop.dsn_file cannot be read as a URL":     {DSNFile: file},
-		"outbox.shop.dsn_file: cannot read the file":       {DSNFile: file + ".none"},
-		"outbox.shop.dsn is not a URL of the scheme":       {DSN: "u:hunter2@tcp(h)/d"},
-		"outbox.shop.dsn names no database":                {DSN: "mariadb://u:hunter2@h"},
-		"outbox.shop: outbox: Table: \"no table\" is": {DSN: "postgres://u:hunter2@h/d", Table: "no table"},
+		"outbox.shop.dsn_file cannot be read as a URL": {DSNFile: file},
+		"outbox.shop.dsn_file: cannot read the file":   {DSNFile: file + ".none"},
+		"outbox.shop.dsn is not a URL of the scheme":   {DSN: "u:hunter2@tcp(h)/d"},
+		"outbox.shop.dsn names no database":            {DSN: "mariadb://u:hunter2@h"},
+		"outbox.shop: outbox: Table: \"no table\" is":  {DSN: "postgres://u:hunter2@h/d", Table: "no table"},
 	} {
 		o.Producer, o.Workers = "orders", 1
-		_, err := sqloutbox.Open(sqloutbox.Config{Name: "shop", Settings: o, Metrics: prometheus.NewRegistry(), Logger: discard})
+		_, err := sqloutbox.Open(sqloutbox.Config{
+			Name: "shop", Settings: o, Metrics: prometheus.NewRegistry(), Logger: discard,
+		})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v, want %s", err, want)
 		}
