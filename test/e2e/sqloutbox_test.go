@@ -81,6 +81,28 @@ func TestSQLOutboxPageRunsAsWritten(t *testing.T) {
 	}
 }
 
+// The printed statements go through the clients of the databases, and leave a table that migrate takes as its own.
+func TestPrintedDDLMakesTheTable(t *testing.T) {
+	t.Parallel()
+	for dialect, client := range map[string]string{
+		"postgresql": `psql -v ON_ERROR_STOP=1 "$DSN"`,
+		"mysql":      `mariadb --host 127.0.0.1 --port "$PORT" --user root "$NAME"`,
+	} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			_, dsn := outboxDSN(t, dialect)
+			u, err := url.Parse(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shell(t, fmt.Sprintf("DSN='%s' PORT=%s NAME=%s\n", dsn, u.Port(), strings.TrimPrefix(u.Path, "/"))+
+				`msghandler outbox ddl --dialect `+dialect+` --producer orders | `+client+`
+				msghandler outbox migrate --dsn "$DSN" --producer orders
+				echo "INSERT INTO msghandler_outbox (routing_key) VALUES ('paid')" | `+client)
+		})
+	}
+}
+
 // shell runs commands with our programs in the PATH.
 func shell(t *testing.T, commands string) {
 	t.Helper()
