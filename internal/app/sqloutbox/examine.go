@@ -17,7 +17,7 @@ type Health struct {
 	Failures []sqlmarker.Failure
 }
 
-// ErrTableMissing: the database has no table of that name.
+// ErrTableMissing is the error of a database without a table of that name.
 var ErrTableMissing = errors.New("the table does not exist")
 
 // shownFailures is how many failed messages an examination names.
