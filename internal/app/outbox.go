@@ -7,7 +7,7 @@ import (
 )
 
 // openOutboxes starts to relay the outboxes of the configured databases. A database may be away: the coordinator serves
-// without it.
+// without it. The relays end as soon as the coordinator is to stop, and settle beside the closing of other parts.
 func (a *App) openOutboxes(opened []openBroker) error {
 	var all []*sqloutbox.Outbox
 	// Even after an error: the outboxes before the wrong one are open.
@@ -15,7 +15,7 @@ func (a *App) openOutboxes(opened []openBroker) error {
 		return sqloutbox.CloseAll(ctx, all)
 	}})
 	for _, name := range a.settings.OutboxNames() {
-		o, err := sqloutbox.Open(sqloutbox.Config{
+		o, err := sqloutbox.Open(a.life, sqloutbox.Config{
 			Name:     name,
 			Settings: a.settings.Outbox[name],
 			Send:     a.settings.Send,

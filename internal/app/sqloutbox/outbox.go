@@ -59,8 +59,9 @@ type Outbox struct {
 // errNotAsked is the state of a database before the first answer.
 var errNotAsked = errors.New("the database has not answered yet")
 
-// Open starts to relay. The database may be away: relays retry. An error is about the configuration.
-func Open(config Config) (*Outbox, error) {
+// Open starts to relay, until the context ends or Close is called. The database may be away: relays retry. An error is
+// about the configuration.
+func Open(ctx context.Context, config Config) (*Outbox, error) {
 	o := &Outbox{config: config}
 	o.trouble.Store(&errNotAsked)
 	o.config.Logger = config.Logger.With("database", config.Name)
@@ -71,13 +72,12 @@ func Open(config Config) (*Outbox, error) {
 	if err := o.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("outbox.%s: %w", config.Name, err), o.database.Close())
 	}
-	var life context.Context
-	life, o.end = context.WithCancel(context.Background())
+	ctx, o.end = context.WithCancel(ctx)
 	for _, relay := range o.relays {
-		o.work.Go(func() { relay.Run(life) })
+		o.work.Go(func() { relay.Run(ctx) })
 	}
 	if o.database.listen != nil {
-		o.work.Go(func() { o.listen(life) })
+		o.work.Go(func() { o.listen(ctx) })
 	}
 	return o, nil
 }

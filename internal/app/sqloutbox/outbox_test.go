@@ -396,7 +396,7 @@ func TestErrorsOfDSNNameTheKeyAndNoPassword(t *testing.T) {
 		"outbox.shop: outbox: Table: \"no table\" is":  {DSN: "postgres://u:hunter2@h/d", Table: "no table"},
 	} {
 		o.Producer, o.Workers = "orders", 1
-		_, err := sqloutbox.Open(sqloutbox.Config{
+		_, err := sqloutbox.Open(t.Context(), sqloutbox.Config{
 			Name: "shop", Settings: o, Metrics: prometheus.NewRegistry(), Logger: discard,
 		})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {

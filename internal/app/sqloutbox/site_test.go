@@ -122,7 +122,7 @@ func (s *site) relay(change ...func(*sqloutbox.Config)) *relaying {
 		f(&c)
 	}
 	var err error
-	if r.Outbox, err = sqloutbox.Open(c); err != nil {
+	if r.Outbox, err = sqloutbox.Open(context.Background(), c); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
