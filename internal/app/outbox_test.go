@@ -32,7 +32,8 @@ func TestCoordinatorServesWithoutItsOutboxDatabase(t *testing.T) {
 	r := start(t, settings(withOutbox("mysql://u:hunter2@127.0.0.1:1/d")))
 	servers.Eventually(t, 20*time.Second, "the coordinator is ready, and degraded by the outbox", func() bool {
 		ready, body := r.ready()
-		return ready && strings.Contains(body, `"degraded": true`) && strings.Contains(body, "outbox.shop: claim messages: dial")
+		return ready && strings.Contains(body, `"degraded": true`) &&
+			strings.Contains(body, "outbox.shop: claim messages: dial")
 	})
 	if page := metrics(t, r); !strings.Contains(page, `msghandler_outbox_up{database="shop"} 0`) {
 		t.Error("the metrics say nothing")
