@@ -238,6 +238,9 @@ func (a *App) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.openOutboxes(opened); err != nil {
+		return err
+	}
 	if err := a.watchBacklog(store, urls); err != nil {
 		return err
 	}

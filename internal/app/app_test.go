@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if natsserver.Child() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(servers.Stopping(m))
 }
 
 func TestAMessageIsDeliveredEndToEnd(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/msghandler/msghandler/internal/config"
@@ -55,11 +56,18 @@ func (a *App) allFindings(ctx context.Context) []*msghandlerv1.Finding {
 	for _, name := range a.degrading() {
 		if err := a.checks.named(name).Run(ctx); err != nil {
 			f.add(trouble, "coordinator-degraded", fmt.Sprintf("the check %q of %s fails: %v", name, a.instance, err),
-				"half messages are accepted, and wait in Redis for this part",
-				"fix what the error names; see what the doctor finds about the brokers and redis")
+				consequenceOf(name), "fix what the error names; see what the doctor finds about the brokers, redis and outboxes")
 		}
 	}
 	return append(f, a.findings(time.Now())...)
+}
+
+// consequenceOf says what a failing check means.
+func consequenceOf(check string) string {
+	if strings.HasPrefix(check, checkOfOutbox("")) {
+		return "half messages are not concerned; rows wait in the database"
+	}
+	return "half messages are accepted, and wait in Redis for this part"
 }
 
 // refusals tells of producers whose calls were refused lately.

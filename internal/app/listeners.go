@@ -35,6 +35,9 @@ func (a *App) degrading() []string {
 	for _, name := range a.settings.BrokerNames() {
 		names = append(names, checkOfBroker(name))
 	}
+	for _, name := range a.settings.OutboxNames() {
+		names = append(names, checkOfOutbox(name))
+	}
 	return append(names, checkConfirm, checkSend)
 }
 

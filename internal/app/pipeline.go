@@ -29,6 +29,7 @@ import (
 const (
 	serverShare  = 0.4
 	confirmShare = 0.5
+	outboxShare  = 0.5
 )
 
 // stages are the parts of a coordinator that a message passes. Their hand-overs are the methods of pipeline.
@@ -112,17 +113,22 @@ func (a *App) newCallbacks() (*callback.Client, error) {
 	return client, nil
 }
 
-func (a *App) openSender(s *stages, store *redisstore.Store, opened []openBroker) {
-	settings := a.settings.Send
+// destinations are the brokers by name, as messages reach them.
+func (a *App) destinations(opened []openBroker) map[string]sendloop.Broker {
 	all := map[string]sendloop.Broker{}
 	for _, b := range opened {
 		all[b.name] = sendloop.Broker{
 			Publisher: a.traced(b.Publisher, brokers.System(b.url)), DeadLetterExchange: b.deadLetters,
 		}
 	}
+	return all
+}
+
+func (a *App) openSender(s *stages, store *redisstore.Store, opened []openBroker) {
+	settings := a.settings.Send
 	c := sendloop.Config{
 		Store:    store,
-		Brokers:  all,
+		Brokers:  a.destinations(opened),
 		Pipeline: &s.pipeline,
 		Backoff:  settings.Backoff,
 		Batch:    settings.Batch,

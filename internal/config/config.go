@@ -33,6 +33,8 @@ type Config struct {
 	Producers map[string]Producer
 	// Brokers holds the brokers beside the one of AMQP, by their names.
 	Brokers map[string]Broker
+	// Outbox holds the databases whose outbox of plain SQL is relayed, by their names.
+	Outbox map[string]Outbox
 }
 
 // GRPC is the API for producers and operators.
@@ -306,6 +308,7 @@ func Default() Config {
 	}
 	c.Producers = map[string]Producer{}
 	c.Brokers = map[string]Broker{}
+	c.Outbox = map[string]Outbox{}
 	return c
 }
 

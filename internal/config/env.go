@@ -48,8 +48,8 @@ func (l *loading) readEnv(env []string) {
 	}
 }
 
-// namedKeys reads MSGHANDLER_PRODUCERS_NAME_TARGET, MSGHANDLER_BROKERS_NAME_URL and the like. NAME means the producers
-// or brokers of the file whose environment form is NAME. Without one of them NAME is taken in lower case.
+// namedKeys reads MSGHANDLER_PRODUCERS_NAME_TARGET, MSGHANDLER_BROKERS_NAME_URL and the like. NAME means the producers,
+// brokers or outboxes of the file whose environment form is NAME. Without one of them NAME is taken in lower case.
 func (l *loading) namedKeys(variable string) (names []string) {
 	k, is := splitNamedVariable(variable)
 	if !is {
@@ -80,7 +80,7 @@ func splitNamedVariable(variable string) (k namedKey, is bool) {
 	return namedKey{}, false
 }
 
-// envName is the environment form of the name of a producer or a broker.
+// envName is the environment form of the name of a producer, a broker or an outbox.
 func envName(name string) string {
 	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name))
 }

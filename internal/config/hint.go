@@ -17,6 +17,9 @@ func hint(name string) string {
 	if strings.HasPrefix(name, brokersPrefix) || name == "brokers" {
 		return "; a broker takes brokers.NAME.url and .dead_letter_exchange"
 	}
+	if strings.HasPrefix(name, outboxPrefix) || name == "outbox" {
+		return "; an outbox takes outbox.NAME." + strings.Join(namedFields[outboxPrefix], ", .")
+	}
 	return nearest(name, names, ".", "; docs/configuration.md lists them all")
 }
 

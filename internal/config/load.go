@@ -101,19 +101,22 @@ func (l *loading) set(k Key, g given) {
 	}
 }
 
-// A key of a single producer or broker is SECTION.NAME.FIELD with a field of the section's list; NAME may hold dots.
+// A key of a single producer, broker or outbox is SECTION.NAME.FIELD with a field of the section's list; NAME may hold
+// dots.
 const (
 	producersPrefix = "producers."
 	brokersPrefix   = "brokers."
+	outboxPrefix    = "outbox."
 )
 
 // namedFields are the fields of the sections with names, by their prefixes.
 var namedFields = map[string][]string{
 	producersPrefix: {"target", "trust", "callers", "tls", "token_file"},
 	brokersPrefix:   {"url", "dead_letter_exchange"},
+	outboxPrefix:    {"dsn", "dsn_file", "producer", "table", "shards", "batch", "poll", "workers"},
 }
 
-// namedKey is a key of a single producer or broker.
+// namedKey is a key of a single producer, broker or outbox.
 type namedKey struct{ prefix, of, field string }
 
 func (k namedKey) String() string { return k.prefix + k.of + "." + k.field }
@@ -129,10 +132,9 @@ func splitNamedKey(name string) (k namedKey, is bool) {
 }
 
 func (l *loading) setNamed(k namedKey, g given) {
-	what := checkProducerName(k.of)
-	if k.prefix == brokersPrefix {
-		what = checkBrokerName(k.of)
-	}
+	what := map[string]func(string) string{
+		producersPrefix: checkProducerName, brokersPrefix: checkBrokerName, outboxPrefix: checkOutboxName,
+	}[k.prefix](k.of)
 	switch {
 	case what != "":
 		l.problem(g, "", what)
@@ -140,6 +142,13 @@ func (l *loading) setNamed(k namedKey, g given) {
 		b := l.config.Brokers[k.of]
 		l.set(b.key(k.field, g.written), g)
 		l.config.Brokers[k.of] = b
+	case k.prefix == outboxPrefix:
+		o, known := l.config.Outbox[k.of]
+		if !known {
+			o = DefaultOutbox()
+		}
+		l.set(o.key(k.field, g.written), g)
+		l.config.Outbox[k.of] = o
 	default:
 		p := l.config.Producers[k.of]
 		l.set(Key{Name: g.written, value: p.value(k.field)}, g)

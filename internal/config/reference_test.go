@@ -67,7 +67,10 @@ func TestTheExampleGivesTheDefaults(t *testing.T) {
 	if c.Brokers["events"].URL == "" {
 		t.Error("the example's broker is not read")
 	}
-	c.Producers, c.Brokers = config.Default().Producers, config.Default().Brokers
+	if c.Outbox["shop"].DSN == "" {
+		t.Error("the example's outbox is not read")
+	}
+	c.Producers, c.Brokers, c.Outbox = config.Default().Producers, config.Default().Brokers, config.Default().Outbox
 	if diff := cmp.Diff(config.Default(), c, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("a line of the example names no default (-default +example):\n%s", diff)
 	}
@@ -161,6 +164,17 @@ func example() string {
   #events:
     #url: amqp://guest:guest@127.0.0.1:5673/
     #dead_letter_exchange: ""
+
+# Databases whose outbox in plain SQL is relayed, by their names.
+#outbox:
+  #shop:
+    #dsn: postgres://user:password@127.0.0.1:5432/shop
+    #producer: orders
+    #table: msghandler_outbox
+    #shards: 1
+    #batch: 200
+    #poll: 5s
+    #workers: 1
 `)
 	return b.String()
 }

@@ -196,6 +196,9 @@ func (m *Metrics) beginAtZero() {
 	}
 }
 
+// Registerer takes the metrics of parts that count for themselves.
+func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }
+
 // handler serves OpenMetrics on request, because only OpenMetrics has exemplars.
 func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})

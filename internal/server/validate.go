@@ -184,6 +184,15 @@ func (c *check) message(m *msghandlerv1.Message, maxBody int, brokers []string) 
 	c.headers(withoutBroker(m))
 }
 
+// CheckMessage says which fields of a message are wrong, by the rules of SendHalfMessage: for messages that come on
+// another way.
+func CheckMessage(m *msghandlerv1.Message, maxBody int, brokers []string) error {
+	c := check{}
+	c.message(m, maxBody, brokers)
+	c.duration("delay", m.GetDelay(), maxDelay)
+	return c.err()
+}
+
 // broker checks the name of a broker against the configured names.
 func (c *check) broker(field, name string, known []string) {
 	switch {

@@ -45,6 +45,8 @@ type Result struct {
 	In time.Duration
 	// Unsent: an Unreached message certainly did not leave, so its claim is not counted.
 	Unsent bool
+	// Final: no attempt can send the message as it is, so a Refused message fails at once.
+	Final bool
 }
 
 // Fate is a sender's answer for a message.
@@ -162,6 +164,7 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	failures := 0
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -174,11 +177,25 @@ func (r *Relay) Run(ctx context.Context) {
 			more, err = r.Pass(ctx)
 			r.count(ctx)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			failures = 0
+		} else if ctx.Err() == nil {
 			r.logTrouble(err)
+			failures++
 		}
-		timer.Reset(r.config.Interval)
+		timer.Reset(r.pause(failures))
 	}
+}
+
+// troublePauses are the pauses after passes that failed in a row.
+var troublePauses = backoff.Exponential(time.Second, 30*time.Second)
+
+// pause is the time until the next pass. A long Interval is no reason to leave a database alone that is back.
+func (r *Relay) pause(failures int) time.Duration {
+	if failures == 0 {
+		return r.config.Interval
+	}
+	return min(r.config.Interval, troublePauses.Delay(failures-1))
 }
 
 // Pass claims a batch, sends the messages and records their fates. more is set after a full batch in which every
@@ -271,7 +288,7 @@ func (r *Relay) judge(q sql.Queued, result Result) sql.Outcome {
 	case Refused:
 		o.Refused = true
 		o.In = r.delay(q.Attempts)
-		if q.Attempts+1 >= r.config.MaxAttempts {
+		if result.Final || q.Attempts+1 >= r.config.MaxAttempts {
 			o.State = sql.StateFailed
 		}
 	default:

@@ -116,6 +116,8 @@ type world struct {
 	stream stream
 	// node is the row's own RabbitMQ, where the row has one.
 	node *servers.RabbitServer
+	// inserter is the producer that knows SQL alone, where the row has one.
+	inserter *inserter
 	// business is the database of consumers in processes, where the row has them.
 	business *redis.Client
 	// effects are the effects in the database of the load's consumers, where they have one.

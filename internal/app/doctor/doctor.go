@@ -84,8 +84,8 @@ type part func(ctx context.Context, e Examination) []Finding
 func Examine(ctx context.Context, e Examination) []Finding {
 	e.Timeout = cmp.Or(e.Timeout, 10*time.Second)
 	parts := []part{
-		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineCoordinator,
-		examineProducers,
+		examineSettings, examineRedis, examineBroker, examineBrokers, examineDeadLetters, examineOutboxes,
+		examineCoordinator, examineProducers,
 	}
 	found := make([][]Finding, len(parts))
 	var looking sync.WaitGroup

@@ -105,9 +105,6 @@ func readOptions(u *url.URL, known []string) (url.Values, error) {
 	return options, nil
 }
 
-// schemes lists the schemes of Redis and of brokers.
-var schemes = []string{"redis", "rediss", "amqp", "amqps", "kafka", "nats", "tls"}
-
 // Shown is an address for display, without its password and its options; empty if the scheme is unknown. Shown takes
 // any text, and leaves out more if the end of a secret is ambiguous.
 func Shown(text string) string {

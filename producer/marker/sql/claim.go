@@ -148,14 +148,14 @@ func (s *Store) takeAtOnce(ctx context.Context, tx sqldb.Execer, t taking, limit
 // takeOf locks those of the messages that no other relay is just claiming. The UPDATE repeats the conditions of the
 // SELECT, so that no mistake elsewhere lets two relays hold a message.
 func (s *Store) takeOf(ctx context.Context, tx sqldb.Execer, t taking, found []string) ([]string, error) {
-	list, args := inList(found)
+	list, args := s.inList(found)
 	free := ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
 	args = append(append([]any{s.config.Producer}, args...), t.shard)
 	ids, err := s.ids(ctx, tx, `SELECT id FROM {table}{by_key}`+free+` ORDER BY id`+s.table.SkipLocked, args...)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	list, args = inList(ids)
+	list, args = s.inList(ids)
 	free = ` WHERE producer = ? AND id IN (` + list + `) AND shard_id = ? AND state = ` + t.state + ` AND ` + due
 	args = append(append([]any{
 		t.token, t.lock.Milliseconds(), t.lock.Milliseconds(), s.config.Producer,
@@ -201,15 +201,15 @@ type picked struct {
 // load returns messages in the order of their ids.
 func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages []Queued, err error) {
 	for part := range slices.Chunk(p.ids, maxInList) {
-		list, named := inList(part)
-		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, message, body, exchange_name, routing_key, claims,
-			attempts, {now} - created_at FROM {table}
+		list, named := s.inList(part)
+		rows, err := tx.QueryContext(ctx, s.table.Query(`SELECT id, claims, attempts, {now} - created_at,
+			`+s.form.columns+` FROM {table}
 			WHERE producer = ? AND id IN (`+list+`) AND shard_id = ? AND `+p.condition+` ORDER BY id`),
 			slices.Concat([]any{s.config.Producer}, named, []any{p.shard}, p.args)...)
 		if err != nil {
 			return nil, err
 		}
-		if messages, err = scanMessages(rows, p.shard, messages); err != nil {
+		if messages, err = s.scanMessages(rows, p.shard, messages); err != nil {
 			return nil, err
 		}
 	}
@@ -217,18 +217,19 @@ func (s *Store) load(ctx context.Context, tx sqldb.Execer, p picked) (messages [
 }
 
 // scanMessages appends the messages of load, and closes the rows.
-func scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, error) {
+func (s *Store) scanMessages(rows *sql.Rows, shard int, to []Queued) ([]Queued, error) {
 	defer rows.Close()
 	for rows.Next() {
 		q := Queued{Shard: shard}
-		var r row
+		content := s.form.content()
+		var id []byte
 		var age int64
-		err := rows.Scan(&r.id, &r.text, &r.body, &r.exchange, &r.routingKey, &q.Claims, &q.Attempts, &age)
+		err := rows.Scan(append([]any{&id, &q.Claims, &q.Attempts, &age}, content.fields()...)...)
 		if err != nil {
 			return nil, err
 		}
 		q.Age = time.Duration(age) * time.Millisecond
-		q.Message, q.Unreadable = r.unpack()
+		q.Message, q.Unreadable = content.unpack(string(id))
 		to = append(to, q)
 	}
 	return to, rows.Err()
@@ -303,7 +304,7 @@ func (s *Store) release(ctx context.Context, tx sqldb.Execer, token string, o Ou
 		set = append(set, "last_error = ?")
 		args = append(args, o.Error)
 	}
-	list, named := inList(ids)
+	list, named := s.inList(ids)
 	result, err := tx.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+strings.Join(set, ", ")+
 		` WHERE producer = ? AND shard_id = ? AND owner = ? AND id IN (`+list+`)`),
 		append(append(args, s.config.Producer, o.Shard, token), named...)...)

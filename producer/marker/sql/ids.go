@@ -39,11 +39,11 @@ func padded(ids []string) []string {
 }
 
 // inList is the inside of IN (...), with its parameters.
-func inList(ids []string) (list string, args []any) {
+func (s *Store) inList(ids []string) (list string, args []any) {
 	ids = padded(ids)
 	args = make([]any, len(ids))
 	for i, id := range ids {
-		args[i] = []byte(id)
+		args[i] = s.form.key(id)
 	}
 	return strings.TrimSuffix(strings.Repeat("?,", len(ids)), ","), args
 }

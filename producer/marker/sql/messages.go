@@ -137,18 +137,42 @@ func nameColumn(name string) any {
 	return event.Column(name)
 }
 
-// row is a message as the table keeps it.
+// form is how a table keeps messages.
+type form struct {
+	// key is an id as a parameter.
+	key func(id string) any
+	// columns are the columns of the content of a message, in the order of the fields of content.
+	columns string
+	content func() content
+}
+
+// content is the content of a row with a message.
+type content interface {
+	// fields are the destinations of Scan.
+	fields() []any
+	// unpack restores the message of the row. The error says why the row is no message.
+	unpack(id string) (producer.Message, error)
+}
+
+// ofMarkers is the form of the SDK's own table.
+var ofMarkers = form{
+	key:     func(id string) any { return []byte(id) },
+	columns: "message, body, exchange_name, routing_key",
+	content: func() content { return &row{} },
+}
+
+// row is the content of a message that keep wrote.
 type row struct {
-	id                   []byte
 	text                 sql.NullString
 	body                 []byte
 	exchange, routingKey sql.NullString
 }
 
-// unpack restores a message that keep wrote. The columns of exchange and routing key win over the JSON, so that an
-// operator can correct them.
-func (r *row) unpack() (producer.Message, error) {
-	id := string(r.id)
+func (r *row) fields() []any { return []any{&r.text, &r.body, &r.exchange, &r.routingKey} }
+
+// unpack implements content. The columns of exchange and routing key win over the JSON, so that an operator can correct
+// them.
+func (r *row) unpack(id string) (producer.Message, error) {
 	var w wire
 	if err := json.Unmarshal([]byte(r.text.String), &w); err != nil {
 		return producer.Message{ID: id}, fmt.Errorf("the message of %s cannot be read: %w", id, err)

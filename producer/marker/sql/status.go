@@ -104,7 +104,7 @@ func (s *Store) MarkFailed(ctx context.Context, reason string, ids ...string) (m
 // change changes unsent messages, and ends the claims of relays that hold them.
 func (s *Store) change(ctx context.Context, ids []string, set string, args ...any) (changed int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
-		list, named := inList(part)
+		list, named := s.inList(part)
 		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET `+set+`, `+unlocked+`, updated_at = {now}
 			WHERE producer = ? AND state IN ({waiting}, {handed}, {failed}) AND id IN (`+list+`)`+s.scope.condition),
 			slices.Concat(args, []any{s.config.Producer}, named)...)

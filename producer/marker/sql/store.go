@@ -80,6 +80,7 @@ type Store struct {
 	config Config
 	db     *sql.DB
 	table  *sqldb.Table
+	form   form
 	// queued holds one signal when messages may have been committed since the last read.
 	queued chan struct{}
 	scope  scope
@@ -126,11 +127,17 @@ func New(config Config) (*Store, error) {
 	}
 	return &Store{
 		config: config, db: config.DB, queued: make(chan struct{}, 1),
-		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl,
-			"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4",
-			"{by_key}", map[Dialect]string{MySQL: " FORCE INDEX (PRIMARY)"}[config.Dialect]),
+		table: sqldb.NewTable(config.DB, config.Dialect, config.Table, ddl, words(config.Dialect)...), form: ofMarkers,
 		scope: wholeTable(config), turn: &atomic.Uint32{}, stray: &atomic.Int64{},
 	}, nil
+}
+
+// words are the words of statements, and their replacements.
+func words(dialect Dialect) []string {
+	return []string{
+		"{none}", "0", "{waiting}", "1", "{handed}", "2", "{sent}", "3", "{failed}", "4",
+		"{by_key}", map[Dialect]string{MySQL: " FORCE INDEX (PRIMARY)"}[dialect],
+	}
 }
 
 func either[T comparable](value, otherwise T) T {
@@ -212,7 +219,7 @@ func (s *Store) heldUp(ids []string, standing map[string]marker.Verdict) map[str
 // message in its row counts as sent.
 func (s *Store) Delete(ctx context.Context, ids []string) error {
 	for part := range slices.Chunk(usable(ids), maxInList) {
-		list, args := inList(part)
+		list, args := s.inList(part)
 		args = append([]any{s.config.Producer}, args...)
 		_, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table} SET cleaned_at = {now}, due_at = NULL, `+unlocked+`,
 			updated_at = {now}, sent_at = CASE WHEN state = {none} THEN sent_at ELSE {now} END,
@@ -250,7 +257,7 @@ func (s *Store) look(ctx context.Context, ids []string) (map[string]marker.Verdi
 }
 
 func (s *Store) lookIn(ctx context.Context, from sqldb.Execer, ids []string, found map[string]marker.Verdict) error {
-	list, args := inList(ids)
+	list, args := s.inList(ids)
 	args = append([]any{s.config.Producer}, args...)
 	rows, err := from.QueryContext(ctx,
 		s.table.Query(`SELECT id, verdict FROM {table} WHERE producer = ? AND id IN (`+list+`)`), args...)

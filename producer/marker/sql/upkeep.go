@@ -120,7 +120,7 @@ func (s *Store) Failures(ctx context.Context, limit int) ([]Failure, error) {
 // that have not failed are skipped.
 func (s *Store) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
 	for part := range slices.Chunk(usable(ids), maxInList) {
-		list, args := inList(part)
+		list, args := s.inList(part)
 		result, err := s.db.ExecContext(ctx, s.table.Query(`UPDATE {table}
 			SET state = {waiting}, attempts = 0, due_at = {now}, updated_at = {now}
 			WHERE producer = ? AND state = {failed} AND id IN (`+list+`)`+s.scope.condition),

@@ -13,37 +13,47 @@ import (
 	"github.com/msghandler/msghandler/producer/outbox/shards"
 )
 
-var update = flag.Bool("update", false, "write the statements into docs/tables.md")
+var update = flag.Bool("update", false, "write the statements into the pages")
 
-const page = "../../../../docs/tables.md"
+// pages are the pages that show statements.
+var pages = []string{"../../../../docs/tables.md", "../../../../docs/sql-outbox.md"}
 
 var block = regexp.MustCompile("(?s)<!-- ddl (\\w+) -->\n```sql\n.*?```")
 
-// The page shows the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
+// The pages show the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
 // TestPageShowsTheDDL -args -update
 func TestPageShowsTheDDL(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(page)
+	statements := ddlOf(t)
+	shown := 0
+	for _, page := range pages {
+		shown += showDDL(t, page, statements)
+	}
+	if shown != len(statements) {
+		t.Errorf("the pages show %d tables, want %d", shown, len(statements))
+	}
+}
+
+// showDDL compares the statements on a page, and returns how many tables the page shows.
+func showDDL(t *testing.T, page string, statements map[string][]string) (shown int) {
+	t.Helper()
+	text, err := os.ReadFile(page) //nolint:gosec // the paths stand above
 	if err != nil {
 		t.Fatal(err)
 	}
-	statements := ddlOf(t)
-	shown := 0
 	is := block.ReplaceAllStringFunc(string(text), func(found string) string {
 		shown++
 		name := block.FindStringSubmatch(found)[1]
 		return "<!-- ddl " + name + " -->\n```sql\n" + strings.Join(statements[name], ";\n") + ";\n```"
 	})
-	if shown != len(statements) {
-		t.Errorf("the page shows %d tables, want %d", shown, len(statements))
-	}
 	if *update {
 		if err := os.WriteFile(page, []byte(is), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	} else if is != string(text) {
-		t.Error("docs/tables.md shows other statements than DDL returns")
+		t.Errorf("%s shows other statements than DDL returns", page)
 	}
+	return shown
 }
 
 // ddlOf returns the statements of each table for PostgreSQL. No call to the database is made.
@@ -69,6 +79,7 @@ func ddlOf(t *testing.T) map[string][]string {
 	all := map[string][]string{}
 	for name, ddl := range map[string]func() ([]string, error){
 		"outbox": markers.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
+		"plain": func() ([]string, error) { return sqlmarker.OutboxDDL(sqlmarker.PostgreSQL, "orders", "") },
 	} {
 		if all[name], err = ddl(); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,44 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+)
+
+const outboxMatters = "its rows are not published, and wait"
+
+// examineOutboxes examines the databases of outboxes in plain SQL, one after the other.
+func examineOutboxes(ctx context.Context, e Examination) (all []Finding) {
+	for _, name := range e.Settings.OutboxNames() {
+		r := report{area: "outbox " + name}
+		all = append(all, r.outbox(ctx, e, name)...)
+	}
+	return all
+}
+
+func (r *report) outbox(ctx context.Context, e Examination, name string) []Finding {
+	settings := e.Settings.Outbox[name]
+	health, err := sqloutbox.Examine(ctx, name, settings)
+	switch {
+	case errors.Is(err, sqloutbox.ErrTableMissing):
+		r.trouble("outbox-table", err.Error(), outboxMatters, "msghandler outbox migrate --database "+name)
+		return r.all
+	case err != nil:
+		r.trouble("outbox-away", err.Error(), outboxMatters, fmt.Sprintf(
+			"start the database, or set outbox.%s.dsn to where it is, with a user who may SELECT, UPDATE and DELETE in %s",
+			name, settings.Table))
+		return r.all
+	}
+	if n := health.Backlog.Failed; n > 0 {
+		first := health.Failures[0]
+		r.warn("outbox-failed", fmt.Sprintf("failed rows of producer %s in %s: %d, such as %q: %s",
+			settings.Producer, settings.Table, n, first.ID, first.Error),
+			"they are committed, and are not published any more",
+			fmt.Sprintf("fix the cause, then: UPDATE %s SET state = 1, attempts = 0, due_at = 0 WHERE producer = '%s' "+
+				"AND state = 4", settings.Table, settings.Producer))
+	}
+	return r.orOK(fmt.Sprintf("%s answers; waiting rows: %d", health.Database, health.Backlog.Waiting))
+}

@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+
+	"github.com/msghandler/msghandler/internal/app/sqloutbox"
+)
+
+// openOutboxes starts to relay the outboxes of the configured databases. A database may be away: the coordinator serves
+// without it. The relays end as soon as the coordinator is to stop, and settle beside the closing of other parts.
+func (a *App) openOutboxes(opened []openBroker) error {
+	var all []*sqloutbox.Outbox
+	// Even after an error: the outboxes before the wrong one are open.
+	a.closeWith(closer{name: "outbox", share: outboxShare, close: func(ctx context.Context) error {
+		return sqloutbox.CloseAll(ctx, all)
+	}})
+	for _, name := range a.settings.OutboxNames() {
+		o, err := sqloutbox.Open(a.life, sqloutbox.Config{
+			Name:     name,
+			Settings: a.settings.Outbox[name],
+			Send:     a.settings.Send,
+			MaxBody:  int(a.settings.Limits.Body),
+			Brokers:  a.destinations(opened),
+			Instance: a.instance,
+			Language: a.settings.Log.Language,
+			Metrics:  a.metrics.Registerer(),
+			Logger:   a.logger,
+		})
+		if err != nil {
+			return SettingsError{err}
+		}
+		all = append(all, o)
+		a.checks.set(checkOfOutbox(name), func(context.Context) error { return o.Check() })
+	}
+	return nil
+}
+
+// checkOfOutbox names the check of the database of an outbox.
+func checkOfOutbox(name string) string { return "outbox " + name }

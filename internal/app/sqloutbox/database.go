@@ -1,0 +1,126 @@
+package sqloutbox
+
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/address"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+)
+
+// database is a database with an outbox.
+type database struct {
+	*sql.DB
+	dialect sqlmarker.Dialect
+	// listen is how notifications are received; nil where the database has none.
+	listen *pgx.ConnConfig
+}
+
+// dialTimeout bounds connecting, where the DSN sets no time.
+const dialTimeout = 10 * time.Second
+
+// idleTime is how long an unused connection is kept.
+const idleTime = 5 * time.Minute
+
+// openDatabase reads a DSN and connects at the first statement. Errors quote nothing of the DSN: a part of a malformed
+// DSN may be a piece of a password.
+func openDatabase(dsn string, connections int) (*database, error) {
+	where, err := address.ParseSQL(dsn)
+	if err != nil {
+		return nil, err
+	}
+	open := openMySQL
+	if where.PostgreSQL {
+		open = func(address.SQL) (*database, error) { return openPostgreSQL(dsn) }
+	}
+	d, err := open(where)
+	if err != nil {
+		return nil, err
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	d.SetConnMaxIdleTime(idleTime)
+	return d, nil
+}
+
+func openPostgreSQL(dsn string) (*database, error) {
+	c, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("has options that the driver does not take; see the parameters of libpq's connection URIs")
+	}
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, dialTimeout)
+	return &database{DB: stdlib.OpenDB(*c), dialect: sqlmarker.PostgreSQL, listen: c}, nil
+}
+
+func openMySQL(where address.SQL) (*database, error) {
+	c, err := mysql.ParseDSN("tcp(" + where.Host + ")/?" + where.URL.Query().Encode())
+	if err != nil {
+		return nil, errors.New("has options that the driver does not take; see the parameters of go-sql-driver/mysql")
+	}
+	c.DBName = where.Database
+	c.User = where.URL.User.Username()
+	c.Passwd, _ = where.URL.User.Password()
+	c.Timeout = cmp.Or(c.Timeout, dialTimeout)
+	c.Logger = &mysql.NopLogger{} // its lines have no form; the errors come back as well
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, errors.New("has options that the driver does not take together")
+	}
+	return &database{DB: sql.OpenDB(connector), dialect: sqlmarker.MySQL}, nil
+}
+
+// dsnOf is the DSN of an outbox, from its file if it has one.
+func dsnOf(name string, o config.Outbox) (dsn string, err error) {
+	if o.DSNFile == "" {
+		return o.DSN, nil
+	}
+	content, err := os.ReadFile(o.DSNFile)
+	if err != nil {
+		return "", fmt.Errorf("outbox.%s.dsn_file: cannot read the file: %w", name, err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// open opens the database of an outbox. Without a name the DSN is that of a flag.
+func open(name string, o config.Outbox) (*database, error) {
+	dsn, err := dsnOf(name, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := openDatabase(dsn, 2*o.Workers+1)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", source(name, o), err)
+	}
+	return d, nil
+}
+
+// source is the key or the flag that holds the DSN.
+func source(name string, o config.Outbox) string {
+	switch {
+	case name == "":
+		return "--dsn"
+	case o.DSNFile != "":
+		return "outbox." + name + ".dsn_file"
+	}
+	return "outbox." + name + ".dsn"
+}
+
+// tableMissing says whether a statement failed because its table does not exist.
+func tableMissing(err error) bool {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState() == "42P01"
+	}
+	var number *mysql.MySQLError
+	return errors.As(err, &number) && number.Number == 1146
+}

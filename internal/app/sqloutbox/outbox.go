@@ -1,0 +1,208 @@
+// Package sqloutbox relays messages of plain SQL: a service inserts a row into the outbox of its own database, in its
+// own transaction, and the coordinator publishes the row. The service needs no SDK, no port and no call.
+//
+// The relay is that of package producer/outbox, with its claims, locks and states. So several coordinators, and relays
+// of the SDK, may share a table. Rows are published through the coordinator's own publishers.
+package sqloutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/msghandler/msghandler/internal/config"
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/sendloop"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	outboxmetrics "github.com/msghandler/msghandler/producer/outbox/metrics"
+)
+
+// Config configures the outbox of one database. Every field is required.
+type Config struct {
+	// Name is the NAME of the keys outbox.NAME.
+	Name     string
+	Settings config.Outbox
+	// Send has the backoff after a refusal, and how long a broker may take to answer.
+	Send config.Send
+	// MaxBody is the longest body, in bytes.
+	MaxBody int
+	// Brokers are the brokers by name, with "" for the default broker.
+	Brokers map[string]sendloop.Broker
+	// Instance names the coordinator in claims.
+	Instance string
+	// Language is the language of the fixed log texts.
+	Language string
+	Metrics  prometheus.Registerer
+	Logger   *slog.Logger
+}
+
+// Outbox relays the outbox of one database.
+type Outbox struct {
+	config   Config
+	database *database
+	tables   []*sqlmarker.Outbox
+	relays   []*outbox.Relay
+	// trouble is the latest failure of the database; nil while the database answers.
+	trouble atomic.Pointer[error]
+	work    lifecycle.Group
+	end     context.CancelFunc
+}
+
+// errNotAsked is the state of a database before the first answer.
+var errNotAsked = errors.New("the database has not answered yet")
+
+// Open starts to relay, until the context ends or Close is called. The database may be away: relays retry. An error is
+// about the configuration.
+func Open(ctx context.Context, config Config) (*Outbox, error) {
+	o := &Outbox{config: config}
+	o.trouble.Store(&errNotAsked)
+	o.config.Logger = config.Logger.With("database", config.Name)
+	var err error
+	if o.database, err = open(config.Name, config.Settings); err != nil {
+		return nil, err
+	}
+	if err := o.build(); err != nil {
+		return nil, errors.Join(fmt.Errorf("outbox.%s: %w", config.Name, err), o.database.Close())
+	}
+	ctx, o.end = context.WithCancel(ctx)
+	for _, relay := range o.relays {
+		o.work.Go(func() { relay.Run(ctx) })
+	}
+	if o.database.listen != nil {
+		o.work.Go(func() { o.listen(ctx) })
+	}
+	return o, nil
+}
+
+// build makes a relay for each worker. Only the first relay counts and purges the table.
+func (o *Outbox) build() error {
+	observer, err := o.observer()
+	if err != nil {
+		return err
+	}
+	settings := o.config.Settings
+	for worker := range settings.Workers {
+		table, err := sqlmarker.NewOutbox(sqlmarker.OutboxConfig{
+			DB: o.database.DB, Dialect: o.database.dialect, Producer: settings.Producer, Table: settings.Table,
+			Shards: settings.Shards, Logger: o.config.Logger,
+		})
+		if err != nil {
+			return err
+		}
+		c := outbox.Config{
+			Table: &watchedTable{table, o}, Sender: newSender(o.config),
+			Owner: fmt.Sprintf("%s/%d", o.config.Instance, worker),
+			Batch: settings.Batch, Interval: settings.Poll, Lock: lock(o.config.Send),
+			Backoff: o.config.Send.Backoff, MaxAttempts: len(o.config.Send.Backoff) + 1,
+			Observer: observer, Logger: o.config.Logger, Language: o.config.Language,
+		}
+		if worker > 0 {
+			c.CountInterval, c.PurgeInterval = never, never
+		}
+		relay, err := outbox.New(c)
+		if err != nil {
+			return err
+		}
+		o.tables, o.relays = append(o.tables, table), append(o.relays, relay)
+	}
+	return nil
+}
+
+// never is a time that is longer than a process lives.
+const never = 100 * 365 * 24 * time.Hour
+
+// lock is how long a claim lasts. A relay sends for two thirds of its lock; a third is for the broker's answer.
+func lock(send config.Send) time.Duration { return max(send.Lease, 3*send.ConfirmTimeout) }
+
+// observer exports the relay's metrics with the name of the database.
+func (o *Outbox) observer() (outbox.Observer, error) {
+	to := prometheus.WrapRegistererWith(prometheus.Labels{"database": o.config.Name}, o.config.Metrics)
+	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "msghandler_outbox_up", Help: "Whether the database of the outbox answers, and has the table.",
+	}, func() float64 {
+		if o.Check() != nil {
+			return 0
+		}
+		return 1
+	})
+	if err := to.Register(up); err != nil {
+		return nil, err
+	}
+	return outboxmetrics.New(to, o.config.Settings.Producer)
+}
+
+// Check says why rows are not relayed; nil while the database answers.
+func (o *Outbox) Check() error {
+	if err := *o.trouble.Load(); err != nil {
+		return fmt.Errorf("outbox.%s: %w", o.config.Name, err)
+	}
+	return nil
+}
+
+// note keeps the result of a statement as the state of the database.
+func (o *Outbox) note(err error) {
+	if tableMissing(err) {
+		err = fmt.Errorf("%w; run: msghandler outbox migrate --database %s", err, o.config.Name)
+	}
+	o.trouble.Store(&err)
+}
+
+// wake lets every relay look at the table at once.
+func (o *Outbox) wake() {
+	for _, table := range o.tables {
+		table.Wake()
+	}
+}
+
+// Close ends the relays, and waits until what they hold is settled, or the context ends.
+func (o *Outbox) Close(ctx context.Context) error {
+	o.end()
+	if err := o.work.Wait(ctx); err != nil {
+		return fmt.Errorf("outbox.%s: messages are still being published; another relay takes them when their locks end: %w",
+			o.config.Name, err)
+	}
+	return o.database.Close()
+}
+
+// CloseAll closes outboxes side by side.
+func CloseAll(ctx context.Context, all []*Outbox) error {
+	failures := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, o := range all {
+		closing.Go(func() { failures[i] = o.Close(ctx) })
+	}
+	closing.Wait()
+	return errors.Join(slices.DeleteFunc(failures, func(err error) bool { return err == nil })...)
+}
+
+// watchedTable notes whether the database answers.
+type watchedTable struct {
+	*sqlmarker.Outbox
+	of *Outbox
+}
+
+// claimAtStop is how long a claim may go on after the end of its relay.
+const claimAtStop = 2 * time.Second
+
+// Claim implements outbox.Table. A database that hangs costs a third of the lock, and not the relay. The end of the
+// relay does not break a claim off: its rows could be locked then, and nobody would release them.
+func (t *watchedTable) Claim(
+	ctx context.Context, owner string, limit int, lock time.Duration,
+) (sqlmarker.Claim, error) {
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), lock/3)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(claimAtStop, cancel) })()
+	claim, err := t.Outbox.Claim(asked, owner, limit, lock)
+	if ctx.Err() == nil {
+		t.of.note(err)
+	}
+	return claim, err
+}

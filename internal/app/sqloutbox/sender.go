@@ -1,0 +1,224 @@
+package sqloutbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/msghandler/msghandler/internal/ground/lifecycle"
+	"github.com/msghandler/msghandler/internal/halfmsg"
+	"github.com/msghandler/msghandler/internal/sendloop"
+	"github.com/msghandler/msghandler/internal/server"
+	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
+	"github.com/msghandler/msghandler/producer/outbox"
+	msghandlerv1 "github.com/msghandler/msghandler/proto/msghandler/v1"
+)
+
+// sender publishes rows as the send loop publishes half messages: the same rules for what a message may be, the same
+// attempts, and the same copies of dead messages.
+type sender struct {
+	config Config
+	// named are the brokers that a row may name, sorted.
+	named []string
+}
+
+func newSender(config Config) *sender {
+	named := slices.Sorted(maps.Keys(config.Brokers))
+	return &sender{config, slices.DeleteFunc(named, func(name string) bool { return name == "" })}
+}
+
+// Send implements outbox.Sender. Each broker gets its part at once, so that none waits for another.
+func (s *sender) Send(ctx context.Context, messages []sqlmarker.Queued) []outbox.Result {
+	results := make([]outbox.Result, len(messages))
+	parts := map[string][]int{}
+	for i := range messages {
+		if refusal := s.judge(&messages[i]); refusal != nil {
+			results[i] = *refusal
+			continue
+		}
+		broker := messages[i].Message.Broker
+		parts[broker] = append(parts[broker], i)
+	}
+	var sending sync.WaitGroup
+	for name, places := range parts {
+		p := &part{sender: s, broker: s.config.Brokers[name], messages: messages, places: places, results: results}
+		sending.Go(func() { p.send(ctx) })
+	}
+	sending.Wait()
+	return results
+}
+
+// judge is the result of a row that is not to be published: it is no valid message, or its delay is not over.
+func (s *sender) judge(q *sqlmarker.Queued) *outbox.Result {
+	m := &q.Message
+	if q.Unreadable != nil {
+		return &outbox.Result{Fate: outbox.Refused, Err: q.Unreadable, Final: true}
+	}
+	// Another coordinator may know the broker, or this one after a restart: the row keeps its attempts.
+	if _, known := s.config.Brokers[m.Broker]; !known {
+		return &outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf(
+			"broker is %.40q, which the coordinator does not know: set brokers.NAME.url for it", m.Broker)}
+	}
+	err := server.CheckMessage(&msghandlerv1.Message{
+		Id: m.ID, Broker: m.Broker, Exchange: m.Exchange, RoutingKey: m.RoutingKey, ContentType: m.ContentType,
+		Headers: m.Headers, Body: m.Body, Delay: durationpb.New(m.Delay),
+	}, s.config.MaxBody, s.named)
+	switch {
+	case err != nil:
+		return &outbox.Result{Fate: outbox.Refused, Err: err, Final: true}
+	case q.Age < m.Delay:
+		return &outbox.Result{Fate: outbox.Early, In: m.Delay - q.Age}
+	}
+	return nil
+}
+
+// part are the messages of a batch for one broker.
+type part struct {
+	sender   *sender
+	broker   sendloop.Broker
+	messages []sqlmarker.Queued
+	// places are the messages of this part, and results has the results of all parts.
+	places  []int
+	results []outbox.Result
+}
+
+// send publishes the part. A panic of the publisher refuses what has no result, so that a poison message fails in the
+// end.
+func (p *part) send(ctx context.Context) {
+	failure := lifecycle.Recovered(func() {
+		if err := p.broker.Publisher.Ready(); err != nil {
+			p.all(outbox.Result{Fate: outbox.Unreached, Err: err, Unsent: true})
+			return
+		}
+		p.publish(ctx)
+		p.copyDead(ctx)
+	})
+	if failure != nil {
+		p.sender.config.Logger.Error("publishing panicked; the messages count as refused; see the stack",
+			"error", failure, "stack", string(failure.Stack))
+		p.all(outbox.Result{Fate: outbox.Refused, Err: fmt.Errorf("publishing panicked: %w", failure)})
+	}
+}
+
+// all gives a result to every message without one.
+func (p *part) all(result outbox.Result) {
+	for _, i := range p.places {
+		if p.results[i] == (outbox.Result{}) {
+			p.results[i] = result
+		}
+	}
+}
+
+// publish sends the messages. None leaves so late that the broker's answer could come after the end of the context.
+func (p *part) publish(ctx context.Context) {
+	ctx, cancel := p.inTime(ctx)
+	defer cancel()
+	batch := make([]halfmsg.Publishing, len(p.places))
+	for n, i := range p.places {
+		batch[n] = p.publishing(i)
+	}
+	p.broker.Publisher.Publish(ctx, batch, func(places []int, results []halfmsg.PublishResult) {
+		for n, place := range places {
+			p.results[p.places[place]] = resultOf(results[n])
+		}
+	})
+}
+
+// inTime is the context with its deadline earlier by the time that the broker may take to answer.
+func (p *part) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, _ := ctx.Deadline() // the relay sets one
+	return context.WithDeadline(ctx, deadline.Add(-p.sender.config.Send.ConfirmTimeout))
+}
+
+func (p *part) publishing(i int) halfmsg.Publishing {
+	q := &p.messages[i]
+	return halfmsg.Publishing{
+		Name:        halfmsg.Name{Producer: p.sender.config.Settings.Producer, ID: q.Message.ID},
+		Exchange:    q.Message.Exchange,
+		RoutingKey:  q.Message.RoutingKey,
+		ContentType: q.Message.ContentType,
+		Headers:     q.Message.Headers,
+		Body:        q.Message.Body,
+		SendableAt:  time.Now().Add(-q.Age),
+		Attempt:     q.Claims,
+	}
+}
+
+// resultOf is what the broker's answer means for a row.
+func resultOf(r halfmsg.PublishResult) outbox.Result {
+	switch r.Outcome {
+	case halfmsg.Acked:
+		return outbox.Result{Fate: outbox.Sent}
+	case halfmsg.Refused:
+		return outbox.Result{Fate: outbox.Refused, Err: r.Cause}
+	case halfmsg.Unsent:
+		return outbox.Result{Fate: outbox.Unreached, Err: r.Cause, Unsent: true}
+	default: // a copy may be out
+		return outbox.Result{Fate: outbox.Unreached, Err: r.Cause}
+	}
+}
+
+// errCopyWaits is the result of a dead message whose copy the broker has not acknowledged.
+var errCopyWaits = errors.New("the dead-letter exchange has no copy yet")
+
+// copyDead copies messages that are about to fail to the dead-letter exchange. Without an acknowledgement of the copy
+// the message waits for another attempt. A refused copy stops nothing: the table keeps the message.
+func (p *part) copyDead(ctx context.Context) {
+	if p.broker.DeadLetterExchange == "" {
+		return
+	}
+	var dying []int
+	for _, i := range p.places {
+		if p.results[i].Fate == outbox.Refused && p.messages[i].Attempts >= len(p.sender.config.Send.Backoff) {
+			dying = append(dying, i)
+		}
+	}
+	if len(dying) == 0 {
+		return
+	}
+	copies, results := make([]halfmsg.Publishing, len(dying)), make([]halfmsg.PublishResult, len(dying))
+	for n, i := range dying {
+		copies[n] = p.deadCopy(i)
+	}
+	ctx, cancel := p.inTime(ctx)
+	defer cancel()
+	p.broker.Publisher.Publish(ctx, copies, func(places []int, some []halfmsg.PublishResult) {
+		for n, place := range places {
+			results[place] = some[n]
+		}
+	})
+	for n, i := range dying {
+		switch results[n].Outcome {
+		case halfmsg.Acked:
+		case halfmsg.Refused:
+			p.sender.config.Logger.Error(
+				"dead-letter exchange refused a copy: the message has failed without a copy; check the exchange",
+				"id", p.messages[i].Message.ID, "exchange", p.broker.DeadLetterExchange, "error", results[n].Cause)
+		default:
+			p.results[i] = outbox.Result{Fate: outbox.Unreached, Err: fmt.Errorf("%w: %w", errCopyWaits, p.results[i].Err)}
+		}
+	}
+}
+
+// deadCopy is the copy of a message for the dead-letter exchange.
+func (p *part) deadCopy(i int) halfmsg.Publishing {
+	dead := p.publishing(i)
+	dead.Headers = maps.Clone(dead.Headers)
+	if dead.Headers == nil {
+		dead.Headers = map[string]string{}
+	}
+	dead.Headers[sendloop.HeaderReason] = p.results[i].Err.Error()
+	dead.Headers[sendloop.HeaderAttempts] = strconv.Itoa(p.messages[i].Attempts + 1)
+	dead.Headers[sendloop.HeaderExchange] = dead.Exchange
+	dead.Headers[sendloop.HeaderKey] = dead.RoutingKey
+	dead.Exchange = p.broker.DeadLetterExchange
+	dead.Attempt++
+	return dead
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/address"
+)
+
+// Outbox is a database whose outbox of plain SQL is relayed.
+type Outbox struct {
+	// DSN is the URL of the database; DSNFile is a file with the URL. One of them is set.
+	DSN, DSNFile string
+	// Producer is whose messages are relayed.
+	Producer string
+	// Table is the table's name, optionally with a schema.
+	Table string
+	// Shards is the number of shards that the writers of messages use.
+	Shards int
+	// Batch is how many messages are claimed and published together, at most.
+	Batch int
+	// Poll is how often the table is read when no notification comes.
+	Poll time.Duration
+	// Workers is how many relays of this coordinator claim at once.
+	Workers int
+}
+
+// DefaultOutbox is an outbox with nothing set.
+func DefaultOutbox() Outbox {
+	return Outbox{Table: "msghandler_outbox", Shards: 1, Batch: 200, Poll: 5 * time.Second, Workers: 1}
+}
+
+// key binds a field.
+func (o *Outbox) key(field, written string) Key {
+	values := map[string]value{
+		"dsn":      text(&o.DSN, checkDSN),
+		"dsn_file": text(&o.DSNFile, checkFile),
+		"producer": text(&o.Producer, checkOutboxProducer),
+		"table":    text(&o.Table, checkTable),
+		"shards":   whole(&o.Shards, 1, 1024),
+		"batch":    whole(&o.Batch, 1, 5000),
+		"poll":     duration(&o.Poll, 50*time.Millisecond, time.Hour),
+		"workers":  whole(&o.Workers, 1, 64),
+	}
+	return Key{Name: written, Secret: field == "dsn", value: values[field]}
+}
+
+// checkDSN quotes nothing of the URL, which may hold a password.
+func checkDSN(s string) error {
+	_, err := address.ParseSQL(s)
+	return err
+}
+
+func checkOutboxProducer(s string) error {
+	if what := checkProducerName(s); what != "" || s == "" {
+		return errors.New("names no producer: a name has 1 to 100 of A-Z a-z 0-9 . _ -")
+	}
+	return nil
+}
+
+// checkTable accepts TABLE or SCHEMA.TABLE of plain names, as the SDK does.
+func checkTable(s string) error {
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || !isNameStart(part[0]) || strings.ContainsFunc(part, notNameRune) || strings.Count(s, ".") > 1 {
+			return errors.New("is no plain name; write TABLE or SCHEMA.TABLE of letters, digits and _")
+		}
+	}
+	return nil
+}
+
+func isNameStart(b byte) bool { return b < '0' || b > '9' }
+
+func notNameRune(r rune) bool { return notPrefixRune(r) || strings.ContainsRune(".:-", r) }
+
+func checkOutboxName(name string) string {
+	if checkBrokerName(name) != "" {
+		return "names no outbox: a name has 1 to 64 of A-Z a-z 0-9 . _ -"
+	}
+	return ""
+}
+
+// OutboxNames are the names of the outboxes, sorted.
+func (c *Config) OutboxNames() []string { return slices.Sorted(maps.Keys(c.Outbox)) }
+
+// checkOutbox refuses an outbox without an address, with two, or without a producer.
+func (l *loading) checkOutbox() {
+	for _, name := range l.config.OutboxNames() {
+		o, key := l.config.Outbox[name], outboxPrefix+name
+		switch {
+		case o.DSN == "" && o.DSNFile == "":
+			l.relation(key+".dsn", "is missing: set %s.dsn or %s.dsn_file to where the database is", key, key)
+		case o.DSN != "" && o.DSNFile != "":
+			l.relation(key+".dsn_file", "is set beside %s.dsn: remove one of them", key)
+		}
+		if o.Producer == "" {
+			l.relation(key+".producer", "is missing: set %s.producer to the name whose messages the table holds", key)
+		}
+	}
+}

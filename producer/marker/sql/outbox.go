@@ -1,0 +1,182 @@
+package sql
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/msghandler/msghandler/internal/ground/sqldb"
+	"github.com/msghandler/msghandler/producer"
+)
+
+// DefaultOutboxTable is the name of the table of an Outbox.
+const DefaultOutboxTable = "msghandler_outbox"
+
+//go:embed plain/ddl
+var plain embed.FS
+
+// OutboxConfig configures an Outbox. DB, Dialect and Producer must be given.
+type OutboxConfig struct {
+	// DB is the database of the business, on its primary; the caller closes DB.
+	DB *sql.DB
+	// Dialect is the kind of database of DB: PostgreSQL or MySQL.
+	Dialect Dialect
+	// Producer is whose messages are relayed: the column producer. Letters, digits and ._-, as coordinators take them.
+	Producer string
+	// Table is the table's name, optionally with a schema. Default: DefaultOutboxTable.
+	Table string
+	// Shards is the number of shards that the writers of messages use. Default: 1.
+	Shards int
+	// Retention is how long a sent message is kept. Default: DefaultRetention.
+	Retention time.Duration
+	// Logger gets warnings. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Outbox is the published table for messages of plain SQL: one INSERT in any language is a message, without this SDK
+// and without a call before the commit. An Outbox is a table for a relay of package outbox, and several relays may
+// share the table. The coordinator relays such tables too, by its configuration outbox.NAME.dsn.
+type Outbox struct{ store *Store }
+
+// NewOutbox returns an Outbox, or an error for a configuration that cannot work. NewOutbox makes no call to the
+// database.
+func NewOutbox(config OutboxConfig) (*Outbox, error) {
+	config.Table = either(config.Table, DefaultOutboxTable)
+	table, err := outboxTable(config.DB, config.Dialect, config.Producer, config.Table)
+	if err != nil {
+		return nil, err
+	}
+	store, err := New(Config{
+		DB: config.DB, Dialect: config.Dialect, Producer: config.Producer, Table: config.Table, Shards: config.Shards,
+		Retention: config.Retention, Logger: config.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
+	}
+	store.table, store.form = table, ofPlainSQL(config.Dialect)
+	return &Outbox{store}, nil
+}
+
+// OutboxDDL returns the statements that create the table of an Outbox, for deployments that create tables themselves.
+// Rows whose INSERT names no producer are messages of this producer. An empty table is DefaultOutboxTable.
+func OutboxDDL(dialect Dialect, producer, table string) ([]string, error) {
+	t, err := outboxTable(nil, dialect, producer, either(table, DefaultOutboxTable))
+	if err != nil {
+		return nil, err
+	}
+	return t.DDL()
+}
+
+var producerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+// outboxTable describes the table. The name of the producer is a default of the DDL.
+func outboxTable(db *sql.DB, dialect Dialect, producer, table string) (*sqldb.Table, error) {
+	switch {
+	case dialect != PostgreSQL && dialect != MySQL:
+		return nil, errors.New("outbox: Dialect: give PostgreSQL or MySQL")
+	case !producerName.MatchString(producer):
+		return nil, fmt.Errorf("outbox: Producer: %q names no producer; give 1 to 100 of A-Z a-z 0-9 . _ -", producer)
+	}
+	if err := sqldb.CheckName(dialect, table); err != nil {
+		return nil, fmt.Errorf("outbox: Table: %w", err)
+	}
+	ddl, err := fs.Sub(plain, "plain")
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.NewTable(db, dialect, table, ddl,
+		append(words(dialect), "{producer}", "'"+producer+"'", "{now_default}", clockDefault[dialect])...), nil
+}
+
+// clockDefault is the database's clock as the default of a column.
+var clockDefault = map[Dialect]string{
+	PostgreSQL: "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",
+	MySQL:      MySQL.Traits().Now,
+}
+
+// Migrate creates the table, or upgrades the table to this version. Migrate may be called by several processes at once.
+func (o *Outbox) Migrate(ctx context.Context) error { return o.store.table.Migrate(ctx) }
+
+// Claim implements outbox.Table; see Store.Claim.
+func (o *Outbox) Claim(ctx context.Context, owner string, limit int, lock time.Duration) (Claim, error) {
+	return o.store.Claim(ctx, owner, limit, lock)
+}
+
+// Release implements outbox.Table; see Store.Release.
+func (o *Outbox) Release(ctx context.Context, token string, outcomes []Outcome) (held int64, err error) {
+	return o.store.Release(ctx, token, outcomes)
+}
+
+// Purge removes messages that were sent longer than Retention ago, and returns their number.
+func (o *Outbox) Purge(ctx context.Context) (removed int64, err error) { return o.store.Purge(ctx) }
+
+// Backlog counts unsent messages. Sent messages cost nothing.
+func (o *Outbox) Backlog(ctx context.Context) (Backlog, error) { return o.store.Backlog(ctx) }
+
+// Queued implements outbox.Table: a value comes after Wake.
+func (o *Outbox) Queued() <-chan struct{} { return o.store.Queued() }
+
+// Wake lets a relay of this process look at the table at once.
+func (o *Outbox) Wake() { o.store.Wake() }
+
+// Failures lists messages that were refused up to the limit, in the order of their ids.
+func (o *Outbox) Failures(ctx context.Context, limit int) ([]Failure, error) {
+	return o.store.Failures(ctx, limit)
+}
+
+// Retry resets failed messages: they are sent again with all attempts. Retry returns their number.
+func (o *Outbox) Retry(ctx context.Context, ids ...string) (retried int64, err error) {
+	return o.store.Retry(ctx, ids...)
+}
+
+// ofPlainSQL is the form of the table of an Outbox.
+func ofPlainSQL(dialect Dialect) form {
+	body := "body"
+	if dialect == PostgreSQL {
+		body = "COALESCE(body_bytes, convert_to(body, 'UTF8'))"
+	}
+	return form{
+		key: func(id string) any { return id },
+		columns: "exchange, routing_key, " + body + ", COALESCE(content_type, ''), COALESCE(headers, ''), " +
+			"COALESCE(broker, ''), delay_ms",
+		content: func() content { return &plainRow{} },
+	}
+}
+
+// plainRow is the content of a message that an INSERT of a user wrote.
+type plainRow struct {
+	message producer.Message
+	headers string
+	delayMS int64
+}
+
+func (r *plainRow) fields() []any {
+	m := &r.message
+	return []any{&m.Exchange, &m.RoutingKey, &m.Body, &m.ContentType, &r.headers, &m.Broker, &r.delayMS}
+}
+
+// maxDelayMS is a delay whose time.Duration does not overflow; coordinators take far less.
+const maxDelayMS = int64(365 * 24 * time.Hour / time.Millisecond)
+
+// unpack implements content. Errors quote no value: headers may hold a secret.
+func (r *plainRow) unpack(id string) (producer.Message, error) {
+	r.message.ID = id
+	if r.delayMS < 0 || r.delayMS > maxDelayMS {
+		return r.message, fmt.Errorf("delay_ms is %d; give 0 to %d", r.delayMS, maxDelayMS)
+	}
+	r.message.Delay = time.Duration(r.delayMS) * time.Millisecond
+	if r.headers == "" {
+		return r.message, nil
+	}
+	if err := json.Unmarshal([]byte(r.headers), &r.message.Headers); err != nil {
+		return r.message, fmt.Errorf(`headers is no JSON object of texts, such as {"tenant": "7"}: %w`, err)
+	}
+	return r.message, nil
+}

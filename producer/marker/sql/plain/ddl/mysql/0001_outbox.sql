@@ -1,0 +1,34 @@
+-- The outbox of msghandler for plain SQL: one INSERT is a message. Give exchange, routing_key and body; every other column
+-- has a default. All times are milliseconds since 1970, by this database's clock.
+CREATE TABLE IF NOT EXISTS {table} (
+  producer     VARCHAR(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT {producer},
+  id           VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT (UUID())
+    COMMENT 'consumers deduplicate by producer and id',
+  exchange     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  routing_key  VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '',
+  body         LONGBLOB,
+  content_type VARCHAR(255) CHARACTER SET utf8mb4,
+  headers      TEXT CHARACTER SET utf8mb4 COMMENT 'a JSON object of texts, such as {"tenant": "7"}',
+  broker       VARCHAR(100) CHARACTER SET utf8mb4
+    COMMENT 'a name of the configuration of the coordinator; NULL: the default broker',
+  delay_ms     BIGINT NOT NULL DEFAULT 0 COMMENT 'published this long after created_at',
+  event_type   VARCHAR(255) CHARACTER SET utf8mb4 COMMENT 'for people',
+  shard_id     INT NOT NULL DEFAULT 0 COMMENT 'all shards are relayed, in turn',
+  -- The columns below belong to the relay.
+  state        SMALLINT NOT NULL DEFAULT 1 COMMENT '1 waiting, 3 sent, 4 failed',
+  created_at   BIGINT NOT NULL DEFAULT {now_default},
+  due_at       BIGINT DEFAULT {now_default} COMMENT 'when a relay may claim the row next; NULL: sent or failed',
+  updated_at   BIGINT,
+  sent_at      BIGINT COMMENT 'when the broker had the message',
+  cleaned_at   BIGINT COMMENT 'from when the purge counts',
+  owner        VARBINARY(255) COMMENT 'the claim of a relay, since lock_time and until lock_until',
+  lock_time    BIGINT,
+  lock_until   BIGINT,
+  claims       INT NOT NULL DEFAULT 0 COMMENT 'above 1 the message may have been sent before',
+  attempts     INT NOT NULL DEFAULT 0 COMMENT 'how often the message was refused',
+  last_error   TEXT CHARACTER SET utf8mb4,
+  PRIMARY KEY (producer, id),
+  KEY {index}_claim (shard_id, producer, state, due_at, lock_until, id),
+  KEY {index}_unsent (producer, state, created_at),
+  KEY {index}_cleaned (producer, cleaned_at)
+) ENGINE=InnoDB;

@@ -1,0 +1,34 @@
+-- The outbox of msghandler for plain SQL: one INSERT is a message. Give exchange, routing_key and body; every other column
+-- has a default. All times are milliseconds since 1970, by this database's clock.
+CREATE TABLE {table} (
+  producer     TEXT COLLATE "C" NOT NULL DEFAULT {producer},
+  id           TEXT COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::TEXT, -- consumers deduplicate by producer and id
+  exchange     TEXT NOT NULL DEFAULT '',
+  routing_key  TEXT NOT NULL DEFAULT '',
+  body         TEXT,
+  body_bytes   BYTEA,                       -- instead of body, for a body that is not text
+  content_type TEXT,
+  headers      TEXT,                        -- a JSON object of texts, such as {"tenant": "7"}
+  broker       TEXT,                        -- a name of the coordinator's configuration; NULL: the default broker
+  delay_ms     BIGINT NOT NULL DEFAULT 0,   -- published this long after created_at
+  event_type   TEXT,                        -- for people
+  shard_id     INT NOT NULL DEFAULT 0,      -- all shards are relayed, in turn
+  -- The columns below belong to the relay.
+  state        SMALLINT NOT NULL DEFAULT 1, -- 1 waiting, 3 sent, 4 failed
+  created_at   BIGINT NOT NULL DEFAULT {now_default},
+  due_at       BIGINT DEFAULT {now_default}, -- when a relay may claim the row next; NULL: sent or failed
+  updated_at   BIGINT,
+  sent_at      BIGINT,                      -- when the broker had the message
+  cleaned_at   BIGINT,                      -- from when the purge counts
+  owner        TEXT,                        -- the claim of a relay, since lock_time and until lock_until
+  lock_time    BIGINT,
+  lock_until   BIGINT,
+  claims       INT NOT NULL DEFAULT 0,      -- above 1 the message may have been sent before
+  attempts     INT NOT NULL DEFAULT 0,      -- how often the message was refused
+  last_error   TEXT,
+  PRIMARY KEY (producer, id)
+);
+-- These indexes hold unsent messages only, so sent rows cost a relay nothing.
+CREATE INDEX {index}_claim ON {table} (shard_id, producer, state, due_at, lock_until, id) WHERE due_at IS NOT NULL;
+CREATE INDEX {index}_unsent ON {table} (producer, state, created_at) WHERE state <> 3;
+CREATE INDEX {index}_cleaned ON {table} (producer, cleaned_at) WHERE cleaned_at IS NOT NULL;
