@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md) and gRPC for Python (for
-# docs/python). It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers. Otherwise the
-# newer servers that TEST_SERVERS names are unpacked beside the system's.
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), and gRPC and a driver of
+# PostgreSQL for Python (for docs/python). It changes nothing on a machine that has them, and starts no service. With the
+# argument "servers" only the servers. Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
 [ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
 
-# has_python_grpc: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
-has_python_grpc() {
+# has_python MODULE...: the first Python of the PATH may be one without packages, so Debian's own is looked at as well.
+has_python() {
   local python
   for python in python3 /usr/bin/python3; do
-    "$python" -c 'import sys, importlib.util as i; sys.exit(not (i.find_spec("grpc") and i.find_spec("grpc_tools")))' \
+    "$python" -c 'import sys, importlib.util as i; sys.exit(not all(map(i.find_spec, sys.argv[1:])))' "$@" \
       2>/dev/null && return
   done
   return 1
@@ -33,7 +33,8 @@ if [ "${1:-}" != servers ]; then
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v kcat >/dev/null || missing+=(kcat)
   command -v curl >/dev/null || missing+=(curl ca-certificates)
-  has_python_grpc || missing+=(python3-grpcio python3-grpc-tools)
+  has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
+  has_python psycopg2 || missing+=(python3-psycopg2)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
