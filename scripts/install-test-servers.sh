@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
-# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), and gRPC and a driver of
-# PostgreSQL for Python (for docs/python). It changes nothing on a machine that has them, and starts no service. With the
+# the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and a driver of
+# PostgreSQL for Python (for docs/python), and Node.js with the packages of docs/node. It changes nothing on a machine that has them, and starts no service. With the
 # argument "servers" only the servers. Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
 [ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
@@ -35,8 +35,25 @@ if [ "${1:-}" != servers ]; then
   command -v curl >/dev/null || missing+=(curl ca-certificates)
   has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
   has_python psycopg2 || missing+=(python3-psycopg2)
+  command -v npm >/dev/null || missing+=(nodejs npm)
 fi
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+# The packages of docs/node, in the versions of its package-lock.json.
+install_node_packages() {
+  local node
+  node=$(dirname "$0")/../docs/node
+  [ "${1:-}" = servers ] || cmp -s "$node/package-lock.json" "$node/node_modules/.of" && return
+  if ! npm ci --prefix "$node" --ignore-scripts --silent >&2; then
+    echo "npm cannot install the packages of docs/node. The tests of Node.js are skipped, and fail in CI." >&2
+  else
+    cp "$node/package-lock.json" "$node/node_modules/.of"
+  fi
+}
+
+if [ ${#missing[@]} -eq 0 ]; then
+  install_node_packages "$@"
+  exit 0
+fi
 
 give_up() {
   echo "Not installed: ${missing[*]}. $1" >&2
@@ -64,3 +81,4 @@ echo "Installing ${missing[*]}" >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null >&2
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
   "${missing[@]}" </dev/null >&2
+install_node_packages "$@"

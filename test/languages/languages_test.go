@@ -37,6 +37,7 @@ type databaseKind struct {
 }
 
 var languages = []language{
+	{"node-orders", node, postgreSQL},
 	{"python-http-orders", python, postgreSQL},
 }
 
@@ -48,6 +49,14 @@ var (
 	}
 	hostOf = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 )
+
+func node(t *testing.T) []string {
+	t.Helper()
+	if _, err := os.Stat("../../docs/node/node_modules/pg"); err != nil {
+		missing(t, "docs/node/node_modules is missing; scripts/install-test-servers.sh installs it")
+	}
+	return []string{servers.Tool(t, "node"), "../../docs/node/producer.mjs"}
+}
 
 func python(t *testing.T) []string {
 	t.Helper()
