@@ -255,6 +255,13 @@ func (s *shop) count(query string) (n int) {
 	return n
 }
 
+func (s *shop) exec(statement string) {
+	s.Helper()
+	if _, err := s.db.ExecContext(s.Context(), statement); err != nil {
+		s.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // blocked waits until a transaction waits for a lock.
 func (s *shop) blocked() {
 	s.Helper()
