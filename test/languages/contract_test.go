@@ -179,9 +179,14 @@ func (s *shop) deletesTwice() {
 		s.asked(true, id, "ROLLED_BACK")
 		s.exec(fmt.Sprintf(`UPDATE msghandler_markers SET cleaned_at = cleaned_at - %d WHERE id = '%s'`, days*day, id))
 	}
+	// A program with the SDK keeps the message in the row, handed over and due again.
+	s.exec(`UPDATE msghandler_markers SET cleaned_at = NULL, state = 2, due_at = 1 WHERE id = 'paid'`)
 	s.deletes("paid")
 	s.stands("old", "UNKNOWN")
 	s.stands("young", "ROLLED_BACK")
+	if n := s.count(`SELECT COUNT(*) FROM msghandler_markers WHERE id = 'paid' AND state = 3 AND due_at IS NULL`); n != 1 {
+		s.Error("a message that the coordinator has is sent again by a relay")
+	}
 }
 
 func (s *shop) refusesMalformed() {
