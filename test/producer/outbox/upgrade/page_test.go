@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the statements into docs/tables.m
 
 const page = "../../../../docs/tables.md"
 
-var block = regexp.MustCompile("(?s)<!-- ddl (\\w+) -->\n```sql\n.*?```")
+var block = regexp.MustCompile("(?s)<!-- ddl ([a-z-]+) -->\n```sql\n.*?```")
 
 // The page shows the statements of DDL. After a change: go test ./test/producer/outbox/upgrade -run
 // TestPageShowsTheDDL -args -update
@@ -46,7 +46,8 @@ func TestPageShowsTheDDL(t *testing.T) {
 	}
 }
 
-// ddlOf returns the statements of each table for PostgreSQL. No call to the database is made.
+// ddlOf returns the statements of each table for PostgreSQL, and of the outbox for MySQL too. No call to the database is
+// made.
 func ddlOf(t *testing.T) map[string][]string {
 	t.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -55,6 +56,10 @@ func ddlOf(t *testing.T) map[string][]string {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	markers, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.PostgreSQL, Producer: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onMySQL, err := sqlmarker.New(sqlmarker.Config{DB: db, Dialect: sqlmarker.MySQL, Producer: "orders"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +73,7 @@ func ddlOf(t *testing.T) map[string][]string {
 	}
 	all := map[string][]string{}
 	for name, ddl := range map[string]func() ([]string, error){
-		"outbox": markers.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
+		"outbox": markers.DDL, "outbox-mysql": onMySQL.DDL, "leases": leases.DDL, "inbox": inbox.DDL,
 	} {
 		if all[name], err = ddl(); err != nil {
 			t.Fatal(err)
