@@ -2,8 +2,9 @@
 # Installs what the tests need and is not there: redis-server, rabbitmq-server, postgresql, mariadb-server, prometheus (for
 # promtool), spin (for docs/model), a C compiler (the race detector's and spin's), chromium (for test/console), groff (for
 # the manual page), systemd (for systemd-analyze), kcat (a client of Kafka), curl (for docs/http.md), gRPC and a driver of
-# PostgreSQL for Python (for docs/python), and Node.js with the packages of docs/node. It changes nothing on a machine that has them, and starts no service. With the
-# argument "servers" only the servers. Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
+# PostgreSQL for Python (for docs/python), Node.js with the packages of docs/node, and a JDK with the libraries of docs/java.
+# It changes nothing on a machine that has them, and starts no service. With the argument "servers" only the servers.
+# Otherwise the newer servers that TEST_SERVERS names are unpacked beside the system's.
 set -euo pipefail
 [ "${1:-}" = servers ] || "$(dirname "$0")/install-newer-servers.sh" "${TEST_SERVERS:-oldest}"
 
@@ -36,6 +37,9 @@ if [ "${1:-}" != servers ]; then
   has_python grpc grpc_tools || missing+=(python3-grpcio python3-grpc-tools)
   has_python psycopg2 || missing+=(python3-psycopg2)
   command -v npm >/dev/null || missing+=(nodejs npm)
+  command -v javac >/dev/null || missing+=(default-jdk-headless)
+  [ -e /usr/share/java/mariadb-java-client.jar ] || missing+=(libmariadb-java)
+  [ -e /usr/share/java/jackson-databind.jar ] || missing+=(libjackson2-databind-java)
 fi
 
 # The packages of docs/node, in the versions of its package-lock.json.

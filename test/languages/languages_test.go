@@ -5,10 +5,12 @@ package languages
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	sqlmarker "github.com/msghandler/msghandler/producer/marker/sql"
@@ -37,6 +39,7 @@ type databaseKind struct {
 }
 
 var languages = []language{
+	{"java-orders", java, mariaDB},
 	{"node-orders", node, postgreSQL},
 	{"python-http-orders", python, postgreSQL},
 }
@@ -47,8 +50,43 @@ var (
 		url:     func(dsn, address string) string { return hostOf.ReplaceAllString(dsn, address) },
 		waiting: `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
 	}
+	mariaDB = databaseKind{
+		dialect: sqlmarker.MySQL, open: servers.MariaDB,
+		url: func(dsn, address string) string {
+			_, name, _ := strings.Cut(dsn, "/")
+			return "jdbc:mariadb://" + address + "/" + name + "?user=root&connectTimeout=2000"
+		},
+		waiting: `SELECT variable_value FROM information_schema.global_status
+			WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'`,
+	}
 	hostOf = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 )
+
+// java compiles docs/java, with the libraries of Debian.
+func java(t *testing.T) []string {
+	t.Helper()
+	var jars []string
+	for _, name := range []string{"mariadb-java-client", "jackson-databind", "jackson-core", "jackson-annotations"} {
+		jar := filepath.Join("/usr/share/java", name+".jar")
+		if _, err := os.Stat(jar); err != nil {
+			missing(t, jar+" is missing; scripts/install-test-servers.sh installs it")
+		}
+		jars = append(jars, jar)
+	}
+	sources, err := filepath.Glob("../../docs/java/*.java")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(sources, err)
+	}
+	classes, libraries := t.TempDir(), strings.Join(jars, ":")
+	compile := exec.Command(servers.Tool(t, "javac"), append([]string{
+		"--release", "17", "-Xlint:all,-serial", "-Werror", "-cp", libraries, "-d", classes,
+	}, sources...)...)
+	if output, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("compile docs/java: %v\n%s", err, output)
+	}
+	// The first compiler alone: the program does not live long enough for the second.
+	return []string{servers.Tool(t, "java"), "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + libraries, "Orders"}
+}
 
 func node(t *testing.T) []string {
 	t.Helper()

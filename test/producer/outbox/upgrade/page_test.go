@@ -46,7 +46,7 @@ func TestPageShowsTheDDL(t *testing.T) {
 	}
 }
 
-// ddlOf returns the statements of each table for PostgreSQL, and of the outbox for MySQL too. No call to the database is
+// ddlOf returns the statements of each table for PostgreSQL, and of the outbox for MySQL. No call to the database is
 // made.
 func ddlOf(t *testing.T) map[string][]string {
 	t.Helper()
